@@ -1,0 +1,1 @@
+"""Number formats, casts and accumulation models; knows no time and no machine."""

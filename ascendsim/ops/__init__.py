@@ -1,0 +1,1 @@
+"""The operators: problems, schedules and the user's functions."""

@@ -1,0 +1,1 @@
+"""Plans: how a problem is cut into tiles and shared among cores."""

@@ -1,0 +1,1 @@
+"""Everything that is printed, plotted or written to a report folder."""
