@@ -1,0 +1,77 @@
+"""What the operators give back: plain records, from which every report is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ascendsim.program import Kernel
+from ascendsim.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class KernelResult:
+    """The cycles of one kernel.
+
+    cycles            of the cube clock, from the first core's start to the last core's end, without launch
+    time_us           with launch: what msprof calls the task duration
+    cores_used        cores with work in at least one phase
+    busy              pipe -> cycles, averaged over the used cores that have the pipe
+    bound_by          the busiest pipe apart from S
+    bytes             source -> bytes moved: "l2_read", "l2_write" (all traffic of the cores with L2) and
+                      "memory" (the part of it that main memory serves)
+    macs              multiply-adds the problem asks for; 0 for a vector kernel
+    cube_utilisation  macs / (cycles x cube cores of the product x multiply-adds per cycle); 0 for a vector kernel
+    kernel, timeline  the program and its spans, for traces and plots
+    """
+
+    name: str
+    cycles: int
+    time_us: float
+    cores_used: int
+    busy: Mapping[str, float]
+    bound_by: str
+    bytes: Mapping[str, int]
+    macs: int
+    cube_utilisation: float
+    kernel: Kernel
+    timeline: Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The cycles of a whole call, kernel after kernel.
+
+    `notes` are the sentences a reader must know: what is assumed, what is not modelled, which models were used.
+    """
+
+    product: str
+    variant: str
+    compute_dtype: str
+    accumulation: str
+    kernels: tuple[KernelResult, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def cycles(self) -> int:
+        """Cube-clock cycles of all kernels, without launches."""
+        return sum(kernel.cycles for kernel in self.kernels)
+
+    @property
+    def time_us(self) -> float:
+        """Microseconds of all kernels, launches included."""
+        return sum(kernel.time_us for kernel in self.kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionBackwardResult(Estimate):
+    """Gradients and cycles of one call; a masked gradient is None.
+
+    `order` says in which order the instructions were executed ("program", "arrival" or "seed N").
+    """
+
+    grad_input: Any
+    grad_weight: Any
+    grad_bias: Any
+    order: str
