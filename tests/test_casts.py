@@ -34,7 +34,7 @@ def test_every_code_decodes_as_another_library_says_and_encodes_back(name):
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_a_million_random_patterns_round_as_another_library_rounds(name):
     values = random_patterns(1_000_000)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         expected = values.astype(dtype(name).storage).astype(np.float32)
     assert_same(casts.round_to(values, name), expected)
 
@@ -60,7 +60,13 @@ def test_casts_keep_the_shape():
     for name in ("float16", "bfloat16", "hf32_11"):
         assert casts.round_to(values, name).shape == (2, 3, 4)
         assert casts.round_to(values, name, "TRUNC").shape == (2, 3, 4)
-    assert casts.round_to(np.float32(1.5), "float16").shape == ()
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "hf32_11"])
+@pytest.mark.parametrize("mode", ["RINT", "CEIL"])
+def test_a_single_number_is_a_tensor_of_rank_zero(name, mode):
+    assert casts.round_to(np.float32(1.5), name, mode) == np.float32(1.5)
+    assert np.isnan(casts.round_to(np.float32(np.nan), name, mode))
 
 
 def test_ml_dtypes_is_only_a_container():

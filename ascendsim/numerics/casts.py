@@ -80,10 +80,10 @@ def _cut_mantissa(values: Float32Array, drop: int, ties: str) -> Float32Array:
             rounded = magnitude + half
         case _:
             rounded = magnitude
-    rounded = rounded >> low << low | bits & ~MAGNITUDE
+    rounded = np.asarray(rounded >> low << low | bits & ~MAGNITUDE)
     nan = magnitude > INFINITY
     if nan.any():
-        rounded[nan] = (bits[nan] | _QUIET) >> low << low
+        np.copyto(rounded, (bits | _QUIET) >> low << low, where=nan)
     return rounded.view(np.float32)
 
 
