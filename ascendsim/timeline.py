@@ -13,8 +13,8 @@ class CoreTimeline:
     """Spans of one core in one phase; `cores` are all cores it stands for (more than one when folded).
 
     All lists are indexed like `program.instructions`, in absolute cycles of the kernel:
-    `issue` when the scalar unit handed it to its pipe, `start` when the pipe took it up, `end` when the pipe was
-    free again, `done` when its result was visible.
+    `issue` when the scalar unit handed it to its pipe, `start` when the pipe took it up, `end` when the pipe
+    was free again, `done` when its result was visible.
     """
 
     cores: tuple[Core, ...]

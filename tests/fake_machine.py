@@ -1,0 +1,123 @@
+"""A machine small enough to reckon by hand: instructions that only cost, and a profile with round figures."""
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+
+from ascendsim.program import Core, CoreWork, Cost, GmTensor, Kernel, Phase, Program, ProgramBuilder, Traffic
+
+X = GmTensor("x", (1 << 20,), "float16", 2)
+Y = GmTensor("y", (1 << 20,), "float16", 2, role="output")
+
+
+@dataclass(frozen=True)
+class Fake:
+    """An instruction with the cost it is given; the tuple of costs is its shape."""
+
+    pipe: str
+    cycles: int = 0
+    latency: int = 0
+    kind: str = ""
+    bytes: int = 0
+    peak: object = 1000
+    tensor: GmTensor = X
+    drains: bool = False
+    reads: tuple = ()
+    writes: tuple = ()
+
+    @property
+    def shape(self):
+        return (self.cycles, self.latency, self.kind, self.bytes, self.peak, self.tensor, self.drains)
+
+    def execute(self, memory):
+        raise NotImplementedError
+
+    def cost(self, profile):
+        del profile
+        traffic = Traffic(self.tensor, self.kind, self.bytes, self.peak) if self.kind else None
+        return Cost(self.cycles, self.latency, traffic)
+
+
+@dataclass(frozen=True)
+class FakeProfile:
+    """What timing reads of a profile. Every figure is 0 or does not bind unless a test says so."""
+
+    issue_cycles: int = 0
+    flag_cycles: int = 0
+    barrier_cycles: int = 0
+    depth: int = 1000
+    depths: dict = field(default_factory=dict)
+    read: tuple = (10**6, 10**6)  # total, per core
+    write: tuple = (10**6, 10**6)
+    memory: tuple = (10**6, 10**6)
+    l2_bytes: int = 1 << 40
+    vector_cap: int = 10**6
+    latency: tuple = (0, 0, 0)  # l2_read, l2_write, memory
+    variant: str = "fake"
+
+    def but(self, **figures):
+        return replace(self, **figures)
+
+    @property
+    def scalar(self):
+        return SimpleNamespace(issue_cycles=self.issue_cycles)
+
+    @property
+    def sync(self):
+        return SimpleNamespace(flag_cycles=self.flag_cycles, barrier_cycles=self.barrier_cycles)
+
+    @property
+    def queues(self):
+        return {pipe: self.depths.get(pipe, self.depth) for pipe in ("M", "MTE1", "MTE2", "MTE3", "FIX", "V")}
+
+    @property
+    def vector_queues(self):
+        return {pipe: self.queues[pipe] for pipe in ("V", "MTE2", "MTE3")}
+
+    @property
+    def links(self):
+        pairs = {"l2_read": self.read, "l2_write": self.write, "memory": self.memory}
+        return {
+            name: SimpleNamespace(
+                total_bytes_per_cycle=total,
+                per_core_bytes_per_cycle=per_core,
+                per_vector_core_bytes_per_cycle=self.vector_cap,
+                latency_cycles=latency,
+            )
+            for (name, (total, per_core)), latency in zip(pairs.items(), self.latency, strict=True)
+        }
+
+    @property
+    def l2(self):
+        return SimpleNamespace(capacity_bytes=self.l2_bytes)
+
+    @property
+    def buffers(self):
+        return {"L1": SimpleNamespace(capacity_bytes=1 << 30, alignment_bytes=32)}
+
+
+def program(*rows):
+    """Make a program of rows (instruction, after_done, after_end), the waits being optional."""
+    full = [(*row, (), ())[:3] if isinstance(row, tuple) else (row, (), ()) for row in rows]
+    return Program(
+        tuple(r[0] for r in full), tuple(tuple(r[1]) for r in full), tuple(tuple(r[2]) for r in full), (), {}
+    )
+
+
+def built(instructions):
+    """Let the real builder derive the waits."""
+    builder = ProgramBuilder(FakeProfile())
+    for instruction in instructions:
+        builder.add(instruction)
+    return builder.build()
+
+
+def kernel(*phases, tensors=(X, Y)):
+    """Make a kernel; a phase is a list of programs (one per core) or of (signature, program)."""
+    made = []
+    for number, programs in enumerate(phases):
+        work = []
+        for index, item in enumerate(programs):
+            signature, prog = item if isinstance(item, tuple) else (index, item)
+            work.append(CoreWork(Core("cube", index), signature, lambda prog=prog: prog))
+        made.append(Phase(f"phase {number}", tuple(work)))
+    return Kernel("fake", tuple(made), {tensor.name: tensor for tensor in tensors}, math=None)
