@@ -1,0 +1,128 @@
+"""Turn a checked tree of figures into a Profile, and derive what follows from them."""
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from math import ceil
+from types import MappingProxyType
+from typing import Any
+
+from ascendsim.profile_model import (
+    L2,
+    Buffer,
+    Clock,
+    Cores,
+    Cube,
+    CubeRate,
+    DataPath,
+    Exact,
+    Figure,
+    Fixpipe,
+    Launch,
+    Link,
+    Load3d,
+    Profile,
+    Scalar,
+    Sync,
+    Vector,
+)
+from ascendsim.profile_schema import is_figure
+
+
+def exact(value: float) -> Exact:
+    """Turn a figure into an exact number in thousandths, an int where it is whole."""
+    thousandths = Fraction(round(Fraction(str(value)) * 1000), 1000)
+    return int(thousandths) if thousandths.denominator == 1 else thousandths
+
+
+def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Mapping[str, str]) -> Profile:
+    """Make a Profile of a checked tree of figures; `names` holds product, variant and evidence."""
+    figures = dict(_figures(tree, ""))
+    values = _values(tree)
+    _derive(values, figures)
+    cube = dict(values["cube"])
+    cube["_hf32_mantissa_bits"] = cube.pop("hf32_mantissa_bits", 0)
+    cube["rates"] = _each(CubeRate, cube["rates"])
+    queues = values["queues"]
+    own = queues.get("vector", queues["cube"])
+    laws = {
+        name: law | {"fast_strides": tuple(law["fast_strides"])} for name, law in values["load3d"].items()
+    }
+    widths = values.get("fixpipe", {"elements_per_cycle": {}})["elements_per_cycle"]
+    vector = values["vector"] | {"repeat_cycles": MappingProxyType(values["vector"]["repeat_cycles"])}
+    return Profile(
+        **names,
+        core_structure=values["core_structure"],
+        npu_arch=values["npu_arch"],
+        cores=Cores(**values["cores"]),
+        clock=Clock(**values["clock"]),
+        buffers=_each(Buffer, values["buffers"]),
+        cube=Cube(**cube),
+        paths=_each(DataPath, values["paths"]),
+        load3d=_each(Load3d, laws),
+        fixpipe=Fixpipe(MappingProxyType({int(bits): count for bits, count in widths.items()})),
+        links=_each(Link, values["links"]),
+        l2=L2(**values["l2"]),
+        vector=Vector(**vector),
+        sync=Sync(**values["sync"]),
+        scalar=Scalar(**values["scalar"]),
+        queues=MappingProxyType(own | queues["cube"]),
+        vector_queues=MappingProxyType(dict(own)),
+        launch=Launch(**values["launch"]),
+        accumulation=MappingProxyType(values["accumulation"]),
+        deterministic_default=values["deterministic_default"],
+        figures=MappingProxyType(figures),
+        sources=MappingProxyType(dict(sources)),
+    )
+
+
+def _each(record: Any, table: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType({key: record(**entry) for key, entry in table.items()})
+
+
+def _figures(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Figure]]:
+    for key, entry in tree.items():
+        if is_figure(entry):
+            bounds = entry.get("range")
+            yield prefix + key, Figure(**entry | {"range": None if bounds is None else tuple(bounds)})
+        else:
+            yield from _figures(entry, f"{prefix}{key}.")
+
+
+def _values(tree: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, entry in tree.items():
+        if not is_figure(entry):
+            values[key] = _values(entry)
+        elif key.endswith("bytes_per_cycle"):
+            values[key] = exact(entry["value"])
+        else:
+            values[key] = entry["value"]
+    return values
+
+
+def _derive(values: dict[str, Any], figures: dict[str, Figure]) -> None:
+    """Add what follows from other figures, each with a figure that says how."""
+    cube, mhz = values["cube"], values["clock"]["cube_mhz"]
+
+    def derived(path: str, value: Any, how: str) -> Any:
+        figures[path] = Figure(value, how, "derived")
+        return value
+
+    for dtype, rate in cube["rates"].items():
+        rate["macs_per_cycle"] = derived(
+            f"cube.rates.{dtype}.macs_per_cycle",
+            cube["m0"] * cube["n0"] * rate["block_k"],
+            "m0 x n0 x block_k",
+        )
+    for name, link in values["links"].items():
+        # TB/s over MHz is 10^6 bytes a cycle; rounded down to thousandths so that shares of it stay exact.
+        share = Fraction(str(link["nominal_tb_per_s"])) * Fraction(str(link["efficiency"])) * 10**6 / mhz
+        link["total_bytes_per_cycle"] = derived(
+            f"links.{name}.total_bytes_per_cycle",
+            exact(float(Fraction(int(share * 1000), 1000))),
+            "nominal_tb_per_s x efficiency / clock.cube_mhz",
+        )
+    for group, stem in (("sync", "barrier"), ("scalar", "start")):
+        cycles = ceil(Fraction(str(values[group].pop(f"{stem}_us"))) * mhz)
+        how = f"{stem}_us x clock.cube_mhz, rounded up"
+        values[group][f"{stem}_cycles"] = derived(f"{group}.{stem}_cycles", cycles, how)

@@ -1,0 +1,162 @@
+"""Merge the layers a product is made of, check the result, and tell every mistake in one error."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic_core import ValidationError
+
+from ascendsim.errors import ConfigError
+from ascendsim.profile_schema import (
+    CONFIDENCES,
+    INTEGER_DTYPES,
+    VALIDATOR,
+    Kind,
+    children,
+    is_figure,
+    node_at,
+)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One source of figures: a file, a variant in it, a caller's overrides. Later layers win."""
+
+    file: str
+    prefix: str
+    tree: Mapping[str, Any]
+
+
+def merge(layers: list[Layer]) -> dict[str, Any]:
+    """Lay the layers over each other; a figure is replaced whole, so a new value names its own source."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        _merge_into(merged, layer.tree)
+    return merged
+
+
+def _merge_into(target: dict[str, Any], tree: Mapping[str, Any]) -> None:
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and not is_figure(value):
+            below = target.get(key)
+            target[key] = dict(below) if isinstance(below, Mapping) and not is_figure(below) else {}
+            _merge_into(target[key], value)
+        else:
+            target[key] = value
+
+
+def check(layers: list[Layer]) -> dict[str, Any]:
+    """Merge the layers and return the tree of figures, or raise one ConfigError with every problem."""
+    tree = merge(layers)
+    try:
+        VALIDATOR.validate_python(tree)
+    except ValidationError as error:
+        problems = [_tell(layers, item) for item in error.errors(include_url=False)]
+    else:
+        problems = [f"{layers[-1].file}: {text}" for text in _contradictions(tree)]
+    if problems:
+        raise ConfigError(problems_text(layers[-1].file, problems))
+    return tree
+
+
+def problems_text(file: str, problems: list[str]) -> str:
+    """Put all problems of one file in one message."""
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    lines = "\n".join(f"  {problem}" for problem in problems)
+    return f"{file}: {count} in this product description\n{lines}\ndocs/profiles.md says how one is written"
+
+
+def _tell(layers: list[Layer], item: Any) -> str:
+    """Say one problem: file, dotted path, what was got, what is expected, a near-miss hint."""
+    location = tuple(str(part) for part in item["loc"])
+    where = _where(layers, location)
+    node = node_at(location)
+    if item["type"] == "missing":
+        return f"{where}: missing; expected {_expected(location, node)}"
+    if item["type"] == "extra_forbidden":
+        return f"{where}: unknown key{hint(location[-1], _names(node_at(location[:-1])))}"
+    if item["type"] in ("no_range", "outside"):
+        return f"{where}: {item['msg']}"
+    return f"{where}: got {_short(item['input'])}, expected {_expected(location, node)}"
+
+
+def _where(layers: list[Layer], location: tuple[str, ...]) -> str:
+    """Name the file and the dotted path, in the last layer that says anything about it."""
+    for layer in reversed(layers):
+        below: Any = layer.tree
+        for part in location:
+            if not isinstance(below, Mapping) or part not in below:
+                break
+            below = below[part]
+        else:
+            return f"{layer.file}: {layer.prefix}{'.'.join(location)}"
+    for layer in reversed(layers):  # a missing part of a figure belongs to the layer that holds the figure
+        if is_figure(_get(layer.tree, location[:-1])):
+            return f"{layer.file}: {layer.prefix}{'.'.join(location)}"
+    return f"{layers[-1].file}: {'.'.join(location)}"
+
+
+def _get(tree: Mapping[str, Any], location: tuple[str, ...]) -> Any:
+    below: Any = tree
+    for part in location:
+        below = below.get(part) if isinstance(below, Mapping) else None
+    return below
+
+
+def _names(node: Any) -> tuple[str, ...]:
+    if isinstance(node, Kind):
+        return ("value", "source", "confidence", "range", "note")
+    return tuple(children(node)) if node is not None else ()
+
+
+def _expected(location: tuple[str, ...], node: Any) -> str:
+    field = location[-1]
+    if field == "confidence":
+        return "one of " + ", ".join(CONFIDENCES)
+    if field in ("source", "note"):
+        return "a text that says where the value comes from"
+    if isinstance(node, Kind):
+        inside = node_at(location[:-1]) is node
+        return (
+            node.expected if inside else "a figure { value, source, confidence }, its value " + node.expected
+        )
+    return "a table with " + ", ".join(_names(node))
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def hint(name: str, known: tuple[str, ...]) -> str:
+    """Return `; did you mean ...?` for a near miss, or the list of what there is."""
+    near = get_close_matches(name, known, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return "; known are " + ", ".join(known) if known else ""
+
+
+def _contradictions(tree: dict[str, Any]) -> Iterator[str]:
+    """Find figures that are well formed one by one but do not fit each other."""
+    paths, buffers, rates = tree["paths"], tree["buffers"], tree["cube"]["rates"]
+    queues = {pipe for table in tree["queues"].values() for pipe in table}
+    for name, path in paths.items():
+        missing = [end for end in name.split("_") if end != "GM" and end not in buffers]
+        if missing:
+            yield f"paths.{name}: goes through {missing[0]}, but there is no buffers.{missing[0]}"
+        if path["pipe"]["value"] not in queues:
+            yield f"paths.{name}.pipe: {path['pipe']['value']} has no queue depth in queues"
+    if "L0C_GM" not in paths and "L0C_UB" not in paths:
+        yield "paths: results cannot leave the cube; expected L0C_GM or L0C_UB"
+    if "fixpipe" not in tree and any(path["pipe"]["value"] == "FIX" for path in paths.values()):
+        yield "fixpipe: missing, though paths run on FIX; expected a table with elements_per_cycle"
+    for dtype in rates:
+        if dtype not in INTEGER_DTYPES and dtype not in tree["accumulation"]:
+            yield f"accumulation.{dtype}: missing, though cube.rates.{dtype} exists; expected a model's text"
+    if "hf32" in rates and "hf32_mantissa_bits" not in tree["cube"]:
+        yield "cube.hf32_mantissa_bits: missing, though cube.rates.hf32 exists"
+    if tree["core_structure"]["value"] == "split" and not tree["cores"]["vector"]["value"]:
+        yield "cores.vector: got 0, expected at least 1 where core_structure is split"
+    if tree["core_structure"]["value"] == "split" and "vector" not in tree["queues"]:
+        yield "queues.vector: missing; a split core has queues of its own on the vector side"

@@ -1,0 +1,238 @@
+"""Profile: one product as plain frozen values, every one with the figure it came from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from ascendsim.errors import UnsupportedError
+from ascendsim.profile_check import hint
+
+Exact: TypeAlias = int | Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One hardware figure with its provenance; the unit is in the name it goes by."""
+
+    value: Any
+    source: str
+    confidence: str
+    range: tuple[Any, ...] | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """How many cores; `cube` counts AI cores where cube and vector share one."""
+
+    cube: int
+    vector: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Clock rates of the two kinds of core."""
+
+    cube_mhz: int
+    vector_mhz: int
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """An on-chip buffer of one core."""
+
+    capacity_bytes: int
+    alignment_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CubeRate:
+    """The cube for one operand dtype: fractal k, k per cycle, multiply-adds per cycle."""
+
+    k0: int
+    block_k: int
+    macs_per_cycle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cube:
+    """The matrix unit of one core."""
+
+    m0: int
+    n0: int
+    rates: Mapping[str, CubeRate]
+    mmad_head_cycles: int
+    mmad_latency_cycles: int
+    same_l0c_spacing_cycles: int
+    _hf32_mantissa_bits: int
+
+    def rate(self, dtype: str) -> CubeRate:
+        """Return the rate of an operand dtype; UnsupportedError where this cube does not take it."""
+        try:
+            return self.rates[dtype]
+        except KeyError:
+            raise UnsupportedError(
+                f"the cube does not take {dtype}{hint(dtype, tuple(self.rates))}"
+            ) from None
+
+    @property
+    def hf32_mantissa_bits(self) -> int:
+        """Explicit mantissa bits of HF32; UnsupportedError where the cube has no HF32."""
+        self.rate("hf32")
+        return self._hf32_mantissa_bits
+
+
+@dataclass(frozen=True, slots=True)
+class DataPath:
+    """A way for bytes inside one core: who runs it, how fast, what it costs once per instruction."""
+
+    pipe: str
+    bytes_per_cycle: Exact
+    head_cycles: int
+    latency_cycles: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load3d:
+    """The img2col rate law of one L0 buffer, per 512-byte fractal of 16 output pixels."""
+
+    fractal_bytes: int
+    cycles_per_stride: int
+    cycles_per_row: int
+    most_cycles: int
+    extra_cycles: int
+    fast_strides: tuple[int, ...]
+
+    def fractal_cycles(self, stride_w: int, rows: int) -> int:
+        """Return the cycles of one fractal whose 16 pixels span `rows` rows at width stride `stride_w`.
+
+        Fast strides cost in proportion to the stride, plus one per row once there is more than one; the cost
+        never passes that of fetching the 16 pixels one by one, which is also what every other stride pays.
+        """
+        if stride_w not in self.fast_strides:
+            return self.most_cycles + self.extra_cycles
+        switches = rows if rows > 1 else 0
+        cycles = self.cycles_per_stride * stride_w + self.cycles_per_row * switches
+        return min(self.most_cycles, cycles) + self.extra_cycles
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A shared link: what the chip moves in a cube cycle, and what one core can take of it.
+
+    `total_bytes_per_cycle` has the efficiency in it. `latency_cycles` comes on top of the path's own.
+    """
+
+    nominal_tb_per_s: float
+    efficiency: float
+    total_bytes_per_cycle: Exact
+    per_core_bytes_per_cycle: Exact
+    per_vector_core_bytes_per_cycle: Exact
+    latency_cycles: int
+
+
+@dataclass(frozen=True, slots=True)
+class L2:
+    """The cache between the cores and main memory."""
+
+    capacity_bytes: int
+    line_bytes: int
+    sector_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fixpipe:
+    """Output elements per cycle by output width in bits; empty where there is no Fixpipe."""
+
+    elements_per_cycle: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """The vector unit of one core, in cycles of the vector clock."""
+
+    bytes_per_cycle: int
+    head_cycles: int
+    latency_cycles: int
+    repeat_cycles: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Waiting for each other: pipes of a core, a cube core and its vector cores, all cores."""
+
+    flag_cycles: int
+    cross_core_flag_cycles: int
+    barrier_cycles: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """The scalar unit: what it takes from kernel entry to the first copy, and per instruction issued."""
+
+    issue_cycles: int
+    start_cycles: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What starting a kernel takes beside the work in it."""
+
+    base_us: float
+    per_core_us: float
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """One product; compared and hashed by identity, so that it is a cheap cache key."""
+
+    product: str
+    variant: str
+    evidence: str
+    core_structure: str
+    npu_arch: str
+    cores: Cores
+    clock: Clock
+    buffers: Mapping[str, Buffer]
+    cube: Cube
+    paths: Mapping[str, DataPath]
+    load3d: Mapping[str, Load3d]
+    fixpipe: Fixpipe
+    links: Mapping[str, Link]
+    l2: L2
+    vector: Vector
+    sync: Sync
+    scalar: Scalar
+    queues: Mapping[str, int]
+    vector_queues: Mapping[str, int]
+    launch: Launch
+    accumulation: Mapping[str, str]
+    deterministic_default: bool
+    figures: Mapping[str, Figure]
+    sources: Mapping[str, str]
+
+    def has_path(self, source: str, target: str) -> bool:
+        """Tell whether bytes can go from one place to another in one instruction."""
+        return f"{source}_{target}" in self.paths
+
+    def path(self, source: str, target: str) -> DataPath:
+        """Return the path between two places; UnsupportedError where the product has none."""
+        try:
+            return self.paths[f"{source}_{target}"]
+        except KeyError:
+            names = ", ".join(name.replace("_", "->") for name in self.paths)
+            raise UnsupportedError(f"{self.variant} has no path {source}->{target}; it has {names}") from None
+
+    def load3d_bytes_per_cycle(self, buffer: str, stride_w: int, rows: int) -> Fraction:
+        """Return the img2col rate into L0A or L0B; see Load3d.fractal_cycles."""
+        law = self.load3d[buffer]
+        return Fraction(law.fractal_bytes, law.fractal_cycles(stride_w, rows))
+
+    def launch_us(self, cores: int) -> float:
+        """Return the time to start a kernel on this many cores, in microseconds."""
+        return self.launch.base_us + self.launch.per_core_us * cores
+
+    def assumed(self) -> dict[str, Figure]:
+        """Return the figures that nobody published or measured, by dotted path; each has a range."""
+        return {path: figure for path, figure in self.figures.items() if figure.confidence == "assumed"}

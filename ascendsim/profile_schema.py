@@ -1,0 +1,198 @@
+"""What a product file must say, as a tree whose every leaf is one figure.
+
+A figure is a table `{ value, source, confidence, range?, note? }`. The checks run on pydantic's core: the
+models of the full package would cost every command a further 60 ms at start-up.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import PydanticCustomError, SchemaValidator
+from pydantic_core import core_schema as cs
+
+CONFIDENCES = ("vendor file", "vendor doc", "measured", "paper", "derived", "assumed")
+PIPES = ("M", "V", "MTE1", "MTE2", "MTE3", "FIX")
+BUFFERS = ("L1", "L0A", "L0B", "L0C", "UB", "BT", "FB")
+PATHS = (
+    *("GM_L1", "GM_UB", "UB_GM", "L1_L0A", "L1_L0B", "L0C_GM", "L0C_UB", "L0C_L1"),
+    *("L1_UB", "UB_L1", "L1_BT", "L1_FB", "L1_GM"),
+)
+INTEGER_DTYPES = ("int8",)
+CUBE_DTYPES = (
+    *("float16", "bfloat16", "float32", "hf32", "float8_e4m3fn", "float8_e5m2", "hifloat8"),
+    *INTEGER_DTYPES,
+)
+REPEATS = (
+    *("unary", "binary", "multiply_add", "cast", "divide", "exp", "transpose"),
+    *("reduce_add_16bit", "reduce_add_32bit"),
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a figure's value must be: in words for the user, and as a schema."""
+
+    expected: str
+    schema: cs.CoreSchema
+
+
+@dataclass(frozen=True)
+class Each:
+    """A table with the same entry under each of some keys; keys that are not required may be absent."""
+
+    keys: tuple[str, ...]
+    required: tuple[str, ...]
+    entry: Any
+
+
+@dataclass(frozen=True)
+class Maybe:
+    """An entry that may be absent."""
+
+    entry: Any
+
+
+def _integer(least: int) -> Kind:
+    return Kind(f"an integer of at least {least}", cs.int_schema(strict=True, ge=least))
+
+
+def _number(words: str, schema: cs.FloatSchema) -> Kind:
+    return Kind(f"a number {words}", schema)
+
+
+def _word(*choices: str) -> Kind:
+    if not choices:
+        return Kind("a text", cs.str_schema(strict=True, min_length=1))
+    return Kind("one of " + ", ".join(choices), cs.literal_schema(list(choices)))
+
+
+COUNT, POSITIVE = _integer(0), _integer(1)
+RATE = _number("above 0", cs.float_schema(strict=True, allow_inf_nan=False, gt=0))
+SHARE = _number("above 0, at most 1", cs.float_schema(strict=True, allow_inf_nan=False, gt=0, le=1))
+MICROSECONDS = _number("of at least 0", cs.float_schema(strict=True, allow_inf_nan=False, ge=0))
+STRIDES = Kind(
+    "a list of integers of at least 1", cs.list_schema(cs.int_schema(strict=True, ge=1), strict=True)
+)
+
+TREE: dict[str, Any] = {
+    "core_structure": _word("split", "unified"),
+    "npu_arch": _word(),
+    "cores": {"cube": POSITIVE, "vector": COUNT},
+    "clock": {"cube_mhz": POSITIVE, "vector_mhz": POSITIVE},
+    "buffers": Each(BUFFERS, BUFFERS[:5], {"capacity_bytes": POSITIVE, "alignment_bytes": POSITIVE}),
+    "cube": {
+        "m0": POSITIVE,
+        "n0": POSITIVE,
+        "rates": Each(CUBE_DTYPES, ("float16",), {"k0": POSITIVE, "block_k": POSITIVE}),
+        "mmad_head_cycles": COUNT,
+        "mmad_latency_cycles": COUNT,
+        "same_l0c_spacing_cycles": COUNT,
+        "hf32_mantissa_bits": Maybe(POSITIVE),
+    },
+    "paths": Each(
+        PATHS,
+        PATHS[:5],
+        {"pipe": _word(*PIPES), "bytes_per_cycle": RATE, "head_cycles": COUNT, "latency_cycles": COUNT},
+    ),
+    "load3d": {
+        buffer: {
+            "fractal_bytes": POSITIVE,
+            "cycles_per_stride": COUNT,
+            "cycles_per_row": COUNT,
+            "most_cycles": POSITIVE,
+            "extra_cycles": COUNT,
+            "fast_strides": STRIDES,
+        }
+        for buffer in ("L0A", "L0B")
+    },
+    "fixpipe": Maybe({"elements_per_cycle": {"32": POSITIVE, "16": POSITIVE, "8": POSITIVE}}),
+    "links": {
+        link: {
+            "nominal_tb_per_s": RATE,
+            "efficiency": SHARE,
+            "per_core_bytes_per_cycle": RATE,
+            "per_vector_core_bytes_per_cycle": RATE,
+            "latency_cycles": COUNT,
+        }
+        for link in ("l2_read", "l2_write", "memory")
+    },
+    "l2": {"capacity_bytes": POSITIVE, "line_bytes": POSITIVE, "sector_bytes": POSITIVE},
+    "vector": {
+        "bytes_per_cycle": POSITIVE,
+        "head_cycles": COUNT,
+        "latency_cycles": COUNT,
+        "repeat_cycles": dict.fromkeys(REPEATS, POSITIVE),
+    },
+    "sync": {"flag_cycles": COUNT, "cross_core_flag_cycles": COUNT, "barrier_us": MICROSECONDS},
+    "scalar": {"issue_cycles": COUNT, "start_us": MICROSECONDS},
+    "queues": Each(("cube", "vector"), ("cube",), Each(PIPES, (), POSITIVE)),
+    "launch": {"base_us": MICROSECONDS, "per_core_us": MICROSECONDS},
+    "accumulation": Each(CUBE_DTYPES, ("float16",), _word()),
+    "deterministic_default": Kind("true or false", cs.bool_schema(strict=True)),
+}
+
+
+def _check_figure(figure: dict[str, Any]) -> dict[str, Any]:
+    bounds, value = figure.get("range"), figure["value"]
+    if bounds is None:
+        if figure["confidence"] == "assumed":
+            raise PydanticCustomError(
+                "no_range", "an assumed figure must carry a range, for example [low, high]"
+            )
+    elif isinstance(value, str | bool | list):
+        if value not in bounds:
+            raise PydanticCustomError("outside", "the range must list the alternatives, the value among them")
+    elif len(bounds) != 2 or not bounds[0] <= value <= bounds[1]:
+        raise PydanticCustomError("outside", "the range must be [low, high] with the value inside")
+    return figure
+
+
+def _figure_schema(kind: Kind) -> cs.CoreSchema:
+    text = cs.str_schema(strict=True, min_length=1, strip_whitespace=True)
+    bounds = cs.list_schema(kind.schema, strict=True, min_length=1)
+    fields = {
+        "value": cs.typed_dict_field(kind.schema),
+        "source": cs.typed_dict_field(text),
+        "confidence": cs.typed_dict_field(cs.literal_schema(list(CONFIDENCES))),
+        "range": cs.typed_dict_field(bounds, required=False),
+        "note": cs.typed_dict_field(text, required=False),
+    }
+    table = cs.typed_dict_schema(fields, strict=True, extra_behavior="forbid")
+    return cs.no_info_after_validator_function(_check_figure, table)
+
+
+def _compile(node: Any) -> cs.CoreSchema:
+    if isinstance(node, Kind):
+        return _figure_schema(node)
+    fields = {}
+    for key, (entry, required) in children(node).items():
+        fields[key] = cs.typed_dict_field(_compile(entry), required=required)
+    return cs.typed_dict_schema(fields, strict=True, extra_behavior="forbid")
+
+
+def children(node: Any) -> dict[str, tuple[Any, bool]]:
+    """Return what may stand in a table, by key, and whether it must."""
+    if isinstance(node, Each):
+        return {key: (node.entry, key in node.required) for key in node.keys}
+    return {k: (n.entry, False) if isinstance(n, Maybe) else (n, True) for k, n in node.items()}
+
+
+VALIDATOR = SchemaValidator(_compile(TREE))
+
+
+def is_figure(table: object) -> bool:
+    """Tell a figure from a table of figures."""
+    return isinstance(table, Mapping) and ("value" in table or "source" in table)
+
+
+def node_at(location: tuple[str, ...]) -> Any:
+    """Find what the tree wants at a location: inside a figure its kind, None where nothing may stand."""
+    node: Any = TREE
+    for part in location:
+        if isinstance(node, Kind):
+            return node
+        node = children(node).get(part, (None, False))[0]
+        if node is None:
+            return None
+    return node
