@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import ValidationError
 
 from ascendsim.errors import ConfigError
-from ascendsim.profile_schema import (
+from ascendsim.profile.schema import (
     CONFIDENCES,
     INTEGER_DTYPES,
     VALIDATOR,

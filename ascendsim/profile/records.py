@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.profile_check import hint
+from ascendsim.profile.check import hint
 
 Exact: TypeAlias = int | Fraction
 

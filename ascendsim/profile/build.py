@@ -6,7 +6,7 @@ from math import ceil
 from types import MappingProxyType
 from typing import Any
 
-from ascendsim.profile_model import (
+from ascendsim.profile.records import (
     L2,
     Buffer,
     Clock,
@@ -25,7 +25,7 @@ from ascendsim.profile_model import (
     Sync,
     Vector,
 )
-from ascendsim.profile_schema import is_figure
+from ascendsim.profile.schema import is_figure
 
 
 def exact(value: float) -> Exact:

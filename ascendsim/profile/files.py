@@ -8,20 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from ascendsim.errors import ConfigError
-from ascendsim.profile_build import build_profile
-from ascendsim.profile_check import Layer, check, hint, merge, problems_text
-from ascendsim.profile_model import Figure, Profile
-from ascendsim.profile_schema import is_figure
-
-__all__ = [
-    "Figure",
-    "Product",
-    "Profile",
-    "configs_directory",
-    "list_products",
-    "load_profile",
-    "profile_from_tree",
-]
+from ascendsim.profile.build import build_profile
+from ascendsim.profile.check import Layer, check, hint, merge, problems_text
+from ascendsim.profile.records import Figure, Profile
+from ascendsim.profile.schema import is_figure
 
 _TEXTS = ("product", "variant", "base", "default_variant", "evidence")
 _TABLES = ("variants", "sources")
@@ -83,7 +73,7 @@ def list_products() -> tuple[Product, ...]:
 
 def configs_directory() -> Path:
     """Return the directory of the product files: inside the installed package, else beside it."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parent.parent
     inside = package / "configs"
     return inside if inside.is_dir() else package.parent / "configs"
 
