@@ -1,0 +1,38 @@
+"""What a timed kernel comes to: its spans as the numbers of a report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ascendsim.ops.results import KernelResult
+from ascendsim.program import Kernel
+from ascendsim.timeline import Timeline, average_busy, bound_by
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
+
+def summarise(kernel: Kernel, profile: Profile, timeline: Timeline) -> KernelResult:
+    """Return the cycles, microseconds and shares of one kernel."""
+    busy = average_busy(timeline)
+    return KernelResult(
+        name=kernel.name,
+        cycles=timeline.cycles,
+        time_us=timeline.cycles / profile.clock.cube_mhz + profile.launch_us(kernel.cores_used),
+        cores_used=kernel.cores_used,
+        busy=busy,
+        bound_by=bound_by(busy),
+        bytes=timeline.bytes,
+        macs=kernel.macs,
+        cube_utilisation=_cube_utilisation(kernel, profile, timeline.cycles),
+        kernel=kernel,
+        timeline=timeline,
+    )
+
+
+def _cube_utilisation(kernel: Kernel, profile: Profile, cycles: int) -> float:
+    """Return the share of the chip's peak for the kernel's dtype that the asked-for arithmetic reached."""
+    if not kernel.macs or not cycles:
+        return 0.0
+    peak = profile.cores.cube * profile.cube.rates[kernel.compute_dtype].macs_per_cycle
+    return kernel.macs / (cycles * peak)
