@@ -15,6 +15,8 @@ import numpy.typing as npt
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics import dtypes
 from ascendsim.numerics.dtypes import DType
+from ascendsim.numerics.hifloat8 import HiFloat8Array
+from ascendsim.numerics.hifloat8_rounding import round_hifloat8
 from ascendsim.numerics.rounding import (
     INFINITY,
     MAGNITUDE,
@@ -23,23 +25,28 @@ from ascendsim.numerics.rounding import (
     require_float32,
     round_fields,
 )
+from ascendsim.numerics.tables import decode_codes, encode_codes
 
 HF32_TIES = ("RNE", "RNA", "RZ")
 _QUIET = np.uint32(0x00400000)
 
 
 def round_to(
-    values: npt.ArrayLike, dtype: "str | DType", rounding: str = "RINT", overflow: str = "ieee"
+    values: npt.ArrayLike, dtype: "str | DType", rounding: str | None = None, overflow: str = "ieee"
 ) -> Float32Array:
     """Round float32 values into a format, once.
 
     Shapes    any -> the same; the result is a carrier (float32) and may be the input itself for float32
-    rounding  RINT, ROUND, FLOOR, CEIL, TRUNC or ODD
+    rounding  RINT, ROUND, FLOOR, CEIL, TRUNC or ODD; hifloat8 has ROUND, HYBRID:doc-literal and
+              HYBRID:strict; left out: RINT, for hifloat8 ROUND, which is what Fixpipe and Cast kernels use
     overflow  ieee, saturate or saturate_keep_nan (see `rounding.py`)
     Raises    UnsupportedError for values that are not float32, unknown modes and formats
     """
     fmt = dtypes.dtype(dtype)
     array = require_float32(values, f"round_to {fmt.name}")
+    if fmt.tapered:
+        return round_hifloat8(array, rounding or "ROUND", overflow)
+    rounding = rounding or "RINT"
     if rounding == "RINT" and overflow == "ieee":
         if fmt is dtypes.FLOAT32:
             return array
@@ -87,41 +94,53 @@ def _cut_mantissa(values: Float32Array, drop: int, ties: str) -> Float32Array:
     return rounded.view(np.float32)
 
 
-def decode(array: npt.NDArray[Any], dtype: "str | DType") -> Float32Array:
+def decode(array: "npt.NDArray[Any] | HiFloat8Array", dtype: "str | DType") -> Float32Array:
     """Return the carrier of stored elements: the same values as float32.
 
-    Types   the storage of the format (HF32: float32 whose values already lie on its grid)
+    Types   the storage of the format (hifloat8: HiFloat8Array; HF32: float32 already on its grid)
     Raises  UnsupportedError when the array's type is not the format's storage
     """
     fmt = dtypes.dtype(dtype)
-    storage = _storage(fmt)
-    if array.dtype != storage:
-        raise UnsupportedError(f"decode: {fmt.name} is stored as {storage.name}, got {array.dtype.name}")
+    if isinstance(array, HiFloat8Array) or fmt.storage_name is None:
+        if not (isinstance(array, HiFloat8Array) and fmt.tapered):
+            raise UnsupportedError(f"decode: {fmt.name} is stored as {_storage_name(fmt)}, got {array.dtype}")
+        return array.to_float32()
+    if array.dtype != _storage(fmt):
+        raise UnsupportedError(f"decode: {fmt.name} is stored as {_storage_name(fmt)}, got {array.dtype}")
     if fmt.bits == 32:
         return _require_on_grid(array, fmt, "decode")
     if fmt is dtypes.FLOAT16:
         return array.astype(np.float32)
+    if fmt.bits == 8:
+        return decode_codes(array.view(np.uint8), fmt)
     return (array.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def encode(carrier: npt.NDArray[np.float32], dtype: "str | DType") -> npt.NDArray[Any]:
+def encode(carrier: npt.NDArray[np.float32], dtype: "str | DType") -> "npt.NDArray[Any] | HiFloat8Array":
     """Return the stored elements of a carrier; exact, so the values must lie on the format's grid.
 
+    Types   the storage of the format; hifloat8: a HiFloat8Array
     Raises  UnsupportedError for values off the grid: round_to comes first
     """
     fmt = dtypes.dtype(dtype)
-    array = require_float32(carrier, f"encode {fmt.name}")
+    array = _require_on_grid(require_float32(carrier, f"encode {fmt.name}"), fmt, "encode")
     if fmt.bits == 32:
-        return _require_on_grid(array, fmt, "encode")
-    _require_on_grid(array, fmt, "encode")
+        return array
     if fmt is dtypes.FLOAT16:
         return array.astype(np.float16)
-    return (array.view(np.uint32) >> np.uint32(16)).astype(np.uint16).view(_storage(fmt))
+    if fmt.tapered:
+        return HiFloat8Array(encode_codes(array, fmt))
+    if fmt.bits == 8:
+        return encode_codes(array, fmt).view(_storage(fmt))
+    bits = array.view(np.uint32)
+    bits = np.where(np.isnan(array), bits | _QUIET, bits)  # a NaN whose payload is all cut off is no Inf
+    return (bits >> np.uint32(16)).astype(np.uint16).view(_storage(fmt))
 
 
 def is_on_grid(carrier: npt.NDArray[np.float32], dtype: "str | DType") -> bool:
     """Say whether every value is one of the format's (NaN counts)."""
-    rounded = round_to(carrier, dtype)
+    fmt = dtypes.dtype(dtype)
+    rounded = decode_codes(encode_codes(carrier, fmt), fmt) if fmt.bits == 8 else round_to(carrier, fmt)
     return bool(np.all((rounded == carrier) | np.isnan(carrier)))
 
 
@@ -138,3 +157,7 @@ def _storage(fmt: DType) -> "np.dtype[Any]":
     storage = fmt.storage
     assert storage is not None
     return storage
+
+
+def _storage_name(fmt: DType) -> str:
+    return "HiFloat8Array" if fmt.tapered else str(fmt.storage_name)

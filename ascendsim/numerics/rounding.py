@@ -178,7 +178,7 @@ def narrow_to_odd(values: npt.NDArray[np.float64]) -> Float32Array:
     neither sit on nor cross a midpoint of a narrower format.  Beyond float32's range: the largest finite
     value (Inf stays Inf); every narrower format overflows from there as it would from the exact value.
     """
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         nearest = np.asarray(values, dtype=np.float64).astype(np.float32)
     wide = nearest.astype(np.float64)
     bits = nearest.view(np.uint32).copy()
