@@ -1,0 +1,38 @@
+"""The `ascendsim` command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from ascendsim.cli.parser import parse
+from ascendsim.errors import AscendSimError
+
+__all__ = ["main"]
+
+USER_ERROR = 2
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status: 0, 2 for a mistake of the user, 130 when interrupted."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        arguments = parse(words)
+        arguments.words = words
+        return int(arguments.command(arguments))
+    except AscendSimError as error:
+        print(f"ascendsim: {error}", file=sys.stderr)
+    except MemoryError as error:
+        detail = f" ({error})" if str(error) else ""
+        advice = "take a smaller batch, or --cycles-only, which needs no tensors"
+        print(f"ascendsim: not enough memory{detail}; {advice}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("ascendsim: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has left (as `head` does); keep Python from complaining when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return INTERRUPTED
+    return USER_ERROR

@@ -1,0 +1,220 @@
+"""Words of the command line to arguments, with mistakes as our own errors."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ascendsim import __version__
+from ascendsim.errors import ConfigError
+
+_EXAMPLES = """\
+examples:
+  ascendsim run s3b1_3x3 --batch 4 --product 910B3 --out report
+  ascendsim run --batch 32 --product 910B --product 910_93
+  ascendsim run --input 2,16,14,14 --weight 32,16,3,3 --padding 1 --dtype bfloat16
+  ascendsim run --npz mine.npz --padding 1
+"""
+GRADIENT_NAMES = ("input", "weight", "bias")
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that raises ConfigError instead of printing its usage and leaving."""
+
+    def error(self, message: str) -> NoReturn:
+        """Turn a mistake into an error of ours."""
+        raise ConfigError(f"{self.prog}: {message}; `{self.prog} --help` shows how it is used")
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Parse the words after `ascendsim`.
+
+    Raises   ConfigError, with near misses for unknown options
+    """
+    parser, commands = _make_parser()
+    if words and not words[0].startswith("-") and words[0] not in commands:
+        near = get_close_matches(words[0], commands, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(commands)}"
+        raise ConfigError(f"ascendsim has no command {words[0]!r}; {hint}")
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        command: Parser = commands[arguments.command_name]
+        options = [option for action in command._actions for option in action.option_strings]
+        near = get_close_matches(unknown[0].partition("=")[0], options, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"`{command.prog} --help` lists what there is"
+        raise ConfigError(f"`{command.prog}` does not know {unknown[0]!r}; {hint}")
+    return arguments
+
+
+def _make_parser() -> tuple[Parser, dict[str, Parser]]:
+    parser = Parser(
+        prog="ascendsim",
+        description="Simulate convolution backward on the Ascend AI core: results to the bit, cycles nearly.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"ascendsim {__version__}")
+    choices = parser.add_subparsers(dest="command_name", required=True, metavar="COMMAND")
+    run = choices.add_parser(
+        "run",
+        help="gradients and cycles of a layer, cycles of a network",
+        description="Run convolution backward: a layer of a built-in network (gradients and cycles),\n"
+        "a whole network (cycles only), a convolution given by its sizes, or your own tensors.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_problem(run)
+    _add_arithmetic(run)
+    _add_output(run)
+    run.set_defaults(command=_run)
+    profiles = choices.add_parser(
+        "profiles",
+        help="products, their variants, and every figure with its source",
+        description="List the products and variants; with a name, every figure of it with unit, value, "
+        "confidence, range and source.",
+        allow_abbrev=False,
+    )
+    profiles.add_argument(
+        "name", nargs="?", metavar="PRODUCT", help="product, variant or path of a .toml file"
+    )
+    profiles.add_argument("--json", action="store_true", help="print JSON")
+    profiles.set_defaults(command=_profiles)
+    return parser, {"run": run, "profiles": profiles}
+
+
+def _add_problem(run: Parser) -> None:
+    what = run.add_argument_group("what to run")
+    what.add_argument(
+        "layer", nargs="?", metavar="LAYER", help="a layer of the workload (none: the whole network)"
+    )
+    what.add_argument(
+        "--workload", default=None, help="network by name or path of a .toml file (default resnet50)"
+    )
+    what.add_argument("--batch", type=_positive, help="batch of a layer or network (default 1)")
+    what.add_argument("--npz", type=Path, metavar="FILE", help="your own grad_output, input and weight")
+    what.add_argument("--input", type=sizes, metavar="N,C,H,W", help="sizes of the input of one convolution")
+    what.add_argument("--weight", type=sizes, metavar="CO,CI,KH,KW", help="sizes of its weight")
+    for name in ("stride", "padding", "dilation", "output-padding"):
+        what.add_argument(
+            f"--{name}",
+            type=sizes,
+            metavar="N[,N]",
+            help=f"its {name.replace('-', ' ')}, one for all or one each",
+        )
+    what.add_argument("--groups", type=_positive, help="its groups")
+    what.add_argument(
+        "--transposed", action="store_true", default=None, help="it is a transposed convolution"
+    )
+    what.add_argument(
+        "--mask",
+        type=gradients,
+        metavar="NAMES",
+        help="gradients wanted: input,weight,bias or fewer",
+    )
+
+
+def _add_arithmetic(run: Parser) -> None:
+    how = run.add_argument_group("on what, and how")
+    how.add_argument(
+        "--product",
+        action="append",
+        metavar="NAME",
+        help="product, variant or path of a .toml file; repeat it for several (default 910B)",
+    )
+    how.add_argument("--dtype", help="format of the tensors (default float16; of an .npz: as stored)")
+    how.add_argument(
+        "--cube-math-type",
+        type=int,
+        default=0,
+        choices=range(4),
+        help="the interface's cubeMathType: 0 keep, 1 allow lower precision, 2 float16, 3 HF32 (default 0)",
+    )
+    how.add_argument("--accumulation", metavar="MODEL", help="accumulation model, such as block:16:RNE")
+    how.add_argument(
+        "--deterministic",
+        action=argparse.BooleanOptionalAction,
+        help="fixed order of additions across cores (default: as the product)",
+    )
+    how.add_argument(
+        "--order", type=order, default="program", help="order of execution: program, arrival or a seed"
+    )
+    how.add_argument("--seed", type=_natural, default=0, help="of the synthetic normal tensors (default 0)")
+    how.add_argument("--cycles-only", action="store_true", help="estimate cycles, compute no gradients")
+
+
+def _add_output(run: Parser) -> None:
+    out = run.add_argument_group("what to write")
+    out.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    out.add_argument("--out", type=Path, metavar="DIR", help="write a report folder")
+    out.add_argument(
+        "--trace",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="with --out, write a trace of the pipes for Perfetto (default: yes)",
+    )
+    out.add_argument(
+        "--trace-spans",
+        type=_positive,
+        default=50_000,
+        metavar="N",
+        help="most spans in a trace (default 50000)",
+    )
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """Read "4,128,28,28"."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of whole numbers such as 4,128,28,28"
+        ) from None
+
+
+def gradients(text: str) -> tuple[bool, bool, bool]:
+    """Read "input,weight" as an output mask."""
+    names = [part.strip().removeprefix("grad_") for part in text.split(",")]
+    for name in names:
+        if name not in GRADIENT_NAMES:
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(GRADIENT_NAMES)}")
+    return ("input" in names, "weight" in names, "bias" in names)
+
+
+def order(text: str) -> str | int:
+    """Read an order of execution: "program", "arrival" or the seed of a random legal one."""
+    if text in ("program", "arrival"):
+        return text
+    try:
+        return _natural(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not program, arrival or a seed (0, 1, 2, ...)"
+        ) from None
+
+
+def _positive(text: str) -> int:
+    number = _natural(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return number
+
+
+def _natural(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
+def _run(arguments: Any) -> int:
+    from ascendsim.cli.run import run
+
+    return run(arguments)
+
+
+def _profiles(arguments: Any) -> int:
+    from ascendsim.cli.profiles import profiles
+
+    return profiles(arguments)

@@ -1,0 +1,119 @@
+"""What a user asked `ascendsim run` to run: one convolution or a whole network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ascendsim.cli.tensors import npz_attributes, read_npz
+from ascendsim.errors import ConfigError
+from ascendsim.workloads import Layer, Workload, load_workload, workload_names
+
+Mask = tuple[bool, bool, bool]
+_SHAPE_OPTIONS = ("stride", "padding", "dilation", "output_padding", "groups", "transposed")
+DEFAULT_WORKLOAD = "resnet50"
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One convolution: a title, the keywords of `ConvProblem`, which gradients, the user's arrays if any."""
+
+    title: str
+    options: dict[str, Any]
+    mask: Mask
+    arrays: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """All layers of a network at one batch."""
+
+    workload: Workload
+    batch: int
+    mask: Mask
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers, in the order of the forward pass."""
+        return self.workload.layers
+
+
+def read_request(arguments: Any) -> Single | Network:
+    """Find out which of the ways to say what to run was taken.
+
+    Raises   ConfigError if two of them are mixed or one is incomplete, DataError for a bad .npz
+    """
+    if arguments.npz is not None:
+        _refuse(
+            arguments, ("layer", "workload", "batch", "input", "weight"), "--npz", "the file gives the sizes"
+        )
+        return _from_npz(arguments)
+    if arguments.input is not None or arguments.weight is not None:
+        _refuse(
+            arguments, ("layer", "workload", "batch"), "--input and --weight", "--input includes the batch"
+        )
+        return _from_sizes(arguments)
+    why = "these go with --input and --weight; a layer brings its own"
+    _refuse(arguments, _SHAPE_OPTIONS, "a workload", why)
+    return _from_workload(arguments)
+
+
+def _from_npz(arguments: Any) -> Single:
+    arrays = read_npz(arguments.npz)
+    attributes = npz_attributes(arguments.npz, arrays)
+    mask = arguments.mask or _mask(attributes.pop("output_mask", (True, True, True)))
+    options = {"input": arrays["input"].shape, "weight": arrays["weight"].shape, **attributes}
+    return Single(arguments.npz.name, options | _shape_options(arguments), mask, arrays)
+
+
+def _mask(values: Any) -> Mask:
+    if not isinstance(values, tuple) or len(values) != 3:
+        raise ConfigError(f"output_mask must be three times true or false, not {values!r}")
+    return values
+
+
+def _from_sizes(arguments: Any) -> Single:
+    for name in ("input", "weight"):
+        if getattr(arguments, name) is None:
+            raise ConfigError(f"--{name} is missing; --input and --weight go together")
+    options = {"input": arguments.input, "weight": arguments.weight, **_shape_options(arguments)}
+    kind = "transposed convolution" if arguments.transposed else "convolution"
+    title = f"a {kind} {_by(arguments.input)} with {_by(arguments.weight)}"
+    return Single(title, options, arguments.mask or (True, True, True))
+
+
+def _from_workload(arguments: Any) -> Single | Network:
+    name = arguments.workload or DEFAULT_WORKLOAD
+    if arguments.workload is None and arguments.layer in workload_names():
+        raise ConfigError(
+            f"{arguments.layer} is a workload, not a layer; "
+            f"`ascendsim run --workload {arguments.layer}` runs all of it"
+        )
+    workload = load_workload(name)
+    batch = arguments.batch or 1
+    mask = arguments.mask or (True, True, workload.bias)
+    if arguments.layer is None:
+        return Network(workload, batch, mask)
+    layer = workload.layer(arguments.layer)
+    title = f"{workload.title} {layer.name}, batch {batch}"
+    return Single(title, layer.problem_options(batch), mask)
+
+
+def _shape_options(arguments: Any) -> dict[str, Any]:
+    given = {name: getattr(arguments, name) for name in _SHAPE_OPTIONS}
+    return {
+        name: value[0] if isinstance(value, tuple) and len(value) == 1 else value
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def _refuse(arguments: Any, names: tuple[str, ...], beside: str, why: str) -> None:
+    for name in names:
+        if getattr(arguments, name) is not None:
+            shown = name.upper() if name == "layer" else f"--{name.replace('_', '-')}"
+            raise ConfigError(f"{shown} cannot be combined with {beside}: {why}")
+
+
+def _by(values: tuple[int, ...]) -> str:
+    return "x".join(map(str, values))

@@ -1,0 +1,97 @@
+"""What every number in a report means: one row per column, printed wherever the column is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+
+class AnyColumn(Protocol):
+    """What tables need to know of a column; the error metrics define theirs in a type of their own."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def heading(self) -> str: ...  # noqa: D102
+    @property
+    def unit(self) -> str: ...  # noqa: D102
+    @property
+    def definition(self) -> str: ...  # noqa: D102
+
+
+class Column(NamedTuple):
+    """One value of a record: its name there, a short heading for tables, unit and definition."""
+
+    name: str
+    heading: str
+    unit: str
+    definition: str
+
+
+KERNEL = (
+    Column("name", "kernel", "", "What the device runs in one launch; the kernels of a call run one by one."),
+    Column(
+        "cycles",
+        "cycles",
+        "cycles of the cube clock",
+        "From the first core's start to the last core's end, without the launch.",
+    ),
+    Column("time_us", "us", "microseconds", "The same with the launch: what msprof calls the task duration."),
+    Column("cores_used", "cores", "", "Cores that have work in at least one phase of the kernel."),
+    Column(
+        "cube_utilisation",
+        "cube",
+        "share of 1",
+        "macs / (cycles x cube cores of the product x multiply-adds per cycle of one core); 0 without macs.",
+    ),
+    Column(
+        "busy",
+        "busy",
+        "share of cycles, by pipe",
+        "Cycles in which the pipe is occupied, averaged over the used cores that have it, / cycles.",
+    ),
+    Column("bound_by", "bound by", "", "The busiest pipe apart from the scalar unit S."),
+    Column("macs", "macs", "", "Multiply-adds the problem asks for, without padding or inserted zeros."),
+    Column("bytes.l2_read", "from L2", "bytes", "What the cores read through L2, hits and misses together."),
+    Column("bytes.l2_write", "to L2", "bytes", "What the cores write through L2, atomic adds included."),
+    Column("bytes.memory", "memory", "bytes", "The part of both that main memory serves."),
+)
+
+CALL = (
+    Column("cycles", "cycles", "cycles of the cube clock", "Sum over the kernels, without launches."),
+    Column("time_us", "us", "microseconds", "Sum over the kernels, launches included."),
+    Column("compute_dtype", "compute", "", "The format in which the cube multiplies."),
+    Column("accumulation", "accumulation", "", "Name of the model by which the cube adds up products."),
+    Column("order", "order", "", "Order in which instructions were executed for the results."),
+    Column("figures", "figures", "", "How many figures the product's file holds, by confidence."),
+)
+
+LAYER = (
+    Column("name", "layer", "", "After the first convolution of the network that has this shape."),
+    Column("count", "count", "", "Convolutions of the network that have exactly this shape."),
+    Column("cycles", "cycles", "cycles of the cube clock", "Of one such convolution's backward pass."),
+    Column("time_us", "us", "microseconds", "Of one, the launches of its kernels included."),
+    Column("total_us", "x count us", "microseconds", "time_us x count: what the network spends on them."),
+    Column("share", "share", "share of 1", "total_us / sum of total_us over all layers."),
+    Column(
+        "kernels",
+        "kernels",
+        "",
+        "Of one such convolution: the cycles of each kernel and what bounds it.",
+    ),
+)
+
+GRADIENT = (
+    Column("name", "gradient", "", "grad_input, grad_weight or grad_bias."),
+    Column("shape", "shape", "", "Sizes of the gradient, in the framework's order of dimensions."),
+    Column("stored", "stored as", "", "Format in which the gradient is returned."),
+    Column("sha256", "sha256", "", "Digest of the returned bytes: equal digests mean equal bits."),
+)
+
+
+def definitions(columns: Iterable[AnyColumn]) -> dict[str, str]:
+    """Return name -> definition with its unit."""
+    return {
+        column.name: f"{column.definition} [{column.unit}]" if column.unit else column.definition
+        for column in columns
+    }

@@ -1,0 +1,102 @@
+"""Write a record as a Markdown page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from ascendsim.report.columns import AnyColumn
+from ascendsim.report.record import Record
+from ascendsim.report.tables import (
+    TextTable,
+    bounds,
+    bytes_table,
+    gradient_table,
+    kernel_table,
+    layer_table,
+    products_table,
+    value,
+)
+from ascendsim.report.words import arithmetic_line, figures_line, problem_line, product_line
+
+
+def run_page(document: Record, metrics: Sequence[AnyColumn], files: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the page of a run; `files` gives the plot and the trace of each product by variant."""
+    parts = _head(document)
+    for product in document["products"]:
+        shown = files.get(product["variant"], {})
+        parts += [f"## {product_line(product)}", _table(kernel_table(product)), _table(bytes_table(product))]
+        if product["gradients"]:
+            parts.append(_table(gradient_table(product, metrics)))
+        parts += _end(product)
+        if "plot" in shown:
+            parts.append(f"![Which pipe is busy when, of one core of each kind]({shown['plot']})")
+        if "trace" in shown:
+            link = f"[{shown['trace']}]({shown['trace']})"
+            parts.append(f"{link} opens in <https://ui.perfetto.dev>. {shown['note']}".rstrip())
+    return _page(parts, document)
+
+
+def network_page(document: Record, files: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the page of a whole network."""
+    parts = _head(document)
+    for product in document["products"]:
+        parts += [f"## {product_line(product)}", _table(layer_table(product)), *_end(product)]
+        shown = files.get(product["variant"], {})
+        if "plot" in shown:
+            parts.append(f"![Time of each layer by kernel]({shown['plot']})")
+    return _page(parts, document)
+
+
+def markdown_table(table: TextTable) -> str:
+    """Return a table in Markdown."""
+    rule = [":--" if index in table.left else "--:" for index in range(len(table.headings))]
+    lines = [_row(table.headings), _row(rule), *(_row(row) for row in table.rows)]
+    return "\n".join(lines)
+
+
+def _table(table: TextTable) -> str:
+    return f"**{table.title}**\n\n{markdown_table(table)}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.strip().replace("|", "\\|") for cell in cells) + " |"
+
+
+def _head(document: Record) -> list[str]:
+    command = shlex.join(["ascendsim", *document["command"]])
+    parts = [
+        f"# Backward of {document['title']}",
+        problem_line(document["problem"]),
+        f"Made by ascendsim {document['ascendsim']} with `{command}`. All values are in result.json.",
+    ]
+    if len(document["products"]) > 1:
+        parts += ["## Products side by side", markdown_table(products_table(document["products"]))]
+    return parts
+
+
+def _end(product: Record) -> list[str]:
+    notes = "\n".join(f"- {note}" for note in product["notes"])
+    return [arithmetic_line(product), figures_line(product), *([notes] if notes else [])]
+
+
+def _page(parts: list[str], document: Record) -> str:
+    parts.append("## What the columns mean")
+    for place, columns in document["definitions"].items():
+        rows = tuple((f"`{name}`", text) for name, text in columns.items())
+        parts += [
+            f"**{place}**",
+            markdown_table(TextTable("", ("column", "meaning"), frozenset({0, 1}), rows)),
+        ]
+    for product in document["products"]:
+        if product["assumed_figures"]:
+            parts += [f"## Figures assumed for {product['variant']}", _assumed(product)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _assumed(product: Record) -> str:
+    rows = tuple(
+        (f"`{path}`", value(figure["value"]), bounds(figure["range"]), figure["source"])
+        for path, figure in product["assumed_figures"].items()
+    )
+    return markdown_table(TextTable("", ("figure", "value", "range", "why"), frozenset({0, 3}), rows))

@@ -1,0 +1,82 @@
+"""What plots show of a timeline: the spans of one core by pipe, and how busy it is over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ascendsim.program import Core
+    from ascendsim.timeline import CoreTimeline, PhaseTimeline, Timeline
+
+    Cycles = NDArray[np.int64]
+
+PIPE_ORDER = ("MTE2", "MTE1", "M", "FIX", "V", "MTE3")
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSpans:
+    """Spans (starts, ends) of one core over all phases of a kernel, by pipe, in order."""
+
+    label: str
+    pipes: tuple[str, ...]
+    spans: dict[str, tuple[Cycles, Cycles]]
+
+
+def core_spans(timeline: Timeline) -> list[CoreSpans]:
+    """Return one core of each kind: of the kind's longest piece of work, the first that does it."""
+    made = []
+    for kind in ("cube", "vector"):
+        works = [core for phase in timeline.phases for core in phase.cores if core.cores[0].kind == kind]
+        if works:
+            longest = max(works, key=lambda core: core.done[-1] - core.issue[0] if core.done else 0)
+            made.append(_spans_of(timeline, longest.cores[0]))
+    return [core for core in made if core.pipes]
+
+
+def _spans_of(timeline: Timeline, core: Core) -> CoreSpans:
+    starts: dict[str, list[int]] = {}
+    ends: dict[str, list[int]] = {}
+    alike = 0
+    for phase in timeline.phases:
+        work = _work_of(phase, core)
+        if work is None:
+            continue
+        alike = max(alike, len(work.cores))
+        for instruction, start, end in zip(work.program.instructions, work.start, work.end, strict=True):
+            starts.setdefault(instruction.pipe, []).append(start)
+            ends.setdefault(instruction.pipe, []).append(end)
+    pipes = tuple(pipe for pipe in PIPE_ORDER if pipe in starts)
+    label = f"{core.kind} core {core.index}" + (f" (as {alike - 1} others)" if alike > 1 else "")
+    return CoreSpans(label, pipes, {pipe: (np.array(starts[pipe]), np.array(ends[pipe])) for pipe in pipes})
+
+
+def _work_of(phase: PhaseTimeline, core: Core) -> CoreTimeline | None:
+    return next((work for work in phase.cores if core in work.cores), None)
+
+
+def coverage(starts: Cycles, ends: Cycles, begin: int, end: int, bins: int) -> NDArray[np.float64]:
+    """Return the share of each of `bins` equal pieces of [begin, end) that the spans cover.
+
+    Spans are of one pipe: in order, not overlapping.
+    """
+    times = np.stack([starts, ends], axis=1).ravel()
+    busy = np.concatenate([[0], np.cumsum(ends - starts)])
+    level = np.stack([busy[:-1], busy[1:]], axis=1).ravel()
+    edges = np.linspace(begin, end, bins + 1)
+    shares = np.diff(np.interp(edges, times, level)) * bins / (end - begin)
+    return np.asarray(np.clip(shares, 0.0, 1.0))  # interpolation is inexact in the last place
+
+
+def middle_window(timeline: Timeline, core: CoreSpans, spans: int) -> tuple[int, int]:
+    """Return a window about the middle of the core's work that holds about as many spans as asked for."""
+    starts = np.sort(np.concatenate([core.spans[pipe][0] for pipe in core.pipes]))
+    if len(starts) <= spans:
+        return 0, max(timeline.cycles, 1)
+    first = (len(starts) - spans) // 2
+    begin, end = int(starts[first]), int(starts[first + spans])
+    return begin, max(end, begin + 1)

@@ -1,0 +1,128 @@
+"""Draw results with matplotlib, without its global state; the only importer of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from ascendsim.report.files import replacing
+from ascendsim.report.occupancy import CoreSpans, core_spans, coverage, middle_window
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ascendsim.ops.results import KernelResult
+    from ascendsim.report.record import Record
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
+COLOURS = {
+    "M": "#D55E00",
+    "MTE1": "#0072B2",
+    "MTE2": "#009E73",
+    "FIX": "#CC79A7",
+    "V": "#E69F00",
+    "MTE3": "#56B4E9",
+    "S": "#555555",
+}
+_BAR_COLOURS = tuple(COLOURS.values())
+MOST_KERNELS = 8
+_BINS = 1_500
+_WINDOW_SPANS = 60
+
+
+def plot_timeline(path: Path, kernels: Sequence[KernelResult], clock_mhz: float, title: str) -> None:
+    """Draw when each pipe of one core of each kind is busy, per kernel: all of it, and a close look.
+
+    On the left the depth of colour is the share of time in which the pipe is busy; on the right each span is
+    one instruction. Of more than eight kernels the longest eight are drawn.
+    """
+    _quiet()
+    longest = sorted(kernels, key=lambda kernel: -kernel.cycles)[:MOST_KERNELS]
+    kept = [kernel for kernel in kernels if kernel in longest]
+    drawn = [(kernel, core) for kernel in kept for core in core_spans(kernel.timeline)]
+    heights = [max(len(core.pipes), 2) for _, core in drawn]
+    figure = Figure(figsize=(12, 1.0 + sum(0.34 * height + 0.75 for height in heights)), layout="constrained")
+    figure.suptitle(title, fontsize=11)
+    axes = figure.subplots(len(drawn), 2, squeeze=False, height_ratios=heights, width_ratios=(3, 2))
+    for row, (kernel, core) in zip(axes, drawn, strict=True):
+        _draw_whole(row[0], kernel, core, clock_mhz)
+        _draw_window(row[1], kernel, core, clock_mhz)
+    if len(longest) < len(kernels):
+        figure.supxlabel(f"the longest {len(longest)} of {len(kernels)} kernels", fontsize=8)
+    _save(figure, path)
+
+
+def plot_layers(path: Path, product: Record, title: str) -> None:
+    """Draw what a network spends on each layer, by kernel."""
+    _quiet()
+    layers = product["layers"]
+    names = list(dict.fromkeys(kernel["name"] for layer in layers for kernel in layer["kernels"]))
+    figure = Figure(figsize=(10, 1.2 + 0.28 * len(layers)), layout="constrained")
+    axes = figure.subplots()
+    places = range(len(layers))
+    left = [0.0] * len(layers)
+    for index, name in enumerate(names):
+        widths = [_time_us(layer, name) * layer["count"] for layer in layers]
+        axes.barh(places, widths, left=left, label=name, color=_BAR_COLOURS[index % len(_BAR_COLOURS)])
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    axes.set_yticks(places, [f"{layer['name']} x{layer['count']}" for layer in layers], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("microseconds per backward pass of the network, launches included")
+    axes.legend(fontsize=8)
+    axes.set_title(title, fontsize=11)
+    _save(figure, path)
+
+
+def _time_us(layer: Record, kernel: str) -> float:
+    return sum(float(k["time_us"]) for k in layer["kernels"] if k["name"] == kernel)
+
+
+def _draw_whole(axes: Axes, kernel: KernelResult, core: CoreSpans, mhz: float) -> None:
+    end = max(kernel.cycles, 1)
+    for row, pipe in enumerate(core.pipes):
+        shares = coverage(*core.spans[pipe], 0, end, _BINS)
+        shades = LinearSegmentedColormap.from_list(pipe, ["#FFFFFF", COLOURS[pipe]])
+        extent = (0.0, end / mhz, row + 0.42, row - 0.42)
+        axes.imshow(shares[None, :], extent=extent, aspect="auto", cmap=shades, vmin=0, vmax=1)
+    _label(axes, core)
+    axes.set_xlim(0, end / mhz)
+    for phase in kernel.timeline.phases[1:]:
+        axes.axvline(phase.begin / mhz, color="black", linewidth=0.8, linestyle=":")
+    axes.set_title(f"{kernel.name}, {core.label}: {kernel.cycles:,} cycles", fontsize=9, loc="left")
+
+
+def _draw_window(axes: Axes, kernel: KernelResult, core: CoreSpans, mhz: float) -> None:
+    begin, end = middle_window(kernel.timeline, core, _WINDOW_SPANS)
+    for row, pipe in enumerate(core.pipes):
+        starts, ends = core.spans[pipe]
+        inside = (ends > begin) & (starts < end)
+        bars = [
+            (start / mhz, (stop - start) / mhz)
+            for start, stop in zip(starts[inside], ends[inside], strict=True)
+        ]
+        axes.broken_barh(bars, (row - 0.4, 0.8), facecolor=COLOURS[pipe], edgecolor="white", linewidth=0.5)
+    _label(axes, core)
+    axes.set_xlim(begin / mhz, end / mhz)
+    axes.set_title(f"cycles {begin:,} to {end:,}, instruction by instruction", fontsize=9, loc="left")
+
+
+def _label(axes: Axes, core: CoreSpans) -> None:
+    axes.set_yticks(range(len(core.pipes)), core.pipes, fontsize=8)
+    axes.set_ylim(len(core.pipes) - 0.5, -0.5)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.set_xlabel("microseconds from the start of the kernel", fontsize=8)
+
+
+def _quiet() -> None:
+    """Keep matplotlib's remarks on its own caches from users who asked for a report."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+
+
+def _save(figure: Any, path: Path) -> None:
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=110)

@@ -1,0 +1,190 @@
+"""Turn results into plain records, from which tables, pages and result.json are written."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from ascendsim import __version__
+from ascendsim.report.columns import CALL, GRADIENT, KERNEL, LAYER, AnyColumn, definitions
+
+if TYPE_CHECKING:
+    from ascendsim.ops.results import Estimate, KernelResult
+    from ascendsim.profile import Figure, Profile
+
+Record = dict[str, Any]
+GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One call on one product: its result, the product's figures and the gradients' records."""
+
+    result: Estimate
+    profile: Profile
+    gradients: tuple[Record, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRun:
+    """The estimate of one layer of a network."""
+
+    name: str
+    count: int
+    result: Estimate
+
+
+def run_document(
+    title: str,
+    problem: Mapping[str, Any],
+    runs: Sequence[Run],
+    command: Sequence[str],
+    about: Iterable[AnyColumn],
+) -> Record:
+    """Describe calls of one problem on several products.
+
+    `about` are further columns of the gradients (the error metrics).
+    """
+    return {
+        **_head("ascendsim run 1", title, command),
+        "problem": dict(problem),
+        "products": [_product_record(run.profile) | _call_record(run) for run in runs],
+        "definitions": {
+            "products": definitions(CALL),
+            "products.kernels": definitions(KERNEL),
+            "products.gradients": definitions((*GRADIENT, *about)),
+        },
+    }
+
+
+def network_document(
+    title: str,
+    problem: Mapping[str, Any],
+    products: Sequence[tuple[Profile, Sequence[LayerRun]]],
+    command: Sequence[str],
+) -> Record:
+    """Describe estimates of all layers of a network on several products."""
+    return {
+        **_head("ascendsim network 1", title, command),
+        "problem": dict(problem),
+        "products": [_product_record(profile) | _network_record(layers) for profile, layers in products],
+        "definitions": {
+            "products": definitions(CALL),
+            "products.layers": definitions(LAYER),
+            "products.layers.kernels": definitions(KERNEL),
+        },
+    }
+
+
+def gradient_record(name: str, gradient: Any, errors: Mapping[str, Any]) -> Record:
+    """Describe one gradient: what it is, a digest of its bits, and its errors."""
+    return {
+        "name": name,
+        "shape": list(gradient.shape),
+        "stored": str(gradient.dtype),
+        "sha256": hashlib.sha256(getattr(gradient, "codes", gradient).tobytes()).hexdigest(),
+        **{key: plain(error) for key, error in errors.items()},
+    }
+
+
+def figure_record(figure: Figure) -> Record:
+    """Describe one figure of a product."""
+    return {
+        "value": plain(figure.value),
+        "confidence": figure.confidence,
+        "range": plain(figure.range),
+        "source": figure.source,
+        "note": figure.note,
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: fractions as numbers, NaN and infinities as texts."""
+    if isinstance(value, Fraction):
+        return float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def kernel_record(kernel: KernelResult) -> Record:
+    """Describe one kernel with the columns of `KERNEL`."""
+    cycles = max(kernel.cycles, 1)
+    return {
+        "name": kernel.name,
+        "cycles": kernel.cycles,
+        "time_us": kernel.time_us,
+        "cores_used": kernel.cores_used,
+        "cube_utilisation": kernel.cube_utilisation,
+        "busy": {pipe: busy / cycles for pipe, busy in kernel.busy.items()},
+        "bound_by": kernel.bound_by,
+        "macs": kernel.macs,
+        "bytes": dict(kernel.bytes),
+        "note": kernel.kernel.note,
+    }
+
+
+def _head(schema: str, title: str, command: Sequence[str]) -> Record:
+    return {"schema": schema, "ascendsim": __version__, "command": list(command), "title": title}
+
+
+def _product_record(profile: Profile) -> Record:
+    by_confidence = Counter(figure.confidence for figure in profile.figures.values())
+    assumed = {path: figure_record(figure) for path, figure in profile.assumed().items()}
+    return {
+        "product": profile.product,
+        "variant": profile.variant,
+        "core_structure": profile.core_structure,
+        "cores": {"cube": profile.cores.cube, "vector": profile.cores.vector},
+        "cube_mhz": profile.clock.cube_mhz,
+        "evidence": profile.evidence,
+        "figures": dict(by_confidence),
+        "assumed_figures": assumed,
+    }
+
+
+def _call_record(run: Run) -> Record:
+    result = run.result
+    return {
+        "compute_dtype": result.compute_dtype,
+        "accumulation": result.accumulation,
+        "order": getattr(result, "order", None),
+        "cycles": result.cycles,
+        "time_us": result.time_us,
+        "kernels": [kernel_record(kernel) for kernel in result.kernels],
+        "gradients": list(run.gradients),
+        "notes": list(result.notes),
+    }
+
+
+def _network_record(layers: Sequence[LayerRun]) -> Record:
+    total_us = sum(layer.count * layer.result.time_us for layer in layers)
+    rows = [
+        {
+            "name": layer.name,
+            "count": layer.count,
+            "cycles": layer.result.cycles,
+            "time_us": layer.result.time_us,
+            "total_us": layer.count * layer.result.time_us,
+            "share": layer.count * layer.result.time_us / total_us if total_us else 0.0,
+            "kernels": [kernel_record(kernel) for kernel in layer.result.kernels],
+        }
+        for layer in layers
+    ]
+    first = layers[0].result
+    return {
+        "compute_dtype": first.compute_dtype,
+        "accumulation": first.accumulation,
+        "order": None,
+        "cycles": sum(layer.count * layer.result.cycles for layer in layers),
+        "time_us": total_us,
+        "layers": rows,
+        "notes": list(dict.fromkeys(note for layer in layers for note in layer.result.notes)),
+    }

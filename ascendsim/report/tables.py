@@ -1,0 +1,192 @@
+"""Tables of texts, made of a record and read by the terminal and the page alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from ascendsim.report.columns import AnyColumn
+from ascendsim.report.record import Record
+
+_PIPE_ORDER = ("M", "MTE1", "MTE2", "FIX", "V", "MTE3", "S")
+
+
+class TextTable(NamedTuple):
+    """A title, headings, which columns are aligned left, and rows; `total` sets off the last row."""
+
+    title: str
+    headings: tuple[str, ...]
+    left: frozenset[int]
+    rows: tuple[tuple[str, ...], ...]
+    total: bool = False
+
+
+def kernel_table(product: Record) -> TextTable:
+    """Show cycles, time, utilisation, what each pipe did and what bounds each kernel."""
+    kernels = product["kernels"]
+    pipes = [pipe for pipe in _PIPE_ORDER if any(pipe in kernel["busy"] for kernel in kernels)]
+    rows = [
+        (
+            kernel["name"],
+            f"{kernel['cycles']:,}",
+            microseconds(kernel["time_us"]),
+            str(kernel["cores_used"]),
+            percent(kernel["cube_utilisation"]) if kernel["macs"] else "",
+            *(percent(kernel["busy"][pipe]) if pipe in kernel["busy"] else "" for pipe in pipes),
+            kernel["bound_by"],
+        )
+        for kernel in kernels
+    ]
+    blank = ("",) * (len(pipes) + 3)
+    rows.append(("all kernels", f"{product['cycles']:,}", microseconds(product["time_us"]), *blank))
+    headings = ("kernel", "cycles", "us", "cores", "cube", *pipes, "bound by")
+    return TextTable("Cycles", headings, frozenset({0, len(headings) - 1}), tuple(rows), total=True)
+
+
+def bytes_table(product: Record) -> TextTable:
+    """Show work and bytes by source of each kernel."""
+    rows = [
+        (
+            kernel["name"],
+            f"{kernel['macs']:,}" if kernel["macs"] else "",
+            *(size(kernel["bytes"].get(source, 0)) for source in ("l2_read", "l2_write", "memory")),
+        )
+        for kernel in product["kernels"]
+    ]
+    headings = ("kernel", "multiply-adds", "from L2", "to L2", "main memory")
+    return TextTable("Work and bytes", headings, frozenset({0}), tuple(rows))
+
+
+def gradient_table(product: Record, metrics: Sequence[AnyColumn]) -> TextTable:
+    """Show how far each gradient is from float64, and the first digits of a digest of its bits."""
+    rows = [
+        (
+            gradient["name"],
+            gradient["stored"],
+            *(_metric(metric, gradient[metric.name]) for metric in metrics),
+            gradient["sha256"][:8],
+        )
+        for gradient in product["gradients"]
+    ]
+    headings = ("gradient", "stored as", *(metric.heading for metric in metrics), "sha256")
+    left = frozenset({0, 1, len(headings) - 1})
+    return TextTable("Error against float64", headings, left, tuple(rows))
+
+
+def _metric(metric: AnyColumn, measured: Any) -> str:
+    if measured is None:
+        return ""
+    if isinstance(measured, list):  # the standards of the field
+        failed = [verdict["standard"] for verdict in measured if not verdict["passed"]]
+        return f"fails {', '.join(failed)}" if failed else f"{len(measured)} of {len(measured)} passed"
+    if metric.unit == "share of 1":
+        return f"{100 * measured:.2f}%"
+    if metric.unit:
+        return f"{measured:.2f}" if isinstance(measured, float) else str(measured)
+    return f"{measured:.2e}" if isinstance(measured, float) else str(measured)
+
+
+def layer_table(product: Record) -> TextTable:
+    """Show what the kernels of each layer cost and what the network spends on it."""
+    layers = product["layers"]
+    names = list(dict.fromkeys(kernel["name"] for layer in layers for kernel in layer["kernels"]))
+    rows = []
+    for layer in layers:
+        by_name = {kernel["name"]: kernel for kernel in layer["kernels"]}
+        cells = [_kernel_cell(by_name.get(name)) for name in names]
+        rows.append(
+            (
+                layer["name"],
+                str(layer["count"]),
+                *cells,
+                microseconds(layer["time_us"]),
+                microseconds(layer["total_us"]),
+                percent(layer["share"]),
+            )
+        )
+    count = str(sum(layer["count"] for layer in layers))
+    rows.append(("network", count, *[""] * (len(names) + 1), microseconds(product["time_us"]), percent(1.0)))
+    headings = ("layer", "count", *names, "us", "x count us", "share")
+    return TextTable("Layers", headings, frozenset({0}), tuple(rows), total=True)
+
+
+def _kernel_cell(kernel: Record | None) -> str:
+    if kernel is None:
+        return "-"
+    return f"{kernel['cycles']:,} {kernel['bound_by']:<4}"
+
+
+def products_table(products: Sequence[Record]) -> TextTable:
+    """Show the products side by side."""
+    first_us = products[0]["time_us"]
+    rows = tuple(
+        (
+            f"{product['product']} ({product['variant']})",
+            product["compute_dtype"],
+            product["accumulation"],
+            f"{product['cycles']:,}",
+            microseconds(product["time_us"]),
+            f"{first_us / product['time_us']:.2f}" if product["time_us"] else "",
+        )
+        for product in products
+    )
+    headings = ("product", "compute", "accumulation", "cycles", "us", "speed")
+    return TextTable("Products side by side", headings, frozenset({0, 1, 2}), rows)
+
+
+def product_table(rows: Sequence[Record]) -> TextTable:
+    """List products; variants that differ in nothing shown share a row.
+
+    A star marks the variant that the plain name means.
+    """
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        cores = f"{row['cube_cores']} + {row['vector_cores']}"
+        numbers = (str(row["cube_mhz"]), str(row["figures"]), str(row["assumed"]))
+        name = row["variant"] + ("*" if row["default"] else "")
+        alike.setdefault((row["product"], row["core_structure"], cores, *numbers), []).append(name)
+    cells = tuple((key[0], ", ".join(names), *key[1:]) for key, names in alike.items())
+    headings = ("product", "variants", "cores", "cube + vector", "MHz", "figures", "assumed")
+    return TextTable("Products", headings, frozenset({0, 1, 2}), cells)
+
+
+def bounds(figure_range: Sequence[Any] | None) -> str:
+    """Print the range of a figure: low .. high for numbers, the alternatives for texts."""
+    if not figure_range:
+        return ""
+    texts = any(isinstance(bound, str) for bound in figure_range)
+    return (" | " if texts else " .. ").join(value(bound) for bound in figure_range)
+
+
+def value(figure: Any) -> str:
+    """Print a figure's value."""
+    if isinstance(figure, list | tuple):
+        return ", ".join(value(item) for item in figure)
+    if isinstance(figure, int) and not isinstance(figure, bool):
+        return f"{figure:,}" if abs(figure) >= 100_000 else str(figure)
+    if isinstance(figure, Fraction | float):
+        return f"{float(figure):.7g}"
+    return str(figure)
+
+
+def percent(share: float) -> str:
+    """Print a share as a percentage without decimals; what is not zero is not printed as 0%."""
+    if 0 < share < 0.005:
+        return "<1%"
+    return f"{100 * share:.0f}%"
+
+
+def microseconds(time_us: float) -> str:
+    """Print a time with two decimals."""
+    return f"{time_us:,.2f}"
+
+
+def size(count: int) -> str:
+    """Print a number of bytes with a binary unit."""
+    if count < 1024:
+        return f"{count} B"
+    for unit, step in (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)):
+        if count < step * 1024 or unit == "GiB":
+            return f"{count / step:,.1f} {unit}"
+    raise AssertionError

@@ -1,0 +1,130 @@
+"""Print records on a terminal, or as plain text into a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ascendsim.report.columns import AnyColumn
+from ascendsim.report.record import Record
+from ascendsim.report.tables import (
+    TextTable,
+    bounds,
+    bytes_table,
+    gradient_table,
+    kernel_table,
+    layer_table,
+    product_table,
+    products_table,
+    value,
+)
+from ascendsim.report.words import arithmetic_line, figures_line, problem_line, product_line
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
+PLAIN_WIDTH = 100
+
+
+def make_console() -> Console:
+    """Return a console on stdout: as wide as the terminal, 100 columns in a pipe."""
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, width=PLAIN_WIDTH)
+
+
+def print_run(document: Record, metrics: Sequence[AnyColumn], console: Console | None = None) -> None:
+    """Print the calls of a run, product by product."""
+    out = console or make_console()
+    _print_head(out, document)
+    for product in document["products"]:
+        out.print()
+        out.print(Text(product_line(product), style="bold"))
+        print_table(out, kernel_table(product))
+        print_table(out, bytes_table(product))
+        if product["gradients"]:
+            print_table(out, gradient_table(product, metrics))
+        _print_end(out, product)
+    _print_products(out, document)
+
+
+def print_network(document: Record, console: Console | None = None) -> None:
+    """Print the layers of a network, product by product."""
+    out = console or make_console()
+    _print_head(out, document)
+    for product in document["products"]:
+        out.print()
+        out.print(Text(product_line(product), style="bold"))
+        print_table(out, layer_table(product))
+        _print_end(out, product)
+    _print_products(out, document)
+
+
+def print_products(rows: Sequence[Record], console: Console | None = None) -> None:
+    """Print the list of products and variants, and what the figures of each rest on."""
+    out = console or make_console()
+    print_table(out, product_table(rows))
+    out.print()
+    for product, evidence in {row["product"]: row["evidence"] for row in rows}.items():
+        out.print(Text(f"{product}: {evidence}"))
+    out.print(Text("* is what the plain product name means; `ascendsim profiles NAME` lists every figure."))
+
+
+def print_profile(profile: Profile, console: Console | None = None) -> None:
+    """Print every figure of a product: value, confidence and range, and below it its source."""
+    out = console or make_console()
+    out.print(Text(f"{profile.product} (variant {profile.variant})", style="bold"))
+    out.print(Text(f"Evidence: {profile.evidence}"))
+    width = max(len(path) for path in profile.figures)
+    for path, figure in sorted(profile.figures.items()):
+        shown = f"{figure.confidence}, {bounds(figure.range)}" if figure.range else figure.confidence
+        out.print(Text(f"{path:<{width}}  {value(figure.value):>14}  ({shown})"))
+        about = f"{figure.source}; {figure.note}" if figure.note else figure.source
+        out.print(Padding(Text(about, style="dim"), (0, 0, 0, 4), expand=False))
+    if profile.sources:
+        out.print(Text("\nSources", style="bold"))
+        for key, source in profile.sources.items():
+            out.print(Padding(Text(f"{key}: {source}"), (0, 0, 0, 4), expand=False))
+
+
+def print_table(out: Console, table: TextTable) -> None:
+    """Print one table; numbers to the right, texts to the left."""
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="", show_edge=False)
+    for index, heading in enumerate(table.headings):
+        left = index in table.left
+        shown.add_column(
+            escape(heading), justify="left" if left else "right", no_wrap=not left, overflow="fold"
+        )
+    for index, row in enumerate(table.rows):
+        if table.total and index == len(table.rows) - 1:
+            shown.add_section()
+        shown.add_row(*(escape(cell) for cell in row))
+    out.print(Padding(shown, (1, 0, 0, 2), expand=False))
+
+
+def _print_head(out: Console, document: Record) -> None:
+    out.print(Text(f"Backward of {document['title']}", style="bold"))
+    out.print(Text(problem_line(document["problem"])))
+
+
+def _print_end(out: Console, product: Record) -> None:
+    out.print()
+    for line in (arithmetic_line(product), figures_line(product)):
+        out.print(Text(line))
+    for note in product["notes"]:
+        out.print(Padding(Text(f"- {note}"), (0, 0, 0, 2), expand=False))
+
+
+def _print_products(out: Console, document: Record) -> None:
+    if len(document["products"]) > 1:
+        out.print()
+        out.print(Text("Products side by side", style="bold"))
+        print_table(out, products_table(document["products"]))

@@ -1,0 +1,153 @@
+"""Write the spans of a call as a Chrome trace, which Perfetto and chrome://tracing open.
+
+One process per core, one thread per pipe, plus a process for the host's view (launches, kernels). Time stamps
+are microseconds from the start of the call; cycles are in the arguments of each span. A core that stands for
+others which do exactly the same is drawn once; its phase span names the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ascendsim.ops.results import KernelResult
+from ascendsim.program import PIPES, Core
+from ascendsim.report.files import replacing
+from ascendsim.timeline import CoreTimeline, PhaseTimeline
+
+DEVICE_PID = 1
+_FIRST_CORE_PID = {"cube": 1_000, "vector": 2_000}
+_PHASE_TID = 0
+Event = dict[str, Any]
+
+
+def write_trace(path: Path, kernels: Iterable[KernelResult], clock_mhz: float, max_spans: int) -> int:
+    """Write trace.json and return how many spans were left out for size.
+
+    Each kernel gets an equal part of `max_spans`; whole cores are left out before the end of the first one of
+    a phase is.
+    """
+    kernels = tuple(kernels)
+    budget = max(max_spans // max(len(kernels), 1), 1)
+    omitted = 0
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as out:
+        out.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
+        out.write(json.dumps(_name("process_name", DEVICE_PID, 0, "device")))
+        named: set[tuple[int, int]] = set()
+        at_us = 0.0
+        for kernel in kernels:
+            launch_us = max(kernel.time_us - kernel.cycles / clock_mhz, 0.0)
+            begin_us = at_us + launch_us
+            events, left_out = _kernel_events(kernel, begin_us, clock_mhz, budget)
+            omitted += left_out
+            host = [_span(DEVICE_PID, 1, f"launch {kernel.name}", at_us, launch_us, {})]
+            for event in (*host, *events):
+                for line in (*_names(event, named), event):
+                    out.write(",\n" + json.dumps(line))
+            at_us += kernel.time_us
+        out.write(f'\n], "otherData": {json.dumps({"omitted_spans": omitted, "clock_mhz": clock_mhz})}}}\n')
+    return omitted
+
+
+def _kernel_events(
+    kernel: KernelResult, begin_us: float, mhz: float, budget: int
+) -> tuple[Iterator[Event], int]:
+    chosen: list[tuple[PhaseTimeline, CoreTimeline, int]] = []
+    total = left = 0
+    for phase in kernel.timeline.phases:
+        first_of_kind: set[str] = set()
+        for core in phase.cores:
+            spans = len(core.program)
+            total += spans
+            room = budget - left
+            kind = core.cores[0].kind
+            if spans <= room or (kind not in first_of_kind and room > 0):
+                taken = min(spans, room)
+                chosen.append((phase, core, taken))
+                left += taken
+            first_of_kind.add(kind)
+
+    def events() -> Iterator[Event]:
+        arguments = {"cycles": kernel.cycles, "bound_by": kernel.bound_by, **kernel.bytes}
+        yield _span(DEVICE_PID, 2, kernel.name, begin_us, kernel.cycles / mhz, arguments)
+        for phase, core, taken in chosen:
+            yield from _core_events(kernel, phase, core, taken, begin_us, mhz)
+
+    return events(), total - left
+
+
+def _core_events(
+    kernel: KernelResult, phase: PhaseTimeline, core: CoreTimeline, taken: int, begin_us: float, mhz: float
+) -> Iterator[Event]:
+    pid = _pid(core.cores[0])
+    arguments: dict[str, Any] = {"stands_for": _core_names(core.cores), "kernel": kernel.name}
+    if taken < len(core.program):
+        arguments["first_spans_only"] = taken
+    label = f"{kernel.name}: {phase.name}"
+    duration_us = (phase.end - phase.begin) / mhz
+    yield _span(pid, _PHASE_TID, label, begin_us + phase.begin / mhz, duration_us, arguments)
+    for index in range(taken):
+        instruction = core.program.instructions[index]
+        start, end = core.start[index], core.end[index]
+        details = {
+            "index": index,
+            "start_cycle": start,
+            "cycles": end - start,
+            "waited_cycles": start - core.issue[index],
+            "visible_after_cycles": core.done[index] - end,
+        }
+        tid = PIPES.index(instruction.pipe) + 1
+        name = type(instruction).__name__
+        yield _span(pid, tid, name, begin_us + start / mhz, (end - start) / mhz, details)
+
+
+def _span(pid: int, tid: int, name: str, ts: float, dur: float, args: dict[str, Any]) -> Event:
+    return {
+        "ph": "X",
+        "pid": pid,
+        "tid": tid,
+        "name": name,
+        "ts": round(ts, 6),
+        "dur": round(dur, 6),
+        "args": args,
+    }
+
+
+def _name(kind: str, pid: int, tid: int, name: str) -> Event:
+    return {"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": {"name": name}}
+
+
+def _names(event: Event, named: set[tuple[int, int]]) -> Iterator[Event]:
+    """Yield what names the event's process and thread, the first time they occur."""
+    pid, tid = event["pid"], event["tid"]
+    if pid != DEVICE_PID and (pid, -1) not in named:
+        named.add((pid, -1))
+        kind = "cube" if pid < _FIRST_CORE_PID["vector"] else "vector"
+        yield _name("process_name", pid, 0, f"{kind} core {pid - _FIRST_CORE_PID[kind]}")
+    if (pid, tid) not in named:
+        named.add((pid, tid))
+        if pid == DEVICE_PID:
+            label = {1: "launch", 2: "kernel"}[tid]
+        else:
+            label = "phase" if tid == _PHASE_TID else PIPES[tid - 1]
+        yield _name("thread_name", pid, tid, label)
+        yield {"ph": "M", "pid": pid, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": tid}}
+
+
+def _pid(core: Core) -> int:
+    return _FIRST_CORE_PID[core.kind] + core.index
+
+
+def _core_names(cores: tuple[Core, ...]) -> str:
+    """Name cores briefly: "cube 0-3, 6"."""
+    indices = sorted(core.index for core in cores)
+    ranges: list[list[int]] = []
+    for index in indices:
+        if ranges and index == ranges[-1][1] + 1:
+            ranges[-1][1] = index
+        else:
+            ranges.append([index, index])
+    text = ", ".join(f"{low}-{high}" if high > low else f"{low}" for low, high in ranges)
+    return f"{cores[0].kind} {text}"

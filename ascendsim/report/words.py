@@ -1,0 +1,54 @@
+"""The sentences that every report prints: which product, which arithmetic, how sure we are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ascendsim.report.record import Record
+
+
+def problem_line(problem: Mapping[str, Any]) -> str:
+    """Name what was asked for, as it was asked."""
+    return ", ".join(f"{name} {_text(value)}" for name, value in problem.items())
+
+
+def product_line(product: Record) -> str:
+    """Name the product with its variant, cores and clock."""
+    cores = product["cores"]
+    if product["core_structure"] == "split":
+        shown = f"{cores['cube']} cube and {cores['vector']} vector cores"
+    else:
+        extra = f" and {cores['vector']} vector cores" if cores["vector"] else ""
+        shown = f"{cores['cube']} AI cores{extra}"
+
+    name = f"{product['product']} (variant {product['variant']})"
+    return f"{name}: {shown}, cube clock {product['cube_mhz']} MHz"
+
+
+def arithmetic_line(product: Record) -> str:
+    """Say in which format and under which model the results were computed."""
+    line = f"Arithmetic: {product['compute_dtype']} in the cube, accumulation model {product['accumulation']}"
+    if product["order"] is None:
+        return f"{line}; cycles only, no gradients were computed."
+    return f"{line}; instructions executed in {order_words(product['order'])}."
+
+
+def order_words(order: str) -> str:
+    """Say an order of execution in words."""
+    return f"{order} order" if order in ("program", "arrival") else f"a random legal order ({order})"
+
+
+def figures_line(product: Record) -> str:
+    """Say how many of the product's figures are assumed."""
+    total = sum(product["figures"].values())
+    assumed = len(product["assumed_figures"])
+    line = f"Figures: {total} in the product file, {assumed} of them assumed (each with a range)"
+    evidence = f" {product['evidence']}" if product["evidence"] else ""
+    return f"{line}; `ascendsim profiles {product['variant']}` lists them with their sources.{evidence}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "x".join(_text(item) for item in value)
+    return str(value)
