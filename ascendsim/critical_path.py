@@ -11,8 +11,8 @@ from ascendsim.timeline import CoreTimeline, PhaseTimeline, Timeline, issue_cycl
 class Step(NamedTuple):
     """One piece of the critical path; the end of one is the begin of the next.
 
-    `cause` is a pipe (the instruction of that number held it; S: was being issued), "latency" (until its result
-    was visible), "flag" (until another pipe had woken it up) or "barrier" (between phases, on no core).
+    `cause` is a pipe (the instruction of that number held it; S: was being issued), "latency" (until its
+    result was visible), "flag" (until another pipe had woken it up) or "barrier" (between phases, no core).
     """
 
     cause: str

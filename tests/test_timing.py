@@ -1,0 +1,431 @@
+"""Are cycles right?"""
+
+import gc
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil
+
+import pytest
+from fake_machine import Fake, FakeProfile, X, Y, built, kernel, program
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles_timing import longest_path, spans_of, ticked_machine
+
+from ascendsim.errors import ProgramError
+from ascendsim.program import Core, CoreWork, Phase, ProgramBuilder
+from ascendsim.timing import time_kernel
+
+PLAIN = FakeProfile()
+
+
+def timed(prog, profile=PLAIN, **options):
+    """The timeline of one program on one core."""
+    return time_kernel(kernel([prog]), profile, **options).phases[0].cores[0]
+
+
+def read(size, peak=10, **more):
+    return Fake("MTE2", kind="read", bytes=size, peak=peak, **more)
+
+
+# --- each gate, tight --------------------------------------------------------------------------------------
+
+
+def test_the_scalar_unit_takes_its_cycles_for_each_instruction():
+    core = timed(program(Fake("M"), Fake("V"), Fake("MTE1")), PLAIN.but(issue_cycles=3))
+    assert core.issue == core.start == [3, 6, 9]
+
+
+@pytest.mark.parametrize(("cycles", "start"), [(4, 10), (5, 10), (6, 11)])
+def test_an_instruction_starts_when_issued_and_its_pipe_is_free(cycles, start):
+    # Issued at 5 and 10. The first holds the pipe from 5 on: up to 9, 10 or 11.
+    assert timed(program(Fake("M", cycles), Fake("M")), PLAIN.but(issue_cycles=5)).start == [5, start]
+
+
+@pytest.mark.parametrize(("latency", "start"), [(1, 10), (2, 10), (3, 11)])
+def test_a_reader_starts_when_the_result_is_visible_and_it_was_woken(latency, start):
+    # The writer: issued 5, ends 6, visible 6 + latency; a flag of 2 later it is read; issued at 10.
+    prog = program(Fake("M", 1, latency), (Fake("V"), [0]))
+    assert timed(prog, PLAIN.but(issue_cycles=5, flag_cycles=2)).start == [5, start]
+
+
+@pytest.mark.parametrize(("cycles", "start"), [(2, 10), (3, 10), (4, 11)])
+def test_an_overwriter_starts_when_the_reader_has_left_its_pipe(cycles, start):
+    # The reader: issued 5, ends 5 + cycles; its latency does not matter. Flag 2; the writer is issued at 10.
+    prog = program(Fake("M", cycles, 100), (Fake("V"), [], [0]))
+    assert timed(prog, PLAIN.but(issue_cycles=5, flag_cycles=2)).start == [5, start]
+
+
+def test_of_several_waits_the_last_to_be_over_counts():
+    # Done at 3 + 4 and 5, ended at 6; the largest is 7, and a flag of 2.
+    prog = program(Fake("M", 3, 4), Fake("V", 5), Fake("MTE1", 6), (Fake("MTE2"), [0, 1], [2]))
+    assert timed(prog, PLAIN.but(flag_cycles=2)).start[3] == 9
+
+
+def test_latency_does_not_hold_the_pipe():
+    assert timed(program(Fake("M", 3, 50), Fake("M", 3))).start == [0, 3]
+
+
+@pytest.mark.parametrize(("drains", "start"), [(False, 3), (True, 53)])
+def test_a_barrier_waits_until_its_pipe_has_delivered(drains, start):
+    assert timed(program(Fake("M", 3, 50), Fake("M", 3, drains=drains))).start == [0, start]
+
+
+def test_results_of_a_pipe_become_visible_in_order():
+    # The second ends at 4 without latency, but the first is visible at 53 only.
+    assert timed(program(Fake("M", 3, 50), Fake("M", 1))).done == [53, 53]
+
+
+@pytest.mark.parametrize(("depth", "issue"), [(1, 11), (2, 3), (3, 3)])
+def test_a_full_queue_holds_the_scalar_unit(depth, issue):
+    # Three on M of 10 cycles, taken up at 1, 11 and 21. The third is issued at 3, unless the queue holds one
+    # only: then there is room for it when the second is taken up.
+    core = timed(program(*[Fake("M", 10)] * 3), PLAIN.but(issue_cycles=1, depths={"M": depth}))
+    assert core.start == [1, 11, 21]
+    assert core.issue == [1, 2, issue]
+
+
+def test_a_full_queue_holds_back_what_comes_after_on_other_pipes():
+    # Depth 1: the third M instruction waits for the second to be taken up at 101, and V comes after it.
+    prog = program(Fake("M", 100), Fake("M", 100), Fake("M", 100), Fake("V"))
+    core = timed(prog, PLAIN.but(issue_cycles=1, depths={"M": 1}))
+    assert core.issue == [1, 2, 101, 102]
+    assert core.start[3] == 102
+
+
+def test_a_vector_core_has_its_own_queues_and_cap():
+    class Small(FakeProfile):
+        @property
+        def vector_queues(self):
+            return {"MTE2": 1, "V": 1}
+
+    profile = Small(issue_cycles=1, vector_cap=5)
+    prog = program(*[read(100)] * 3)
+    work = CoreWork(Core("vector", 0), 0, lambda: prog)
+    base = kernel([prog])
+    core = time_kernel(replace(base, phases=(Phase("v", (work,)),)), profile).phases[0].cores[0]
+    # 100 bytes at 5 a cycle; the third is issued when the second is taken up.
+    assert core.start == [1, 21, 41]
+    assert core.issue == [1, 2, 21]
+
+
+# --- transfers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("profile", "peak", "cycles"),
+    [
+        (PLAIN, 10, 10),  # the core's own port
+        (PLAIN.but(read=(100, 5)), 10, 20),  # what one core can take of the link
+        (PLAIN.but(read=(4, 50)), 10, 25),  # the link itself
+        (PLAIN, Fraction(100, 7), 7),
+        (PLAIN, Fraction(100, 7) - Fraction(1, 1000), 8),
+    ],
+)
+def test_an_unloaded_transfer_takes_head_bytes_and_latency(profile, peak, cycles):
+    core = timed(program(read(100, peak, cycles=6, latency=40)), profile)
+    assert core.end == [6 + cycles]
+    assert core.done == [6 + cycles + 40]
+
+
+@pytest.mark.parametrize(("kind", "link"), [("read", "read"), ("write", "write"), ("atomic", "write")])
+def test_each_kind_of_traffic_has_its_link(kind, link):
+    profile = PLAIN.but(read=(50, 50), write=(50, 50)).but(**{link: (2, 2)})
+    assert timed(program(Fake("FIX", kind=kind, bytes=100, peak=10, tensor=Y)), profile).end == [50]
+
+
+def test_a_transfer_without_bytes_takes_no_time_on_the_link():
+    assert timed(program(read(0, cycles=3))).end == [3]
+
+
+def test_links_add_their_latency():
+    core = timed(
+        program(read(100, latency=3), Fake("FIX", kind="write", bytes=10, peak=1)),
+        PLAIN.but(latency=(7, 9, 0)),
+    )
+    assert core.done == [10 + 3 + 7, 10 + 9]
+
+
+def test_a_miss_also_takes_main_memory_and_its_latency():
+    # Cold, x of 2 MiB is larger than what is read, so all 100 bytes miss: 25 cycles at 4 a cycle.
+    profile = PLAIN.but(memory=(4, 4), latency=(7, 0, 100))
+    cold = timed(program(read(100)), profile, l2_start="cold")
+    assert (cold.end, cold.done) == ([25], [25 + 7 + 100])
+    assert timed(program(read(100)), profile).end == [10]
+
+
+def test_reads_and_writes_do_not_slow_each_other():
+    prog = program(read(100), Fake("FIX", kind="write", bytes=100, peak=10, tensor=Y))
+    assert timed(prog, PLAIN.but(read=(10, 10), write=(10, 10))).end == [10, 10]
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 24])
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_streaming_cores_reach_the_peak_of_the_link(cores, kind):
+    # Ten transfers of 600 bytes a core; the link does 12 a cycle, one core alone could take all of it.
+    profile = PLAIN.but(read=(12, 12), write=(12, 12))
+    prog = program(*[Fake("MTE2", kind=kind, bytes=600, peak=12)] * 10)
+    assert time_kernel(kernel([prog] * cores), profile).cycles == cores * 10 * 600 // 12
+
+
+def test_streaming_misses_reach_the_peak_of_main_memory():
+    profile = PLAIN.but(read=(100, 100), memory=(12, 12))
+    prog = program(*[read(600, 100)] * 10)
+    assert time_kernel(kernel([prog] * 24), profile, l2_start="cold").cycles == 24 * 10 * 600 // 12
+
+
+# --- rings -------------------------------------------------------------------------------------------------
+
+
+def ring(copies, tiles, load, compute):
+    """Load a tile, compute on it, in a ring of slots."""
+    builder = ProgramBuilder(PLAIN)
+    slots = builder.slots("L1", 32, "tile", copies)
+    for tile in range(tiles):
+        slot = slots[tile % copies]
+        builder.add(Fake("MTE2", load, writes=(slot,)))
+        builder.add(Fake("M", compute, reads=(slot,)))
+    return kernel([builder.build()])
+
+
+@pytest.mark.parametrize(
+    ("copies", "load", "compute", "cycles"),
+    [
+        # One slot: load, flag, compute, flag, again; no flag after the last.
+        (1, 30, 50, 10 * (30 + 50 + 2 * 5) - 5),
+        # Two slots, compute hides the load and both flags: the first load, a flag, compute without a gap.
+        (2, 30, 50, 30 + 5 + 10 * 50),
+        (2, 40, 50, 40 + 5 + 10 * 50),
+        # Two slots, the load hides everything else.
+        (2, 50, 30, 10 * 50 + 5 + 30),
+        # Neither hides the other's flags: tile 0 ends at 50 + 5 + 48 = 103, tile 1 at 100 + 5 + 48 = 153,
+        # and tile i + 2 load + compute + two flags = 108 after tile i.
+        (2, 50, 48, 153 + 4 * 108),
+        # A third slot hides them again.
+        (3, 50, 48, 10 * 50 + 5 + 48),
+    ],
+)
+def test_a_ring_has_its_closed_form(copies, load, compute, cycles):
+    assert time_kernel(ring(copies, 10, load, compute), PLAIN.but(flag_cycles=5)).cycles == cycles
+
+
+# --- against slow definitions ------------------------------------------------------------------------------
+
+PIPES = ["M", "MTE1", "MTE2", "MTE3", "FIX"]
+small = st.integers(0, 12)
+
+
+@st.composite
+def instructions(draw, pipes=PIPES):
+    pipe = draw(st.sampled_from(pipes))
+    kinds = {"MTE2": ["read", ""], "FIX": ["write", "atomic", ""], "MTE3": ["write", ""]}.get(pipe, [""])
+    return Fake(
+        pipe,
+        draw(small),
+        draw(small),
+        draw(st.sampled_from(kinds)),
+        draw(st.integers(0, 90)),
+        draw(st.sampled_from([3, 10, Fraction(7, 2), 20])),
+        drains=draw(st.sampled_from([False, False, False, True])),
+    )
+
+
+@st.composite
+def programs(draw, most=25):
+    """Any instructions with any waits on earlier ones of other pipes."""
+    rows = []
+    for made in draw(st.lists(instructions(), min_size=1, max_size=most)):
+        others = [i for i, row in enumerate(rows) if row[0].pipe != made.pipe]
+        waits = st.lists(st.sampled_from(others), max_size=2, unique=True) if others else st.just([])
+        rows.append((made, draw(waits), draw(waits)))
+    return program(*rows)
+
+
+profiles = st.builds(
+    FakeProfile,
+    issue_cycles=st.integers(0, 3),
+    flag_cycles=st.integers(0, 4),
+    depth=st.integers(1, 5),
+    read=st.sampled_from([(12, 9), (Fraction(25, 2), 40), (100, 6)]),
+    write=st.sampled_from([(8, 8), (Fraction(31, 3), 40), (100, 6)]),
+    latency=st.tuples(small, small, small),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(programs(), profiles)
+def test_a_core_alone_takes_the_longest_path(prog, profile):
+    # Writes of two pipes would share their link, so give them all the room they need.
+    profile = profile.but(write=(1000, 7))
+    assert spans_of(timed(prog, profile)) == longest_path(prog, profile)
+
+
+@settings(max_examples=60, deadline=None)
+@given(programs(), profiles, st.integers(1, 30))
+def test_equal_cores_take_the_longest_path_at_their_share_of_the_links(prog, profile, cores):
+    profile = profile.but(write=(1000 * cores, 7))
+    timeline = time_kernel(kernel([(0, prog)] * cores), profile)
+    assert spans_of(timeline.phases[0].cores[0]) == longest_path(prog, profile, Fraction(1, cores))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(programs(most=12), min_size=1, max_size=4), profiles)
+def test_cores_that_share_links_behave_like_a_machine_that_is_ticked(progs, profile):
+    timeline = time_kernel(kernel(progs), profile, folded=False)
+    assert [spans_of(core) for core in timeline.phases[0].cores] == ticked_machine(progs, profile)
+
+
+def unfolded_spans(timeline):
+    return {
+        (phase.name, core): spans_of(work)
+        for phase in timeline.phases
+        for work in phase.cores
+        for core in work.cores
+    }
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(programs(most=12), min_size=1, max_size=3),
+    st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=7), min_size=1, max_size=2),
+    profiles,
+    st.sampled_from(["warm", "cold"]),
+)
+def test_folded_equals_unfolded(progs, phases, profile, l2_start):
+    # Each phase deals copies of up to three programs to its cores; the signature is the program's number.
+    profile = profile.but(barrier_cycles=3, memory=(5, 4), l2_bytes=1 << 20)
+    made = kernel(*[[(pick % len(progs), progs[pick % len(progs)]) for pick in phase] for phase in phases])
+    folded = time_kernel(made, profile, l2_start=l2_start)
+    unfolded = time_kernel(made, profile, folded=False, l2_start=l2_start)
+    assert unfolded_spans(folded) == unfolded_spans(unfolded)
+    assert (folded.cycles, folded.bytes) == (unfolded.cycles, unfolded.bytes)
+    assert all(len(core.cores) == 1 for phase in unfolded.phases for core in phase.cores)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(programs(most=10), min_size=1, max_size=4), profiles)
+def test_the_same_kernel_takes_the_same_cycles_again_in_any_order_of_cores(progs, profile):
+    first, again = (time_kernel(kernel(progs), profile, folded=False) for _ in range(2))
+    assert first == again
+    turned = time_kernel(kernel(progs[::-1]), profile, folded=False)
+    assert [spans_of(c) for c in turned.phases[0].cores][::-1] == [spans_of(c) for c in first.phases[0].cores]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(programs(most=12), min_size=1, max_size=4), profiles)
+def test_a_kernel_takes_at_least_its_work_and_its_bytes(progs, profile):
+    timeline = time_kernel(kernel(progs), profile)
+    for prog in progs:
+        work = {pipe: sum(i.cycles for i in prog.instructions if i.pipe == pipe) for pipe in PIPES}
+        assert timeline.cycles >= max(work.values())
+    for link in ("l2_read", "l2_write"):
+        assert timeline.cycles >= ceil(
+            timeline.bytes[link] / Fraction(profile.links[link].total_bytes_per_cycle)
+        )
+
+
+# --- faster figures ----------------------------------------------------------------------------------------
+
+FASTER = [
+    {"issue_cycles": 0},
+    {"flag_cycles": 0},
+    {"depth": 8},
+    {"read": (200, 40)},
+    {"write": (200, 40)},
+    {"latency": (0, 0, 0)},
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(programs(), profiles, st.integers(1, 6), st.sampled_from(FASTER))
+def test_a_faster_figure_never_costs_cycles_where_equal_cores_share(prog, profile, cores, figures):
+    # Equal cores have equal shares at any moment, so all is a longest path, and paths only get shorter.
+    # Two pipes that write would share within a core, so those have a link that does not bind.
+    profile = profile.but(write=(1000, 7))
+    made = kernel([(0, prog)] * cores)
+    better = profile.but(**figures)
+    assert time_kernel(made, better).cycles <= time_kernel(made, profile).cycles
+
+
+def test_a_faster_unit_may_cost_cycles_where_unequal_cores_share():
+    # As on silicon: a transfer that comes early may come in the way of another. Core 0 reads for 10 cycles
+    # from cycle 5 and then computes for 50. Core 1 computes, then reads. With 20 cycles of computing it reads
+    # from 20 on, alone; with 5 it shares the link from 5 on, and core 0's long computation begins late.
+    long = program(Fake("V", 5), (read(100), [0]), (Fake("M", 50), [1]))
+    cycles = {
+        compute: time_kernel(
+            kernel([long, program(Fake("V", compute), (read(100), [0]))]), PLAIN.but(read=(10, 10))
+        ).cycles
+        for compute in (20, 5)
+    }
+    assert cycles == {20: 5 + 10 + 50, 5: 5 + 20 + 50}
+
+
+# --- phases and housekeeping -------------------------------------------------------------------------------
+
+
+def test_a_phase_begins_when_all_cores_have_delivered_and_met():
+    made = kernel([program(Fake("M", 5, 30)), program(Fake("M", 20))], [program(Fake("V", 7))])
+    timeline = time_kernel(made, PLAIN.but(barrier_cycles=11))
+    # The first core's result is visible at 35, after the second's at 20. No barrier after the last phase.
+    assert [(phase.begin, phase.end) for phase in timeline.phases] == [(0, 35), (46, 53)]
+    assert timeline.cycles == 53
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(programs(most=8), min_size=1, max_size=3), profiles)
+def test_a_phase_takes_the_same_cycles_whenever_it_begins(progs, profile):
+    first, second = time_kernel(kernel(progs, progs), profile.but(barrier_cycles=7)).phases
+    for early, late in zip(first.cores, second.cores, strict=True):
+        assert [[time + second.begin for time in times] for times in spans_of(early)] == list(spans_of(late))
+
+
+def test_an_empty_program_takes_no_time():
+    timeline = time_kernel(kernel([program()], [program(Fake("M", 3))]), PLAIN)
+    assert timeline.cycles == 3
+
+
+def test_waits_must_point_backwards():
+    with pytest.raises(ProgramError, match=r"instruction 0 of core .* waits for one that comes after"):
+        timed(program((Fake("M"), [1]), (Fake("V"), [0])))
+
+
+def test_an_unknown_pipe_is_named():
+    with pytest.raises(ProgramError, match="runs on pipe X, but a cube core of fake has queues for M, MTE1"):
+        timed(program(Fake("X")))
+
+
+@pytest.mark.parametrize("wrong", [Fake("M", -1), Fake("M", 1, -1), read(-1), read(10, 0)])
+def test_an_impossible_cost_is_named(wrong):
+    with pytest.raises(ProgramError, match="Fake"):
+        timed(program(wrong))
+
+
+def test_equal_instructions_are_asked_once_for_their_cost():
+    asked = []
+
+    class Counted(Fake):
+        def cost(self, profile):
+            asked.append(self.shape)
+            return super().cost(profile)
+
+    time_kernel(kernel([program(Counted("M", 3), Counted("M", 3), Counted("M", 4))] * 2), PLAIN)
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_is_left_as_it_was(enabled):
+    before = gc.isenabled()
+    try:
+        gc.enable() if enabled else gc.disable()
+        timed(built([Fake("M", 3)]))
+        assert gc.isenabled() is enabled
+        with pytest.raises(ProgramError):
+            timed(program(Fake("X")))
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable() if before else gc.disable()
+
+
+def test_every_byte_is_counted_for_all_cores():
+    prog = program(read(100, tensor=X), Fake("FIX", kind="write", bytes=30, peak=10, tensor=Y))
+    assert time_kernel(kernel([(0, prog)] * 5), PLAIN).bytes == {"l2_read": 500, "l2_write": 150, "memory": 0}
