@@ -51,7 +51,7 @@ def _spans_of(timeline: Timeline, core: Core) -> CoreSpans:
             starts.setdefault(instruction.pipe, []).append(start)
             ends.setdefault(instruction.pipe, []).append(end)
     pipes = tuple(pipe for pipe in PIPE_ORDER if pipe in starts)
-    label = f"{core.kind} core {core.index}" + (f" (as {alike - 1} others)" if alike > 1 else "")
+    label = f"{core.kind} core {core.index}" + (f" (and {alike - 1} alike)" if alike > 1 else "")
     return CoreSpans(label, pipes, {pipe: (np.array(starts[pipe]), np.array(ends[pipe])) for pipe in pipes})
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from ascendsim.ops.results import KernelResult
 from ascendsim.program import PIPES, Core
 from ascendsim.report.files import replacing
-from ascendsim.timeline import CoreTimeline, PhaseTimeline
+from ascendsim.timeline import CoreTimeline, PhaseTimeline, released_by
 
 DEVICE_PID = 1
 _FIRST_CORE_PID = {"cube": 1_000, "vector": 2_000}
@@ -88,19 +88,33 @@ def _core_events(
     label = f"{kernel.name}: {phase.name}"
     duration_us = (phase.end - phase.begin) / mhz
     yield _span(pid, _PHASE_TID, label, begin_us + phase.begin / mhz, duration_us, arguments)
+    before: dict[str, int] = {}
     for index in range(taken):
         instruction = core.program.instructions[index]
-        start, end = core.start[index], core.end[index]
+        pipe, start, end = instruction.pipe, core.start[index], core.end[index]
         details = {
             "index": index,
             "start_cycle": start,
             "cycles": end - start,
-            "waited_cycles": start - core.issue[index],
-            "visible_after_cycles": core.done[index] - end,
+            "issued_cycle": core.issue[index],
+            "visible_cycle": core.done[index],
+            **_wait(core, phase, index, before.get(pipe)),
         }
-        tid = PIPES.index(instruction.pipe) + 1
+        before[pipe] = index
+        tid = PIPES.index(pipe) + 1
         name = type(instruction).__name__
         yield _span(pid, tid, name, begin_us + start / mhz, (end - start) / mhz, details)
+
+
+def _wait(core: CoreTimeline, phase: PhaseTimeline, index: int, last: int | None) -> dict[str, Any]:
+    """Say how long an instruction waited once it was issued and its pipe free, and for which one."""
+    ready = max(core.issue[index], phase.begin if last is None else core.end[last])
+    if core.start[index] <= ready:
+        return {}
+    cause, _ = released_by(core, index, last)
+    on = core.program.instructions[cause]
+    waited = core.start[index] - ready
+    return {"waited_cycles": waited, "waited_for": f"{type(on).__name__} {cause} on {on.pipe}"}
 
 
 def _span(pid: int, tid: int, name: str, ts: float, dur: float, args: dict[str, Any]) -> Event:

@@ -1,0 +1,250 @@
+"""Are reports true to the results, whole, readable, and in the forms they promise?"""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from fake_machine import Fake, FakeProfile, kernel, program
+from toy_profiles import toy_split
+
+from ascendsim.errors import DataError
+from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
+from ascendsim.ops.summary import summarise
+from ascendsim.report.columns import KERNEL, Column
+from ascendsim.report.files import make_folder, replacing, write_text
+from ascendsim.report.folder import write_network_folder, write_run_folder
+from ascendsim.report.occupancy import core_spans, coverage, middle_window
+from ascendsim.report.record import (
+    LayerRun,
+    Run,
+    gradient_record,
+    kernel_record,
+    network_document,
+    plain,
+    run_document,
+)
+from ascendsim.report.tables import bounds, kernel_table, layer_table, percent, size, value
+from ascendsim.report.trace import write_trace
+from ascendsim.timing import time_kernel
+
+PNG = b"\x89PNG\r\n\x1a\n"
+ERROR = Column("error", "error", "ulp", "How wrong it is.")
+
+
+@pytest.fixture
+def profile():
+    """The toy product: 2 cube cores at 1000 MHz, so that a cycle is a nanosecond."""
+    return toy_split()
+
+
+@pytest.fixture
+def timed(profile):
+    """Two equal cube cores: MTE2 takes 30 cycles, then M 50 cycles while MTE2 does 20 more: 80 cycles."""
+    core = program(Fake("MTE2", 30), (Fake("M", 50), (0,)), Fake("MTE2", 20))
+    one = kernel([("same", core), ("same", core)])
+    one = replace(one, name="grad_weight", macs=1000, compute_dtype="float16", note="one core in two")
+    return summarise(one, profile, time_kernel(one, FakeProfile()))
+
+
+@pytest.fixture
+def run(timed, profile):
+    gradient = np.array([[1, 2], [3, 4]], np.float16)
+    result = ConvolutionBackwardResult(
+        *("toy", "toy_split", "float16", "block:16:RNE", (timed, timed), ("nothing is real",)),
+        *(None, gradient, None, "program"),
+    )
+    return Run(result, profile, (gradient_record("grad_weight", gradient, {"error": 0.5}),))
+
+
+@pytest.fixture
+def document(run):
+    return run_document("a | test", {"input": (1, 2)}, [run], ["run", "x y"], [ERROR])
+
+
+def test_a_kernel_record_holds_every_defined_column(timed):
+    record = kernel_record(timed)
+    for column in KERNEL:
+        place = record
+        for part in column.name.split("."):
+            assert part in place, column.name
+            place = place[part]
+
+
+def test_kernel_numbers(timed):
+    record = kernel_record(timed)
+    assert record["cycles"] == 80
+    # launch of the toy: 1 us + 0.5 us for each of 2 cores; 80 cycles at 1000 MHz are 0.08 us
+    assert record["time_us"] == pytest.approx(2.08)
+    assert record["busy"]["M"] == 50 / 80
+    assert record["busy"]["MTE2"] == 50 / 80
+    # 2 cores x 16 x 16 x 16 multiply-adds a cycle
+    assert record["cube_utilisation"] == 1000 / (80 * 2 * 4096)
+
+
+def test_the_kernel_table_sums_the_call(document):
+    table = kernel_table(document["products"][0])
+    assert table.rows[0][:4] == ("grad_weight", "80", "2.08", "2")
+    assert table.rows[-1][:3] == ("all kernels", "160", "4.16")
+    assert all(len(row) == len(table.headings) for row in table.rows)
+
+
+def test_equal_bits_have_equal_digests_and_others_do_not():
+    one = gradient_record("g", np.array([0.0], np.float16), {})
+    other = gradient_record("g", np.array([-0.0], np.float16), {})
+    assert one["sha256"] == gradient_record("g", np.array([0.0], np.float16), {})["sha256"]
+    assert one["sha256"] != other["sha256"]
+
+
+def test_plain_values_are_what_json_can_hold():
+    given = [Fraction(1, 4), float("nan"), float("-inf"), (1, None), "text"]
+    assert plain(given) == [0.25, "nan", "-inf", [1, None], "text"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        (percent(0.0), "0%"),
+        (percent(0.001), "<1%"),
+        (percent(0.995), "100%"),
+        (size(1023), "1023 B"),
+        (size(1536), "1.5 KiB"),
+        (size(3 << 40), "3,072.0 GiB"),
+        (value(Fraction(1, 3)), "0.3333333"),
+        (value(201326592), "201,326,592"),
+        (value([1, 2]), "1, 2"),
+        (bounds((2, 16)), "2 .. 16"),
+        (bounds(("a", "b")), "a | b"),
+        (bounds(None), ""),
+    ],
+)
+def test_numbers_are_printed_as_people_read_them(printed, expected):
+    assert printed == expected
+
+
+def test_the_folder_holds_what_it_promises(tmp_path, document, run):
+    files = write_run_folder(tmp_path / "a" / "b", document, [run], [ERROR], 1000)
+    assert [file.name for file in files] == ["report.md", "result.json", "timeline.png", "trace.json"]
+    assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == sorted(f.name for f in files)
+    assert json.loads(files[1].read_text())["products"][0]["cycles"] == 160
+    assert files[2].read_bytes().startswith(PNG)
+
+
+def test_result_json_defines_every_column(tmp_path, document, run):
+    _, result, *_ = write_run_folder(tmp_path, document, [run], [ERROR], 0)
+    made = json.loads(result.read_text())
+    defined = made["definitions"]["products.kernels"]
+    for key, entry in made["products"][0]["kernels"][0].items():
+        if key != "note":
+            names = [f"{key}.{part}" for part in entry] if key == "bytes" else [key]
+            assert set(names) <= set(defined), key
+    gradients = made["definitions"]["products.gradients"]
+    assert set(made["products"][0]["gradients"][0]) <= set(gradients)
+
+
+def test_the_page_names_the_command_the_models_and_the_notes(tmp_path, document, run):
+    page = write_run_folder(tmp_path, document, [run], [ERROR], 1000)[0].read_text()
+    for words in ("ascendsim run 'x y'", "block:16:RNE", "nothing is real", "toy_split", "(timeline.png)"):
+        assert words in page
+    assert "How wrong it is. [ulp]" in page
+
+
+def test_several_products_get_a_plot_each(tmp_path, run):
+    other = replace(run, profile=replace(run.profile, variant="other"))
+    document = run_document("t", {}, [run, other], [], [ERROR])
+    names = {file.name for file in write_run_folder(tmp_path, document, [run, other], [ERROR], 0)}
+    assert {"timeline-toy_split.png", "timeline-other.png"} <= names
+
+
+def test_a_network_adds_up(tmp_path, timed, profile):
+    estimate = Estimate("toy", "toy_split", "float16", "block:16:RNE", (timed,), ("a note",))
+    layers = [LayerRun("a", 3, estimate), LayerRun("b", 1, estimate)]
+    document = network_document("net", {}, [(profile, layers)], [])
+    product = document["products"][0]
+    assert product["cycles"] == 4 * 80
+    assert product["time_us"] == pytest.approx(4 * 2.08)
+    assert product["notes"] == ["a note"]
+    table = layer_table(product)
+    assert table.rows[0] == ("a", "3", "80 M   ", "2.08", "6.24", "75%")
+    assert table.rows[-1] == ("network", "4", "", "", "8.32", "100%")
+    names = [file.name for file in write_network_folder(tmp_path, document)]
+    assert names == ["report.md", "result.json", "layers.png"]
+
+
+def trace(path, kernels, spans):
+    omitted = write_trace(path, kernels, 1000, spans)
+    return json.loads(path.read_text())["traceEvents"], omitted
+
+
+def test_a_trace_names_cores_as_processes_and_pipes_as_threads(tmp_path, timed):
+    events, omitted = trace(tmp_path / "t.json", [timed], 100)
+    names = {(e["name"], e["args"]["name"]) for e in events if e["ph"] == "M" and "name" in e["args"]}
+    assert {("process_name", "cube core 0"), ("thread_name", "MTE2"), ("thread_name", "M")} <= names
+    assert omitted == 0
+
+
+def test_trace_spans_are_those_of_the_timeline(tmp_path, timed):
+    events, _ = trace(tmp_path / "t.json", [timed, timed], 100)
+    spans = [e for e in events if e["ph"] == "X" and e["name"] == "Fake"]
+    assert len(spans) == 2 * 3
+    # the second kernel starts after the first one's 2.08 us and its own launch of 2 us
+    assert [(e["ts"], e["dur"]) for e in spans] == [
+        *((2.0, 0.03), (2.03, 0.05), (2.03, 0.02)),
+        *((4.08, 0.03), (4.11, 0.05), (4.11, 0.02)),
+    ]
+    # the Mmad was issued at once and waited for the 30 cycles of the copy
+    assert spans[1]["args"]["waited_cycles"] == 30
+    assert spans[1]["args"]["waited_for"] == "Fake 0 on MTE2"
+
+
+def test_equal_cores_are_drawn_once_and_named(tmp_path, timed):
+    events, _ = trace(tmp_path / "t.json", [timed], 100)
+    (phase,) = [e for e in events if "stands_for" in e.get("args", {})]
+    assert phase["args"]["stands_for"] == "cube 0-1"
+
+
+def test_a_trace_is_bounded_and_says_what_it_leaves_out(tmp_path, timed):
+    events, omitted = trace(tmp_path / "t.json", [timed], 2)
+    assert sum(e["name"] == "Fake" for e in events) == 2
+    assert omitted == 1
+
+
+def test_spans_on_a_thread_do_not_overlap(tmp_path, timed):
+    events, _ = trace(tmp_path / "t.json", [timed, timed], 100)
+    ends = {}
+    for event in sorted((e for e in events if e["ph"] == "X"), key=lambda e: e["ts"]):
+        thread = (event["pid"], event["tid"])
+        assert event["ts"] >= ends.get(thread, 0) - 1e-6
+        ends[thread] = event["ts"] + event["dur"]
+
+
+def test_coverage_is_the_share_of_each_bin():
+    # [2, 6) and [8, 9) in four bins of [0, 12): 1/3, 3/3, 1/3, 0
+    shares = coverage(np.array([2, 8]), np.array([6, 9]), 0, 12, 4)
+    assert shares == pytest.approx([1 / 3, 1, 1 / 3, 0])
+
+
+def test_the_plotted_core_is_one_of_each_kind(timed):
+    (core,) = core_spans(timed.timeline)
+    assert core.label == "cube core 0 (and 1 alike)"
+    assert core.pipes == ("MTE2", "M")
+    assert core.spans["MTE2"][0].tolist() == [0, 30]
+    assert middle_window(timed.timeline, core, 60) == (0, 80)
+    # of 3 starts (0, 30, 30) the window of one about the middle begins at the second
+    assert middle_window(timed.timeline, core, 1) == (30, 31)
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
+    path = tmp_path / "report.md"
+    write_text(path, "old")
+    with pytest.raises(TypeError), replacing(path) as temporary:
+        temporary.write_bytes("not bytes")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_made_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be made"):
+        make_folder(tmp_path / "file" / "folder")
