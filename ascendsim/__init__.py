@@ -1,3 +1,38 @@
-"""Bit-exact, cycle-approximate simulator of convolution backward on the Ascend AI core."""
+"""Bit-exact, cycle-approximate simulator of convolution backward on the Ascend AI core.
+
+`convolution_backward` computes gradients with cycles, `estimate` cycles alone. Both are imported when first
+used, so that `import ascendsim` costs nothing.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ascendsim.ops.conv_problem import ConvProblem
+    from ascendsim.ops.convolution_backward import convolution_backward, estimate
+    from ascendsim.ops.tiling.plan import Tiling
+    from ascendsim.profile import load_profile
 
 __version__ = "0.1.0"
+__all__ = ["ConvProblem", "Tiling", "convolution_backward", "estimate", "load_profile"]
+
+_HOMES = {
+    "ConvProblem": "ascendsim.ops.conv_problem",
+    "Tiling": "ascendsim.ops.tiling.plan",
+    "convolution_backward": "ascendsim.ops.convolution_backward",
+    "estimate": "ascendsim.ops.convolution_backward",
+    "load_profile": "ascendsim.profile",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its home."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ascendsim' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

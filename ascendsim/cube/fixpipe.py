@@ -1,0 +1,117 @@
+"""Ways out of L0C: Fixpipe to GM, or through UB on a unified core."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ascendsim.program import Cost, Gm, Slot, Traffic
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ascendsim.functional import CoreMemory
+    from ascendsim.profile import Profile
+
+
+def in_channel_groups(tile: NDArray[np.float32], c0: int) -> NDArray[np.float32]:
+    """Return a (pixels, channels) tile as (channel groups, pixels, C0), or unchanged if `c0` is 0."""
+    if not c0:
+        return tile
+    return tile.reshape(tile.shape[0], -1, c0).transpose(1, 0, 2)
+
+
+class Fixpipe(NamedTuple):
+    """Write an accumulator tile to GM, converted to the tensor's dtype, or add it there.
+
+    Shapes   tile (m, n) -> slice (m, n), or (n / C0, m, C0) if `c0` is set
+    Pipe     FIX
+    Cost     head + bytes over the shared links at no more than the path's rate + latency (path L0C_GM)
+    Raises   (from the machine) two cores may touch one element only by atomic add, which is float32
+    Source   AscendC Fixpipe page: F322F16 and F322BF16 round to nearest even
+    """
+
+    dst: Gm
+    src: Slot
+    bytes: int
+    c0: int = 0
+    atomic: bool = False
+
+    pipe = "FIX"
+    drains = False
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """The accumulator."""
+        return (self.src,)
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """No slot."""
+        return ()
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.dst.tensor.name, self.bytes, self.atomic
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Convert and store, or add in float32."""
+        values = in_channel_groups(memory.tile(self.src), self.c0)
+        memory.store(self.dst, values, atomic=self.atomic)
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return head, traffic and latency of the path L0C_GM."""
+        path = profile.paths["L0C_GM"]
+        kind = "atomic" if self.atomic else "write"
+        traffic = Traffic(self.dst.tensor, kind, self.bytes, path.bytes_per_cycle)
+        return Cost(path.head_cycles, path.latency_cycles, traffic)
+
+
+class CopyL0cToUb(NamedTuple):
+    """Move columns of an accumulator tile to UB, converted to `dtype`.
+
+    Shapes   tile (m, n) -> (m, columns), or (columns / C0, m, C0) if `c0` is set
+    Pipe     V on a unified core (the profile's path L0C_UB says which)
+    Cost     head + float32 bytes / rate of the path L0C_UB
+    """
+
+    dst: Slot
+    src: Slot
+    first_column: int
+    columns: int
+    dtype: str
+    elements: int
+    c0: int = 0
+    pipe: str = "V"
+
+    drains = False
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """The accumulator."""
+        return (self.src,)
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The UB slot."""
+        return (self.dst,)
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.elements
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Convert and copy."""
+        part = memory.tile(self.src)[:, self.first_column : self.first_column + self.columns]
+        values = in_channel_groups(memory.convert(part, self.dtype), self.c0)
+        memory.new_tile(self.dst, values.shape)[...] = values
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of reading float32 out of L0C."""
+        path = profile.paths["L0C_UB"]
+        return Cost(path.head_cycles + ceil(4 * self.elements / path.bytes_per_cycle), path.latency_cycles)

@@ -1,0 +1,110 @@
+"""The cube unit: one matrix product accumulated in L0C."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from fractions import Fraction
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+from ascendsim.cube.views import round_up
+from ascendsim.program import Cost, Slot
+
+if TYPE_CHECKING:
+    from ascendsim.functional import CoreMemory
+    from ascendsim.profile import Profile
+
+
+class Mmad(NamedTuple):
+    """Add one cube product to an accumulator tile, bit for bit under the kernel's accumulation model.
+
+    Shapes   a (m, k), b (k, n), c (m, n)
+    Types    a, b of `dtype` (a rate key of the profile); c float32
+    Pipe     M
+    Cost     head + ceil(m/m0) ceil(n/n0) ceil(k/k0) fractal products, each m0 n0 k0 / macs_per_cycle cycles;
+             the result is visible mmad_latency later
+    Source   AscendC Mmad page and cube performance summary
+    """
+
+    dst: Slot
+    a: Slot
+    b: Slot
+    m: int
+    k: int
+    n: int
+    dtype: str
+    first: bool
+
+    pipe = "M"
+    drains = False
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """Both operands, and the accumulator unless this product begins it."""
+        return (self.a, self.b) if self.first else (self.a, self.b, self.dst)
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The accumulator."""
+        return (self.dst,)
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.m, self.k, self.n, self.dtype
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Accumulate; the first product of a tile begins with +0."""
+        if self.first:
+            c = memory.new_tile(self.dst, (self.m, self.n))
+            c.fill(0)
+        else:
+            c = memory.tile(self.dst)
+        memory.accumulate(memory.tile(self.a), memory.tile(self.b), c)
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return head, product cycles and result latency."""
+        cube = profile.cube
+        rate = cube.rates[self.dtype]
+        padded = round_up(self.m, cube.m0) * round_up(self.n, cube.n0) * round_up(self.k, rate.k0)
+        cycles = ceil(Fraction(padded) / rate.macs_per_cycle)
+        return Cost(cube.mmad_head_cycles + cycles, cube.mmad_latency_cycles)
+
+
+class PipeBarrier(NamedTuple):
+    """Let a pipe deliver all its results before the next instruction on it starts.
+
+    Cost     one cycle once the pipe has drained
+    """
+
+    on: str
+
+    drains = True
+
+    @property
+    def pipe(self) -> str:
+        """The pipe that drains."""
+        return self.on
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """No slot."""
+        return ()
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """No slot."""
+        return ()
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.on
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Do nothing to the data."""
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return one cycle."""
+        del profile
+        return Cost(1)

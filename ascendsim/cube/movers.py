@@ -1,0 +1,183 @@
+"""Data movers of the cube core: GM to L1 (MTE2) and L1 to L0A or L0B (MTE1)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+from ascendsim.cube.views import View, Window
+from ascendsim.program import Cost, Gm, Slot, Traffic
+
+if TYPE_CHECKING:
+    from ascendsim.functional import CoreMemory
+    from ascendsim.profile import Profile
+
+
+class Placement(NamedTuple):
+    """Where the pixels of a GM slice lie in an image tile: first row and column, and the step between them.
+
+    A step above one leaves zeros in between (zero insertion for strided grad_input).
+    """
+
+    row: int = 0
+    col: int = 0
+    row_step: int = 1
+    col_step: int = 1
+
+
+class CopyGmToL1(NamedTuple):
+    """Copy a slice of a tensor in GM into L1.
+
+    Shapes   without `window`: the slice as it is, reshaped to `tile_shape`;
+             with it: slice (channels, h, w, C0) -> flat image tile (channels * rows * cols + 1, C0), the last
+             row zero, placed as `placement` says
+    Pipe     MTE2
+    Cost     head + bytes over the shared links at no more than the path's rate + latency (path GM_L1)
+    """
+
+    dst: Slot
+    src: Gm
+    bytes: int
+    tile_shape: tuple[int, ...] = ()
+    window: Window | None = None
+    placement: Placement = Placement()
+
+    pipe = "MTE2"
+    drains = False
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """No slot."""
+        return ()
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The L1 slot."""
+        return (self.dst,)
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.src.tensor.name, self.bytes
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Copy; a strided copy writes between the zeros that `FillL1` left."""
+        values = memory.array(self.src.tensor)[self.src.index]
+        w = self.window
+        if w is None:
+            memory.new_tile(self.dst, self.tile_shape)[...] = values.reshape(self.tile_shape)
+            return
+        at = self.placement
+        if at == Placement():
+            tile = memory.new_tile(self.dst, w.tile_shape)
+            tile[-1] = 0
+        else:
+            tile = memory.tile(self.dst)
+        image = tile[:-1].reshape(w.channels, w.rows, w.cols, w.c0)
+        rows = slice(at.row, at.row + (values.shape[1] - 1) * at.row_step + 1, at.row_step)
+        cols = slice(at.col, at.col + (values.shape[2] - 1) * at.col_step + 1, at.col_step)
+        image[:, rows, cols] = values
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return head, traffic and latency of the path GM_L1."""
+        path = profile.paths["GM_L1"]
+        traffic = Traffic(self.src.tensor, "read", self.bytes, path.bytes_per_cycle)
+        return Cost(path.head_cycles, path.latency_cycles, traffic)
+
+
+class FillL1(NamedTuple):
+    """Clear an L1 slot before a strided copy leaves gaps in it.
+
+    Pipe     MTE2
+    Cost     head + bytes / rate of the path GM_L1, which shares L1's write port
+    """
+
+    dst: Slot
+    bytes: int
+    tile_shape: tuple[int, ...]
+
+    pipe = "MTE2"
+    drains = False
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """No slot."""
+        return ()
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The L1 slot."""
+        return (self.dst,)
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.bytes
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Write zeros."""
+        memory.new_tile(self.dst, self.tile_shape).fill(0)
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of writing the zeros."""
+        path = profile.paths["GM_L1"]
+        return Cost(path.head_cycles + ceil(self.bytes / path.bytes_per_cycle))
+
+
+class _Load(NamedTuple):
+    """Fields shared by the two loads."""
+
+    dst: Slot
+    src: Slot
+    view: View
+
+
+class LoadL0A(_Load):
+    """Read a tile in L1 as the left matrix (m, k) of a product.
+
+    Pipe     MTE1
+    Cost     head + the view's cycles into L0A (load3d by row switches and stride, load2d by the path's rate)
+    Source   AscendC LoadData pages; rates: profile paths and load3d
+    """
+
+    __slots__ = ()
+    pipe = "MTE1"
+    drains = False
+    buffer = "L0A"
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """The L1 slot."""
+        return (self.src,)
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The L0 slot."""
+        return (self.dst,)
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.view.shape
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Write the view's matrix."""
+        out = memory.new_tile(self.dst, self.view.matrix_shape())
+        self.view.matrix(memory, memory.tile(self.src), out)
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return head and data cycles."""
+        path = profile.paths[f"L1_{self.buffer}"]
+        return Cost(path.head_cycles + ceil(self.view.cycles(profile, self.buffer)), path.latency_cycles)
+
+
+class LoadL0B(LoadL0A):
+    """Read a tile in L1 as the right matrix (k, n) of a product.
+
+    Pipe     MTE1
+    Cost     head + the view's cycles into L0B
+    """
+
+    __slots__ = ()
+    buffer = "L0B"

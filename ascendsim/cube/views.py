@@ -1,0 +1,196 @@
+"""How a tile in L1 is read as a matrix on its way to L0A or L0B.
+
+Three views, as the hardware has three ways to walk L1: `Patches` (load3d: im2col on the fly), `TapRows`
+(load2d over weights, taps forwards or backwards) and `Transposed` (load2d with transpose). A view knows the
+matrix it makes, and the bytes it moves; which buffer it feeds decides the rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ascendsim.functional import CoreMemory
+    from ascendsim.profile import Profile
+
+FRACTAL_BYTES = 512
+FRACTAL_ROWS = 16
+
+
+class Window(NamedTuple):
+    """An image tile in L1 and its place in a convolution.
+
+    The tile holds `channels` groups of C0 channels, `rows` x `cols` pixels each. Output pixel (y, x) under tap
+    (i, j) reads tile pixel (y * stride_h + i * dilation_h - top, x * stride_w + j * dilation_w - left); outside
+    the tile it reads zero. `out_width` is the number of output pixels in one row.
+    """
+
+    channels: int
+    rows: int
+    cols: int
+    top: int
+    left: int
+    out_width: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    c0: int
+
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Shape of the flat tile: one row of C0 values for each pixel, and a last row of zeros."""
+        return self.channels * self.rows * self.cols + 1, self.c0
+
+
+class Patches(NamedTuple):
+    """load3d: output pixels `first_pixel` ... as rows, (channel group, tap, c0) `first_group` ... as columns.
+
+    Shapes   tile (channels * rows * cols + 1, C0), last row zero -> (pixels, groups * C0)
+    """
+
+    window: Window
+    first_pixel: int
+    pixels: int
+    first_group: int
+    groups: int
+    itemsize: int
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        w = self.window
+        offset = self.first_pixel % w.out_width
+        return ("patches", offset, self.pixels, self.groups, w.out_width, w.stride[1], w.c0, self.itemsize)
+
+    def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        """Gather the patches of `tile` into `out`."""
+        index = memory.indices.get(self)
+        if index is None:
+            index = memory.indices[self] = _patch_index(self)
+        np.take(tile, index, axis=0, out=out.reshape(self.pixels, self.groups, self.window.c0), mode="clip")
+
+    def matrix_shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self.pixels, self.groups * self.window.c0
+
+    def cycles(self, profile: Profile, buffer: str) -> Fraction:
+        """Cycles of the data: every fractal of 16 pixels at the rate of the output rows it spans."""
+        w = self.window
+        total = Fraction(0)
+        for spanned, count in row_spans(self.first_pixel % w.out_width, self.pixels, w.out_width).items():
+            total += count * FRACTAL_BYTES / profile.load3d_bytes_per_cycle(buffer, w.stride[1], spanned)
+        return total * self.groups
+
+
+class TapRows(NamedTuple):
+    """load2d over weights: rows are (channel group, tap, c0), taps walked backwards if `backwards`.
+
+    Shapes   tile (channels * taps, C0 * columns) -> (groups * C0, columns)
+    """
+
+    taps: int
+    backwards: bool
+    first_group: int
+    groups: int
+    c0: int
+    columns: int
+    itemsize: int
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return ("tap rows", self.groups, self.c0, self.columns, self.itemsize)
+
+    def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        """Copy the rows of the taps in the order the reduction walks them."""
+        index = memory.indices.get(self)
+        if index is None:
+            group = np.arange(self.first_group, self.first_group + self.groups)
+            tap = group % self.taps
+            walked = self.taps - 1 - tap if self.backwards else tap
+            index = memory.indices[self] = group - tap + walked
+        np.take(tile, index, axis=0, out=out.reshape(self.groups, -1), mode="clip")
+
+    def matrix_shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self.groups * self.c0, self.columns
+
+    def cycles(self, profile: Profile, buffer: str) -> Fraction:
+        """Cycles of the data: whole fractals at the path's rate."""
+        elements = self.groups * self.c0 * round_up(self.columns, FRACTAL_ROWS)
+        return Fraction(elements * self.itemsize) / profile.paths[f"L1_{buffer}"].bytes_per_cycle
+
+
+class Transposed(NamedTuple):
+    """load2d with transpose: channels become rows, pixels `first_pixel` ... become columns.
+
+    Shapes   tile (channels, tile_pixels, C0) -> (channels * C0, pixels)
+    """
+
+    channels: int
+    tile_pixels: int
+    first_pixel: int
+    pixels: int
+    c0: int
+    itemsize: int
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return ("transposed", self.channels, self.pixels, self.c0, self.itemsize)
+
+    def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        """Copy the pixels of every channel into a row."""
+        del memory
+        part = tile[:, self.first_pixel : self.first_pixel + self.pixels]
+        out.reshape(self.channels, self.c0, self.pixels)[...] = part.transpose(0, 2, 1)
+
+    def matrix_shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self.channels * self.c0, self.pixels
+
+    def cycles(self, profile: Profile, buffer: str) -> Fraction:
+        """Cycles of the data: whole fractals at the path's rate."""
+        elements = self.channels * self.c0 * round_up(self.pixels, FRACTAL_ROWS)
+        return Fraction(elements * self.itemsize) / profile.paths[f"L1_{buffer}"].bytes_per_cycle
+
+
+View = Patches | TapRows | Transposed
+
+
+def round_up(value: int, step: int) -> int:
+    """Return the smallest multiple of `step` that is not below `value`."""
+    return -(-value // step) * step
+
+
+def row_spans(offset: int, pixels: int, out_width: int) -> dict[int, int]:
+    """Count the fractals of 16 consecutive pixels by the number of output rows they span.
+
+    `offset` is the first pixel's place in its row. The last fractal may be short.
+    """
+    spans: dict[int, int] = {}
+    for first in range(offset, offset + pixels, FRACTAL_ROWS):
+        last = min(first + FRACTAL_ROWS, offset + pixels) - 1
+        rows = last // out_width - first // out_width + 1
+        spans[rows] = spans.get(rows, 0) + 1
+    return spans
+
+
+def _patch_index(patches: Patches) -> NDArray[np.intp]:
+    """Return, for every (pixel, group), the row of the flat tile that holds its C0 channels."""
+    w = patches.window
+    pixel = np.arange(patches.first_pixel, patches.first_pixel + patches.pixels)
+    group = np.arange(patches.first_group, patches.first_group + patches.groups)
+    channel, tap = np.divmod(group, w.kernel[0] * w.kernel[1])
+    tap_row, tap_col = np.divmod(tap, w.kernel[1])
+    row = (pixel // w.out_width * w.stride[0])[:, None] + (tap_row * w.dilation[0] - w.top)[None, :]
+    col = (pixel % w.out_width * w.stride[1])[:, None] + (tap_col * w.dilation[1] - w.left)[None, :]
+    inside = (row >= 0) & (row < w.rows) & (col >= 0) & (col < w.cols)
+    flat: NDArray[Any] = (channel[None, :] * w.rows + row) * w.cols + col
+    return np.where(inside, flat, w.channels * w.rows * w.cols).astype(np.intp)

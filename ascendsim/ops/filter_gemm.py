@@ -1,0 +1,378 @@
+"""Schedule of the product that makes a filter: grad_weight.
+
+One task is a base block of small-side channels x (big-side channel group, tap) columns over a part of the
+reduction, which walks the pixels of all images. The left operand is the small side transposed on its way to
+L0A, the right one is im2col of the big side (load3d into L0B). Parts of the reduction on different cores are
+added atomically in GM, or kept apart in a workspace and added in order by vector cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ascendsim.cube.mmad import Mmad
+from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
+from ascendsim.cube.views import Patches, Transposed, round_up
+from ascendsim.ops.image_gemm import cut_taps
+from ascendsim.ops.rings import Ring
+from ascendsim.ops.sliding import ImageTile, Sliding, Taps
+from ascendsim.ops.tiling.plan import Tiling, shares
+from ascendsim.ops.writeback import Writeback
+from ascendsim.program import HAZARDS, Core, CoreWork, Gm, GmTensor, Phase, Program, ProgramBuilder, Slot
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
+
+@dataclass(frozen=True)
+class FilterGemm:
+    """What to compute, free of product and plan.
+
+    Tensors  small (groups, N, D, C1, H * W, C0), big (groups, N, D, C1, H, W, C0),
+             output (groups, KD, rows, columns) float32
+    Depth    `depths[kd]` lists for each kernel depth the (small depth, big depth) pairs that meet
+    """
+
+    small: GmTensor
+    big: GmTensor
+    output: GmTensor
+    sliding: Sliding
+    depths: tuple[tuple[tuple[int, int], ...], ...]
+    rate: str
+
+    @property
+    def groups(self) -> int:
+        """Groups of the convolution."""
+        return self.small.shape[0]
+
+    @property
+    def batch(self) -> int:
+        """Images."""
+        return self.small.shape[1]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the product: small-side channels of one group, padded to C0."""
+        return self.small.shape[3] * self.sliding.c0
+
+    @cached_property
+    def all_taps(self) -> Taps:
+        """All columns at one kernel depth."""
+        return Taps(0, self.big.shape[3], 0, self.sliding.kernel[0], 0, self.sliding.kernel[1])
+
+
+class Columns(NamedTuple):
+    """A block of columns: the box of taps that its L1 tile serves, and the groups of it that are columns."""
+
+    box: Taps
+    first_group: int
+    groups: int
+    first_column: int
+
+
+class Piece(NamedTuple):
+    """A piece of the reduction that one pair of L1 tiles serves."""
+
+    image: int
+    first_pixel: int
+    pixels: int
+
+
+class Task(NamedTuple):
+    """One base block over one part of the reduction."""
+
+    group: int
+    depth: int
+    part: int
+    first_row: int
+    rows: int
+    columns: Columns
+
+
+def column_blocks(spec: FilterGemm, tiling: Tiling, l1_budget: int) -> list[Columns]:
+    """Cut the columns at one kernel depth into blocks of base_n.
+
+    A block's L1 tile holds all taps of the channel groups it touches; where that does not fit in `l1_budget`
+    bytes, only whole kernel rows of one channel group, or single taps.
+    """
+    sliding, c0 = spec.sliding, spec.sliding.c0
+    most = max(1, tiling.base_n // c0)
+    whole = spec.all_taps
+    taps = whole.rows * whole.cols
+    touched = min(whole.channels, -(-(most + taps - 1) // taps))
+    pixels = tiling.step_kb * tiling.base_k
+    in_row = piece_in_row(spec, tiling, l1_budget)
+    if sliding.tile_bytes(pixels, whole._replace(channels=touched), in_row=in_row) <= l1_budget:
+        return [
+            _touched_box(whole, first, min(most, whole.groups - first), c0)
+            for first in range(0, whole.groups, most)
+        ]
+    fitting = most
+    while fitting > 1 and any(
+        sliding.tile_bytes(pixels, box, in_row=in_row) > l1_budget
+        for box in cut_taps(whole, fitting * c0, c0)[:1]
+    ):
+        fitting -= 1
+    blocks, column = [], 0
+    for box in cut_taps(whole, fitting * c0, c0):
+        blocks.append(Columns(box, 0, box.groups, column))
+        column += box.groups * c0
+    return blocks
+
+
+def _touched_box(whole: Taps, first: int, groups: int, c0: int) -> Columns:
+    taps = whole.rows * whole.cols
+    channel, last = first // taps, (first + groups - 1) // taps
+    box = whole._replace(channel=channel, channels=last - channel + 1)
+    return Columns(box, first - channel * taps, groups, first * c0)
+
+
+def piece_in_row(spec: FilterGemm, tiling: Tiling, l1_budget: int) -> bool:
+    """Return whether pieces of the reduction must stay in one row, because whole rows of one tap do not fit."""
+    one_tap = Taps(0, 1, 0, 1, 0, 1)
+    pixels = tiling.step_kb * tiling.base_k
+    whole = spec.all_taps._replace(channels=1)
+    if spec.sliding.tile_bytes(pixels, whole, in_row=False) <= l1_budget:
+        return False
+    return spec.sliding.tile_bytes(pixels, one_tap, in_row=False) > l1_budget or (
+        spec.sliding.tile_bytes(pixels, whole, in_row=True) <= l1_budget
+    )
+
+
+@dataclass(frozen=True)
+class FilterGemmSchedule:
+    """A filter product under one plan on one product of the family.
+
+    `target` receives the tiles: the output, or a workspace (parts, groups, KD, rows, columns) when the parts
+    are kept apart. `atomic` adds tiles to a zeroed output.
+    """
+
+    spec: FilterGemm
+    tiling: Tiling
+    profile: Profile
+    target: GmTensor
+    atomic: bool
+    hazards: frozenset[str] = HAZARDS
+
+    @cached_property
+    def l1_budget(self) -> int:
+        """Bytes of L1 for one tile of the right operand."""
+        t, s = self.tiling, self.spec.sliding
+        left = t.al1_buffers * min(t.base_m, self.spec.rows) * t.step_ka * t.base_k * s.itemsize
+        return (self.profile.buffers["L1"].capacity_bytes - left) // t.bl1_buffers
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        """The whole reduction at one kernel depth, in order; `image` counts (image, depth pair)."""
+        t = self.tiling
+        ranges = self.spec.sliding.pixel_tiles(
+            t.step_kb * t.base_k, in_row=piece_in_row(self.spec, t, self.l1_budget)
+        )
+        return [Piece(image, first, pixels) for image in range(self.spec.batch) for first, pixels in ranges]
+
+    def reduction(self, depth: int, part: int) -> list[tuple[int, int, Piece]]:
+        """Return (small depth, big depth, piece) of one part at one kernel depth."""
+        pairs = self.spec.depths[depth]
+        steps = [(small, big, piece) for small, big in pairs for piece in self.pieces]
+        count = len(steps)
+        return steps[count * part // self.tiling.k_split : count * (part + 1) // self.tiling.k_split]
+
+    @cached_property
+    def column_blocks(self) -> list[Columns]:
+        """Column blocks at one kernel depth."""
+        return column_blocks(self.spec, self.tiling, self.l1_budget)
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """All tasks that reduce anything, column blocks fastest."""
+        spec, t = self.spec, self.tiling
+        return [
+            Task(group, depth, part, row, min(t.base_m, spec.rows - row), columns)
+            for part in range(t.k_split)
+            for group in range(spec.groups)
+            for depth in range(len(spec.depths))
+            if self._parts[depth][part]
+            for row in range(0, spec.rows, t.base_m)
+            for columns in self.column_blocks
+        ]
+
+    @cached_property
+    def _parts(self) -> list[list[list[tuple[int, int, Piece]]]]:
+        return [
+            [self.reduction(depth, part) for part in range(self.tiling.k_split)]
+            for depth in range(len(self.spec.depths))
+        ]
+
+    @cached_property
+    def tiles(self) -> dict[tuple[int, int, Taps], ImageTile]:
+        """Image tile for each (pixel range, box)."""
+        ranges = {(piece.first_pixel, piece.pixels) for piece in self.pieces}
+        boxes = {columns.box._replace(channel=0) for columns in self.column_blocks}
+        return {
+            (first, pixels, box): self.spec.sliding.tile(first, pixels, box)
+            for first, pixels in ranges
+            for box in boxes
+        }
+
+    def tile(self, piece: Piece, box: Taps) -> ImageTile:
+        """Return the image tile of a piece under a box of taps; its shape does not depend on the channel."""
+        return self.tiles[piece.first_pixel, piece.pixels, box._replace(channel=0)]
+
+    def phase(self) -> Phase:
+        """Return the compute phase."""
+        work = []
+        for index, share in enumerate(shares(len(self.tasks), self.tiling.used_cores)):
+            tasks = self.tasks[share.start : share.stop]
+            work.append(CoreWork(Core("cube", index), self._signature(tasks), partial(self.program, tasks)))
+        return Phase("compute", tuple(work))
+
+    def _signature(self, tasks: list[Task]) -> Hashable:
+        """Describe what decides the cost of a core's program."""
+        seen: dict[Hashable, int] = {}
+        met: list[Hashable] = []
+        for task in tasks:
+            steps = self._parts[task.depth][task.part]
+            columns = task.columns
+            left = seen.setdefault((task.group, task.part, task.depth, task.first_row, "left"), len(seen))
+            right = seen.setdefault((task.group, task.part, task.depth, columns.box, "right"), len(seen))
+            box = columns.box._replace(channel=0)
+            start = self._part_shapes[task.depth, task.part]
+            met.append((task.rows, box, columns.first_group, columns.groups, left, right, start, len(steps)))
+        return tuple(met)
+
+    @cached_property
+    def _part_shapes(self) -> dict[tuple[int, int], int]:
+        """Number the parts by the shapes of their pieces; the tiles of a piece follow from its pixel range."""
+        numbers: dict[Hashable, int] = {}
+        return {
+            (depth, part): numbers.setdefault(
+                tuple((piece.first_pixel, piece.pixels) for _, _, piece in steps), len(numbers)
+            )
+            for depth, parts in enumerate(self._parts)
+            for part, steps in enumerate(parts)
+        }
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some part of some kernel depth reduces nothing, so that no tile is written there."""
+        return not all(steps for parts in self._parts for steps in parts)
+
+    def program(self, tasks: list[Task]) -> Program:
+        """Build the program of one core."""
+        return _Emitter(self, tasks).emit()
+
+    def steps(self, task: Task) -> list[tuple[int, int, Piece]]:
+        """Return the reduction of one task."""
+        return self._parts[task.depth][task.part]
+
+
+class _Emitter:
+    """Emits the instructions of one core, task after task."""
+
+    def __init__(self, schedule: FilterGemmSchedule, tasks: list[Task]) -> None:
+        self.s = schedule
+        self.spec = schedule.spec
+        self.tasks = tasks
+        t, size = schedule.tiling, schedule.spec.sliding.itemsize
+        self.b = ProgramBuilder(schedule.profile, schedule.hazards)
+        m0, n0 = schedule.profile.cube.m0, schedule.profile.cube.n0
+        c0 = self.spec.sliding.c0
+        m = round_up(max(task.rows for task in tasks), m0)
+        n = round_up(max(task.columns.groups for task in tasks) * c0, n0)
+        pixels = max(piece.pixels for task in tasks for _, _, piece in schedule.steps(task))
+        right_bytes = max(
+            schedule.tile(piece, task.columns.box).l1_bytes
+            for task in tasks
+            for _, _, piece in schedule.steps(task)
+        )
+        self.left = Ring(self.b.slots("L1", m * pixels * size, "A1", t.al1_buffers))
+        self.right = Ring(self.b.slots("L1", right_bytes, "B1", t.bl1_buffers))
+        k = round_up(min(t.base_k, pixels), schedule.profile.cube.rates[self.spec.rate].k0)
+        self.l0a = Ring(self.b.slots("L0A", m * k * size, "A0", t.al0_buffers))
+        self.l0b = Ring(self.b.slots("L0B", k * n * size, "B0", t.bl0_buffers))
+        self.l0c = Ring(self.b.slots("L0C", m * n * 4, "C0", t.cl0_buffers))
+        self.out = Writeback(self.b, schedule.profile, schedule.target, m, n, 0)
+
+    def emit(self) -> Program:
+        """Return the program."""
+        for task in self.tasks:
+            self._task(task)
+        return self.b.build()
+
+    def _task(self, task: Task) -> None:
+        accumulator = self.l0c.next()
+        first = True
+        for small_depth, big_depth, piece in self.s.steps(task):
+            tile = self.s.tile(piece, task.columns.box)
+            a = self._left(task, small_depth, piece)
+            b = self._right(task, big_depth, piece, tile)
+            for at in range(0, piece.pixels, self.s.tiling.base_k):
+                k = min(self.s.tiling.base_k, piece.pixels - at)
+                self._product(task, accumulator, a, (b, tile), (piece.pixels, at, k), first)
+                first = False
+        rows = slice(task.first_row, task.first_row + task.rows)
+        place = (task.part,) if self.s.target is not self.spec.output else ()
+
+        def index(first_column: int, count: int) -> tuple[Any, ...]:
+            start = task.columns.first_column + first_column
+            return *place, task.group, task.depth, rows, slice(start, start + count)
+
+        columns = task.columns.groups * self.spec.sliding.c0
+        self.out.write(accumulator, task.rows, columns, index, atomic=self.s.atomic)
+
+    def _left(self, task: Task, depth: int, piece: Piece) -> Slot:
+        """Return the slot with the small side, loading it unless it is still there."""
+        key = (task.group, depth, task.first_row, piece)
+        slot = self.left.find(key)
+        if slot is not None:
+            return slot
+        slot = self.left.next(key)
+        s = self.spec.sliding
+        c1 = task.first_row // s.c0
+        channels = task.rows // s.c0
+        pixels = slice(piece.first_pixel, piece.first_pixel + piece.pixels)
+        index = (task.group, piece.image, depth, slice(c1, c1 + channels), pixels)
+        size = task.rows * piece.pixels * s.itemsize
+        self.b.add(CopyGmToL1(slot, Gm(self.spec.small, index), size, (channels, piece.pixels, s.c0)))
+        return slot
+
+    def _right(self, task: Task, depth: int, piece: Piece, tile: ImageTile) -> Slot:
+        """Return the slot with the image tile, loading it unless it is still there."""
+        box = task.columns.box
+        key = (task.group, depth, piece, box)
+        slot = self.right.find(key)
+        if slot is not None:
+            return slot
+        slot = self.right.next(key)
+        if tile.clear:
+            self.b.add(FillL1(slot, tile.l1_bytes, tile.window.tile_shape))
+        if tile.rows is not None:
+            channels = slice(box.channel, box.channel + box.channels)
+            index = (task.group, piece.image, depth, channels, tile.rows, tile.cols)
+            source = Gm(self.spec.big, index)
+            self.b.add(CopyGmToL1(slot, source, tile.gm_bytes, (), tile.window, tile.placement))
+        return slot
+
+    def _product(
+        self,
+        task: Task,
+        accumulator: Slot,
+        left: Slot,
+        right: tuple[Slot, ImageTile],
+        piece: tuple[int, int, int],
+        first: bool,
+    ) -> None:
+        s = self.spec.sliding
+        tile_pixels, at, k = piece
+        a, b = self.l0a.next(), self.l0b.next()
+        rows = Transposed(task.rows // s.c0, tile_pixels, at, k, s.c0, s.itemsize)
+        tile, columns = right[1], task.columns
+        patches = Patches(
+            tile.window, tile.first_pixel + at, k, columns.first_group, columns.groups, s.itemsize
+        )
+        self.b.add(LoadL0A(a, left, rows))
+        self.b.add(LoadL0B(b, right[0], patches))
+        self.b.add(Mmad(accumulator, a, b, task.rows, k, columns.groups * s.c0, self.spec.rate, first))

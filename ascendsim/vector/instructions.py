@@ -1,0 +1,328 @@
+"""Instructions of the vector core: movers between GM and UB, and the few operations that gradients need.
+
+A vector instruction works on `lanes` of 256 bytes, one repeat per 256 bytes; `profile.vector` says how many
+cycles a repeat takes, in cycles of the vector clock, which are rounded up once to cycles of the cube clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from fractions import Fraction
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ascendsim.program import Cost, Gm, Slot, Traffic
+
+if TYPE_CHECKING:
+    from ascendsim.functional import CoreMemory
+    from ascendsim.profile import Profile
+
+FLOAT32_LANES = 64  # float32 elements in the 256 bytes of one repeat
+
+
+class CopyGmToUb(NamedTuple):
+    """Copy a slice of a tensor in GM into UB.
+
+    Pipe     MTE2
+    Cost     head + bytes over the shared links at no more than the path's rate + latency (path GM_UB)
+    """
+
+    dst: Slot
+    src: Gm
+    bytes: int
+    tile_shape: tuple[int, ...]
+
+    pipe = "MTE2"
+    drains = False
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """No slot."""
+        return ()
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The UB slot."""
+        return (self.dst,)
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.src.tensor.name, self.bytes
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Copy."""
+        values = memory.array(self.src.tensor)[self.src.index]
+        memory.new_tile(self.dst, self.tile_shape)[...] = values.reshape(self.tile_shape)
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return head, traffic and latency of the path GM_UB."""
+        path = profile.paths["GM_UB"]
+        traffic = Traffic(self.src.tensor, "read", self.bytes, path.bytes_per_cycle)
+        return Cost(path.head_cycles, path.latency_cycles, traffic)
+
+
+class CopyUbToGm(NamedTuple):
+    """Copy a tile in UB to GM, in the tensor's dtype, or add it there in float32.
+
+    Pipe     MTE3
+    Cost     head + bytes over the shared links at no more than the path's rate + latency (path UB_GM)
+    """
+
+    dst: Gm
+    src: Slot
+    bytes: int
+    atomic: bool = False
+
+    pipe = "MTE3"
+    drains = False
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """The UB slot."""
+        return (self.src,)
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """No slot."""
+        return ()
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.dst.tensor.name, self.bytes, self.atomic
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Store or add."""
+        target = memory.array(self.dst.tensor)[self.dst.index]
+        memory.store(self.dst, memory.tile(self.src).reshape(target.shape), atomic=self.atomic)
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return head, traffic and latency of the path UB_GM."""
+        path = profile.paths["UB_GM"]
+        kind = "atomic" if self.atomic else "write"
+        traffic = Traffic(self.dst.tensor, kind, self.bytes, path.bytes_per_cycle)
+        return Cost(path.head_cycles, path.latency_cycles, traffic)
+
+
+def vector_cost(profile: Profile, kind: str, repeats: int) -> Cost:
+    """Return the cost of one vector instruction of so many repeats, in cycles of the cube clock."""
+    vector = profile.vector
+    cycles = vector.head_cycles + repeats * Fraction(vector.repeat_cycles[kind])
+    clock = Fraction(profile.clock.cube_mhz) / Fraction(profile.clock.vector_mhz)
+    return Cost(ceil(cycles * clock))
+
+
+class Fill(NamedTuple):
+    """Set a tile in UB to zero (Duplicate).
+
+    Pipe     V
+    Cost     head + one unary repeat for each 256 bytes
+    """
+
+    dst: Slot
+    tile_shape: tuple[int, ...]
+    bytes: int
+
+    pipe = "V"
+    drains = False
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """No slot."""
+        return ()
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The UB slot."""
+        return (self.dst,)
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.bytes
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Write +0."""
+        memory.new_tile(self.dst, self.tile_shape).fill(0)
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of the repeats."""
+        return vector_cost(profile, "unary", ceil(self.bytes / profile.vector.bytes_per_cycle))
+
+
+class Cast(NamedTuple):
+    """Convert a tile in UB to another format.
+
+    Pipe     V
+    Cost     head + one cast repeat for each 256 bytes of the wider side
+    Source   AscendC Cast page: float32 to float16 and bfloat16 round to nearest even (RINT)
+    """
+
+    dst: Slot
+    src: Slot
+    dtype: str
+    elements: int
+    widest_bytes: int
+
+    pipe = "V"
+    drains = False
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """The source."""
+        return (self.src,)
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The destination."""
+        return (self.dst,)
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.elements, self.widest_bytes
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Round to the format's grid."""
+        values = memory.convert(memory.tile(self.src), self.dtype)
+        memory.new_tile(self.dst, values.shape)[...] = values
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of the repeats."""
+        repeats = ceil(self.elements * self.widest_bytes / profile.vector.bytes_per_cycle)
+        return vector_cost(profile, "cast", repeats)
+
+
+class Add(NamedTuple):
+    """Add a tile to another in float32: dst <- dst + src, rounded to nearest even.
+
+    Pipe     V
+    Cost     head + one binary repeat for each 256 bytes
+    """
+
+    dst: Slot
+    src: Slot
+    elements: int
+
+    pipe = "V"
+    drains = False
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """Both tiles."""
+        return (self.dst, self.src)
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The accumulator."""
+        return (self.dst,)
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.elements
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Add."""
+        total = memory.tile(self.dst)
+        np.add(total, memory.tile(self.src), out=total)
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of the repeats."""
+        return vector_cost(profile, "binary", ceil(self.elements / FLOAT32_LANES))
+
+
+class AddLanes(NamedTuple):
+    """Add the elements of each row to the row's 64 float32 lanes, 64 at a time from left to right.
+
+    Shapes   dst (rows, 64), src (rows, length); a short last group leaves the other lanes alone
+    Pipe     V
+    Cost     head + one cast repeat (to float32) and one binary repeat for each group of 64
+    """
+
+    dst: Slot
+    src: Slot
+    rows: int
+    length: int
+
+    pipe = "V"
+    drains = False
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """Lanes and elements."""
+        return (self.dst, self.src)
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The lanes."""
+        return (self.dst,)
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.rows, self.length
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Add group after group; accumulate() is sequential by definition."""
+        lanes = memory.tile(self.dst)
+        values = memory.tile(self.src)
+        whole = self.length // FLOAT32_LANES * FLOAT32_LANES
+        if whole:
+            groups = values[:, :whole].reshape(self.rows, -1, FLOAT32_LANES)
+            chain = np.concatenate([lanes[:, None, :], groups], axis=1)
+            lanes[...] = np.add.accumulate(chain, axis=1)[:, -1]
+        if whole < self.length:
+            lanes[:, : self.length - whole] += values[:, whole:]
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of the repeats."""
+        repeats = self.rows * ceil(self.length / FLOAT32_LANES)
+        unary, binary = (profile.vector.repeat_cycles[kind] for kind in ("cast", "binary"))
+        return vector_cost(profile, "binary", ceil(repeats * (1 + Fraction(unary) / Fraction(binary))))
+
+
+class SumLanes(NamedTuple):
+    """Add the 64 lanes of each row by halves: 32 + 32, 16 + 16, ... to one float32 value.
+
+    Shapes   src (rows, 64) -> dst (rows,)
+    Pipe     V
+    Cost     head + one reduce repeat for each row
+    """
+
+    dst: Slot
+    src: Slot
+    rows: int
+
+    pipe = "V"
+    drains = False
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """The lanes."""
+        return (self.src,)
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The sums."""
+        return (self.dst,)
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.rows
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Halve six times."""
+        lanes = memory.tile(self.src)
+        while lanes.shape[1] > 1:
+            half = lanes.shape[1] // 2
+            lanes = lanes[:, :half] + lanes[:, half:]
+        memory.new_tile(self.dst, (self.rows,))[...] = lanes[:, 0]
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of the repeats."""
+        return vector_cost(profile, "reduce_add_32bit", self.rows)
