@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ascendsim.cli.request import Mask
     from ascendsim.cli.tensors import Tensors
     from ascendsim.ops.conv_problem import ConvProblem
-    from ascendsim.profile import Profile
 
 ERROR_COLUMNS = METRIC_COLUMNS
 _SHOWN = ("mere", "mare", "share_above_1e3", "max_ulp", "equal_bits_share", "verdicts")
@@ -38,7 +37,7 @@ class Judge:
         made = gradients_float64(self._problem, carriers[0], carriers[1], carriers[2], self._mask)
         return dict(zip(GRADIENTS, made, strict=True))
 
-    def gradients(self, result: Any, profile: Profile) -> tuple[Record, ...]:
+    def gradients(self, result: Any) -> tuple[Record, ...]:
         """Describe each gradient of a result with its errors."""
         made = []
         for name in GRADIENTS:
@@ -47,7 +46,7 @@ class Judge:
                 continue
             # The accuracy of HF32 is that of its operands, whatever the tensors are stored as.
             in_hf32 = name != "grad_bias" and result.compute_dtype.startswith("hf32")
-            kind = f"hf32_{profile.cube.hf32_mantissa_bits}" if in_hf32 else lookup_dtype(gradient.dtype)
+            kind = lookup_dtype(result.compute_dtype if in_hf32 else gradient.dtype)
             errors = asdict(error_metrics(gradient, self._references[name], kind))
             made.append(gradient_record(name, gradient, errors))
         return tuple(made)

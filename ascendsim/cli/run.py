@@ -62,7 +62,7 @@ def _run_single(request: Single, names: list[str], profiles: list[Profile], argu
         for name, profile in zip(names, profiles, strict=True):
             with busy(f"{request.title} on {profile.variant}"):
                 result = _backward(problem, tensors, request.mask, name, arguments)
-                runs.append(Run(result, profile, judge.gradients(result, profile)))
+                runs.append(Run(result, profile, judge.gradients(result)))
         metrics, about = SHOWN_COLUMNS, ERROR_COLUMNS
     document = run_document(request.title, shown, runs, arguments.words, about)
     files: Sequence[Any] = ()

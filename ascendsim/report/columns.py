@@ -50,7 +50,7 @@ KERNEL = (
         "share of cycles, by pipe",
         "Cycles in which the pipe is occupied, averaged over the used cores that have it, / cycles.",
     ),
-    Column("bound_by", "bound by", "", "The busiest pipe apart from the scalar unit S."),
+    Column("bound_by", "bound", "", "The busiest pipe apart from the scalar unit S."),
     Column("macs", "macs", "", "Multiply-adds the problem asks for, without padding or inserted zeros."),
     Column("bytes.l2_read", "from L2", "bytes", "What the cores read through L2, hits and misses together."),
     Column("bytes.l2_write", "to L2", "bytes", "What the cores write through L2, atomic adds included."),

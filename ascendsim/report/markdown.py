@@ -17,7 +17,7 @@ from ascendsim.report.tables import (
     products_table,
     value,
 )
-from ascendsim.report.words import arithmetic_line, figures_line, problem_line, product_line
+from ascendsim.report.words import closing_lines, problem_line, product_line
 
 
 def run_page(document: Record, metrics: Sequence[AnyColumn], files: Mapping[str, Mapping[str, str]]) -> str:
@@ -76,8 +76,7 @@ def _head(document: Record) -> list[str]:
 
 
 def _end(product: Record) -> list[str]:
-    notes = "\n".join(f"- {note}" for note in product["notes"])
-    return [arithmetic_line(product), figures_line(product), *([notes] if notes else [])]
+    return ["\n".join(f"- {line}" for line in closing_lines(product))]
 
 
 def _page(parts: list[str], document: Record) -> str:

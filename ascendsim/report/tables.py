@@ -40,8 +40,14 @@ def kernel_table(product: Record) -> TextTable:
     ]
     blank = ("",) * (len(pipes) + 3)
     rows.append(("all kernels", f"{product['cycles']:,}", microseconds(product["time_us"]), *blank))
-    headings = ("kernel", "cycles", "us", "cores", "cube", *pipes, "bound by")
-    return TextTable("Cycles", headings, frozenset({0, len(headings) - 1}), tuple(rows), total=True)
+    headings = ("kernel", "cycles", "us", "cores", "cube", *pipes, "bound")
+    return TextTable(
+        "Cycles, and the share of them in which each pipe is busy",
+        headings,
+        frozenset({0, len(headings) - 1}),
+        tuple(rows),
+        total=True,
+    )
 
 
 def bytes_table(product: Record) -> TextTable:
@@ -55,7 +61,7 @@ def bytes_table(product: Record) -> TextTable:
         for kernel in product["kernels"]
     ]
     headings = ("kernel", "multiply-adds", "from L2", "to L2", "main memory")
-    return TextTable("Work and bytes", headings, frozenset({0}), tuple(rows))
+    return TextTable("Work, and bytes by source", headings, frozenset({0}), tuple(rows))
 
 
 def gradient_table(product: Record, metrics: Sequence[AnyColumn]) -> TextTable:
@@ -71,7 +77,7 @@ def gradient_table(product: Record, metrics: Sequence[AnyColumn]) -> TextTable:
     ]
     headings = ("gradient", "stored as", *(metric.heading for metric in metrics), "sha256")
     left = frozenset({0, 1, len(headings) - 1})
-    return TextTable("Error against float64", headings, left, tuple(rows))
+    return TextTable("Error of the gradients against float64", headings, left, tuple(rows))
 
 
 def _metric(metric: AnyColumn, measured: Any) -> str:
@@ -108,7 +114,13 @@ def layer_table(product: Record) -> TextTable:
     count = str(sum(layer["count"] for layer in layers))
     rows.append(("network", count, *[""] * (len(names) + 1), microseconds(product["time_us"]), percent(1.0)))
     headings = ("layer", "count", *names, "us", "x count us", "share")
-    return TextTable("Layers", headings, frozenset({0}), tuple(rows), total=True)
+    return TextTable(
+        "Cycles of each kernel of one convolution and what bounds it; us with launches",
+        headings,
+        frozenset({0}),
+        tuple(rows),
+        total=True,
+    )
 
 
 def _kernel_cell(kernel: Record | None) -> str:
@@ -178,8 +190,8 @@ def percent(share: float) -> str:
 
 
 def microseconds(time_us: float) -> str:
-    """Print a time with two decimals."""
-    return f"{time_us:,.2f}"
+    """Print a time with two decimals, a long one without."""
+    return f"{time_us:,.2f}" if time_us < 1000 else f"{time_us:,.0f}"
 
 
 def size(count: int) -> str:

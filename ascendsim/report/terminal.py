@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from ascendsim.report.tables import (
     products_table,
     value,
 )
-from ascendsim.report.words import arithmetic_line, figures_line, problem_line, product_line
+from ascendsim.report.words import closing_lines, problem_line, product_line
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -74,15 +75,15 @@ def print_products(rows: Sequence[Record], console: Console | None = None) -> No
     print_table(out, product_table(rows))
     out.print()
     for product, evidence in {row["product"]: row["evidence"] for row in rows}.items():
-        out.print(Text(f"{product}: {evidence}"))
-    out.print(Text("* is what the plain product name means; `ascendsim profiles NAME` lists every figure."))
+        _print_text(out, f"{product}: {evidence}")
+    _print_text(out, "* is what the plain product name means; `ascendsim profiles NAME` lists every figure.")
 
 
 def print_profile(profile: Profile, console: Console | None = None) -> None:
     """Print every figure of a product: value, confidence and range, and below it its source."""
     out = console or make_console()
     out.print(Text(f"{profile.product} (variant {profile.variant})", style="bold"))
-    out.print(Text(f"Evidence: {profile.evidence}"))
+    _print_text(out, f"Evidence: {profile.evidence}")
     width = max(len(path) for path in profile.figures)
     for path, figure in sorted(profile.figures.items()):
         shown = f"{figure.confidence}, {bounds(figure.range)}" if figure.range else figure.confidence
@@ -97,7 +98,7 @@ def print_profile(profile: Profile, console: Console | None = None) -> None:
 
 def print_table(out: Console, table: TextTable) -> None:
     """Print one table; numbers to the right, texts to the left."""
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="", show_edge=False)
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="", show_edge=False)
     for index, heading in enumerate(table.headings):
         left = index in table.left
         shown.add_column(
@@ -107,24 +108,31 @@ def print_table(out: Console, table: TextTable) -> None:
         if table.total and index == len(table.rows) - 1:
             shown.add_section()
         shown.add_row(*(escape(cell) for cell in row))
-    out.print(Padding(shown, (1, 0, 0, 2), expand=False))
+    with out.capture() as capture:
+        out.print(shown)
+    lines = [line.rstrip() for line in capture.get().splitlines()]
+    out.print()
+    if table.title:
+        out.print(Text(f"{table.title}:"))
+    out.out("\n".join(lines), highlight=False)
 
 
 def _print_head(out: Console, document: Record) -> None:
     out.print(Text(f"Backward of {document['title']}", style="bold"))
-    out.print(Text(problem_line(document["problem"])))
+    _print_text(out, problem_line(document["problem"]))
+
+
+def _print_text(out: Console, text: str) -> None:
+    """Print a paragraph without blanks at the ends of its lines."""
+    out.out(textwrap.fill(text, out.width, break_on_hyphens=False), highlight=False)
 
 
 def _print_end(out: Console, product: Record) -> None:
     out.print()
-    for line in (arithmetic_line(product), figures_line(product)):
-        out.print(Text(line))
-    for note in product["notes"]:
-        out.print(Padding(Text(f"- {note}"), (0, 0, 0, 2), expand=False))
+    for line in closing_lines(product):
+        _print_text(out, line)
 
 
 def _print_products(out: Console, document: Record) -> None:
     if len(document["products"]) > 1:
-        out.print()
-        out.print(Text("Products side by side", style="bold"))
         print_table(out, products_table(document["products"]))

@@ -43,9 +43,22 @@ def figures_line(product: Record) -> str:
     """Say how many of the product's figures are assumed."""
     total = sum(product["figures"].values())
     assumed = len(product["assumed_figures"])
-    line = f"Figures: {total} in the product file, {assumed} of them assumed (each with a range)"
-    evidence = f" {product['evidence']}" if product["evidence"] else ""
-    return f"{line}; `ascendsim profiles {product['variant']}` lists them with their sources.{evidence}"
+    line = f"Figures: {total} in the product file, {assumed} of them assumed, each with a range"
+    return f"{line} (`ascendsim profiles {product['variant']}`)."
+
+
+def closing_lines(product: Record) -> list[str]:
+    """Return the arithmetic, what the figures rest on, and what a reader must know besides."""
+    lines = [arithmetic_line(product), figures_line(product)]
+    if product["evidence"]:
+        lines.append(f"Evidence: {product['evidence']}.")
+    notes = [*product["notes"], *_kernel_notes(product)]
+    return lines + [f"Note: {note}" for note in notes]
+
+
+def _kernel_notes(product: Record) -> list[str]:
+    kernels = product.get("kernels") or [k for layer in product["layers"] for k in layer["kernels"]]
+    return list(dict.fromkeys(f"{k['name']}: {k['note']}" for k in kernels if k["note"]))
 
 
 def _text(value: Any) -> str:
