@@ -19,8 +19,8 @@ from ascendsim.errors import UnsupportedError
 from ascendsim.numerics import casts
 from ascendsim.numerics.cast_twins import cast_twin
 from ascendsim.numerics.dtypes import DTYPES, dtype
+from ascendsim.numerics.format_rounding import OVERFLOWS, ROUNDINGS, narrow_to_odd, round_fields
 from ascendsim.numerics.hifloat8_rounding import HIFLOAT8_ROUNDINGS
-from ascendsim.numerics.rounding import OVERFLOWS, ROUNDINGS, narrow_to_odd, round_fields
 
 NARROW = ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 GFLOAT = {

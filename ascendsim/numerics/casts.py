@@ -15,9 +15,7 @@ import numpy.typing as npt
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics import dtypes
 from ascendsim.numerics.dtypes import DType
-from ascendsim.numerics.hifloat8 import HiFloat8Array
-from ascendsim.numerics.hifloat8_rounding import round_hifloat8
-from ascendsim.numerics.rounding import (
+from ascendsim.numerics.format_rounding import (
     INFINITY,
     MAGNITUDE,
     Float32Array,
@@ -25,6 +23,8 @@ from ascendsim.numerics.rounding import (
     require_float32,
     round_fields,
 )
+from ascendsim.numerics.hifloat8 import HiFloat8Array
+from ascendsim.numerics.hifloat8_rounding import round_hifloat8
 from ascendsim.numerics.tables import decode_codes, encode_codes
 
 HF32_TIES = ("RNE", "RNA", "RZ")
@@ -39,7 +39,7 @@ def round_to(
     Shapes    any -> the same; the result is a carrier (float32) and may be the input itself for float32
     rounding  RINT, ROUND, FLOOR, CEIL, TRUNC or ODD; hifloat8 has ROUND, HYBRID:doc-literal and
               HYBRID:strict; left out: RINT, for hifloat8 ROUND, which is what Fixpipe and Cast kernels use
-    overflow  ieee, saturate or saturate_keep_nan (see `rounding.py`)
+    overflow  ieee, saturate or saturate_keep_nan (see `format_rounding.py`)
     Raises    UnsupportedError for values that are not float32, unknown modes and formats
     """
     fmt = dtypes.dtype(dtype)

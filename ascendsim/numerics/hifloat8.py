@@ -7,9 +7,9 @@ import numpy.typing as npt
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.dtypes import HIFLOAT8, DType
+from ascendsim.numerics.format_rounding import Float32Array, require_float32
 from ascendsim.numerics.hifloat8_codes import NAN_CODE, positive_values
 from ascendsim.numerics.hifloat8_rounding import round_hifloat8
-from ascendsim.numerics.rounding import Float32Array, require_float32
 from ascendsim.numerics.tables import decode_codes, encode_codes
 
 Codes = npt.NDArray[np.uint8]

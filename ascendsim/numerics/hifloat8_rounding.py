@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics.rounding import (
+from ascendsim.numerics.format_rounding import (
     MAGNITUDE,
     OVERFLOWS,
     SIGN,

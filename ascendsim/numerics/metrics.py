@@ -20,8 +20,8 @@ from ascendsim.errors import ShapeError, UnsupportedError
 from ascendsim.numerics import dtypes
 from ascendsim.numerics.casts import decode, round_to
 from ascendsim.numerics.dtypes import DType
+from ascendsim.numerics.format_rounding import Float32Array, narrow_to_odd
 from ascendsim.numerics.hifloat8 import HiFloat8Array, value_ranks
-from ascendsim.numerics.rounding import Float32Array, narrow_to_odd
 from ascendsim.numerics.standards import (
     MIXED_MISS_SHARE,
     MIXED_ULPS,

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ascendsim.numerics.dtypes import DType
+from ascendsim.numerics.format_rounding import INFINITY, MAGNITUDE, Float32Array
 from ascendsim.numerics.hifloat8_codes import value_of_code
-from ascendsim.numerics.rounding import INFINITY, MAGNITUDE, Float32Array
 
 _TOP = np.uint32(20)  # float32 bits below the twelve that count
 _QUIET_TOP = np.uint32(0x004)  # the quiet bit of a NaN, seen in the twelve
