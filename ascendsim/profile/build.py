@@ -27,11 +27,22 @@ from ascendsim.profile.records import (
 )
 from ascendsim.profile.schema import is_figure
 
+# What is derived, and from which figures of a file.
+DERIVED = {
+    "macs_per_cycle": "block_k",
+    "total_bytes_per_cycle": "nominal_tb_per_s and efficiency",
+    "barrier_cycles": "barrier_us",
+    "start_cycles": "start_us",
+}
+
 
 def exact(value: float) -> Exact:
     """Turn a figure into an exact number in thousandths, an int where it is whole."""
-    thousandths = Fraction(round(Fraction(str(value)) * 1000), 1000)
-    return int(thousandths) if thousandths.denominator == 1 else thousandths
+    return _whole(Fraction(round(Fraction(str(value)) * 1000), 1000))
+
+
+def _whole(number: Fraction) -> Exact:
+    return int(number) if number.denominator == 1 else number
 
 
 def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Mapping[str, str]) -> Profile:
@@ -119,8 +130,8 @@ def _derive(values: dict[str, Any], figures: dict[str, Figure]) -> None:
         share = Fraction(str(link["nominal_tb_per_s"])) * Fraction(str(link["efficiency"])) * 10**6 / mhz
         link["total_bytes_per_cycle"] = derived(
             f"links.{name}.total_bytes_per_cycle",
-            exact(float(Fraction(int(share * 1000), 1000))),
-            "nominal_tb_per_s x efficiency / clock.cube_mhz",
+            _whole(Fraction(int(share * 1000), 1000)),
+            "nominal_tb_per_s x efficiency / clock.cube_mhz, rounded down to thousandths",
         )
     for group, stem in (("sync", "barrier"), ("scalar", "start")):
         cycles = ceil(Fraction(str(values[group].pop(f"{stem}_us"))) * mhz)

@@ -1,6 +1,6 @@
 """Merge the layers a product is made of, check the result, and tell every mistake in one error."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -9,12 +9,15 @@ from pydantic_core import ValidationError
 
 from ascendsim.errors import ConfigError
 from ascendsim.profile.schema import (
+    ABOUT_TABLES,
+    ABOUT_TEXTS,
     CONFIDENCES,
     INTEGER_DTYPES,
+    TREE,
     VALIDATOR,
     Kind,
+    child,
     children,
-    is_figure,
     node_at,
 )
 
@@ -32,16 +35,17 @@ def merge(layers: list[Layer]) -> dict[str, Any]:
     """Lay the layers over each other; a figure is replaced whole, so a new value names its own source."""
     merged: dict[str, Any] = {}
     for layer in layers:
-        _merge_into(merged, layer.tree)
+        _merge_into(merged, layer.tree, TREE)
     return merged
 
 
-def _merge_into(target: dict[str, Any], tree: Mapping[str, Any]) -> None:
+def _merge_into(target: dict[str, Any], tree: Mapping[str, Any], node: Any) -> None:
     for key, value in tree.items():
-        if isinstance(value, Mapping) and not is_figure(value):
-            below = target.get(key)
-            target[key] = dict(below) if isinstance(below, Mapping) and not is_figure(below) else {}
-            _merge_into(target[key], value)
+        below = child(node, key)
+        if isinstance(value, Mapping) and not isinstance(below, Kind):
+            old = target.get(key)
+            target[key] = dict(old) if isinstance(old, Mapping) else {}
+            _merge_into(target[key], value, below)
         else:
             target[key] = value
 
@@ -75,7 +79,8 @@ def _tell(layers: list[Layer], item: Any) -> str:
     if item["type"] == "missing":
         return f"{where}: missing; expected {_expected(location, node)}"
     if item["type"] == "extra_forbidden":
-        return f"{where}: unknown key{hint(location[-1], _names(node_at(location[:-1])))}"
+        known = _names(node_at(location[:-1])) + (() if len(location) > 1 else ABOUT_TEXTS + ABOUT_TABLES)
+        return f"{where}: unknown key{hint(location[-1], known)}"
     if item["type"] in ("no_range", "outside"):
         return f"{where}: {item['msg']}"
     return f"{where}: got {_short(item['input'])}, expected {_expected(location, node)}"
@@ -83,25 +88,23 @@ def _tell(layers: list[Layer], item: Any) -> str:
 
 def _where(layers: list[Layer], location: tuple[str, ...]) -> str:
     """Name the file and the dotted path, in the last layer that says anything about it."""
+    path = ".".join(location)
     for layer in reversed(layers):
-        below: Any = layer.tree
-        for part in location:
-            if not isinstance(below, Mapping) or part not in below:
-                break
-            below = below[part]
-        else:
-            return f"{layer.file}: {layer.prefix}{'.'.join(location)}"
-    for layer in reversed(layers):  # a missing part of a figure belongs to the layer that holds the figure
-        if is_figure(_get(layer.tree, location[:-1])):
-            return f"{layer.file}: {layer.prefix}{'.'.join(location)}"
-    return f"{layers[-1].file}: {'.'.join(location)}"
+        if _speaks_of(layer.tree, location):
+            return f"{layer.file}: {layer.prefix}{path}"
+    return f"{layers[-1].file}: {path}"
 
 
-def _get(tree: Mapping[str, Any], location: tuple[str, ...]) -> Any:
-    below: Any = tree
+def _speaks_of(tree: Any, location: tuple[str, ...]) -> bool:
+    """Tell whether a layer holds the location, or the figure of which it is a part."""
+    node: Any = TREE
     for part in location:
-        below = below.get(part) if isinstance(below, Mapping) else None
-    return below
+        if isinstance(node, Kind):
+            return True
+        if not isinstance(tree, Mapping) or part not in tree:
+            return False
+        tree, node = tree[part], child(node, part)
+    return True
 
 
 def _names(node: Any) -> tuple[str, ...]:
@@ -129,11 +132,18 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant, whatever its case."""
+    folded = {entry.lower(): entry for entry in known}
+    near = get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return folded[near[0]] if near else None
+
+
 def hint(name: str, known: tuple[str, ...]) -> str:
     """Return `; did you mean ...?` for a near miss, or the list of what there is."""
-    near = get_close_matches(name, known, n=1, cutoff=0.6)
+    near = nearest(name, known)
     if near:
-        return f"; did you mean {near[0]}?"
+        return f"; did you mean {near}?"
     return "; known are " + ", ".join(known) if known else ""
 
 

@@ -1,20 +1,17 @@
 """Find, read and check product files; the only reader of them."""
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ascendsim.errors import ConfigError
 from ascendsim.profile.build import build_profile
-from ascendsim.profile.check import Layer, check, hint, merge, problems_text
-from ascendsim.profile.records import Figure, Profile
-from ascendsim.profile.schema import is_figure
-
-_TEXTS = ("product", "variant", "base", "default_variant", "evidence")
-_TABLES = ("variants", "sources")
+from ascendsim.profile.check import Layer, check, hint, merge, nearest, problems_text
+from ascendsim.profile.overrides import mark_overridden, override_layer
+from ascendsim.profile.records import Profile
+from ascendsim.profile.schema import ABOUT_TABLES, ABOUT_TEXTS
 
 
 @dataclass(frozen=True)
@@ -54,15 +51,17 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
     Raises   ConfigError naming the file, the dotted path, what was got and what is expected
     """
     choice = _choose(str(name))
-    if overrides:
-        choice.layers.append(_override_layer(merge(choice.layers), overrides))
-    return _finish(choice, overrides or {})
+    if not overrides:
+        return build_profile(choice.names, check(choice.layers), choice.sources)
+    below = merge(choice.layers)
+    tree = check([*choice.layers, override_layer(below, overrides)])
+    return mark_overridden(build_profile(choice.names, tree, choice.sources), below, overrides)
 
 
 def profile_from_tree(tree: Mapping[str, Any], product: str) -> Profile:
     """Make a Profile of figures given in code, under the same rules as those of a file."""
     names = {"product": product, "variant": product, "evidence": "figures given in code"}
-    return _finish(_Choice([Layer(product, "", tree)], {}, names), {})
+    return build_profile(names, check([Layer(product, "", tree)]), {})
 
 
 def list_products() -> tuple[Product, ...]:
@@ -78,58 +77,6 @@ def configs_directory() -> Path:
     return inside if inside.is_dir() else package.parent / "configs"
 
 
-def _finish(choice: _Choice, overrides: Mapping[str, Any]) -> Profile:
-    tree = check(choice.layers)
-    profile = build_profile(choice.names, tree, choice.sources)
-    if not overrides:
-        return profile
-    below = merge(choice.layers[:-1])
-    figures = dict(profile.figures)
-    for path in overrides:
-        old = _figure(below, path)
-        source = f"given by the caller; {profile.variant} has {old['value']} ({old['source']})"
-        figures[path] = Figure(figures[path].value, source, "override")
-    return replace(profile, figures=MappingProxyType(figures))
-
-
-def _override_layer(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> Layer:
-    known = tuple(_paths(tree, ""))
-    unknown = [path for path in overrides if path not in known]
-    if unknown:
-        lines = [f"overrides: {path}: no such figure{_path_hint(path, known)}" for path in unknown]
-        raise ConfigError(problems_text("overrides", lines))
-    layer: dict[str, Any] = {}
-    for path, value in overrides.items():
-        *groups, last = path.split(".")
-        below = layer
-        for group in groups:
-            below = below.setdefault(group, {})
-        below[last] = {"value": value, "source": "given by the caller", "confidence": "derived"}
-    return Layer("overrides", "", layer)
-
-
-def _path_hint(path: str, known: tuple[str, ...]) -> str:
-    near = hint(path, known)
-    return near if "did you mean" in near else "; `ascendsim profiles` lists the figures of a product"
-
-
-def _paths(tree: Mapping[str, Any], prefix: str) -> list[str]:
-    found = []
-    for key, entry in tree.items():
-        if is_figure(entry):
-            found.append(prefix + key)
-        elif isinstance(entry, Mapping):
-            found += _paths(entry, f"{prefix}{key}.")
-    return found
-
-
-def _figure(tree: Mapping[str, Any], path: str) -> Any:
-    below: Any = tree
-    for part in path.split("."):
-        below = below[part]
-    return below
-
-
 def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
     """Resolve a name to its layers; `above` holds the files that refer to it through `base`."""
     path, variant = _locate(name)
@@ -138,7 +85,10 @@ def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
     file = _read(path)
     chosen = variant or file.texts.get("default_variant", "")
     base = file.texts.get("base")
-    below = _choose(base, (*above, str(path))) if base else _Choice([], {}, {})
+    below = _Choice([], {}, {})
+    if base:
+        # A base that is a file lies beside this one, wherever the command runs.
+        below = _choose(str(path.parent / base) if _is_file_name(base) else base, (*above, str(path)))
     layers = [*below.layers, Layer(file.label, "", file.tree)]
     if file.variants:
         if chosen not in file.variants:
@@ -154,9 +104,9 @@ def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
 
 def _locate(name: str) -> tuple[Path, str]:
     """Find the file of a name and, where the name is a variant's, which one."""
-    if name.endswith(".toml") or "/" in name or "\\" in name:
+    if _is_file_name(name):
         return Path(name), ""
-    plain = name.removeprefix("Ascend").removeprefix("ascend").lower()
+    plain = name.lower().removeprefix("ascend")
     shipped = _shipped()
     for path in shipped:
         if path.stem.lower() == plain:
@@ -168,16 +118,19 @@ def _locate(name: str) -> tuple[Path, str]:
             if variant.lower() == plain:
                 return path, variant
             known.append(variant)
-    known = [path.stem for path in shipped] + sorted(known)
-    raise ConfigError(
-        f"unknown product {name!r}{hint(name, tuple(known))}; a path to a .toml file works as well"
-    )
+    products = [path.stem for path in shipped]
+    near = nearest(plain, [*products, *known])
+    what = f"did you mean {near}?" if near else "products are " + ", ".join(products) + "."
+    raise ConfigError(f"unknown product {name!r}; {what} The path of a .toml file works as well")
+
+
+def _is_file_name(name: str) -> bool:
+    return name.endswith(".toml") or "/" in name or "\\" in name
 
 
 def _common_prefix(one: str, two: str) -> int:
-    return next(
-        (i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two))
-    )
+    pairs = zip(one, two, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(two)))
 
 
 def _shipped() -> list[Path]:
@@ -195,16 +148,22 @@ def _read(path: Path) -> _File:
         raise ConfigError(f"{path}: is not text in UTF-8; expected a product file in TOML") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from None
-    problems = [
-        f"{label}: {key}: got {content[key]!r}, expected a text" for key in _TEXTS if _not(str, content, key)
-    ]
-    problems += [f"{label}: {key}: expected a table" for key in _TABLES if _not(dict, content, key)]
+    problems = [f"{label}: {problem}" for problem in _about_problems(content)]
     if problems:
         raise ConfigError(problems_text(label, problems))
-    texts = {key: content.pop(key) for key in _TEXTS if key in content}
+    texts = {key: content.pop(key) for key in ABOUT_TEXTS if key in content}
     variants, sources = content.pop("variants", {}), content.pop("sources", {})
     return _File(label, texts, variants, sources, content)
 
 
-def _not(kind: type, content: Mapping[str, Any], key: str) -> bool:
-    return key in content and not isinstance(content[key], kind)
+def _about_problems(content: Mapping[str, Any]) -> Iterator[str]:
+    for key in ABOUT_TEXTS:
+        if not isinstance(content.get(key, ""), str):
+            yield f"{key}: got {content[key]!r}, expected a text"
+    for key in ABOUT_TABLES:
+        if not isinstance(content.get(key, {}), dict):
+            yield f"{key}: got {content[key]!r}, expected a table"
+    variants = content.get("variants", {})
+    for name, variant in variants.items() if isinstance(variants, dict) else ():
+        if not isinstance(variant, dict):
+            yield f"variants.{name}: got {variant!r}, expected a table of figures"

@@ -18,6 +18,9 @@ PATHS = (
     *("GM_L1", "GM_UB", "UB_GM", "L1_L0A", "L1_L0B", "L0C_GM", "L0C_UB", "L0C_L1"),
     *("L1_UB", "UB_L1", "L1_BT", "L1_FB", "L1_GM"),
 )
+# What a file says about itself, beside its figures.
+ABOUT_TEXTS = ("product", "variant", "base", "default_variant", "evidence")
+ABOUT_TABLES = ("variants", "sources")
 INTEGER_DTYPES = ("int8",)
 CUBE_DTYPES = (
     *("float16", "bfloat16", "float32", "hf32", "float8_e4m3fn", "float8_e5m2", "hifloat8"),
@@ -68,8 +71,9 @@ def _word(*choices: str) -> Kind:
 
 
 COUNT, POSITIVE = _integer(0), _integer(1)
-RATE = _number("above 0", cs.float_schema(strict=True, allow_inf_nan=False, gt=0))
-SHARE = _number("above 0, at most 1", cs.float_schema(strict=True, allow_inf_nan=False, gt=0, le=1))
+# Rates are kept in thousandths: anything below would be no rate at all.
+RATE = _number("of at least 0.001", cs.float_schema(strict=True, allow_inf_nan=False, ge=0.001))
+SHARE = _number("from 0.01 to 1", cs.float_schema(strict=True, allow_inf_nan=False, ge=0.01, le=1))
 MICROSECONDS = _number("of at least 0", cs.float_schema(strict=True, allow_inf_nan=False, ge=0))
 STRIDES = Kind(
     "a list of integers of at least 1", cs.list_schema(cs.int_schema(strict=True, ge=1), strict=True)
@@ -183,16 +187,24 @@ VALIDATOR = SchemaValidator(_compile(TREE))
 
 def is_figure(table: object) -> bool:
     """Tell a figure from a table of figures."""
-    return isinstance(table, Mapping) and ("value" in table or "source" in table)
+    return isinstance(table, Mapping) and "value" in table
+
+
+def child(node: Any, key: str) -> Any:
+    """Return what the tree wants under a key of a table, None where nothing may stand."""
+    if node is None or isinstance(node, Kind):
+        return None
+    if isinstance(node, Each):
+        return node.entry if key in node.keys else None
+    below = node.get(key)
+    return below.entry if isinstance(below, Maybe) else below
 
 
 def node_at(location: tuple[str, ...]) -> Any:
-    """Find what the tree wants at a location: inside a figure its kind, None where nothing may stand."""
+    """Return what the tree wants at a location; inside a figure, the figure's kind."""
     node: Any = TREE
     for part in location:
         if isinstance(node, Kind):
             return node
-        node = children(node).get(part, (None, False))[0]
-        if node is None:
-            return None
+        node = child(node, part)
     return node
