@@ -1,8 +1,8 @@
 """Run a kernel for its results.
 
 Instructions do what they mean on a `CoreMemory`; this module only decides in which order they are called. It
-knows neither convolution nor time. Every tensor is held as its float32 carrier: an array whose values lie on the
-grid of the tensor's dtype (all formats embed exactly in float32), converted once and not tile by tile.
+knows neither convolution nor time. Every tensor is held as its float32 carrier: an array whose values lie on
+the grid of the tensor's dtype (all formats embed exactly in float32), converted once and not tile by tile.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Step(NamedTuple):
     """One instruction to execute: which core, and which index of its program."""
 
     core: int
-    index: int
+    at: int
 
 
 Observer = Callable[[Phase, Core, Instruction], None]
@@ -151,7 +151,7 @@ def _steps(
     else:
         steps = _random_order(programs, random.Random(int(order)))
     for step in steps:
-        yield cores[step.core], programs[step.core].instructions[step.index]
+        yield cores[step.core], programs[step.core].instructions[step.at]
 
 
 def _arrival_order(cores: list[Core], number: int, timeline: Timeline) -> Iterator[Step]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from ascendsim.errors import CapacityError, ProgramError
 
@@ -28,7 +28,7 @@ class Core(NamedTuple):
     """One core of the chip: `kind` is "cube" (also a unified core) or "vector"."""
 
     kind: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
 
 
 class Slot:
@@ -77,7 +77,7 @@ class Gm(NamedTuple):
     """A slice of a tensor in global memory; `index` is a tuple of slices and integers."""
 
     tensor: GmTensor
-    index: tuple[Any, ...]
+    index: tuple[Any, ...]  # type: ignore[assignment]  # hides tuple.index
 
 
 class Traffic(NamedTuple):
@@ -105,7 +105,7 @@ class Cost(NamedTuple):
 
 
 class Instruction(Protocol):
-    """One command on one pipe.
+    """One command on one pipe; `Command` is the usual base of the classes that are.
 
     `shape` holds everything the cost depends on: two instructions of one class with equal shapes cost the
     same. `drains` says that the instruction starts only when every result of its pipe is visible (a barrier).
@@ -143,6 +143,23 @@ class Instruction(Protocol):
     def cost(self, profile: Profile) -> Cost:
         """Return what it costs on one product."""
         ...
+
+
+class Command:
+    """What most instructions have in common: no drain, and no slots unless they say so."""
+
+    __slots__ = ()
+    drains: ClassVar[bool] = False
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """No slot."""
+        return ()
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """No slot."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +299,8 @@ class CoreWork:
     """What one core does in a phase.
 
     `build` makes the program when an executor asks for it, so that a large kernel need not hold all of them
-    at once. Equal `signature`s promise programs that cost the same (same pipes, shapes and waits, other data);
-    the timing executor may then run one of them for all.
+    at once. Equal `signature`s promise programs that cost the same (same pipes, shapes and waits, other
+    data); the timing executor may then run one of them for all.
     """
 
     core: Core

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.program import Cost, Gm, Slot, Traffic
+from ascendsim.program import Command, Cost, Gm, Slot, Traffic
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +24,15 @@ def in_channel_groups(tile: NDArray[np.float32], c0: int) -> NDArray[np.float32]
     return tile.reshape(tile.shape[0], -1, c0).transpose(1, 0, 2)
 
 
-class Fixpipe(NamedTuple):
+class _Fixpipe(NamedTuple):
+    dst: Gm
+    src: Slot
+    bytes: int
+    c0: int = 0
+    atomic: bool = False
+
+
+class Fixpipe(_Fixpipe, Command):
     """Write an accumulator tile to GM, converted to the tensor's dtype, or add it there.
 
     Shapes   tile (m, n) -> slice (m, n), or (n / C0, m, C0) if `c0` is set
@@ -34,24 +42,13 @@ class Fixpipe(NamedTuple):
     Source   AscendC Fixpipe page: F322F16 and F322BF16 round to nearest even
     """
 
-    dst: Gm
-    src: Slot
-    bytes: int
-    c0: int = 0
-    atomic: bool = False
-
+    __slots__ = ()
     pipe = "FIX"
-    drains = False
 
     @property
     def reads(self) -> tuple[Slot, ...]:
         """The accumulator."""
         return (self.src,)
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """No slot."""
-        return ()
 
     @property
     def shape(self) -> Hashable:
@@ -71,14 +68,7 @@ class Fixpipe(NamedTuple):
         return Cost(path.head_cycles, path.latency_cycles, traffic)
 
 
-class CopyL0cToUb(NamedTuple):
-    """Move columns of an accumulator tile to UB, converted to `dtype`.
-
-    Shapes   tile (m, n) -> (m, columns), or (columns / C0, m, C0) if `c0` is set
-    Pipe     V on a unified core (the profile's path L0C_UB says which)
-    Cost     head + float32 bytes / rate of the path L0C_UB
-    """
-
+class _CopyL0cToUb(NamedTuple):
     dst: Slot
     src: Slot
     first_column: int
@@ -88,7 +78,16 @@ class CopyL0cToUb(NamedTuple):
     c0: int = 0
     pipe: str = "V"
 
-    drains = False
+
+class CopyL0cToUb(_CopyL0cToUb, Command):
+    """Move columns of an accumulator tile to UB, converted to `dtype`.
+
+    Shapes   tile (m, n) -> (m, columns), or (columns / C0, m, C0) if `c0` is set
+    Pipe     V on a unified core (the profile's path L0C_UB says which)
+    Cost     head + float32 bytes / rate of the path L0C_UB
+    """
+
+    __slots__ = ()
 
     @property
     def reads(self) -> tuple[Slot, ...]:

@@ -8,14 +8,25 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.cube.views import round_up
-from ascendsim.program import Cost, Slot
+from ascendsim.program import Command, Cost, Slot
 
 if TYPE_CHECKING:
     from ascendsim.functional import CoreMemory
     from ascendsim.profile import Profile
 
 
-class Mmad(NamedTuple):
+class _Mmad(NamedTuple):
+    dst: Slot
+    a: Slot
+    b: Slot
+    m: int
+    k: int
+    n: int
+    dtype: str
+    first: bool
+
+
+class Mmad(_Mmad, Command):
     """Add one cube product to an accumulator tile, bit for bit under the kernel's accumulation model.
 
     Shapes   a (m, k), b (k, n), c (m, n)
@@ -26,17 +37,8 @@ class Mmad(NamedTuple):
     Source   AscendC Mmad page and cube performance summary
     """
 
-    dst: Slot
-    a: Slot
-    b: Slot
-    m: int
-    k: int
-    n: int
-    dtype: str
-    first: bool
-
+    __slots__ = ()
     pipe = "M"
-    drains = False
 
     @property
     def reads(self) -> tuple[Slot, ...]:
@@ -71,30 +73,23 @@ class Mmad(NamedTuple):
         return Cost(cube.mmad_head_cycles + cycles, cube.mmad_latency_cycles)
 
 
-class PipeBarrier(NamedTuple):
+class _PipeBarrier(NamedTuple):
+    on: str
+
+
+class PipeBarrier(_PipeBarrier, Command):
     """Let a pipe deliver all its results before the next instruction on it starts.
 
     Cost     one cycle once the pipe has drained
     """
 
-    on: str
-
+    __slots__ = ()
     drains = True
 
     @property
     def pipe(self) -> str:
         """The pipe that drains."""
         return self.on
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """No slot."""
-        return ()
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """No slot."""
-        return ()
 
     @property
     def shape(self) -> Hashable:

@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.cube.views import View, Window
-from ascendsim.program import Cost, Gm, Slot, Traffic
+from ascendsim.program import Command, Cost, Gm, Slot, Traffic
 
 if TYPE_CHECKING:
     from ascendsim.functional import CoreMemory
@@ -26,7 +26,16 @@ class Placement(NamedTuple):
     col_step: int = 1
 
 
-class CopyGmToL1(NamedTuple):
+class _CopyGmToL1(NamedTuple):
+    dst: Slot
+    src: Gm
+    bytes: int
+    tile_shape: tuple[int, ...] = ()
+    window: Window | None = None
+    placement: Placement = Placement()
+
+
+class CopyGmToL1(_CopyGmToL1, Command):
     """Copy a slice of a tensor in GM into L1.
 
     Shapes   without `window`: the slice as it is, reshaped to `tile_shape`;
@@ -36,20 +45,8 @@ class CopyGmToL1(NamedTuple):
     Cost     head + bytes over the shared links at no more than the path's rate + latency (path GM_L1)
     """
 
-    dst: Slot
-    src: Gm
-    bytes: int
-    tile_shape: tuple[int, ...] = ()
-    window: Window | None = None
-    placement: Placement = Placement()
-
+    __slots__ = ()
     pipe = "MTE2"
-    drains = False
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """No slot."""
-        return ()
 
     @property
     def writes(self) -> tuple[Slot, ...]:
@@ -86,24 +83,21 @@ class CopyGmToL1(NamedTuple):
         return Cost(path.head_cycles, path.latency_cycles, traffic)
 
 
-class FillL1(NamedTuple):
+class _FillL1(NamedTuple):
+    dst: Slot
+    bytes: int
+    tile_shape: tuple[int, ...]
+
+
+class FillL1(_FillL1, Command):
     """Clear an L1 slot before a strided copy leaves gaps in it.
 
     Pipe     MTE2
     Cost     head + bytes / rate of the path GM_L1, which shares L1's write port
     """
 
-    dst: Slot
-    bytes: int
-    tile_shape: tuple[int, ...]
-
+    __slots__ = ()
     pipe = "MTE2"
-    drains = False
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """No slot."""
-        return ()
 
     @property
     def writes(self) -> tuple[Slot, ...]:
@@ -133,7 +127,7 @@ class _Load(NamedTuple):
     view: View
 
 
-class LoadL0A(_Load):
+class LoadL0A(_Load, Command):
     """Read a tile in L1 as the left matrix (m, k) of a product.
 
     Pipe     MTE1
@@ -143,7 +137,6 @@ class LoadL0A(_Load):
 
     __slots__ = ()
     pipe = "MTE1"
-    drains = False
     buffer = "L0A"
 
     @property

@@ -26,9 +26,9 @@ FRACTAL_ROWS = 16
 class Window(NamedTuple):
     """An image tile in L1 and its place in a convolution.
 
-    The tile holds `channels` groups of C0 channels, `rows` x `cols` pixels each. Output pixel (y, x) under tap
-    (i, j) reads tile pixel (y * stride_h + i * dilation_h - top, x * stride_w + j * dilation_w - left); outside
-    the tile it reads zero. `out_width` is the number of output pixels in one row.
+    The tile holds `channels` groups of C0 channels, `rows` x `cols` pixels each. Output pixel (y, x) under
+    tap (i, j) reads tile pixel (y * stride_h + i * dilation_h - top, x * stride_w + j * dilation_w - left);
+    outside the tile it reads zero. `out_width` is the number of output pixels in one row.
     """
 
     channels: int

@@ -47,7 +47,7 @@ def compute_dtype(inputs: tuple[str, ...], cube_math_type: int, profile: Profile
     if wanted not in profile.cube.rates:
         raise UnsupportedError(
             f"convolution_backward: {common} tensors with cube_math_type {cube_math_type} "
-            f"({CUBE_MATH_TYPES[cube_math_type]}) need {wanted} in the cube, which {profile.variant} does not have; "
-            "use cube_math_type 1 or 2 there, which compute in float16"
+            f"({CUBE_MATH_TYPES[cube_math_type]}) need {wanted} in the cube, which {profile.variant} does "
+            "not have; use cube_math_type 1 or 2 there, which compute in float16"
         )
     return wanted

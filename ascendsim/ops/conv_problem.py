@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ascendsim.errors import ShapeError
 
@@ -22,9 +23,9 @@ class ConvProblem:
               one number, or one for each spatial axis; padding in 2-D also (top, bottom, left, right)
     groups    number of groups
 
-    The convolution relates a *big* side and a *small* side: small = floor((big + pads - dilated kernel) / stride)
-    + 1. The big side is the input, or grad_output when transposed. 1-D and 2-D problems get axes of length 1
-    in front: sizes, strides, kernels below are always (D, H, W).
+    The convolution relates a *big* side and a *small* side: small = floor((big + pads - dilated kernel) /
+    stride) + 1. The big side is the input, or grad_output when transposed. 1-D and 2-D problems get axes of
+    length 1 in front: sizes, strides, kernels below are always (D, H, W).
 
     Raises    ShapeError with the rule and the numbers that break it
     """
@@ -87,8 +88,8 @@ class ConvProblem:
         for axis, size in zip(AXES[self.rank], self.grad_output[2:], strict=True):
             if size < 1:
                 raise ShapeError(
-                    f"convolution: the {axis} of grad_output would be {size}; the dilated kernel is larger than "
-                    f"the padded input (input {self.input}, weight {self.weight}, padding {self.padding}, "
+                    f"convolution: the {axis} of grad_output would be {size}; the dilated kernel is larger "
+                    f"than the padded input (input {self.input}, weight {self.weight}, padding {self.padding}, "
                     f"dilation {self.dilation})"
                 )
 
@@ -227,7 +228,7 @@ def _integers(name: str, values: object) -> tuple[int, ...]:
     Raises   ShapeError if they are not integers
     """
     try:
-        given = tuple(values)  # type: ignore[arg-type]
+        given: tuple[Any, ...] = tuple(values)  # type: ignore[arg-type]
         numbers = tuple(int(value) for value in given)
     except (TypeError, ValueError):
         raise ShapeError(f"convolution: {name} is {values!r}; it must be a sequence of integers") from None

@@ -12,7 +12,7 @@ from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.models import AccumulationModel
 from ascendsim.ops.compute_type import compute_dtype
 from ascendsim.ops.conv_problem import ConvProblem
-from ascendsim.ops.lowering import Call, Step, lower, refuse_unsupported
+from ascendsim.ops.lowering import Call, Step, lower
 from ascendsim.ops.results import ConvolutionBackwardResult, Estimate, KernelResult
 from ascendsim.ops.summary import summarise
 from ascendsim.ops.tiling.plan import Tiling
@@ -20,7 +20,6 @@ from ascendsim.profile import Profile, load_profile
 from ascendsim.timing import time_kernel
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 Mask = Sequence[bool]
@@ -84,10 +83,8 @@ def convolution_backward(
     Raises   ShapeError, UnsupportedError, ConfigError, CapacityError: all AscendSimError
     Source   operator page of aclnnConvolutionBackward; positions as torch.ops.aten.convolution_backward
     """
-    import numpy as np
-
     from ascendsim.functional import run_kernel
-    from ascendsim.numerics.casts import decode, encode, round_to
+    from ascendsim.numerics.casts import decode, encode
 
     given = {"grad_output": grad_output, "input": input, "weight": weight}
     arrays = {name: _array(name, value) for name, value in given.items()}
@@ -118,14 +115,12 @@ def convolution_backward(
         gm = step.bind(tensors)
         run_kernel(step.kernel, gm, order=order, timeline=results[-1].timeline)
         tensors.update(step.collect(gm))
-    gradients: dict[str, NDArray[np.generic] | None] = {
+    gradients: dict[str, Any] = {
         name: encode(tensors[name], call.dtypes[name]) if wanted else None
         for name, wanted in zip(GRADIENTS, mask, strict=True)
     }
-    del round_to
-    return ConvolutionBackwardResult(
-        **_common(call, results), **gradients, order=order if isinstance(order, str) else f"seed {order}"
-    )
+    named = order if isinstance(order, str) else f"seed {order}"
+    return ConvolutionBackwardResult(**_common(call, results), **gradients, order=named)
 
 
 def estimate(
@@ -169,7 +164,6 @@ def _call(
     options: Options,
 ) -> Call:
     """Resolve everything that fixes the kernels."""
-    refuse_unsupported(problem)
     product = options.product
     profile = product if isinstance(product, Profile) else load_profile(product)
     compute = compute_dtype(
@@ -182,9 +176,7 @@ def _call(
         model = AccumulationModel.parse(model)
     wanted = tuple(options.output_dtypes or (None, None, None))
     if len(wanted) != 3:
-        raise ConfigError(
-            f"output_dtypes has {len(wanted)} entries {wanted}; it needs three, None for the default"
-        )
+        raise ConfigError(f"output_dtypes has {len(wanted)} entries {wanted}; it needs three, None: default")
     defaults = (formats["input"], formats["weight"], formats["grad_output"])
     outputs = {
         name: lookup_dtype(chosen or default).name
@@ -210,8 +202,8 @@ def _tilings(tiling: Tilings, mask: tuple[bool, bool, bool]) -> dict[str, Tiling
         wanted = [name for name, asked in zip(GRADIENTS[:2], mask[:2], strict=True) if asked]
         if len(wanted) != 1:
             raise ConfigError(
-                f"tiling is one Tiling, but the call computes {' and '.join(wanted) or 'no cube gradient'}; pass "
-                '{"grad_input": ..., "grad_weight": ...}'
+                f"tiling is one Tiling, but the call computes {' and '.join(wanted) or 'no cube gradient'}; "
+                'pass {"grad_input": ..., "grad_weight": ...}'
             )
         return {wanted[0]: tiling}
     unknown = set(tiling) - set(GRADIENTS[:2])
@@ -241,8 +233,8 @@ def _mask(output_mask: Mask) -> tuple[bool, bool, bool]:
     values = tuple(bool(value) for value in output_mask)
     if len(values) != 3:
         raise ShapeError(
-            f"convolution_backward: output_mask has {len(values)} values {values}; it needs three, for grad_input, "
-            "grad_weight and grad_bias"
+            f"convolution_backward: output_mask has {len(values)} values {values}; it needs three, for "
+            "grad_input, grad_weight and grad_bias"
         )
     return values
 
@@ -254,7 +246,7 @@ def _array(name: str, value: Any) -> NDArray[Any]:
     array = np.asarray(value)
     if array.dtype == np.float64 or array.dtype == object:
         raise UnsupportedError(
-            f"convolution_backward: {name} has dtype {array.dtype}; cast it to float32, float16 or bfloat16 first, "
-            "so that the rounding is yours"
+            f"convolution_backward: {name} has dtype {array.dtype}; cast it to float32, float16 or bfloat16 "
+            "first, so that the rounding is yours"
         )
     return array

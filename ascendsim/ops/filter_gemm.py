@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ascendsim.cube.mmad import Mmad
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Patches, Transposed, round_up
-from ascendsim.ops.image_gemm import cut_taps
+from ascendsim.ops.image_gemm import cut_taps, first_box
 from ascendsim.ops.rings import Ring
 from ascendsim.ops.sliding import ImageTile, Sliding, Taps
 from ascendsim.ops.tiling.plan import Tiling, shares
@@ -111,9 +111,8 @@ def column_blocks(spec: FilterGemm, tiling: Tiling, l1_budget: int) -> list[Colu
             for first in range(0, whole.groups, most)
         ]
     fitting = most
-    while fitting > 1 and any(
-        sliding.tile_bytes(pixels, box, in_row=in_row) > l1_budget
-        for box in cut_taps(whole, fitting * c0, c0)[:1]
+    while fitting > 1 and (
+        sliding.tile_bytes(pixels, first_box(whole, fitting * c0, c0), in_row=in_row) > l1_budget
     ):
         fitting -= 1
     blocks, column = [], 0
@@ -131,7 +130,7 @@ def _touched_box(whole: Taps, first: int, groups: int, c0: int) -> Columns:
 
 
 def piece_in_row(spec: FilterGemm, tiling: Tiling, l1_budget: int) -> bool:
-    """Return whether pieces of the reduction must stay in one row, because whole rows of one tap do not fit."""
+    """Return whether pieces of the reduction must stay in one row, as whole rows do not fit."""
     one_tap = Taps(0, 1, 0, 1, 0, 1)
     pixels = tiling.step_kb * tiling.base_k
     whole = spec.all_taps._replace(channels=1)
@@ -245,7 +244,7 @@ class FilterGemmSchedule:
 
     @cached_property
     def _part_shapes(self) -> dict[tuple[int, int], int]:
-        """Number the parts by the shapes of their pieces; the tiles of a piece follow from its pixel range."""
+        """Number the parts by the pixel ranges of their pieces, from which the tiles follow."""
         numbers: dict[Hashable, int] = {}
         return {
             (depth, part): numbers.setdefault(

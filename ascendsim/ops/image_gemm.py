@@ -1,8 +1,8 @@
 """Schedule of the product that makes an image: grad_input, and the forward direction of a transposed one.
 
 One task is a base block of pixels x channels of one image. Its reduction walks (kernel depth, channel group,
-tap, c0): the left operand is im2col of the source image (load3d), the right one the weights. Tasks go to cores
-in contiguous ranges; tiles that the next task needs again stay in L1.
+tap, c0): the left operand is im2col of the source image (load3d), the right one the weights. Tasks go to
+cores in contiguous ranges; tiles that the next task needs again stay in L1.
 """
 
 from __future__ import annotations
@@ -119,34 +119,35 @@ def segments_of(left: tuple[Taps, ...], right: tuple[Taps, ...], most: int) -> t
     return tuple(found)
 
 
+def first_box(whole: Taps, elements: int, c0: int) -> Taps:
+    """Return the first box of `cut_taps`, which is also its largest."""
+    budget = max(1, elements // c0)
+    if budget >= whole.rows * whole.cols:
+        return whole._replace(channels=min(whole.channels, budget // (whole.rows * whole.cols)))
+    if budget >= whole.cols:
+        return whole._replace(channels=1, rows=budget // whole.cols)
+    return whole._replace(channels=1, rows=1, cols=budget)
+
+
 def cut_taps(whole: Taps, elements: int, c0: int) -> tuple[Taps, ...]:
     """Cut a box into boxes of at most so many reduction elements, in the order of the reduction.
 
-    Whole channel groups where they fit, else whole kernel rows of one group, else single taps and more.
+    Whole channel groups where they fit, else whole kernel rows of one group, else a part of one row.
     """
-    budget = max(1, elements // c0)
-    if budget >= whole.rows * whole.cols:
-        channels = budget // (whole.rows * whole.cols)
-        return tuple(
-            whole._replace(channel=first, channels=min(channels, whole.channel + whole.channels - first))
-            for first in range(whole.channel, whole.channel + whole.channels, channels)
+    box = first_box(whole, elements, c0)
+    return tuple(
+        Taps(
+            channel,
+            min(box.channels, whole.channel + whole.channels - channel),
+            row,
+            min(box.rows, whole.row + whole.rows - row),
+            col,
+            min(box.cols, whole.col + whole.cols - col),
         )
-    boxes = []
-    for channel in range(whole.channel, whole.channel + whole.channels):
-        one = whole._replace(channel=channel, channels=1)
-        if budget >= whole.cols:
-            rows = budget // whole.cols
-            boxes += [
-                one._replace(row=first, rows=min(rows, whole.row + whole.rows - first))
-                for first in range(whole.row, whole.row + whole.rows, rows)
-            ]
-            continue
-        boxes += [
-            one._replace(row=row, rows=1, col=first, cols=min(budget, whole.col + whole.cols - first))
-            for row in range(whole.row, whole.row + whole.rows)
-            for first in range(whole.col, whole.col + whole.cols, budget)
-        ]
-    return tuple(boxes)
+        for channel in range(whole.channel, whole.channel + whole.channels, box.channels)
+        for row in range(whole.row, whole.row + whole.rows, box.rows)
+        for col in range(whole.col, whole.col + whole.cols, box.cols)
+    )
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """From a call to the kernels that the device runs, one after another.
 
-Each step has its kernel, and knows which of the call's tensors it reads and makes. Relayout between the user's
-NCHW and the cube's NC1HWC0 happens between the steps, on the host side of the simulator: its kernels (TransData)
-are not part of the call's cycles yet.
+Each step has its kernel, and knows which of the call's tensors it reads and makes. Relayout between the
+user's NCHW and the cube's NC1HWC0 happens between the steps, on the host side of the simulator: its kernels
+(TransData) are not part of the call's cycles yet.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.dtypes import DType, dtype
 from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
@@ -155,7 +154,7 @@ def _grad_bias(call: Call) -> list[Step]:
     parts = bias_parts(call.profile, shape[0], shape[1])
     if parts == 1:
         target = _tensor("grad_bias", (1, shape[1]), given, "output")
-        phases = (lane_sums(call.profile, source, target),)
+        phases: tuple[Phase, ...] = (lane_sums(call.profile, source, target),)
         tensors = {"grad_output": source, "grad_bias": target}
     else:
         partial_sums = _tensor("partial sums", (parts, shape[1]), "float32", "workspace")
@@ -353,20 +352,3 @@ def _operand(call: Call, values: NDArray[np.float32]) -> NDArray[np.float32]:
     from ascendsim.numerics.casts import hf32
 
     return hf32(values, call.profile.cube.hf32_mantissa_bits, call.math.hf32_ties)
-
-
-def refuse_unsupported(problem: ConvProblem) -> None:
-    """Refuse what the schedules of this version do not cover.
-
-    Raises   UnsupportedError saying what, and what is covered
-    """
-    for got, what in (
-        (problem.rank != 2, f"{problem.rank}-D"),
-        (problem.groups != 1, f"groups {problem.groups}"),
-        (problem.transposed, "transposed"),
-    ):
-        if got:
-            raise UnsupportedError(
-                f"convolution_backward: {what} convolutions have no schedule yet; 2-D convolutions with groups 1, "
-                "not transposed, have"
-            )

@@ -22,7 +22,7 @@ class KernelResult:
     bytes             source -> bytes moved: "l2_read", "l2_write" (all traffic of the cores with L2) and
                       "memory" (the part of it that main memory serves)
     macs              multiply-adds the problem asks for; 0 for a vector kernel
-    cube_utilisation  macs / (cycles x cube cores of the product x multiply-adds per cycle); 0 for a vector kernel
+    cube_utilisation  macs / (cycles x cube cores of the product x multiply-adds per cycle); 0: vector kernel
     kernel, timeline  the program and its spans, for traces and plots
     """
 
@@ -43,7 +43,7 @@ class KernelResult:
 class Estimate:
     """The cycles of a whole call, kernel after kernel.
 
-    `notes` are the sentences a reader must know: what is assumed, what is not modelled, which models were used.
+    `notes` are the sentences a reader must know: what is assumed, and what is not modelled.
     """
 
     product: str

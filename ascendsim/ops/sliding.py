@@ -1,7 +1,7 @@
 """Which pixels of an image a tile of the product needs in L1.
 
-Both convolution schedules slide a kernel over an image: grad_input over grad_output with zeros inserted between
-its pixels, grad_weight and the forward direction over the big side as it is.
+Both convolution schedules slide a kernel over an image: grad_input over grad_output with zeros inserted
+between its pixels, grad_weight and the forward direction over the big side as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Pair = tuple[int, int]
 
 
 class Taps(NamedTuple):
-    """A box of (channel group, kernel row, kernel column): what one L1 tile serves of the reduction or columns."""
+    """A box of (channel group, kernel row, kernel column) that one tile in L1 serves."""
 
     channel: int
     channels: int
@@ -34,8 +34,8 @@ class Taps(NamedTuple):
 class ImageTile(NamedTuple):
     """An image tile: its window, where a pixel range begins in it, and what to copy into it.
 
-    `rows` and `cols` are the slices of the image in GM (None: no pixel of it, only zeros); `clear` says that the
-    copy leaves gaps, so that the tile must be cleared first.
+    `rows` and `cols` are the slices of the image in GM (None: no pixel of it, only zeros); `clear` says that
+    the copy leaves gaps, so that the tile must be cleared first.
     """
 
     window: Window
@@ -53,8 +53,8 @@ class Sliding:
     """A kernel sliding over an image.
 
     Output pixel (y, x) under tap (i, j) reads the expanded image at (y * stride + i * dilation - pad); the
-    expanded image has `insert` - 1 zeros between pixels. Pads may be negative (the backward direction of a large
-    padding). All pairs are (H, W).
+    expanded image has `insert` - 1 zeros between pixels. Pads may be negative (the backward direction of a
+    large padding). All pairs are (H, W).
     """
 
     out_size: Pair
@@ -118,7 +118,7 @@ class Sliding:
     def _extent(
         self, axis: int, first_out: int, last_out: int, first_tap: int, taps: int
     ) -> tuple[int, int, slice | None, int]:
-        """Return along one axis: expanded start, extent, slice of the image, and where its first pixel lies."""
+        """Return along one axis: expanded start, extent, slice of the image, where its first pixel lies."""
         step = self.insert[axis]
         expanded = (self.image_size[axis] - 1) * step + 1
         low = self._origin(axis, first_out, first_tap)

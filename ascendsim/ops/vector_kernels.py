@@ -1,7 +1,8 @@
-"""Schedules of the vector cores: zero fill, cast, ordered reduction of partial sums, sum over batch and space."""
+"""Schedules of the vector cores: zero fill, cast, ordered sum of parts, sum over batch and space."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,8 +35,10 @@ def vector_cores(profile: Profile) -> list[Core]:
     return [Core("cube", index) for index in range(profile.cores.cube)]
 
 
-def _flat_phase(name: str, profile: Profile, size: int, itemsize: int, build: object) -> Phase:
-    """Share `size` elements among all vector cores in whole pieces; `build(profile, first, count)` is the program."""
+def _flat_phase(
+    name: str, profile: Profile, size: int, itemsize: int, build: Callable[[Profile, int, int], Program]
+) -> Phase:
+    """Share `size` elements among all vector cores; `build(profile, first, count)` makes a program."""
     cores = vector_cores(profile)
     step = FLOAT32_LANES
     units = -(-size // step)
@@ -43,7 +46,7 @@ def _flat_phase(name: str, profile: Profile, size: int, itemsize: int, build: ob
     for core, share in zip(cores, shares(units, len(cores)), strict=False):
         first, last = share.start * step, min(share.stop * step, size)
         signature = (last - first, itemsize)
-        work.append(CoreWork(core, signature, partial(build, profile, first, last - first)))  # type: ignore[arg-type]
+        work.append(CoreWork(core, signature, partial(build, profile, first, last - first)))
     return Phase(name, tuple(work))
 
 
@@ -131,7 +134,7 @@ def lane_sums(profile: Profile, source: GmTensor, sums: GmTensor) -> Phase:
     cores = vector_cores(profile)
     block = max(1, _piece_elements(profile, 4) // space)
     each = len(cores) // parts
-    work = []
+    work: list[CoreWork] = []
     for part in range(parts):
         for share in shares(channels, each):
             first, count = _images(batch, parts, part)

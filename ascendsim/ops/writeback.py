@@ -21,8 +21,8 @@ Index = Callable[[int, int], tuple[Any, ...]]
 class Writeback:
     """Writes accumulator tiles of at most (m, n) to one tensor.
 
-    With a path L0C_GM a tile leaves by Fixpipe; with L0C_UB and UB_GM it goes through UB, in as many pieces of
-    columns as UB asks for. `c0` > 0 writes NC1HWC0, else a plain matrix.
+    With a path L0C_GM a tile leaves by Fixpipe; with L0C_UB and UB_GM it goes through UB, in as many pieces
+    of columns as UB asks for. `c0` > 0 writes NC1HWC0, else a plain matrix.
 
     Raises   UnsupportedError if the product has neither path
     """
@@ -38,7 +38,8 @@ class Writeback:
             return
         if not (profile.has_path("L0C", "UB") and profile.has_path("UB", "GM")):
             raise UnsupportedError(
-                f"{profile.variant} has no path from L0C to GM: neither L0C_GM nor L0C_UB with UB_GM is in its profile"
+                f"{profile.variant} has no path from L0C to GM: its profile has neither L0C_GM nor both "
+                "L0C_UB and UB_GM"
             )
         self._pipe = profile.paths["L0C_UB"].pipe
         step = c0 or profile.cube.n0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.program import Cost, Gm, Slot, Traffic
+from ascendsim.program import Command, Cost, Gm, Slot, Traffic
 
 if TYPE_CHECKING:
     from ascendsim.functional import CoreMemory
@@ -22,25 +22,22 @@ if TYPE_CHECKING:
 FLOAT32_LANES = 64  # float32 elements in the 256 bytes of one repeat
 
 
-class CopyGmToUb(NamedTuple):
+class _CopyGmToUb(NamedTuple):
+    dst: Slot
+    src: Gm
+    bytes: int
+    tile_shape: tuple[int, ...]
+
+
+class CopyGmToUb(_CopyGmToUb, Command):
     """Copy a slice of a tensor in GM into UB.
 
     Pipe     MTE2
     Cost     head + bytes over the shared links at no more than the path's rate + latency (path GM_UB)
     """
 
-    dst: Slot
-    src: Gm
-    bytes: int
-    tile_shape: tuple[int, ...]
-
+    __slots__ = ()
     pipe = "MTE2"
-    drains = False
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """No slot."""
-        return ()
 
     @property
     def writes(self) -> tuple[Slot, ...]:
@@ -64,30 +61,27 @@ class CopyGmToUb(NamedTuple):
         return Cost(path.head_cycles, path.latency_cycles, traffic)
 
 
-class CopyUbToGm(NamedTuple):
+class _CopyUbToGm(NamedTuple):
+    dst: Gm
+    src: Slot
+    bytes: int
+    atomic: bool = False
+
+
+class CopyUbToGm(_CopyUbToGm, Command):
     """Copy a tile in UB to GM, in the tensor's dtype, or add it there in float32.
 
     Pipe     MTE3
     Cost     head + bytes over the shared links at no more than the path's rate + latency (path UB_GM)
     """
 
-    dst: Gm
-    src: Slot
-    bytes: int
-    atomic: bool = False
-
+    __slots__ = ()
     pipe = "MTE3"
-    drains = False
 
     @property
     def reads(self) -> tuple[Slot, ...]:
         """The UB slot."""
         return (self.src,)
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """No slot."""
-        return ()
 
     @property
     def shape(self) -> Hashable:
@@ -115,24 +109,21 @@ def vector_cost(profile: Profile, kind: str, repeats: int) -> Cost:
     return Cost(ceil(cycles * clock))
 
 
-class Fill(NamedTuple):
+class _Fill(NamedTuple):
+    dst: Slot
+    tile_shape: tuple[int, ...]
+    bytes: int
+
+
+class Fill(_Fill, Command):
     """Set a tile in UB to zero (Duplicate).
 
     Pipe     V
     Cost     head + one unary repeat for each 256 bytes
     """
 
-    dst: Slot
-    tile_shape: tuple[int, ...]
-    bytes: int
-
+    __slots__ = ()
     pipe = "V"
-    drains = False
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """No slot."""
-        return ()
 
     @property
     def writes(self) -> tuple[Slot, ...]:
@@ -153,7 +144,15 @@ class Fill(NamedTuple):
         return vector_cost(profile, "unary", ceil(self.bytes / profile.vector.bytes_per_cycle))
 
 
-class Cast(NamedTuple):
+class _Cast(NamedTuple):
+    dst: Slot
+    src: Slot
+    dtype: str
+    elements: int
+    widest_bytes: int
+
+
+class Cast(_Cast, Command):
     """Convert a tile in UB to another format.
 
     Pipe     V
@@ -161,14 +160,8 @@ class Cast(NamedTuple):
     Source   AscendC Cast page: float32 to float16 and bfloat16 round to nearest even (RINT)
     """
 
-    dst: Slot
-    src: Slot
-    dtype: str
-    elements: int
-    widest_bytes: int
-
+    __slots__ = ()
     pipe = "V"
-    drains = False
 
     @property
     def reads(self) -> tuple[Slot, ...]:
@@ -196,19 +189,21 @@ class Cast(NamedTuple):
         return vector_cost(profile, "cast", repeats)
 
 
-class Add(NamedTuple):
+class _Add(NamedTuple):
+    dst: Slot
+    src: Slot
+    elements: int
+
+
+class Add(_Add, Command):
     """Add a tile to another in float32: dst <- dst + src, rounded to nearest even.
 
     Pipe     V
     Cost     head + one binary repeat for each 256 bytes
     """
 
-    dst: Slot
-    src: Slot
-    elements: int
-
+    __slots__ = ()
     pipe = "V"
-    drains = False
 
     @property
     def reads(self) -> tuple[Slot, ...]:
@@ -235,7 +230,14 @@ class Add(NamedTuple):
         return vector_cost(profile, "binary", ceil(self.elements / FLOAT32_LANES))
 
 
-class AddLanes(NamedTuple):
+class _AddLanes(NamedTuple):
+    dst: Slot
+    src: Slot
+    rows: int
+    length: int
+
+
+class AddLanes(_AddLanes, Command):
     """Add the elements of each row to the row's 64 float32 lanes, 64 at a time from left to right.
 
     Shapes   dst (rows, 64), src (rows, length); a short last group leaves the other lanes alone
@@ -243,13 +245,8 @@ class AddLanes(NamedTuple):
     Cost     head + one cast repeat (to float32) and one binary repeat for each group of 64
     """
 
-    dst: Slot
-    src: Slot
-    rows: int
-    length: int
-
+    __slots__ = ()
     pipe = "V"
-    drains = False
 
     @property
     def reads(self) -> tuple[Slot, ...]:
@@ -285,7 +282,13 @@ class AddLanes(NamedTuple):
         return vector_cost(profile, "binary", ceil(repeats * (1 + Fraction(unary) / Fraction(binary))))
 
 
-class SumLanes(NamedTuple):
+class _SumLanes(NamedTuple):
+    dst: Slot
+    src: Slot
+    rows: int
+
+
+class SumLanes(_SumLanes, Command):
     """Add the 64 lanes of each row by halves: 32 + 32, 16 + 16, ... to one float32 value.
 
     Shapes   src (rows, 64) -> dst (rows,)
@@ -293,12 +296,8 @@ class SumLanes(NamedTuple):
     Cost     head + one reduce repeat for each row
     """
 
-    dst: Slot
-    src: Slot
-    rows: int
-
+    __slots__ = ()
     pipe = "V"
-    drains = False
 
     @property
     def reads(self) -> tuple[Slot, ...]:

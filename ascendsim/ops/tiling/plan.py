@@ -12,8 +12,8 @@ class Tiling:
     """How one gradient is cut into tiles; the names are the vendor's, in elements unless said otherwise.
 
     base_m, base_n, base_k
-                   one L0C tile and the reduction of one Mmad. grad_input: m = pixels, n = channels, k = (channel,
-                   tap); grad_weight: m = channels, n = (channel, tap), k = pixels
+                   one L0C tile and the reduction of one Mmad. grad_input: m = pixels, n = channels,
+                   k = (channel, tap); grad_weight: m = channels, n = (channel, tap), k = pixels
     step_ka, step_kb
                    slices of base_k that one L1 tile of the left and the right operand holds
     al1_buffers, bl1_buffers, al0_buffers, bl0_buffers, cl0_buffers
@@ -46,7 +46,7 @@ class Tiling:
 
 
 def shares(tasks: int, cores: int) -> list[range]:
-    """Deal tasks to cores in contiguous ranges, the first cores taking one more where it does not come out even."""
+    """Deal tasks to cores in contiguous ranges; the first cores take one more where it is not even."""
     base, more = divmod(tasks, cores)
     ranges, start = [], 0
     for core in range(min(tasks, cores)):

@@ -1,8 +1,8 @@
 """Choose a plan: enumerate base blocks, keep the legal ones, take the one with the least bound on its cycles.
 
 The bound counts, for the busiest core, the cycles of MTE1, M, MTE2 and FIX and takes the largest as if they
-overlapped perfectly, plus what cannot overlap. It only ranks plans; the cycles that are reported come from the
-timing executor. The real operators choose differently (their rules are a later step).
+overlapped perfectly, plus what cannot overlap. It only ranks plans; the cycles that are reported come from
+the timing executor. The real operators choose differently (their rules are a later step).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ascendsim.cube.views import Patches, round_up
 from ascendsim.errors import CapacityError
 from ascendsim.ops.filter_gemm import FilterGemm
-from ascendsim.ops.image_gemm import ImageGemm, cut_taps
+from ascendsim.ops.image_gemm import ImageGemm, first_box
 from ascendsim.ops.sliding import Sliding, Taps
 from ascendsim.ops.tiling.plan import Tiling, even_parts
 
@@ -65,7 +65,7 @@ class Rates:
 
 
 class Block(NamedTuple):
-    """A base block that fits in L0: its sizes, its L0C copies, and the most reduction elements of one Mmad."""
+    """A base block that fits in L0: its sizes, its L0C copies, and the longest reduction of one Mmad."""
 
     m: int
     n: int
@@ -166,10 +166,10 @@ def _image_chunks(
     columns = round_up(block.n, profile.cube.n0)
 
     def left_bytes(step: int) -> int:
-        return s.tile_bytes(block.m, cut_taps(whole, step * base_k, s.c0)[0], in_row=in_row)
+        return s.tile_bytes(block.m, first_box(whole, step * base_k, s.c0), in_row=in_row)
 
     def right_bytes(step: int) -> int:
-        return cut_taps(whole, step * base_k, s.c0)[0].groups * s.c0 * columns * s.itemsize
+        return first_box(whole, step * base_k, s.c0).groups * s.c0 * columns * s.itemsize
 
     most = -(-whole.groups * s.c0 // base_k)
     steps = _useful_steps(whole, base_k, s.c0, most)
@@ -279,7 +279,7 @@ def _smallest_filter(spec: FilterGemm, profile: Profile, k0: int) -> Tiling:
         for groups in (8, 4, 2, 1):
             for rows in (128, 64, 32, 16, s.c0):
                 left = 2 * rows * base_k * s.itemsize
-                box = cut_taps(spec.all_taps, groups * s.c0, s.c0)[0]
+                box = first_box(spec.all_taps, groups * s.c0, s.c0)
                 if left + 2 * s.tile_bytes(base_k, box, in_row=True) > capacity:
                     continue
                 plan = Tiling(min(rows, spec.rows), groups * s.c0, base_k)
@@ -308,6 +308,6 @@ def _spread(spec: FilterGemm, profile: Profile, plan: Tiling) -> Tiling:
 def _nothing_fits(sliding: Sliding, profile: Profile) -> str:
     need = 2 * sliding.tile_bytes(16, Taps(0, 1, 0, 1, 0, 1), in_row=True)
     return (
-        f"no tile of this convolution fits in L1 of {profile.variant}: one tap of 16 pixels in two copies needs "
-        f"{need} bytes, and L1 holds {profile.buffers['L1'].capacity_bytes}"
+        f"no tile of this convolution fits in L1 of {profile.variant}: one tap of 16 pixels in two copies "
+        f"needs {need} bytes, and L1 holds {profile.buffers['L1'].capacity_bytes}"
     )
