@@ -1,37 +1,46 @@
 # Needs Python 3.11 or newer and make; everything else is installed into .venv by the targets themselves.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 VENV := .venv
 PY := $(VENV)/bin/python
-STAMP := $(VENV)/.installed
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+INSTALLED := $(VENV)/.installed
+WITH_TOOLS := $(VENV)/.installed-with-tools
 
 .PHONY: help run test test-all lint check bench clean
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s ':'
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1: \2/p' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ascendsim needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "ascendsim needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..."; exit 1; }
+	@echo "Installing ascendsim into $(VENV), once ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) -e .
 	@touch $@
 
-run: $(STAMP) ## the main job: backward of a ResNet-50 layer, bits and cycles, with a report folder
+$(WITH_TOOLS): $(INSTALLED)
+	@echo "Installing the tools for development into $(VENV), once ..."
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+run: $(INSTALLED) ## the main job: backward of a ResNet-50 layer, bits and cycles, with a report folder
 	$(VENV)/bin/ascendsim run s3b1_3x3 --batch 4 --product 910B --out out/main-job
 
-test: $(STAMP) ## the tests
+test: $(WITH_TOOLS) ## the tests
 	$(PY) -m pytest
 
-test-all: $(STAMP) ## the tests with the slow, exhaustive ones
+test-all: $(WITH_TOOLS) ## the tests with the slow, exhaustive ones
 	$(PY) -m pytest -m "slow or not slow"
 
-lint: $(STAMP) ## ruff and mypy
+lint: $(WITH_TOOLS) ## ruff and mypy
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
 check: lint test ## everything a commit must pass
 
-bench: $(STAMP) ## the speed figures, as ratios within one run
+bench: $(WITH_TOOLS) ## the speed figures, as ratios within one run
 	$(PY) -m benchmarks
 
 clean: ## remove the environment and what was built

@@ -74,10 +74,11 @@ def read_npz(path: Path) -> dict[str, Any]:
     Raises   DataError saying what is wrong with it
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if not isinstance(loaded, np.lib.npyio.NpzFile):
                 raise DataError(f"{path}: holds one array; an .npz with {', '.join(TENSORS)} is needed")
-            arrays = {name: file[name] for name in file.files}
+            arrays = {name: loaded[name] for name in loaded.files}
     except DataError:
         raise
     except OSError as error:

@@ -111,7 +111,8 @@ def _chunks(problem: ConvProblem) -> Iterator[slice]:
 
 
 def _taps(problem: ConvProblem) -> Iterator[_Tap]:
-    for at in product(*(range(extent) for extent in problem.kernel)):
+    depth, height, width = (range(extent) for extent in problem.kernel)
+    for at in product(depth, height, width):
         window = [
             slice(tap * dilation, tap * dilation + (size - 1) * stride + 1, stride)
             for tap, dilation, size, stride in zip(
