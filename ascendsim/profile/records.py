@@ -11,7 +11,7 @@ from ascendsim.profile.check import hint
 Exact: TypeAlias = int | Fraction
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Figure:
     """One hardware figure with its provenance; the unit is in the name it goes by."""
 
@@ -22,7 +22,7 @@ class Figure:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cores:
     """How many cores; `cube` counts AI cores where cube and vector share one."""
 
@@ -30,7 +30,7 @@ class Cores:
     vector: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Clock:
     """Clock rates of the two kinds of core."""
 
@@ -38,7 +38,7 @@ class Clock:
     vector_mhz: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Buffer:
     """An on-chip buffer of one core."""
 
@@ -46,7 +46,7 @@ class Buffer:
     alignment_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CubeRate:
     """The cube for one operand dtype: fractal k, k per cycle, multiply-adds per cycle."""
 
@@ -55,7 +55,7 @@ class CubeRate:
     macs_per_cycle: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cube:
     """The matrix unit of one core."""
 
@@ -83,7 +83,7 @@ class Cube:
         return self._hf32_mantissa_bits
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DataPath:
     """A way for bytes inside one core: who runs it, how fast, what it costs once per instruction."""
 
@@ -93,7 +93,7 @@ class DataPath:
     latency_cycles: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Load3d:
     """The img2col rate law of one L0 buffer, per 512-byte fractal of 16 output pixels."""
 
@@ -117,7 +117,7 @@ class Load3d:
         return min(self.most_cycles, cycles) + self.extra_cycles
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Link:
     """A shared link: what the chip moves in a cube cycle, and what one core can take of it.
 
@@ -132,7 +132,7 @@ class Link:
     latency_cycles: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class L2:
     """The cache between the cores and main memory."""
 
@@ -141,14 +141,14 @@ class L2:
     sector_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fixpipe:
     """Output elements per cycle by output width in bits; empty where there is no Fixpipe."""
 
     elements_per_cycle: Mapping[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Vector:
     """The vector unit of one core, in cycles of the vector clock."""
 
@@ -158,7 +158,7 @@ class Vector:
     repeat_cycles: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sync:
     """Waiting for each other: pipes of a core, a cube core and its vector cores, all cores."""
 
@@ -167,7 +167,7 @@ class Sync:
     barrier_cycles: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scalar:
     """The scalar unit: what it takes from kernel entry to the first copy, and per instruction issued."""
 
@@ -175,7 +175,7 @@ class Scalar:
     start_cycles: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Launch:
     """What starting a kernel takes beside the work in it."""
 

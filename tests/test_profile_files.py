@@ -1,0 +1,228 @@
+"""Do bad product files say why, and do a user's own file and overrides work?"""
+
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from toy_profiles import toy_split
+
+from ascendsim.errors import ConfigError
+from ascendsim.profile import configs_directory, load_profile
+
+PLAIN = {"910B": "910B2", "910_93": "910_9382", "910_95": "950PR_9589", "310P": "310P3", "910": "910A"}
+
+
+def write(tmp_path, text, name="mine.toml"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def refusal(name, overrides=None):
+    with pytest.raises(ConfigError) as caught:
+        load_profile(name, overrides)
+    return str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def b2():
+    return load_profile("910B")
+
+
+# ---- Do bad files say why?
+
+
+def test_all_problems_of_a_file_come_in_one_error(tmp_path):
+    path = write(
+        tmp_path,
+        """
+        base = "910B3"
+        [cores]
+        cube = { value = "20", source = "guess", confidence = "measured" }
+        vector = { value = 40, confidence = "sure" }
+        [links.memory]
+        efficency = { value = 0.9, source = "guess", confidence = "measured" }
+        efficiency = { value = 0.95, source = "guess", confidence = "assumed" }
+        [paths.GM_L0C]
+        [l2]
+        capacity_bytes = 5
+        line_bytes = { vaule = 512, source = "guess", confidence = "measured" }
+        """,
+    )
+    message = refusal(path)
+    assert f"{path}: 9 problems" in message
+    for line in (
+        "cores.cube.value: got '20', expected an integer of at least 1",
+        "cores.vector.source: missing; expected a text that says where the value comes from",
+        "cores.vector.confidence: got 'sure', expected one of vendor file, vendor doc, measured",
+        "links.memory.efficency: unknown key; did you mean efficiency?",
+        "links.memory.efficiency: an assumed figure must carry a range",
+        "paths.GM_L0C: unknown key; did you mean",
+        "l2.line_bytes.value: missing; expected an integer of at least 1",
+        "l2.line_bytes.vaule: unknown key; did you mean value?",
+        "l2.capacity_bytes: got 5, expected a figure { value, source, confidence }, its value an integer",
+    ):
+        assert f"{path}: {line}" in message
+
+
+def test_a_missing_figure_is_named_and_never_filled_in(tmp_path):
+    text = (configs_directory() / "910B.toml").read_text()
+    path = write(tmp_path, re.sub(r"(?m)^issue_cycles = .*$", "", text))
+    assert "scalar.issue_cycles: missing; expected a figure" in refusal(path)
+
+
+def test_a_problem_in_a_variant_names_the_variant(tmp_path):
+    text = (configs_directory() / "910B.toml").read_text()
+    text = text.replace(
+        'cores.cube = { value = 24, source = "INI Ascend910B2.ini"', "cores.cube = { value = 0"
+    )
+    message = refusal(write(tmp_path, text))
+    assert "variants.910B2.cores.cube.value: got 0, expected an integer of at least 1" in message
+    assert "variants.910B2.cores.cube.source: missing" in message
+
+
+@pytest.mark.parametrize(
+    ("figure", "why"),
+    [
+        ('value = 0.9, source = "x", confidence = "assumed", range = [0.95, 1.0]', "the value inside"),
+        ('value = 0.9, source = "x", confidence = "assumed", range = [0.9]', "[low, high]"),
+        ('value = 0.9, source = "", confidence = "measured"', "where the value comes from"),
+        ('value = nan, source = "x", confidence = "measured"', "a number from 0.01 to 1"),
+        ('value = true, source = "x", confidence = "measured"', "a number from 0.01 to 1"),
+        ('value = 0.9, source = "x", confidence = "measured", sorce = "y"', "did you mean source?"),
+    ],
+)
+def test_a_bad_figure_says_why(tmp_path, figure, why):
+    message = refusal(write(tmp_path, f'base = "910B"\n[links.memory]\nefficiency = {{ {figure} }}'))
+    assert "links.memory.efficiency" in message
+    assert why in message
+
+
+def test_a_text_figure_must_be_among_its_alternatives(tmp_path):
+    figure = 'value = "seq:RNE", source = "x", confidence = "assumed", range = ["block:16:RNE"]'
+    message = refusal(write(tmp_path, f'base = "910B"\n[accumulation]\nfloat16 = {{ {figure} }}'))
+    assert "accumulation.float16: the range must list the alternatives" in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"cores__vector": 0}, "cores.vector: got 0"),
+        ({"paths.L0C_L1.pipe": "V", "queues": {"cube": {"M": 4}}}, "no queue depth"),
+        ({"accumulation": {"float16": "seq:RNE"}}, "accumulation.float32: missing"),
+    ],
+)
+def test_figures_that_contradict_each_other_are_refused(changes, why):
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        toy_split(**changes)
+
+
+def test_results_must_have_a_way_out_of_the_cube():
+    with pytest.raises(ConfigError, match="results cannot leave the cube"):
+        toy_split(without=("L0C_GM",))
+
+
+def test_broken_toml_says_the_line(tmp_path):
+    message = refusal(write(tmp_path, "[cores]\ncube = {\n"))
+    assert "is not valid TOML" in message
+    assert "line 2" in message
+
+
+def test_a_file_that_is_not_there_or_not_text(tmp_path):
+    assert "cannot be read: No such file" in refusal(tmp_path / "none.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    assert "not text in UTF-8" in refusal(tmp_path / "bytes.toml")
+
+
+def test_a_file_may_not_be_its_own_base(tmp_path):
+    write(tmp_path, 'base = "two.toml"', "one.toml")
+    write(tmp_path, 'base = "one.toml"', "two.toml")
+    assert "leads back to itself" in refusal(tmp_path / "one.toml")
+
+
+def test_what_a_file_says_about_itself_is_checked_too(tmp_path):
+    message = refusal(write(tmp_path, 'base = 910\nvariants = "B1"\nsources = 3'))
+    for key in ("base: got 910", "variants: got 'B1'", "sources: got 3"):
+        assert key in message
+
+
+def test_an_unknown_product_gets_a_hint():
+    assert "did you mean 910B?" in refusal("ascend910bx")
+    assert "did you mean 310P3?" in refusal("Ascend310P33")
+    assert "products are 310P, 910, 910B, 910_93, 910_95. The path of a .toml file" in refusal("gpu")
+
+
+# ---- Do a user's own file and overrides work?
+
+
+def test_a_file_of_one_s_own_changes_what_it_says_and_nothing_else(tmp_path):
+    path = write(
+        tmp_path,
+        """
+        base = "910B3"
+        [links.memory]
+        efficiency = { value = 0.93, source = "our stream test", confidence = "measured" }
+        """,
+        "lab.toml",
+    )
+    mine, base = load_profile(path), load_profile("910B3")
+    assert (mine.product, mine.variant) == ("910B", "lab")
+    assert mine.figures["links.memory.efficiency"].source == "our stream test"
+    differing = {path for path in base.figures if mine.figures[path] != base.figures[path]}
+    assert differing == {"links.memory.efficiency", "links.memory.total_bytes_per_cycle"}
+
+
+def test_a_base_beside_the_file_is_found_from_anywhere(tmp_path, monkeypatch):
+    write(tmp_path, 'base = "910"', "one.toml")
+    path = write(tmp_path, 'base = "one.toml"\nvariant = "two"', "two.toml")
+    monkeypatch.chdir("/")
+    assert load_profile(path).variant == "two"
+
+
+def test_overrides_replace_values_and_leave_a_trace(b2):
+    p = load_profile("910B", {"cores.cube": 30, "links.memory.efficiency": 0.8})
+    assert p.cores.cube == 30
+    assert p.links["memory"].total_bytes_per_cycle == Fraction(711111, 1000)  # 1.6e6 x 0.8 / 1800
+    figure = p.figures["cores.cube"]
+    assert (figure.value, figure.confidence) == (30, "override")
+    assert "910B2 has 24" in figure.source
+    assert b2.cores.cube == 24
+
+
+@pytest.mark.parametrize(
+    ("overrides", "why"),
+    [
+        ({"cores.cub": 3}, "cores.cub: no such figure; did you mean cores.cube?"),
+        ({"cores.cube": 0}, "cores.cube.value: got 0, expected an integer of at least 1"),
+        ({"paths.L0C_UB.bytes_per_cycle": 3}, "paths.L0C_UB.bytes_per_cycle: no such figure"),
+        ({"sync.barrier_cycles": 3}, "it follows from barrier_us"),
+        ({"cores.vector": 0}, "expected at least 1 where core_structure is split"),
+    ],
+)
+def test_bad_overrides_say_why(overrides, why):
+    assert why in refusal("910B", overrides)
+
+
+# ---- Are the words true?
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "profiles.md"
+
+
+def test_the_documented_file_of_one_s_own_loads(tmp_path):
+    example = re.search(r"```toml\n(base = .*?)```", DOCUMENT.read_text(), re.S)[1]
+    mine = load_profile(write(tmp_path, example))
+    assert (mine.clock.cube_mhz, mine.links["memory"].efficiency) == (1650, 0.93)
+
+
+def test_the_documented_overrides_say_what_is_printed():
+    example = re.search(r"```python\n(.*?)```", DOCUMENT.read_text(), re.S)[1]
+    space = {}
+    exec(example, space)
+    printed = re.search(r"\.source +# (.*)", example)[1]
+    assert space["profile"].figures["cores.cube"].source == printed
+
+
+def test_the_document_names_what_plain_names_mean():
+    rows = re.findall(r"(?m)^\| (\S+) \| (\S+) \| [^|]*\|$", DOCUMENT.read_text())
+    assert dict(row for row in rows if row[0] in PLAIN) == PLAIN
