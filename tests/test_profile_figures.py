@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 from ascendsim.errors import UnsupportedError
+from ascendsim.numerics.models import AccumulationModel
 from ascendsim.profile import configs_directory, list_products, load_profile
 
 PLAIN = {"910B": "910B2", "910_93": "910_9382", "910_95": "950PR_9589", "310P": "310P3", "910": "910A"}
@@ -216,3 +217,10 @@ def test_launch_grows_with_the_cores(b2):
     # the task durations of 910B2 convolutions exceed their core times by 1.5 to 5.2 us
     assert b2.launch_us(1) < b2.launch_us(24)
     assert 1.5 <= b2.launch_us(24) <= 5.2
+
+
+@pytest.mark.parametrize("plain", PLAIN)
+def test_default_models_and_their_alternatives_have_names_that_parse(plain):
+    for path, figure in load_profile(plain).figures.items():
+        if path.startswith("accumulation."):
+            assert [str(AccumulationModel.parse(text)) for text in figure.range] == list(figure.range)
