@@ -89,8 +89,8 @@ class ConvProblem:
             if size < 1:
                 raise ShapeError(
                     f"convolution: the {axis} of grad_output would be {size}; the dilated kernel is larger "
-                    f"than the padded input (input {self.input}, weight {self.weight}, padding {self.padding}, "
-                    f"dilation {self.dilation})"
+                    f"than the padded input (input {self.input}, weight {self.weight}, "
+                    f"padding {self.padding}, dilation {self.dilation})"
                 )
 
     @property
