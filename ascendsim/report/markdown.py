@@ -71,7 +71,7 @@ def _head(document: Record) -> list[str]:
         f"Made by ascendsim {document['ascendsim']} with `{command}`. All values are in result.json.",
     ]
     if len(document["products"]) > 1:
-        parts += ["## Products side by side", markdown_table(products_table(document["products"]))]
+        parts.append(_table(products_table(document["products"])))
     return parts
 
 

@@ -144,7 +144,9 @@ def products_table(products: Sequence[Record]) -> TextTable:
         for product in products
     )
     headings = ("product", "compute", "accumulation", "cycles", "us", "speed")
-    return TextTable("Products side by side", headings, frozenset({0, 1, 2}), rows)
+    return TextTable(
+        "Products side by side (speed: time of the first / time)", headings, frozenset({0, 1, 2}), rows
+    )
 
 
 def product_table(rows: Sequence[Record]) -> TextTable:

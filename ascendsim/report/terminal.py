@@ -27,7 +27,7 @@ from ascendsim.report.tables import (
     products_table,
     value,
 )
-from ascendsim.report.words import closing_lines, problem_line, product_line
+from ascendsim.report.words import LEGEND, closing_lines, problem_line, product_line
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -54,7 +54,9 @@ def print_run(document: Record, metrics: Sequence[AnyColumn], console: Console |
         if product["gradients"]:
             print_table(out, gradient_table(product, metrics))
         _print_end(out, product)
-    _print_products(out, document)
+    _print_close(out, document)
+    out.print()
+    _print_text(out, LEGEND)
 
 
 def print_network(document: Record, console: Console | None = None) -> None:
@@ -66,7 +68,7 @@ def print_network(document: Record, console: Console | None = None) -> None:
         out.print(Text(product_line(product), style="bold"))
         print_table(out, layer_table(product))
         _print_end(out, product)
-    _print_products(out, document)
+    _print_close(out, document)
 
 
 def print_products(rows: Sequence[Record], console: Console | None = None) -> None:
@@ -133,6 +135,7 @@ def _print_end(out: Console, product: Record) -> None:
         _print_text(out, line)
 
 
-def _print_products(out: Console, document: Record) -> None:
+def _print_close(out: Console, document: Record) -> None:
+    """Print the products side by side if there are several."""
     if len(document["products"]) > 1:
         print_table(out, products_table(document["products"]))

@@ -47,6 +47,12 @@ def figures_line(product: Record) -> str:
     return f"{line} (`ascendsim profiles {product['variant']}`)."
 
 
+LEGEND = (
+    "us: with launches; cube: multiply-adds asked for / what all cube cores could do in these cycles. "
+    "The report folder (--out) defines every column."
+)
+
+
 def closing_lines(product: Record) -> list[str]:
     """Return the arithmetic, what the figures rest on, and what a reader must know besides."""
     lines = [arithmetic_line(product), figures_line(product)]
