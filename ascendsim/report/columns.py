@@ -51,7 +51,12 @@ KERNEL = (
         "Cycles in which the pipe is occupied, averaged over the used cores that have it, / cycles.",
     ),
     Column("bound_by", "bound", "", "The busiest pipe apart from the scalar unit S."),
-    Column("macs", "macs", "", "Multiply-adds the problem asks for, without padding or inserted zeros."),
+    Column(
+        "macs",
+        "macs",
+        "",
+        "Multiply-adds of the dense formula: positions of grad_output (transposed: input) x weight elements.",
+    ),
     Column("bytes.l2_read", "from L2", "bytes", "What the cores read through L2, hits and misses together."),
     Column("bytes.l2_write", "to L2", "bytes", "What the cores write through L2, atomic adds included."),
     Column("bytes.memory", "memory", "bytes", "The part of both that main memory serves."),

@@ -94,6 +94,7 @@ def _core_events(
         pipe, start, end = instruction.pipe, core.start[index], core.end[index]
         details = {
             "index": index,
+            "shape": str(instruction.shape),
             "start_cycle": start,
             "cycles": end - start,
             "issued_cycle": core.issue[index],
