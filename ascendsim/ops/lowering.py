@@ -26,8 +26,9 @@ from ascendsim.ops.layouts import (
     unpack_weight,
 )
 from ascendsim.ops.sliding import Sliding
+from ascendsim.ops.tiling.filter import filter_tiling
+from ascendsim.ops.tiling.image import image_tiling
 from ascendsim.ops.tiling.plan import Tiling
-from ascendsim.ops.tiling.search import filter_tiling, image_tiling
 from ascendsim.ops.vector_kernels import bias_parts, cast, lane_sums, ordered_sum, zero_fill
 from ascendsim.program import GmTensor, Kernel, Phase
 

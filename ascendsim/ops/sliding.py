@@ -11,24 +11,9 @@ from typing import NamedTuple
 
 from ascendsim.cube.movers import Placement
 from ascendsim.cube.views import Window
+from ascendsim.ops.taps import Taps
 
 Pair = tuple[int, int]
-
-
-class Taps(NamedTuple):
-    """A box of (channel group, kernel row, kernel column) that one tile in L1 serves."""
-
-    channel: int
-    channels: int
-    row: int
-    rows: int
-    col: int
-    cols: int
-
-    @property
-    def groups(self) -> int:
-        """Number of (channel group, tap) pairs."""
-        return self.channels * self.rows * self.cols
 
 
 class ImageTile(NamedTuple):

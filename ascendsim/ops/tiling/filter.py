@@ -1,0 +1,131 @@
+"""Choose the plan of a filter product (grad_weight)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ascendsim.cube.views import round_up
+from ascendsim.errors import CapacityError
+from ascendsim.ops.filter_gemm import FilterGemm
+from ascendsim.ops.taps import Taps, first_box
+from ascendsim.ops.tiling.plan import Tiling
+from ascendsim.ops.tiling.rates import Block, Rates, blocks, nothing_fits, slices
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
+
+def filter_tiling(spec: FilterGemm, profile: Profile) -> Tiling:
+    """Choose the plan of a filter product.
+
+    Raises   CapacityError if nothing fits
+    """
+    s = spec.sliding
+    rates = Rates(profile, spec.rate, profile.cores.cube)
+    k0 = max(16, profile.cube.rates[spec.rate].k0)
+    best: tuple[float, Tiling] | None = None
+    columns = spec.all_taps.groups * s.c0
+    for block in blocks(profile, s.itemsize, (spec.rows, columns), (s.c0, s.c0, k0)):
+        for bound, plan in _filter_candidates(spec, rates, block, k0):
+            if best is None or bound < best[0]:
+                best = bound, plan
+    if best is None:
+        return _smallest_filter(spec, profile, k0)
+    return best[1]
+
+
+def _filter_candidates(
+    spec: FilterGemm, rates: Rates, block: Block, k0: int
+) -> Iterator[tuple[float, Tiling]]:
+    """Yield the bound and the plan of one base block for each useful split of the reduction."""
+    s, profile = spec.sliding, rates.profile
+    taps = s.kernel[0] * s.kernel[1]
+    groups = block.n // s.c0
+    channels = min(spec.big.shape[3], -(-groups // taps) + (groups % taps != 0 and taps % groups != 0))
+    box = spec.all_taps._replace(channels=channels)
+    base_k = slices(s.pixels, min(block.k, round_up(s.pixels, k0)), k0)
+    step = _filter_step(spec, profile, block, base_k, box)
+    if step is None:
+        return
+    pixels = min(step * base_k, s.pixels)
+    images = spec.batch * sum(len(pairs) for pairs in spec.depths) / len(spec.depths)
+    pieces = images * -(-s.pixels // pixels)
+    outputs = spec.groups * len(spec.depths)
+    outputs *= -(-spec.rows // block.m) * -(-spec.all_taps.groups // groups)
+    per_slice = rates.load2d("L0A", base_k * block.m * s.itemsize)
+    per_slice += rates.load3d("L0B", s, base_k, groups)
+    slices_each = pixels / base_k
+    mte1, cube = slices_each * per_slice, slices_each * rates.mmad(block.m, base_k, block.n)
+    loads = pixels * block.m * s.itemsize + s.tile_bytes(pixels, box, in_row=False)
+    mte2 = loads / rates.load_bytes_per_cycle
+    each = max(mte1, cube, mte2)
+    fix = block.m * block.n * 4 / rates.store_bytes_per_cycle
+    for split in _useful_splits(outputs, rates.cores, int(pieces)):
+        tasks = outputs * split
+        used = min(tasks, rates.cores)
+        rounds = -(-tasks // used)
+        bound = rounds * (-(-pieces // split) * each + (fix if block.copies == 1 else fix / 2)) + mte2 + fix
+        if split > 1:
+            # Zeros must be written, and all cores meet, before the first part can be added.
+            bound += profile.sync.barrier_cycles + outputs * fix / used
+        yield (
+            bound,
+            Tiling(
+                block.m, block.n, base_k, step, step, cl0_buffers=block.copies, k_split=split, used_cores=used
+            ),
+        )
+
+
+def _useful_splits(outputs: int, cores: int, pieces: int) -> list[int]:
+    """Return the numbers of parts to try: one, and those that fill whole rounds of all cores."""
+    splits = {1} | {cores * rounds // outputs for rounds in (1, 2, 3)}
+    return sorted(min(split, pieces) for split in splits if split >= 1)
+
+
+def _filter_step(spec: FilterGemm, profile: Profile, block: Block, base_k: int, box: Taps) -> int | None:
+    """Return how many slices one pair of L1 tiles holds in two copies, or None if not even one fits."""
+    s, capacity = spec.sliding, profile.buffers["L1"].capacity_bytes
+    for step in sorted({-(-s.pixels // base_k), 16, 12, 8, 6, 4, 3, 2, 1}, reverse=True):
+        pixels = step * base_k
+        if pixels >= s.pixels + base_k:
+            continue
+        left = round_up(block.m, profile.cube.m0) * pixels * s.itemsize
+        right = s.tile_bytes(pixels, box, in_row=False)
+        if 2 * (left + right) <= capacity:
+            return step
+    return None
+
+
+def _smallest_filter(spec: FilterGemm, profile: Profile, k0: int) -> Tiling:
+    """Return a plan for images so wide, or kernels so large, that only pieces of a row fit in L1."""
+    s, capacity = spec.sliding, profile.buffers["L1"].capacity_bytes
+    for base_k in (8 * k0, 4 * k0, 2 * k0, k0):
+        for groups in (8, 4, 2, 1):
+            for rows in (128, 64, 32, 16, s.c0):
+                left = 2 * rows * base_k * s.itemsize
+                box = first_box(spec.all_taps, groups * s.c0, s.c0)
+                if left + 2 * s.tile_bytes(base_k, box, in_row=True) > capacity:
+                    continue
+                plan = Tiling(min(rows, spec.rows), groups * s.c0, base_k)
+                block = next(
+                    (
+                        b
+                        for b in blocks(profile, s.itemsize, (plan.base_m, plan.base_n), (s.c0, s.c0, k0))
+                        if b.k >= base_k
+                    ),
+                    None,
+                )
+                if block is not None:
+                    return _spread(spec, profile, plan)
+    raise CapacityError(nothing_fits(s, profile))
+
+
+def _spread(spec: FilterGemm, profile: Profile, plan: Tiling) -> Tiling:
+    """Split the reduction of a small plan so that all cores have work."""
+    blocks_n = -(-spec.all_taps.groups * spec.sliding.c0 // plan.base_n)
+    outputs = spec.groups * len(spec.depths) * -(-spec.rows // plan.base_m) * blocks_n
+    pieces = spec.batch * -(-spec.sliding.pixels // plan.base_k)
+    split = max(1, min(pieces, profile.cores.cube // outputs))
+    return replace(plan, k_split=split, used_cores=min(profile.cores.cube, outputs * split))

@@ -1,0 +1,109 @@
+"""Choose a plan: enumerate base blocks, keep the legal ones, take the one with the least bound on its cycles.
+
+The bound counts, for the busiest core, the cycles of MTE1, M, MTE2 and FIX and takes the largest as if they
+overlapped perfectly, plus what cannot overlap. It only ranks plans; the cycles that are reported come from
+the timing executor. The real operators choose differently (their rules are a later step).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+from ascendsim.cube.views import Patches, round_up
+from ascendsim.ops.sliding import Sliding
+from ascendsim.ops.taps import Taps
+from ascendsim.ops.tiling.plan import even_parts
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The figures that rank plans, as floats: bytes or products for each cycle of one core."""
+
+    profile: Profile
+    rate: str
+    cores: int
+
+    @property
+    def load_bytes_per_cycle(self) -> float:
+        """GM to L1 with all cores loading."""
+        path = self.profile.paths["GM_L1"].bytes_per_cycle
+        return min(float(path), float(self.profile.links["l2_read"].total_bytes_per_cycle) / self.cores)
+
+    @property
+    def store_bytes_per_cycle(self) -> float:
+        """L0C outwards with all cores storing."""
+        name = "L0C_GM" if self.profile.has_path("L0C", "GM") else "L0C_UB"
+        path = float(self.profile.paths[name].bytes_per_cycle)
+        return min(path, float(self.profile.links["l2_write"].total_bytes_per_cycle) / self.cores)
+
+    def mmad(self, m: int, k: int, n: int) -> float:
+        """Cycles of one Mmad."""
+        cube = self.profile.cube
+        rate = cube.rates[self.rate]
+        padded = round_up(m, cube.m0) * round_up(n, cube.n0) * round_up(k, rate.k0)
+        return cube.mmad_head_cycles + padded / float(rate.macs_per_cycle)
+
+    def load2d(self, buffer: str, size_bytes: int) -> float:
+        """Cycles of one plain load into L0A or L0B."""
+        path = self.profile.paths[f"L1_{buffer}"]
+        return path.head_cycles + size_bytes / float(path.bytes_per_cycle)
+
+    def load3d(self, buffer: str, sliding: Sliding, pixels: int, groups: int) -> float:
+        """Cycles of one im2col load into L0A or L0B."""
+        tile = sliding.tile(0, min(pixels, sliding.pixels), Taps(0, 1, 0, 1, 0, 1))
+        view = Patches(tile.window, 0, pixels, 0, 1, sliding.itemsize)
+        head = self.profile.paths[f"L1_{buffer}"].head_cycles
+        return head + float(view.cycles(self.profile, buffer)) * groups
+
+
+class Block(NamedTuple):
+    """A base block that fits in L0: its sizes, its L0C copies, and the longest reduction of one Mmad."""
+
+    m: int
+    n: int
+    copies: int
+    k: int
+
+
+def blocks(
+    profile: Profile, itemsize: int, sizes: tuple[int, int], steps: tuple[int, int, int]
+) -> Iterator[Block]:
+    """Yield the base blocks that L0A, L0B and L0C hold, both operands in two copies.
+
+    `sizes` are the whole m and n, `steps` the units of m, n and k.
+    """
+    capacity = {name: profile.buffers[name].capacity_bytes for name in ("L0A", "L0B", "L0C")}
+    cube = profile.cube
+    for m in even_parts(sizes[0], steps[0], MOST_M):
+        for n in even_parts(sizes[1], steps[1], MOST_N):
+            fits_m, fits_n = round_up(m, cube.m0), round_up(n, cube.n0)
+            copies = min(2, capacity["L0C"] // (fits_m * fits_n * 4))
+            k = min(capacity["L0A"] // 2 // (fits_m * itemsize), capacity["L0B"] // 2 // (fits_n * itemsize))
+            if copies and k >= steps[2]:
+                yield Block(m, n, copies, k // steps[2] * steps[2])
+
+
+# The largest base sizes tried: a larger m or n leaves no room for a useful k in L0A or L0B of any product.
+MOST_M = 512
+MOST_N = 512
+
+
+def slices(total: int, most: int, step: int) -> int:
+    """Return the slice length, a multiple of `step` and at most `most`, that cuts `total` most evenly."""
+    count = ceil(total / most)
+    return min(most, round_up(ceil(total / count), step))
+
+
+def nothing_fits(sliding: Sliding, profile: Profile) -> str:
+    """Return the message for a convolution of which not even the smallest tile fits in L1."""
+    need = 2 * sliding.tile_bytes(16, Taps(0, 1, 0, 1, 0, 1), in_row=True)
+    return (
+        f"no tile of this convolution fits in L1 of {profile.variant}: one tap of 16 pixels in two copies "
+        f"needs {need} bytes, and L1 holds {profile.buffers['L1'].capacity_bytes}"
+    )
