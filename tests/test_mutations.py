@@ -1,0 +1,129 @@
+"""Would a wrong bit be noticed?  Change one line of the arithmetic in a copy: some test must fail.
+
+A row names the file, the text to change (it must occur exactly once), what it becomes, and the tests that
+have to notice.  Rows whose change cannot alter any result do not belong here.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+class Mutation(NamedTuple):
+    """One change to one file under ascendsim/numerics, and the tests that should notice."""
+
+    file: str
+    old: str
+    new: str
+    tests: str = "test_casts test_hf32 test_hifloat8"
+
+
+FORMATS = [
+    # one mantissa width, one bias, one largest value, one Inf
+    Mutation("dtypes", '"float16", 16, 5, 10, 15', '"float16", 16, 5, 9, 15'),
+    Mutation("dtypes", '"bfloat16", 16, 8, 7,', '"bfloat16", 16, 8, 8,'),
+    Mutation("dtypes", '"hf32_11", 32, 8, 11,', '"hf32_11", 32, 8, 10,'),
+    Mutation("dtypes", '"hf32_10", 32, 8, 10,', '"hf32_10", 32, 8, 11,'),
+    Mutation("dtypes", '"float8_e5m2", 8, 5, 2, 15, 57344.0', '"float8_e5m2", 8, 5, 2, 14, 57344.0'),
+    Mutation("dtypes", "3, 7, 448.0, has_infinity=False", "3, 7, 480.0, has_infinity=False"),
+    Mutation("dtypes", "448.0, has_infinity=False", "448.0, has_infinity=True"),
+    Mutation("hifloat8_codes", "(0b10, 2, 3)", "(0b10, 2, 2)"),
+    Mutation("hifloat8_codes", "(body - 23)", "(body - 22)"),
+    Mutation("hifloat8_codes", "INFINITY_CODE = 0x6F", "INFINITY_CODE = 0x6E"),
+]
+ROUNDINGS = [
+    # one tie rule, one direction, one boundary
+    Mutation("format_rounding", "rest + odd > half", "rest >= half"),
+    Mutation("format_rounding", "inexact & (rest >= half)", "inexact & (rest > half)"),
+    Mutation("format_rounding", "return inexact & negative", "return inexact & ~negative"),
+    Mutation("format_rounding", "return inexact & ~negative", "return inexact & negative"),
+    Mutation("format_rounding", "return inexact & ~odd", "return inexact & odd"),
+    Mutation(
+        "format_rounding",
+        "maximum(fmt.min_exponent - exponent, 0)",
+        "maximum(fmt.min_exponent - exponent, 1)",
+    ),
+    Mutation("format_rounding", "+ below, 26)", "+ below, 24)"),
+    Mutation("format_rounding", "bits[inexact] |= np.uint32(1)", "bits[inexact] |= np.uint32(0)"),
+    Mutation("format_rounding", "bits[outwards & inexact] -=", "bits[outwards & inexact] +="),
+    Mutation("casts", "(half - np.uint32(1)) + (", "half + 0 * ("),
+    Mutation("casts", "rounded = magnitude + half\n", "rounded = magnitude + half - np.uint32(1)\n"),
+    Mutation("casts", '23 - fmt.mantissa_bits, "RNE")', '23 - fmt.mantissa_bits, "RNA")'),
+    Mutation("casts", "bits | _QUIET, bits)", "bits, bits)"),
+    Mutation("hifloat8_rounding", "(np.uint32(1) << drop >> np.uint32(1))", "(np.uint32(1) << drop >> 2)"),
+    Mutation("hifloat8_rounding", "size <= 7, size", "size < 7, size"),
+    Mutation("hifloat8_rounding", "np.uint32), size <= 3)", "np.uint32), size <= 4)"),
+    Mutation("hifloat8_rounding", "away & (fraction > 0)", "away & (fraction >= 0)"),
+    Mutation("hifloat8_rounding", "away = fraction >= threshold", "away = fraction > threshold"),
+    Mutation("hifloat8_rounding", "& (result != 0)", "& (result == result)"),
+]
+OVERFLOWS = [
+    # one saturation switch
+    Mutation("format_rounding", 'if overflow == "saturate":', 'if overflow != "ieee":'),
+    Mutation("format_rounding", 'if overflow != "ieee":', 'if overflow == "saturate":'),
+    Mutation("format_rounding", "rounded[np.isnan(values)] = 0.0", "rounded[np.isnan(values)] = -0.0"),
+    Mutation("format_rounding", "np.full(negative.shape, _last_bit_is_odd(fmt))", "np.ones_like(negative)"),
+    Mutation("format_rounding", "where(inwards & finite_input", "where(inwards"),
+    Mutation("hifloat8_rounding", '_LARGEST if overflow != "ieee"', '_LARGEST if overflow == "ieee"'),
+    Mutation("hifloat8_rounding", '0.0 if overflow == "saturate"', '0.0 if overflow != "ieee"'),
+    Mutation("controls", "not instruction_saturates if by", "instruction_saturates if by", "test_controls"),
+    Mutation("controls", "Control(inf_nan=True),", "Control(inf_nan=False),", "test_controls"),
+    Mutation("controls", "fmt.name in _FP8 else", "fmt.name in _EIGHT else", "test_controls"),
+    Mutation("controls", 'frozenset({"bfloat16"}),', "frozenset(),", "test_controls"),
+]
+METRICS = [
+    Mutation("metrics", "(size + 1e-7)", "(size + 1e-8)", "test_metrics"),
+    Mutation("metrics", "outward = (np.abs(values) - size)", "outward = (values - exact)", "test_metrics"),
+    Mutation("metrics", "mare < 10 *", "mare < 9 *", "test_metrics"),
+    Mutation("metrics", "narrow_to_odd(reference), fmt", "reference.astype(np.float32), fmt", "test_metrics"),
+    Mutation("metrics", "specials_match and st_misses", "st_misses", "test_metrics"),
+    Mutation("standards", "MIXED_ULPS = 32", "MIXED_ULPS = 33", "test_metrics"),
+    Mutation("standards", "MIXED_MISS_SHARE = 0.01", "MIXED_MISS_SHARE = 0.02", "test_metrics"),
+    Mutation("standards", '"float32": Standards(1e-4', '"float32": Standards(1e-3', "test_metrics"),
+    Mutation("ulp", "fmt.min_exponent, math", "fmt.min_exponent + 1, math", "test_metrics"),
+]
+
+
+EVERY = FORMATS + ROUNDINGS + OVERFLOWS + METRICS
+
+
+def run_copy(folder, file="", old="", new="", tests=""):
+    """Run tests on a copy of the package with one change; return the finished process."""
+    shutil.copytree(ROOT / "ascendsim", folder / "ascendsim", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    if file:
+        target = folder / "ascendsim" / "numerics" / f"{file}.py"
+        target.write_text(target.read_text().replace(old, new))
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("ASCENDSIM_DATA", None)  # the project's own tests must notice
+    command = [sys.executable, "-m", "pytest", "-x", *(f"tests/{name}.py" for name in tests.split())]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("mutation", EVERY, ids=lambda m: f"{m.file}:{m.new}")
+def test_the_line_to_change_exists_once(mutation):
+    text = (ROOT / "ascendsim" / "numerics" / f"{mutation.file}.py").read_text()
+    assert text.count(mutation.old) == 1
+
+
+@pytest.mark.slow
+def test_the_copy_passes_unchanged(tmp_path):
+    every = " ".join(sorted({name for mutation in EVERY for name in mutation.tests.split()}))
+    done = run_copy(tmp_path, tests=every)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", EVERY, ids=lambda m: f"{m.file}:{m.new}")
+def test_a_changed_line_makes_a_test_fail(mutation, tmp_path):
+    done = run_copy(tmp_path, *mutation)
+    # 1: tests ran and some failed; 0: nobody noticed; 2: the copy cannot even be imported
+    assert done.returncode == 1, f"no test noticed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
