@@ -74,13 +74,18 @@ def is_type_checking(node):
 
 def imports(path, *, at_load):
     """Yield the dotted names that a file imports: all of them, or only those it needs to load."""
-    queue = list(ast.parse(path.read_text()).body)
+    return imports_of(path.read_text(), at_load=at_load)
+
+
+def imports_of(source, *, at_load):
+    """Yield the dotted names that a piece of source imports."""
+    queue = list(ast.parse(source).body)
     while queue:
         node = queue.pop()
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
+            assert node.level == 0, "relative import"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif at_load and (is_type_checking(node) or isinstance(node, ast.FunctionDef)):
             continue
@@ -103,6 +108,24 @@ def ours(path, *, at_load):
 
 
 FILES = sorted(path for path in ROOT.rglob("*.py") if "configs" not in path.parts)
+
+
+def test_the_reader_of_imports_sees_all_kinds():
+    source = """
+import one
+from two import name
+if TYPE_CHECKING:
+    from three import name
+class Kind:
+    import four
+    def method(self):
+        try:
+            from five import name
+        except ImportError:
+            pass
+"""
+    assert set(imports_of(source, at_load=True)) == {"one", "two.name", "four"}
+    assert set(imports_of(source, at_load=False)) == {"one", "two.name", "four", "five.name"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -17,10 +17,10 @@ from ascendsim.report.files import make_folder, replacing, write_text
 from ascendsim.report.folder import write_network_folder, write_run_folder
 from ascendsim.report.occupancy import core_spans, coverage, middle_window
 from ascendsim.report.record import (
-    LayerRun,
     Run,
     gradient_record,
     kernel_record,
+    layer_record,
     network_document,
     plain,
     run_document,
@@ -159,7 +159,7 @@ def test_several_products_get_a_plot_each(tmp_path, run):
 
 def test_a_network_adds_up(tmp_path, timed, profile):
     estimate = Estimate("toy", "toy_split", "float16", "block:16:RNE", (timed,), ("a note",))
-    layers = [LayerRun("a", 3, estimate), LayerRun("b", 1, estimate)]
+    layers = [layer_record("a", 3, estimate), layer_record("b", 1, estimate)]
     document = network_document("net", {}, [(profile, layers)], [])
     product = document["products"][0]
     assert product["cycles"] == 4 * 80

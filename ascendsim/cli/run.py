@@ -12,9 +12,9 @@ from ascendsim.cli.tensors import Tensors, normal_tensors, npz_tensors
 from ascendsim.report.columns import AnyColumn
 from ascendsim.report.record import (
     GRADIENTS,
-    LayerRun,
     Record,
     Run,
+    layer_record,
     network_document,
     run_document,
 )
@@ -93,7 +93,7 @@ def _run_network(request: Network, names: list[str], profiles: list[Profile], ar
             for layer, problem in zip(request.layers, problems, strict=True):
                 advance(f"{layer.name} on {profile.variant}")
                 result = _estimate(problem, dtype, request.mask, name, arguments)
-                made.append(LayerRun(layer.name, layer.count, result))
+                made.append(layer_record(layer.name, layer.count, result))
             products.append((profile, made))
     title = f"{request.workload.title}, batch {request.batch}"
     shown = {

@@ -30,15 +30,6 @@ class Run:
     gradients: tuple[Record, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LayerRun:
-    """The estimate of one layer of a network."""
-
-    name: str
-    count: int
-    result: Estimate
-
-
 def run_document(
     title: str,
     problem: Mapping[str, Any],
@@ -65,10 +56,10 @@ def run_document(
 def network_document(
     title: str,
     problem: Mapping[str, Any],
-    products: Sequence[tuple[Profile, Sequence[LayerRun]]],
+    products: Sequence[tuple[Profile, Sequence[Record]]],
     command: Sequence[str],
 ) -> Record:
-    """Describe estimates of all layers of a network on several products."""
+    """Describe a network on several products, by the `layer_record`s of each."""
     return {
         **_head("ascendsim network 1", title, command),
         "problem": dict(problem),
@@ -112,6 +103,23 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value
+
+
+def layer_record(name: str, count: int, result: Estimate) -> Record:
+    """Describe the estimate of one layer of a network; it keeps nothing of the result's timelines."""
+    return {
+        "name": name,
+        "count": count,
+        "cycles": result.cycles,
+        "time_us": result.time_us,
+        "total_us": count * result.time_us,
+        "kernels": [kernel_record(kernel) for kernel in result.kernels],
+        "call": {
+            "compute_dtype": result.compute_dtype,
+            "accumulation": result.accumulation,
+            "notes": list(result.notes),
+        },
+    }
 
 
 def kernel_record(kernel: KernelResult) -> Record:
@@ -164,27 +172,18 @@ def _call_record(run: Run) -> Record:
     }
 
 
-def _network_record(layers: Sequence[LayerRun]) -> Record:
-    total_us = sum(layer.count * layer.result.time_us for layer in layers)
-    rows = [
-        {
-            "name": layer.name,
-            "count": layer.count,
-            "cycles": layer.result.cycles,
-            "time_us": layer.result.time_us,
-            "total_us": layer.count * layer.result.time_us,
-            "share": layer.count * layer.result.time_us / total_us if total_us else 0.0,
-            "kernels": [kernel_record(kernel) for kernel in layer.result.kernels],
-        }
-        for layer in layers
-    ]
-    first = layers[0].result
+def _network_record(layers: Sequence[Record]) -> Record:
+    total_us = sum(layer["total_us"] for layer in layers)
+    calls = [layer["call"] for layer in layers]
+    rows = [{key: entry for key, entry in layer.items() if key != "call"} for layer in layers]
+    for row in rows:
+        row["share"] = row["total_us"] / total_us if total_us else 0.0
     return {
-        "compute_dtype": first.compute_dtype,
-        "accumulation": first.accumulation,
+        "compute_dtype": calls[0]["compute_dtype"],
+        "accumulation": calls[0]["accumulation"],
         "order": None,
-        "cycles": sum(layer.count * layer.result.cycles for layer in layers),
+        "cycles": sum(layer["count"] * layer["cycles"] for layer in layers),
         "time_us": total_us,
         "layers": rows,
-        "notes": list(dict.fromkeys(note for layer in layers for note in layer.result.notes)),
+        "notes": list(dict.fromkeys(note for call in calls for note in call["notes"])),
     }
