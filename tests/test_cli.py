@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ascendsim.cli import main
+from ascendsim.cli.progress import busy, progress
 
 SMALL = ("--input", "1,16,6,6", "--weight", "32,16,3,3", "--padding", "1")
 CYCLES = (*SMALL, "--cycles-only")
@@ -340,6 +341,25 @@ def test_lack_of_memory_is_told(refusal, monkeypatch):
 
     monkeypatch.setattr("ascendsim.cli.run.read_request", fail)
     assert "smaller batch" in refusal("run")
+
+
+# Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("stream", "shown"), [(Terminal(), True), (io.StringIO(), False)])
+def test_progress_is_for_terminals_only(monkeypatch, stream, shown):
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress(2) as advance:
+        advance("first")
+        advance("second")
+    with busy("computing"):
+        pass
+    assert bool(stream.getvalue()) == shown
 
 
 # The process

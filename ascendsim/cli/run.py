@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PRODUCT = "910B"
 DEFAULT_DTYPE = "float16"
+_FIRST_LAYER = "The total includes grad_input of the first layer, which training does not need."
 
 
 def run(arguments: Any) -> int:
@@ -102,7 +103,8 @@ def _run_network(request: Network, names: list[str], profiles: list[Profile], ar
         **_settings(request.mask, dtype, arguments),
         "shapes": request.workload.source,
     }
-    document = network_document(title, shown, products, arguments.words)
+    notes = [_FIRST_LAYER] if request.mask[0] else []
+    document = network_document(title, shown, products, arguments.words, notes)
     files: Sequence[Any] = ()
     if arguments.out is not None:
         from ascendsim.report.folder import write_network_folder

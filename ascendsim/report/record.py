@@ -58,12 +58,15 @@ def network_document(
     problem: Mapping[str, Any],
     products: Sequence[tuple[Profile, Sequence[Record]]],
     command: Sequence[str],
+    notes: Sequence[str] = (),
 ) -> Record:
     """Describe a network on several products, by the `layer_record`s of each."""
     return {
         **_head("ascendsim network 1", title, command),
         "problem": dict(problem),
-        "products": [_product_record(profile) | _network_record(layers) for profile, layers in products],
+        "products": [
+            _product_record(profile) | _network_record(layers, notes) for profile, layers in products
+        ],
         "definitions": {
             "products": definitions(CALL),
             "products.layers": definitions(LAYER),
@@ -172,7 +175,7 @@ def _call_record(run: Run) -> Record:
     }
 
 
-def _network_record(layers: Sequence[Record]) -> Record:
+def _network_record(layers: Sequence[Record], notes: Sequence[str]) -> Record:
     total_us = sum(layer["total_us"] for layer in layers)
     calls = [layer["call"] for layer in layers]
     rows = [{key: entry for key, entry in layer.items() if key != "call"} for layer in layers]
@@ -185,5 +188,5 @@ def _network_record(layers: Sequence[Record]) -> Record:
         "cycles": sum(layer["count"] * layer["cycles"] for layer in layers),
         "time_us": total_us,
         "layers": rows,
-        "notes": list(dict.fromkeys(note for call in calls for note in call["notes"])),
+        "notes": list(dict.fromkeys([*notes, *(note for call in calls for note in call["notes"])])),
     }
