@@ -27,3 +27,38 @@ class ProgramError(AscendSimError):
 
 class DataError(AscendSimError):
     """A file with the user's data cannot be read as what it should be."""
+
+
+STATUS_NAMES = {
+    161001: "ACLNN_ERR_PARAM_NULLPTR",
+    161002: "ACLNN_ERR_PARAM_INVALID",
+    361001: "ACLNN_ERR_RUNTIME_ERROR",
+    561001: "ACLNN_ERR_INNER_INFERSHAPE_ERROR",
+    561002: "ACLNN_ERR_INNER_TILING_ERROR",
+    561003: "ACLNN_ERR_INNER_FIND_KERNEL_ERROR",
+    561101: "ACLNN_ERR_INNER_CREATE_EXECUTOR",
+    561103: "ACLNN_ERR_INNER_NULLPTR",
+}
+
+
+class AclnnError(AscendSimError):
+    """The two-phase interface answers a call with a status other than success.
+
+    status   the vendor's number; `name` is its vendor name
+    check    which check failed: its number in the order of checks, and its name
+    reason   what the rule is and what was got
+    """
+
+    def __init__(self, status: int, check: str, reason: str) -> None:
+        super().__init__(status, check, reason)
+        self.status = status
+        self.check = check
+        self.reason = reason
+
+    @property
+    def name(self) -> str:
+        """Vendor's name of the status."""
+        return STATUS_NAMES[self.status]
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.name}, check {self.check}: {self.reason}"

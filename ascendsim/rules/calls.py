@@ -1,0 +1,130 @@
+"""What a call of the interface looks like before anything is checked: shapes and attributes, no values.
+
+The records take anything, because the first thing the rules do is to look at every field; a field that is not
+what it should be is reported by the checks, never by the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+USUAL_FORMATS = {3: "NCL", 4: "NCHW", 5: "NCDHW"}
+
+
+@dataclass(frozen=True)
+class TensorDescription:
+    """One tensor of a call without its values.
+
+    shape     extents of the view
+    dtype     "float32", "float16", "bfloat16", "hifloat8", "float8_e4m3fn", ...; the vendor's spelling (FLOAT,
+              BFLOAT16) means the same
+    format    storage format: NCL, NCHW, NCDHW, ND, ...; None: the usual one of the rank (3, 4, 5; else ND)
+    strides   distance between neighbours along each axis, in elements; None: contiguous
+    """
+
+    shape: Any
+    dtype: Any
+    format: Any = None
+    strides: Any = None
+
+
+@dataclass(frozen=True)
+class ConvolutionBackwardCall:
+    """The arguments of aclnnConvolutionBackwardGetWorkspaceSize, in its order; None is a null pointer."""
+
+    grad_output: TensorDescription | None
+    input: TensorDescription | None
+    weight: TensorDescription | None
+    bias_sizes: Sequence[int] | None
+    stride: Sequence[int] | None
+    padding: Sequence[int] | None
+    dilation: Sequence[int] | None
+    transposed: bool
+    output_padding: Sequence[int] | None
+    groups: int
+    output_mask: Sequence[bool] | None
+    cube_math_type: int
+    grad_input: TensorDescription | None = None
+    grad_weight: TensorDescription | None = None
+    grad_bias: TensorDescription | None = None
+
+    api: ClassVar[str] = "aclnnConvolutionBackward"
+    tensors: ClassVar[tuple[str, ...]] = (
+        *("grad_output", "input", "weight"),
+        *("grad_input", "grad_weight", "grad_bias"),
+    )
+
+    def with_usual_outputs(
+        self, dtypes: Sequence[str | None] = (None, None, None)
+    ) -> ConvolutionBackwardCall:
+        """Return the call with the outputs and bias_sizes that a caller without buffers would have made.
+
+        Missing outputs get the shape and format of their own tensor, grad_bias (channels of grad_output,).
+        A dtype of None is that of input, weight and grad_output; a missing input leaves its output missing.
+        """
+        sources = (self.input, self.weight, self.grad_output)
+        usual = [
+            source and replace(source, dtype=dtype or source.dtype, strides=None)
+            for source, dtype in zip(sources, dtypes, strict=True)
+        ]
+        channels = _channels(self.grad_output)
+        if usual[2] is not None:
+            usual[2] = TensorDescription(channels, usual[2].dtype, "ND")
+        return replace(
+            self,
+            bias_sizes=channels if self.bias_sizes is None else self.bias_sizes,
+            grad_input=self.grad_input or usual[0],
+            grad_weight=self.grad_weight or usual[1],
+            grad_bias=self.grad_bias or usual[2],
+        )
+
+
+@dataclass(frozen=True)
+class ConvTbcBackwardCall:
+    """The arguments of aclnnConvTbcBackwardGetWorkspaceSize, in its order; None is a null pointer.
+
+    Shapes   grad_output (the vendor's `self`) (T_out, B, Cout), input (T, B, Cin), weight (K, Cin, Cout),
+             bias (Cout,); T_out = T + 2 pad + 1 - K
+    """
+
+    grad_output: TensorDescription | None
+    input: TensorDescription | None
+    weight: TensorDescription | None
+    bias: TensorDescription | None
+    pad: int
+    cube_math_type: int
+    grad_input: TensorDescription | None = None
+    grad_weight: TensorDescription | None = None
+    grad_bias: TensorDescription | None = None
+
+    api: ClassVar[str] = "aclnnConvTbcBackward"
+    tensors: ClassVar[tuple[str, ...]] = (
+        *("grad_output", "input", "weight", "bias"),
+        *("grad_input", "grad_weight", "grad_bias"),
+    )
+
+    def with_usual_outputs(self, dtypes: Sequence[str | None] = (None, None, None)) -> ConvTbcBackwardCall:
+        """Return the call with each missing output like its own tensor: input, weight, bias."""
+        made = [
+            source and replace(source, dtype=dtype or source.dtype, strides=None)
+            for source, dtype in zip((self.input, self.weight, self.bias), dtypes, strict=True)
+        ]
+        return replace(
+            self,
+            grad_input=self.grad_input or made[0],
+            grad_weight=self.grad_weight or made[1],
+            grad_bias=self.grad_bias or made[2],
+        )
+
+
+Call = ConvolutionBackwardCall | ConvTbcBackwardCall
+
+
+def _channels(grad_output: TensorDescription | None) -> Any:
+    """Return (grad_output.shape[1],), or None where there is no such axis."""
+    try:
+        return None if grad_output is None else (grad_output.shape[1],)
+    except (TypeError, IndexError, KeyError):
+        return None

@@ -1,0 +1,43 @@
+"""What the rules decide about an accepted call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How an accepted call is computed.
+
+    api             "aclnnConvolutionBackward" or "aclnnConvTbcBackward"
+    product         family that the rules know: 910_95, 910_93, 910B, 310P, 910
+    rules           name of the rule set
+    promoted_dtype  common dtype of the three inputs
+    compute_dtype   what the cube multiplies: float32, hf32, float16, bfloat16, hifloat8, float8_...
+    dtypes          storage dtype of every tensor of the call that is not null, outputs included
+    wanted          which of grad_input, grad_weight, grad_bias are asked for
+    output_padding  value for each spatial axis that the shapes imply (they rule, not the argument); zeros
+                    where the convolution is not transposed
+    empty           a tensor is empty: no kernel computes, the gradients are what `empty_grad_bias` says
+    empty_grad_bias "zeros", "sum" (of grad_output) or "count" (terms of that sum, whatever their values);
+                    the other gradients of an empty call are zeros
+    warnings        sentences that the operator would log
+    """
+
+    api: str
+    product: str
+    rules: str
+    promoted_dtype: str
+    compute_dtype: str
+    dtypes: Mapping[str, str]
+    wanted: tuple[bool, bool, bool]
+    output_padding: tuple[int, ...] = ()
+    empty: bool = False
+    empty_grad_bias: str = "zeros"
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def hf32(self) -> bool:
+        """Whether float32 operands are read as HF32."""
+        return self.compute_dtype == "hf32"
