@@ -54,7 +54,10 @@ def require_tensor_dtype(dtype: str) -> None:
 
     Raises   UnsupportedError with near misses
     """
-    if lookup_dtype(dtype).name.startswith("hf32"):
+    fmt = lookup_dtype(dtype)
+    if fmt.storage_name is None:
+        raise UnsupportedError(f"--dtype {dtype}: the operator does not take {dtype} tensors yet")
+    if fmt.name.startswith("hf32"):
         raise UnsupportedError(
             f"--dtype {dtype}: tensors are not stored in it, the cube reads float32 tensors so; "
             "take --dtype float32 --cube-math-type 1"

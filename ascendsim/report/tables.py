@@ -85,7 +85,9 @@ def _metric(metric: AnyColumn, measured: Any) -> str:
         return ""
     if isinstance(measured, list):  # the standards of the field
         failed = [verdict["standard"] for verdict in measured if not verdict["passed"]]
-        return f"fails {', '.join(failed)}" if failed else f"{len(measured)} of {len(measured)} passed"
+        if len(failed) == len(measured):
+            return "none passed"
+        return f"not {' '.join(failed)}" if failed else "all passed"
     if metric.unit == "share of 1":
         return f"{100 * measured:.2f}%"
     if metric.unit:
