@@ -1,0 +1,85 @@
+"""The reference of a whole call: what its plans contribute, operands on their grid, output formats."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ascendsim.numerics.casts import hf32, round_to
+from ascendsim.ops.filter_gemm import FilterGemmSchedule
+from ascendsim.ops.image_gemm import ImageGemmSchedule
+from ascendsim.ops.lowering import Call, filter_gemm, image_gemm
+from ascendsim.ops.reference import (
+    FilterOrder,
+    ImageOrder,
+    bias_gradient,
+    filter_gradient,
+    image_gradient,
+    product_of,
+)
+from ascendsim.ops.tiling.filter import filter_tiling
+from ascendsim.ops.tiling.image import image_tiling
+from ascendsim.ops.vector_kernels import bias_parts
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ascendsim.ops.reference import Floats
+
+
+def image_order(call: Call) -> ImageOrder:
+    """Return what the plan of grad_input fixes of the order of additions."""
+    spec = image_gemm(call)
+    plan = call.tilings.get("grad_input") or image_tiling(spec, call.profile)
+    segments = ImageGemmSchedule(spec, plan, call.profile).segments
+    return ImageOrder(call.c0, tuple(groups for segment in segments for _, _, groups in segment.slices))
+
+
+def filter_order(call: Call) -> FilterOrder:
+    """Return what the plan of grad_weight fixes of the order of additions, without arrivals."""
+    spec = filter_gemm(call)
+    plan = call.tilings.get("grad_weight") or filter_tiling(spec, call.profile)
+    schedule = FilterGemmSchedule(spec, plan, call.profile, spec.output, atomic=False)
+    runs = tuple((piece.first_pixel, piece.pixels) for piece in schedule.pieces if piece.image == 0)
+    return FilterOrder(runs, plan.base_k, plan.k_split)
+
+
+def reference_gradients(
+    call: Call,
+    grad_output: Floats,
+    input: Floats,
+    weight: Floats,
+    arrivals: NDArray[np.int_] | None = None,
+) -> dict[str, Floats]:
+    """Return grad_input, grad_weight and grad_bias of a call in the ordered arithmetic.
+
+    Shapes    float32 carriers of the call's tensors in the user's layout; so are the results
+    arrivals  the order of atomic additions, see `FilterOrder`; None where the parts are added in order
+    """
+    multiply = product_of(call.accumulation, call.problem.macs)
+    given = {"grad_output": grad_output, "input": input, "weight": weight}
+    a, x, w = (_operand(call, name, values) for name, values in given.items())
+    order = replace(filter_order(call), arrivals=arrivals)
+    sums = {
+        "grad_input": image_gradient(call.problem, a, w, image_order(call), multiply),
+        "grad_weight": filter_gradient(call.problem, a, x, order, multiply),
+    }
+    shape = call.problem.grad_output
+    parts = bias_parts(call.profile, shape[0], shape[1])
+    bias = round_to(bias_gradient(grad_output, parts), call.dtypes["grad_output"])
+    # Fixpipe writes grad_input in the cube's own format; a Cast kernel makes the asked one of it.
+    made = {
+        "grad_input": round_to(sums["grad_input"], call.storage),
+        "grad_weight": sums["grad_weight"],
+        "grad_bias": bias,
+    }
+    return {name: round_to(values, call.dtypes[name]) for name, values in made.items()}
+
+
+def _operand(call: Call, name: str, values: Floats) -> Floats:
+    """Return a tensor on the grid that the cube multiplies: cast to its storage format, then to HF32."""
+    stored = round_to(values, call.storage) if call.dtypes[name] != call.storage.name else values
+    if call.compute_dtype != "hf32":
+        return stored
+    return hf32(stored, call.profile.cube.hf32_mantissa_bits, call.math.hf32_ties)

@@ -1,0 +1,314 @@
+"""Small convolutions, their tensors, and how to run them: shared by the tests of the operator."""
+
+import random
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from ascendsim.cube.fixpipe import Fixpipe
+from ascendsim.functional import run_kernel
+from ascendsim.numerics.casts import round_to
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.models import AccumulationModel
+from ascendsim.ops.compute_type import compute_dtype
+from ascendsim.ops.conv_problem import ConvProblem
+from ascendsim.ops.filter_gemm import FilterGemmSchedule
+from ascendsim.ops.image_gemm import ImageGemmSchedule
+from ascendsim.ops.layouts import unpack_weight
+from ascendsim.ops.lowering import Call, filter_gemm, image_gemm, lower
+from ascendsim.ops.reference_call import reference_gradients
+from ascendsim.ops.tiling.filter import filter_tiling
+from ascendsim.ops.tiling.image import image_tiling
+from ascendsim.ops.tiling.plan import shares
+from ascendsim.timing import time_kernel
+from ascendsim.vector.instructions import CopyUbToGm
+from tests.toy_profiles import toy_split, toy_unified
+
+# Two or five cores and buffers of a few KiB, so that a few hundred pixels make many tiles.
+SPLIT = toy_split(**{"cores.cube": 5, "cores.vector": 10})
+UNIFIED = toy_unified(**{"cores.cube": 3})
+# (format of all tensors, cube_math_type): every way the cube multiplies on these products
+MODES = (
+    ("float16", 0),
+    ("bfloat16", 0),
+    ("float32", 0),
+    ("float32", 1),
+    ("float32", 2),
+    ("float32", 3),
+    ("bfloat16", 2),
+)
+DATA = ("normal", "wide", "special", "integers")
+GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call on random data; its text is the name of the test."""
+
+    problem: ConvProblem
+    dtype: str = "float16"
+    cube_math_type: int = 0
+    data: str = "normal"
+    profile: object = SPLIT
+    deterministic: bool = False
+    order: str | int = "program"
+    seed: int = 0
+    accumulation: str | None = None
+    tilings: tuple = ()
+
+    def __str__(self):
+        p = self.problem
+        shape = "x".join(map(str, p.input)) + "_k" + "x".join(map(str, p.weight))
+        attributes = f"s{p.stride}p{p.padding}d{p.dilation}g{p.groups}" + ("T" if p.transposed else "")
+        mode = f"{self.dtype}-{self.cube_math_type}-{self.data}-{self.order}"
+        return f"{shape}-{attributes}-{mode}-{self.profile.variant}".replace(" ", "")
+
+    def call(self):
+        """Resolve the case as the API does."""
+        return call_of(
+            self.problem,
+            self.dtype,
+            self.cube_math_type,
+            profile=self.profile,
+            deterministic=self.deterministic,
+            accumulation=self.accumulation,
+            tilings=dict(self.tilings),
+        )
+
+    def tensors(self):
+        """Draw the tensors."""
+        return tensors_of(self.problem, self.dtype, self.data, self.seed)
+
+
+def call_of(
+    problem,
+    dtype="float16",
+    cube_math_type=0,
+    *,
+    profile=SPLIT,
+    deterministic=False,
+    accumulation=None,
+    tilings=None,
+):
+    """Make the record that fixes the kernels of a call whose tensors all have one format."""
+    compute = compute_dtype((dtype,) * 3, cube_math_type, profile)
+    model = AccumulationModel.parse(accumulation or profile.accumulation[compute])
+    names = ("grad_output", "input", "weight", *GRADIENTS)
+    return Call(
+        problem,
+        profile,
+        compute,
+        dict.fromkeys(names, dtype),
+        model.resolve(profile.cube.rates[compute].block_k),
+        deterministic,
+        tilings or {},
+    )
+
+
+def tensors_of(problem, dtype="float16", data="normal", seed=0):
+    """Draw grad_output, input and weight as float32 carriers on the grid of a format."""
+    rng = np.random.default_rng(seed)
+    shapes = {"grad_output": problem.grad_output, "input": problem.input, "weight": problem.weight}
+    return {name: draw(rng, shape, dtype, data) for name, shape in shapes.items()}
+
+
+def draw(rng, shape, dtype, data):
+    """Draw one tensor.
+
+    normal    standard normal
+    wide      random signs and exponents, so that sums cancel and most terms lie far below the largest
+    special   normal with a few Inf, NaN, subnormals, signed zeros and largest values
+    integers  whole numbers of at most 8 in magnitude: every sum is exact
+    """
+    fmt = lookup_dtype(dtype)
+    values = rng.standard_normal(shape)
+    if data == "wide":
+        values = np.ldexp(values, rng.integers(-14, 15, shape))
+    elif data == "integers":
+        values = rng.integers(-8, 9, shape)
+    elif data == "special":
+        least = np.ldexp(1.0, fmt.min_exponent - fmt.mantissa_bits)
+        rare = np.array([np.inf, -np.inf, np.nan, least, -least, 3 * least, 0.0, -0.0, fmt.max_finite])
+        chosen = rng.random(shape) < 0.03
+        values = np.where(chosen, rng.choice(rare, shape), values)
+    with np.errstate(over="ignore", under="ignore"):
+        return round_to(np.asarray(values, np.float32), fmt)
+
+
+def run(call, tensors, order="program", mask=(True, True, True)):
+    """Execute all kernels of a call; return the gradients, and the arrivals of atomic parts or None."""
+    tensors = dict(tensors)
+    arrivals = None
+    for step in lower(call, mask):
+        observe = None
+        if step.kernel.name == "grad_weight" and is_atomic(call):
+            observe = arrivals = Arrivals(call)
+        timeline = time_kernel(step.kernel, call.profile, folded=False) if order == "arrival" else None
+        gm = step.bind(tensors)
+        run_kernel(step.kernel, gm, order=order, timeline=timeline, observe=observe)
+        tensors.update(step.collect(gm))
+    gradients = {name: tensors[name] for name, wanted in zip(GRADIENTS, mask, strict=True) if wanted}
+    return gradients, arrivals.by_weight() if arrivals else None
+
+
+def image_schedule(call):
+    """Return the schedule of grad_input as the call has it."""
+    spec = image_gemm(call)
+    return ImageGemmSchedule(
+        spec, call.tilings.get("grad_input") or image_tiling(spec, call.profile), call.profile
+    )
+
+
+def filter_schedule(call):
+    """Return the schedule of grad_weight as the call has it, apart from where it writes."""
+    spec = filter_gemm(call)
+    plan = call.tilings.get("grad_weight") or filter_tiling(spec, call.profile)
+    return FilterGemmSchedule(
+        spec, plan, call.profile, spec.output, is_split(plan) and not call.deterministic
+    )
+
+
+def is_split(plan):
+    return plan.k_split > 1
+
+
+def is_atomic(call):
+    """Whether the parts of grad_weight are added atomically."""
+    return filter_schedule(call).atomic
+
+
+class Arrivals:
+    """Observes in which order the parts of grad_weight are added to each element."""
+
+    def __init__(self, call):
+        self._call = call
+        schedule = filter_schedule(call)
+        shape = schedule.spec.output.shape
+        self._parts = schedule.tiling.k_split
+        self._order = np.full((self._parts, *shape), -1)
+        self._count = np.zeros(shape, int)
+        # What each core still has to write: its tasks in order, and the columns of the first that are left.
+        self._tasks = [
+            [schedule.tasks[at] for at in share]
+            for share in shares(len(schedule.tasks), schedule.tiling.used_cores)
+        ]
+        self._written = [0] * len(self._tasks)
+
+    def __call__(self, phase, core, instruction):
+        del phase
+        if not (isinstance(instruction, Fixpipe | CopyUbToGm) and instruction.atomic):
+            return
+        tasks = self._tasks[core.index]
+        task, place = tasks[0], instruction.dst.index
+        assert place[:2] == (task.group, task.depth)
+        counts = self._count[place]
+        np.put_along_axis(self._order[:, *place], counts[None], task.part, axis=0)
+        counts += 1
+        self._written[core.index] += counts.shape[1]
+        if self._written[core.index] == task.columns.groups * self._call.c0:
+            tasks.pop(0)
+            self._written[core.index] = 0
+
+    def by_weight(self):
+        """Return (parts, *weight): the part that was added first, second, ... to each element of weight.
+
+        A part that reduces nothing adds nothing; the definition adds its +0 last, which changes no sum.
+        """
+        for part in range(self._parts):
+            missing = ~(self._order == part).any(axis=0)
+            places = np.nonzero(missing)
+            self._order[self._count[places], *places] = part
+            self._count[places] += 1
+        problem, c0 = self._call.problem, self._call.c0
+        return np.stack([unpack_weight(order, problem, c0) for order in self._order])
+
+
+def assert_same_bits(got, want, what=""):
+    """Compare two float32 arrays bit for bit; any NaN equals any other."""
+    assert got.shape == want.shape
+    same = (got.view(np.uint32) == want.view(np.uint32)) | (np.isnan(got) & np.isnan(want))
+    if not same.all():
+        place = tuple(int(i) for i in np.argwhere(~same)[0])
+        raise AssertionError(
+            f"{what}: {(~same).sum()} of {same.size} differ, first at {place}: {got[place]!r}, "
+            f"not {want[place]!r}"
+        )
+
+
+def check_bits(case):
+    """Run a case and compare its three gradients with the ordered reference."""
+    call, tensors = case.call(), case.tensors()
+    got, arrivals = run(call, tensors, case.order)
+    want = reference_gradients(call, **tensors, arrivals=arrivals)
+    for name in GRADIENTS:
+        assert_same_bits(got[name], want[name], name)
+
+
+def grid_2d(seed=0, per_shape=1):
+    """Return cases over strides 1..3, paddings 0..2, dilations 1..2, kernels 1, 2, 3, 5; the rest is random.
+
+    Sizes are odd and channels no multiple of C0, so that every tile has tails; a third of the problems is
+    small enough for the Fraction twin.
+    """
+    rng = random.Random(seed)
+    cases = []
+    for stride, padding, dilation, kernel in product((1, 2, 3), (0, 1, 2), (1, 2), (1, 2, 3, 5)):
+        for _ in range(per_shape):
+            cases.append(_grid_case(rng, stride, padding, dilation, kernel))
+    return cases
+
+
+def _grid_case(rng, stride, padding, dilation, kernel):
+    least = max(1, dilation * (kernel - 1) + 1 - 2 * padding)
+    height, width = (least + rng.choice((0, 1, 3, 6)) for _ in range(2))
+    batch, inputs, outputs = rng.choice(
+        ((1, 2, 3), (2, 1, 5), (1, 17, 3), (1, 5, 19), (3, 20, 33), (2, 3, 18))
+    )
+    problem = ConvProblem(
+        (batch, inputs, height, width), (outputs, inputs, kernel, kernel), stride, padding, dilation
+    )
+    return dress(rng, problem)
+
+
+def dress(rng, problem):
+    """Return a case of the problem with everything else chosen at random."""
+    dtype, cube_math_type = rng.choice(MODES)
+    return Case(
+        problem,
+        dtype,
+        cube_math_type,
+        rng.choice(DATA),
+        rng.choice((SPLIT, SPLIT, UNIFIED)),
+        rng.random() < 0.3,
+        rng.choice(("program", "arrival", rng.randrange(1000), rng.randrange(1000))),
+        rng.randrange(1000),
+    )
+
+
+def other_ranks(seed=0):
+    """Return cases in one and three dimensions, with groups, transposed and with a pad per side."""
+    problems = [
+        ConvProblem((2, 3, 9), (4, 3, 3), 2, 1),
+        ConvProblem((1, 17, 12), (5, 17, 2), 3, 0, 1),
+        ConvProblem((1, 3, 5, 6, 7), (4, 3, 3, 3, 3), 1, 1),
+        ConvProblem((2, 5, 7, 6, 5), (3, 5, 2, 3, 1), (2, 1, 2), (0, 1, 0), (2, 1, 1)),
+        # every second depth of the input meets no tap: those depths are zero-filled
+        ConvProblem((1, 3, 6, 4, 4), (2, 3, 1, 3, 3), (2, 1, 1), (0, 1, 1)),
+        # the last tap in depth reads only padding for most outputs
+        ConvProblem((1, 2, 3, 4, 4), (3, 2, 3, 2, 2), (3, 1, 1), (2, 0, 0), (2, 1, 1)),
+        ConvProblem((2, 6, 7, 8), (9, 2, 3, 3), 1, 1, groups=3),
+        ConvProblem((1, 8, 6, 6), (8, 1, 3, 3), 2, 1, groups=8),
+        ConvProblem((2, 5, 6, 5), (5, 3, 3, 3), 2, 1, transposed=True, output_padding=1),
+        ConvProblem((1, 19, 4, 7), (19, 2, 2, 4), (1, 3), (0, 2), (1, 1), True, (0, 1)),
+        ConvProblem((1, 6, 4, 5), (6, 3, 3, 3), 2, 1, transposed=True, groups=2),
+        ConvProblem((1, 4, 3, 4, 3), (4, 2, 2, 2, 2), 2, 0, transposed=True, groups=2),
+        ConvProblem((1, 3, 8, 9), (4, 3, 3, 3), 2, (0, 1, 2, 1)),
+    ]
+    rng = random.Random(seed)
+    return [dress(rng, problem) for problem in problems]
+
+
+def on(case, **changes):
+    """Return the case with some fields changed."""
+    return replace(case, **changes)
