@@ -155,16 +155,19 @@ def _steps(
 
 
 def _arrival_order(cores: list[Core], number: int, timeline: Timeline) -> Iterator[Step]:
-    """Yield all instructions by the cycle in which their results are visible; ties by core and program order.
+    """Yield all instructions by the cycle in which they leave their pipe; ties by core and program order.
 
-    What depends on another instruction ends after it; program order settles the case of no length.
+    An instruction that needs or overwrites what another one touches starts no earlier than that one leaves
+    its pipe, so this order is legal; the order in which results become visible is not: what overwrites a
+    slot may be quicker to show than the slow result of a late reader. Atomic additions of one path have one
+    latency, so they arrive in the order in which they leave.
     """
     place = {core: at for at, core in enumerate(cores)}
     timed = [
         (end, place[core], index)
         for spans in timeline.phases[number].cores
         for core in spans.cores
-        for index, end in enumerate(spans.done)
+        for index, end in enumerate(spans.end)
     ]
     for _, core_at, index in sorted(timed):
         yield Step(core_at, index)
