@@ -100,26 +100,28 @@ def _filter_step(spec: FilterGemm, profile: Profile, block: Block, base_k: int, 
 
 def _smallest_filter(spec: FilterGemm, profile: Profile, k0: int) -> Tiling:
     """Return a plan for images so wide, or kernels so large, that only pieces of a row fit in L1."""
-    s, capacity = spec.sliding, profile.buffers["L1"].capacity_bytes
+    s = spec.sliding
     for base_k in (8 * k0, 4 * k0, 2 * k0, k0):
         for groups in (8, 4, 2, 1):
             for rows in (128, 64, 32, 16, s.c0):
-                left = 2 * rows * base_k * s.itemsize
-                box = first_box(spec.all_taps, groups * s.c0, s.c0)
-                if left + 2 * s.tile_bytes(base_k, box, in_row=True) > capacity:
-                    continue
                 plan = Tiling(min(rows, spec.rows), groups * s.c0, base_k)
-                block = next(
-                    (
-                        b
-                        for b in blocks(profile, s.itemsize, (plan.base_m, plan.base_n), (s.c0, s.c0, k0))
-                        if b.k >= base_k
-                    ),
-                    None,
-                )
-                if block is not None:
+                if _fits_in_pieces(spec, profile, plan):
                     return _spread(spec, profile, plan)
     raise CapacityError(nothing_fits(s, profile))
+
+
+def _fits_in_pieces(spec: FilterGemm, profile: Profile, plan: Tiling) -> bool:
+    """Return whether a plan whose L1 tiles hold one slice, in pieces of a row, fits in every buffer."""
+    s, capacity = spec.sliding, profile.buffers
+    m, n = round_up(plan.base_m, profile.cube.m0), round_up(plan.base_n, profile.cube.n0)
+    image = s.tile_bytes(plan.base_k, first_box(spec.all_taps, plan.base_n, s.c0), in_row=True)
+    needs = {
+        "L1": 2 * (m * plan.base_k * s.itemsize + image),
+        "L0A": 2 * m * plan.base_k * s.itemsize,
+        "L0B": 2 * n * plan.base_k * s.itemsize,
+        "L0C": m * n * 4,
+    }
+    return all(need <= capacity[name].capacity_bytes for name, need in needs.items())
 
 
 def _spread(spec: FilterGemm, profile: Profile, plan: Tiling) -> Tiling:
