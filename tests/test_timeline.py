@@ -17,8 +17,8 @@ from ascendsim.timing import time_kernel
 
 CORE = Core("cube", 0)
 
-# Issue 1, flag 2. MTE2 loads from 1 to 11, visible at 14. M reads that from 16 to 20, visible at 25. V is issued
-# at 3 and waits for M until 27. The second load is issued at 4 and follows the first.
+# Issue 1, flag 2. MTE2 loads from 1 to 11, visible at 14. M reads it from 16 to 20, visible at 25. V is
+# issued at 3, waits for M until 27. The second load is issued at 4 and follows the first.
 CHAIN = program(Fake("MTE2", 10, 3), (Fake("M", 4, 5), [0]), (Fake("V", 6), [1]), Fake("MTE2", 10, 3))
 CHAIN_PROFILE = FakeProfile(issue_cycles=1, flag_cycles=2)
 
