@@ -78,6 +78,23 @@ def test_nan_encodes_to_nan_whatever_its_payload(name):
         assert np.isnan(casts.encode(carrier, name).astype(np.float32)).all()
 
 
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("float16", [0x7E00, 0xFE00]),
+        ("bfloat16", [0x7FC0, 0xFFC0]),
+        ("float8_e4m3fn", [0x7F, 0xFF]),
+        ("float8_e5m2", [0x7E, 0xFE]),
+        ("hifloat8", [0x80, 0x80]),
+    ],
+)
+def test_nan_encodes_to_the_quiet_code_of_its_sign(name, codes):
+    quiet = np.array([0x7FC00000, 0xFFC00000], np.uint32).view(np.float32)
+    stored = casts.encode(quiet, name)
+    got = stored.codes if name == "hifloat8" else stored.view(f"uint{dtype(name).bits}")
+    np.testing.assert_array_equal(got, codes)
+
+
 @pytest.mark.parametrize("name", NARROW)
 def test_a_million_random_patterns_round_as_another_library_rounds(name):
     values = random_patterns(1_000_000)

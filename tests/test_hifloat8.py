@@ -133,6 +133,7 @@ def test_zero_has_no_sign():
     rounded = casts.round_to(np.array([-0.0, -1e-30], np.float32), "hifloat8")
     np.testing.assert_array_equal(rounded.view(np.uint32), 0)
     np.testing.assert_array_equal(HiFloat8Array.from_float32(rounded).codes, 0)
+    assert casts.encode(np.float32(-0.0), "hifloat8").codes == 0
 
 
 def test_literal_hybrid_moves_exact_values_and_strict_does_not():
@@ -162,7 +163,20 @@ def test_hybrid_compares_the_bits_behind_with_the_lowest_ones(pattern, expected)
 
 
 @pytest.mark.parametrize("variant", HYBRIDS)
-def test_hybrid_of_every_positive_half_is_its_definition(variant):
+def test_hybrid_of_float32_is_its_definition_in_every_binade(variant):
+    # Low bits are rare in random fractions: half of the values keep only the bits behind the kept ones.
+    rng = np.random.default_rng(2)
+    fields = np.repeat(np.arange(127 - 25, 127 + 17, dtype=np.uint32), 60) << np.uint32(23)
+    fraction = rng.integers(0, 2**23, fields.size, dtype=np.uint32)
+    fraction[::2] &= np.uint32(0x7FC000) | rng.integers(0, 2, fields.size // 2, dtype=np.uint32)
+    values = (fields | fraction).view(np.float32)
+    expected = [cast_twin(float(x), HIFLOAT8, f"HYBRID:{variant}") for x in values]
+    assert_same(round_hybrid(values, variant), expected)
+    assert_same(round_hybrid(-values, variant), np.where(np.array(expected) == 0, 0.0, -np.array(expected)))
+
+
+@pytest.mark.parametrize("variant", HYBRIDS)
+def test_hybrid_of_half_is_its_definition(variant):
     halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)[::7]
     expected = np.array([float(hybrid_twin(Fraction(float(x)), variant, "float16")) for x in halves])
     assert_same(round_hybrid(halves, variant, "float16"), np.where(expected > 32768, np.inf, expected))

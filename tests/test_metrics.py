@@ -89,9 +89,9 @@ def test_a_step_is_the_distance_to_the_next_value(name):
 
 
 def test_the_steps_of_hifloat8_widen_away_from_one():
-    values = np.array([1.0, 8.0, 16.0, 128.0, 256.0, 32768.0, 2.0**-8, 2.0**-16, 2.0**-22, 0.0])
-    # fraction bits 3 3 2 2 1 1 1, then none
-    expected = [1 / 8, 1.0, 4.0, 32.0, 128.0, 16384.0, 2.0**-9, 2.0**-16, 2.0**-22, 2.0**-22]
+    values = np.array([1.0, 8.0, 16.0, 128.0, 256.0, 32768.0, 2.0**-8, 2.0**-16, 2.0**-22, 0.0, 1e6])
+    # fraction bits 3 3 2 2 1 1 1, then none; beyond the end the last binade's step
+    expected = [1 / 8, 1.0, 4.0, 32.0, 128.0, 16384.0, 2.0**-9, 2.0**-16, 2.0**-22, 2.0**-22, 16384.0]
     np.testing.assert_array_equal(ulps(values, dtype("hifloat8")), expected)
 
 

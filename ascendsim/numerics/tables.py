@@ -4,6 +4,7 @@ An eight-bit format keeps at most three fraction bits, so the top twelve bits of
 exponent, three fraction bits) say which code a carrier is.
 """
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -36,9 +37,9 @@ def field_value(code: int, fmt: DType) -> float:
     sign = -1.0 if code >> (fmt.bits - 1) else 1.0
     top = (1 << fmt.exponent_bits) - 1
     if field == top and fmt.has_infinity:
-        return sign * float("inf") if fraction == 0 else float("nan")
+        return math.copysign(math.inf if fraction == 0 else math.nan, sign)
     if field == top and fraction == (1 << fmt.mantissa_bits) - 1:
-        return float("nan")
+        return math.copysign(math.nan, sign)
     significand = fraction + (int(field > 0) << fmt.mantissa_bits)
     exponent: int = max(field, 1) - fmt.bias - fmt.mantissa_bits
     return sign * significand * 2.0**exponent
@@ -55,9 +56,8 @@ def code_table(fmt: DType) -> CodeTable:
     codes = np.zeros(4096, np.uint8)
     number = np.flatnonzero(~np.isnan(values))
     codes[values[number].view(np.uint32) >> _TOP] = number
-    if fmt.tapered:  # hifloat8 has one zero and one NaN: no sign on either
+    if fmt.tapered:  # hifloat8 has one zero (0x800, -0.0, stays 0x00) and one NaN
         codes[0xFF8 + 1 :] = codes[0x7F8 + 1 : 0x800] = 0x80
-        codes[0x800] = 0x00
     else:
         quiet = 0x7E if fmt.has_infinity else 0x7F
         codes[0x7F8 + 1 : 0x800] = quiet
