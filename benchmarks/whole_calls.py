@@ -1,7 +1,7 @@
 """How fast are whole calls?  Run with `python -m benchmarks.whole_calls`.
 
-Three questions, each with its target and the machine's own speed from the same run: numpy's float32 matmul of a
-128x64x128 tile on one thread (the targets are stated for 57 GMAC/s).
+Three questions, each with its target and the machine's own speed from the same run: numpy's float32 matmul of
+a 128x64x128 tile on one thread (the targets are stated for 57 GMAC/s).
 
 - the functional run of the main-job layer (128->128 3x3 @28, batch 4, float16), both cube gradients: 6 GMAC/s
 - `estimate` of all 23 ResNet-50 layers, batch 1, grad_input and grad_weight, in a fresh process with its
@@ -24,7 +24,7 @@ STATED_GMACS = 57.0
 LAYER = ConvProblem(input=(4, 128, 28, 28), weight=(128, 128, 3, 3), padding=1)
 ESTIMATES = """
 from ascendsim import ConvProblem, estimate
-from ascendsim.workloads import load_workload
+from ascendsim.workloads.loader import load_workload
 for layer in load_workload("resnet50").layers:
     problem = ConvProblem(**layer.problem_options(1))
     estimate(problem, product="910B2", output_mask=(True, True, False))
