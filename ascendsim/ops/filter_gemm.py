@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ascendsim.cube.views import round_up
 from ascendsim.ops.filter_program import FilterProgram
 from ascendsim.ops.sliding import ImageTile, Sliding
 from ascendsim.ops.taps import Taps, cut_taps, first_box
@@ -156,7 +157,8 @@ class FilterGemmSchedule:
     def l1_budget(self) -> int:
         """Bytes of L1 for one tile of the right operand."""
         t, s = self.tiling, self.spec.sliding
-        left = t.al1_buffers * min(t.base_m, self.spec.rows) * t.step_ka * t.base_k * s.itemsize
+        rows = round_up(min(t.base_m, self.spec.rows), self.profile.cube.m0)
+        left = t.al1_buffers * rows * t.step_ka * t.base_k * s.itemsize
         return (self.profile.buffers["L1"].capacity_bytes - left) // t.bl1_buffers
 
     @cached_property

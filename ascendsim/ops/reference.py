@@ -74,7 +74,7 @@ class FilterOrder:
 
 
 def product_of(model: AccumulationModel, macs: int) -> Product:
-    """Return the function (a, b, c) -> new c: the Fraction twin below TWIN_LIMIT_MACS, else the compiled model.
+    """Return (a, b, c) -> new c: the Fraction twin below TWIN_LIMIT_MACS, else the compiled model.
 
     Raises   ConfigError if the block of the model is not a number yet
     """

@@ -62,7 +62,7 @@ def _filter_candidates(
     mte2 = loads / rates.load_bytes_per_cycle
     each = max(mte1, cube, mte2)
     fix = block.m * block.n * 4 / rates.store_bytes_per_cycle
-    for split in _useful_splits(outputs, rates.cores, int(pieces)):
+    for split in _useful_splits(outputs, rates.cores, max(1, int(pieces))):
         tasks = outputs * split
         used = min(tasks, rates.cores)
         rounds = -(-tasks // used)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import TYPE_CHECKING
 
 from ascendsim.cube.views import round_up
@@ -25,10 +26,14 @@ def image_tiling(spec: ImageGemm, profile: Profile) -> Tiling:
     rates = Rates(profile, spec.rate, profile.cores.cube)
     # At least one row piece of 16 pixels is tried even if no range of whole rows fits.
     best: tuple[float, Tiling] | None = None
-    for in_row in (False, True):
+    # Only where that does not fit either, a product takes less of the reduction than L0 could hold.
+    for shorten, in_row in product((False, True), (False, True)):
         pixels = sliding.out_size[1] if in_row else sliding.pixels
         for block in blocks(profile, sliding.itemsize, (pixels, spec.columns), (16, sliding.c0, sliding.c0)):
             found = _image_candidate(spec, rates, block, in_row=in_row)
+            while found is None and shorten and block.k > sliding.c0:
+                block = block._replace(k=round_up(block.k // 2, sliding.c0))
+                found = _image_candidate(spec, rates, block, in_row=in_row)
             if found is not None and (best is None or found[0] < best[0]):
                 best = found
         if best is not None:
@@ -46,7 +51,7 @@ def _image_candidate(
     for left, right, copies in _image_chunks(spec, block, base_k, rates.profile, in_row=in_row):
         tiles = len(s.pixel_tiles(block.m, in_row=in_row))
         depths = [len(pairs) for pairs in spec.depths if pairs]
-        tasks = spec.groups * spec.batch * len(depths) * tiles * -(-spec.columns // block.n)
+        tasks = spec.groups * spec.batch * max(1, len(depths)) * tiles * -(-spec.columns // block.n)
         used = min(tasks, rates.cores)
         rounds = -(-tasks // used)
         depth = sum(depths) / max(1, len(depths))
