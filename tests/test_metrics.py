@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,6 +187,12 @@ def test_every_format_has_a_row_and_every_field_a_definition():
     assert all(standards(fmt) for fmt in DTYPES)
     names = [field.name for field in dataclasses.fields(ErrorMetrics)]
     assert names == [column.name for column in METRIC_COLUMNS]
+
+
+def test_the_documentation_defines_every_measure_in_the_same_words():
+    page = (Path(__file__).parent.parent / "docs" / "arithmetic.md").read_text()
+    for column in METRIC_COLUMNS:
+        assert f"- `{column.name}`: {column.definition}" in page
 
 
 def test_large_tensors_are_measured_in_pieces_without_a_difference():
