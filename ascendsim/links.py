@@ -28,17 +28,10 @@ from typing import Any
 from simpy import Environment, Event
 from simpy.events import EventPriority
 
-Number = int | float | Fraction
 Rate = int | Fraction
 
 # Settlement comes after everything of normal priority (1) in the same cycle.
 _LAST = EventPriority(2)
-
-
-def exact(figure: Number) -> Rate:
-    """Return a figure as the exact decimal number that was written, an int where it is whole."""
-    value = Fraction(str(figure)) if isinstance(figure, float) else Fraction(figure)
-    return value.numerator if value.denominator == 1 else value
 
 
 class _Class:
@@ -58,8 +51,8 @@ class _Class:
 class Link:
     """One shared link under a SimPy environment whose time is in whole cycles."""
 
-    def __init__(self, env: Environment, total_bytes_per_cycle: Number) -> None:
-        total = Fraction(exact(total_bytes_per_cycle))
+    def __init__(self, env: Environment, total_bytes_per_cycle: Rate) -> None:
+        total = Fraction(total_bytes_per_cycle)
         self._env = env
         self._scale = total.denominator
         self._total = total.numerator

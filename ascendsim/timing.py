@@ -38,7 +38,7 @@ from simpy import Environment
 from ascendsim.costing import CostBook, PricedProgram
 from ascendsim.errors import ProgramError
 from ascendsim.l2 import L2Account, account_of
-from ascendsim.program import Core, Kernel, Traffic
+from ascendsim.program import Core, Kernel, Phase, Traffic
 from ascendsim.timeline import CoreTimeline, PhaseTimeline, Timeline
 from ascendsim.transfers import Transfers
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1
 Walk = Generator[None, None, None]
+Work = list[tuple[tuple[Core, ...], PricedProgram]]
 
 
 class CoreRun:
@@ -165,7 +166,7 @@ def time_kernel(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_sta
     """
     with _collector_paused():
         book = CostBook(profile)
-        phases = [_priced(kernel, number, book, folded) for number in range(len(kernel.phases))]
+        phases = [_priced(phase, book, folded) for phase in kernel.phases]
         misses = account_of(
             ((len(cores), priced) for phase in phases for cores, priced in phase), kernel, profile, l2_start
         )
@@ -179,12 +180,8 @@ def time_kernel(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_sta
     return Timeline(kernel.name, now, tuple(timed), misses.bytes)
 
 
-Work = list[tuple[tuple[Core, ...], PricedProgram]]
-
-
-def _priced(kernel: Kernel, number: int, book: CostBook, folded: bool) -> Work:
+def _priced(phase: Phase, book: CostBook, folded: bool) -> Work:
     """Build the programs of one phase and look up their costs."""
-    phase = kernel.phases[number]
     if folded:
         return [(cores, book.price(work.build(), work.core.kind)) for work, cores in phase.folded()]
     return [((work.core,), book.price(work.build(), work.core.kind)) for work in phase.work]
@@ -202,8 +199,8 @@ def _time_phase(name: str, work: Work, begin: int, profile: Profile, misses: L2A
     for (cores, priced), run in zip(work, runs, strict=True):
         if UNKNOWN in run.done:
             raise ProgramError(
-                f"phase {name}: instruction {run.done.index(UNKNOWN)} of core {cores[0]} waits for one that "
-                "comes after it; waits must point backwards, as ProgramBuilder.build() makes them"
+                f"phase {name}: instruction {run.done.index(UNKNOWN)} of core {cores[0]} never starts: "
+                "its waits go in a circle; waits must point backwards, as ProgramBuilder.build() makes them"
             )
         spans.append(CoreTimeline(cores, priced.program, run.issue, run.start, run.end, run.done))
     end = max((time for core in spans for time in core.done), default=begin)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.links import Link, Rate, exact
+from ascendsim.links import Link, Rate
 from ascendsim.program import Traffic
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Transfers:
         own = (
             figures.per_vector_core_bytes_per_cycle if kind == "vector" else figures.per_core_bytes_per_cycle
         )
-        return Flow(self._links[link], size_bytes, min(exact(traffic.peak_bytes_per_cycle), exact(own)))
+        return Flow(self._links[link], size_bytes, min(traffic.peak_bytes_per_cycle, own))
 
     def send(self, transfer: Transfer, weight: int, finished: Callable[[], None]) -> None:
         """Let the bytes flow, starting now; call `finished` when all of them have arrived."""

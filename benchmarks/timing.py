@@ -16,7 +16,7 @@ from ascendsim.profile import load_profile
 from ascendsim.program import CoreWork, Kernel
 from ascendsim.timing import time_kernel
 
-LAYER = ConvProblem(input=(32, 128, 28, 28), weight=(128, 128, 3, 3), padding=1)
+LAYER = ConvProblem(input=(256, 128, 28, 28), weight=(128, 128, 3, 3), padding=1)
 TARGET_PER_SECOND = 150_000
 
 
@@ -27,7 +27,7 @@ class Row(NamedTuple):
     instructions: int
     unfolded_seconds: float
     with_building_seconds: float
-    folded_seconds: float
+    folded_with_building_seconds: float
     transfers_share: float
 
 
@@ -62,7 +62,7 @@ def measure(kernel: Kernel, product: str = "910B") -> Row:
         len(instructions),
         best_of(3, lambda: time_kernel(ready, profile, folded=False)),
         best_of(1, lambda: time_kernel(kernel, profile, folded=False)),
-        best_of(3, lambda: time_kernel(kernel, profile)),
+        best_of(1, lambda: time_kernel(kernel, profile)),
         moving / len(instructions),
     )
 
@@ -76,7 +76,7 @@ def main() -> None:
             f"{row.kernel:24} {row.instructions:8,} instructions ({row.transfers_share:4.0%} move bytes): "
             f"{rate:9,.0f} a second unfolded ({rate / TARGET_PER_SECOND:.1f} x target), "
             f"{row.instructions / row.with_building_seconds:9,.0f} with building, "
-            f"{row.folded_seconds * 1e3:6.1f} ms folded"
+            f"{row.folded_with_building_seconds * 1e3:6.1f} ms folded with building"
         )
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from oracles_timing import fair_rates, ticked_transfers
 from simpy import Environment
 
-from ascendsim.links import Link, exact
+from ascendsim.links import Link
 
 rates = st.fractions(min_value=Fraction(1, 10), max_value=20, max_denominator=10)
 transfer = st.tuples(st.integers(0, 30), st.integers(1, 200), rates)
@@ -112,10 +112,3 @@ def test_fair_rates_use_the_link_up_or_every_cap(total, caps):
 def test_enough_cores_reach_the_peak_of_the_link(cores):
     # Each sends 1200 bytes with a cap that alone would do: 1200 x cores bytes at 24 a cycle.
     assert ends_of(24, [(0, 1200, 100)] * cores) == [50 * cores] * cores
-
-
-def test_a_decimal_figure_is_taken_as_written():
-    assert exact(0.1) == Fraction(1, 10)
-    assert exact(2638.889) == Fraction(2638889, 1000)
-    assert exact(20.0) == 20
-    assert isinstance(exact(Fraction(40, 2)), int)

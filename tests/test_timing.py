@@ -384,8 +384,10 @@ def test_an_empty_program_takes_no_time():
     assert timeline.cycles == 3
 
 
-def test_waits_must_point_backwards():
-    with pytest.raises(ProgramError, match=r"instruction 0 of core .* waits for one that comes after"):
+def test_waits_in_a_circle_are_refused():
+    with pytest.raises(
+        ProgramError, match=r"instruction 0 of core .* never starts: its waits go in a circle"
+    ):
         timed(program((Fake("M"), [1]), (Fake("V"), [0])))
 
 

@@ -1,0 +1,73 @@
+"""Do the rules of timing hold for the kernels of real layers?"""
+
+import pytest
+from oracles_timing import spans_of
+
+from ascendsim import ConvProblem, estimate
+from ascendsim.critical_path import critical_path
+from ascendsim.profile import load_profile
+from ascendsim.timeline import occupation
+from ascendsim.timing import time_kernel
+
+# Uneven pieces: channels and pixels that no core count divides, a stride, and a large kernel.
+PROBLEMS = {
+    "3x3": ConvProblem(input=(2, 128, 28, 28), weight=(128, 128, 3, 3), padding=1),
+    "strided": ConvProblem(input=(1, 72, 31, 29), weight=(40, 72, 3, 3), stride=2, padding=1),
+    "5x5": ConvProblem(input=(3, 33, 14, 14), weight=(65, 33, 5, 5), padding=2),
+}
+RUNS = [(problem, product) for problem in PROBLEMS for product in ("910B", "310P", "910_95")]
+
+
+@pytest.fixture(scope="module", params=RUNS, ids=lambda run: "-".join(run))
+def run(request):
+    problem, product = request.param
+    return load_profile(product), estimate(PROBLEMS[problem], product=product).kernels
+
+
+def spans(timeline):
+    """Spans by phase and core, whatever core stood for it."""
+    return {
+        (phase.name, core): spans_of(work)
+        for phase in timeline.phases
+        for work in phase.cores
+        for core in work.cores
+    }
+
+
+def test_folded_equals_unfolded(run):
+    profile, kernels = run
+    for result in kernels:
+        unfolded = time_kernel(result.kernel, profile, folded=False)
+        assert spans(unfolded) == spans(result.timeline)
+        assert (unfolded.cycles, unfolded.bytes) == (result.cycles, result.bytes)
+
+
+def test_a_cold_l2_never_makes_it_faster(run):
+    profile, kernels = run
+    for result in kernels:
+        cold = time_kernel(result.kernel, profile, l2_start="cold")
+        assert cold.cycles >= result.cycles
+        assert cold.bytes["memory"] >= result.bytes["memory"]
+
+
+def test_no_kernel_beats_its_arithmetic_or_its_bytes(run):
+    profile, kernels = run
+    for result in kernels:
+        assert result.cube_utilisation <= 1
+        for link, moved in result.bytes.items():
+            assert result.cycles * profile.links[link].total_bytes_per_cycle >= moved
+
+
+def test_busy_waiting_and_idle_add_up(run):
+    _, kernels = run
+    for result in kernels:
+        for core in {core for _, core in spans(result.timeline)}:
+            for pipe in occupation(result.timeline, core).values():
+                assert pipe.busy + sum(pipe.waiting.values()) + pipe.idle == result.cycles
+                assert pipe.idle >= 0
+
+
+def test_the_critical_path_adds_up(run):
+    _, kernels = run
+    for result in kernels:
+        assert sum(step.end - step.begin for step in critical_path(result.timeline)) == result.cycles
