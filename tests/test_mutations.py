@@ -98,6 +98,7 @@ def run_copy(folder, file="", old="", new="", tests=""):
     """Run tests on a copy of the package with one change; return the finished process."""
     shutil.copytree(ROOT / "ascendsim", folder / "ascendsim", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "docs", folder / "docs")
     shutil.copy(ROOT / "pyproject.toml", folder)
     if file:
         target = folder / "ascendsim" / "numerics" / f"{file}.py"
