@@ -10,7 +10,9 @@ from ascendsim.rules.calls import (
     TensorDescription,
 )
 from ascendsim.rules.decision import Decision
-from ascendsim.rules.resolve import HasProduct, resolve
+from ascendsim.rules.loader import load_rules, rule_set_names
+from ascendsim.rules.products import HasProduct, rule_product
+from ascendsim.rules.resolve import resolve
 
 __all__ = [
     "Call",
@@ -19,5 +21,8 @@ __all__ = [
     "Decision",
     "HasProduct",
     "TensorDescription",
+    "load_rules",
     "resolve",
+    "rule_product",
+    "rule_set_names",
 ]

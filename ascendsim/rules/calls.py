@@ -18,8 +18,8 @@ class TensorDescription:
     """One tensor of a call without its values.
 
     shape     extents of the view
-    dtype     "float32", "float16", "bfloat16", "hifloat8", "float8_e4m3fn", ...; the vendor's spelling (FLOAT,
-              BFLOAT16) means the same
+    dtype     "float32", "float16", "bfloat16", "hifloat8", "float8_e4m3fn", ...; the vendor's spelling
+              (FLOAT, BFLOAT16) means the same
     format    storage format: NCL, NCHW, NCDHW, ND, ...; None: the usual one of the rank (3, 4, 5; else ND)
     strides   distance between neighbours along each axis, in elements; None: contiguous
     """

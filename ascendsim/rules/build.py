@@ -1,0 +1,71 @@
+"""Turn tables as read into the records of `model`, telling every mistake with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from difflib import get_close_matches
+from types import MappingProxyType, UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from ascendsim.errors import ConfigError
+
+Record = TypeVar("Record")
+
+
+def build(kind: type[Record], table: Any, where: str) -> Record:
+    """Make a record of a table whose keys are the record's fields.
+
+    Raises   ConfigError naming the place, what was got and what is expected
+    """
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where}: got {table!r}, expected a table")
+    hints = get_type_hints(kind)
+    for key in table:
+        if key not in hints:
+            near = get_close_matches(key, hints, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(hints)}"
+            raise ConfigError(f"{where}: unknown key {key!r}; {hint}")
+    values = {}
+    for entry in fields(kind):  # type: ignore[arg-type]
+        if entry.name in table:
+            values[entry.name] = _value(hints[entry.name], table[entry.name], f"{where}.{entry.name}")
+        elif entry.default is MISSING:
+            raise ConfigError(f"{where}: {entry.name} is missing")
+    return kind(**values)
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    """Return a value of the hinted type."""
+    origin = get_origin(hint)
+    if is_dataclass(hint):
+        return build(hint, value, where)  # type: ignore[arg-type]
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ConfigError(f"{where}: got {value!r}, expected a list")
+        return tuple(_value(get_args(hint)[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if origin is Mapping:
+        key_hint, value_hint = get_args(hint)
+        return _mapping(key_hint, value_hint, value, where)
+    if origin is Literal:
+        if value not in get_args(hint):
+            raise ConfigError(
+                f"{where}: got {value!r}, expected one of {', '.join(map(repr, get_args(hint)))}"
+            )
+        return value
+    kinds = get_args(hint) if origin is UnionType else (hint,)
+    # bool is an int for Python, not for a reader of rules.
+    if not isinstance(value, kinds) or isinstance(value, bool) != (bool in kinds):
+        raise ConfigError(f"{where}: got {value!r}, expected {' or '.join(kind.__name__ for kind in kinds)}")
+    return value
+
+
+def _mapping(key_hint: Any, value_hint: Any, table: Any, where: str) -> Any:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where}: got {table!r}, expected a table")
+    made = {}
+    for key, value in table.items():
+        if key_hint is int and not key.isdigit():
+            raise ConfigError(f"{where}: got the key {key!r}, expected a number")
+        made[int(key) if key_hint is int else key] = _value(value_hint, value, f"{where}.{key}")
+    return MappingProxyType(made)

@@ -1,0 +1,38 @@
+"""Checks in a row: the first that finds something answers the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ascendsim.errors import AclnnError
+
+Looked = TypeVar("Looked")
+INVALID, NULL, INNER = 161002, 161001, 561103
+
+
+@dataclass(frozen=True)
+class Check(Generic[Looked]):
+    """One row of the order of checks: `find` returns what is wrong, or None."""
+
+    number: str
+    name: str
+    find: Callable[[Looked], str | None]
+    status: int = INVALID
+
+
+def run(checks: Iterable[Check[Looked]], view: Looked) -> None:
+    """Run checks in order.
+
+    Raises   AclnnError of the first that finds something
+    """
+    for check in checks:
+        reason = check.find(view)
+        if reason is not None:
+            raise AclnnError(check.status, f"{check.number} ({check.name})", reason)
+
+
+def listed(values: Iterable[object]) -> str:
+    """Join values for a message."""
+    return ", ".join(map(str, values))

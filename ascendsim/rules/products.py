@@ -1,0 +1,56 @@
+"""Which product of the rules a name or a profile means."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Protocol
+
+from ascendsim.errors import ConfigError
+from ascendsim.rules.loader import product_names
+
+
+class HasProduct(Protocol):
+    """Anything that names its product, a Profile first of all."""
+
+    @property
+    def product(self) -> str:
+        """Name of the product family, as 910B."""
+        ...
+
+    @property
+    def npu_arch(self) -> str:
+        """Number of the architecture, as 2201; decides for products that the rules do not name."""
+        ...
+
+
+def rule_product(product: str | HasProduct) -> str:
+    """Return the family that a product, variant or soc belongs to for the rules.
+
+    Raises   ConfigError with near misses
+    """
+    if isinstance(product, str):
+        found = _by_name(product)
+    else:
+        found = _by_name(product.product) or _by_arch(product.npu_arch)
+    if found:
+        return found
+    name = product if isinstance(product, str) else product.product
+    known = [entry.name for entry in product_names()]
+    near = get_close_matches(str(name), known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}"
+    raise ConfigError(f"rules: unknown product {name!r}; {hint}")
+
+
+def _by_name(text: str) -> str:
+    plain = text.strip().lower().removeprefix("ascend")
+    for entry in product_names():
+        if plain in (entry.name.lower(), *entry.names):
+            return entry.name
+    for entry in product_names():
+        if entry.prefixes and plain.startswith(entry.prefixes):
+            return entry.name
+    return ""
+
+
+def _by_arch(arch: str) -> str:
+    return next((entry.name for entry in product_names() if entry.arch and entry.arch == arch), "")

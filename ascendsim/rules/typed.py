@@ -1,0 +1,174 @@
+"""Check 0: whether every argument is of the type that the interface declares.
+
+C's types leave no other choice, so the vendor has no such check; Python needs one, and it comes first. None
+stays None wherever the interface takes a pointer: null pointers are for check 1.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from dataclasses import dataclass, fields, replace
+from operator import index
+from typing import Any, TypeVar
+
+from ascendsim.errors import AclnnError
+from ascendsim.rules.calls import (
+    USUAL_FORMATS,
+    ConvolutionBackwardCall,
+    ConvTbcBackwardCall,
+    TensorDescription,
+)
+
+CHECK = "0 (argument types)"
+# Longer arrays are nothing that the interface means; reading them could take for ever.
+LONGEST_ARRAY = 64
+INT64 = 63
+INT32 = 31
+SHOWN = 60
+DTYPE_SYNONYMS = {
+    "float": "float32",
+    "fp32": "float32",
+    "half": "float16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "hif8": "hifloat8",
+    "double": "float64",
+}
+TypedCall = TypeVar("TypedCall", ConvolutionBackwardCall, ConvTbcBackwardCall)
+
+
+@dataclass(frozen=True)
+class Tensor(TensorDescription):
+    """A description whose every field is of its type: tuples of int, names in the simulator's spelling."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    format: str
+    strides: tuple[int, ...] | None = None
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no elements."""
+        return 0 in self.shape
+
+
+def typed(call: TypedCall) -> TypedCall:
+    """Return the call with tuples of int, bools and `Tensor`s, or refuse it.
+
+    Raises   AclnnError 161002, check 0
+    """
+    values: dict[str, Any] = {}
+    for entry in fields(call):
+        name, given = entry.name, getattr(call, entry.name)
+        if name in call.tensors:
+            values[name] = None if given is None else _tensor(name, given)
+        elif name == "transposed":
+            values[name] = _bool(name, given)
+        elif name in ("groups", "cube_math_type", "pad"):
+            values[name] = _int(name, given, INT32 if name == "groups" else INT64)
+        elif given is not None:
+            values[name] = _bools(name, given) if name == "output_mask" else _ints(name, given)
+    return replace(call, **values)
+
+
+def dtype_name(value: Any) -> str | None:
+    """Return the simulator's spelling of a dtype: of a name, also the vendor's, or of a numpy dtype."""
+    if not isinstance(value, str):
+        value = value.__name__ if isinstance(value, type) else getattr(value, "name", None)
+    if not isinstance(value, str):
+        return None
+    plain = value.strip().lower()
+    for prefix in ("acl_", "dt_", "torch."):
+        plain = plain.removeprefix(prefix)
+    return DTYPE_SYNONYMS.get(plain, plain)
+
+
+def format_name(value: Any, rank: int) -> str | None:
+    """Return the plain name of a storage format; of None, the usual one of the rank."""
+    if value is None:
+        return USUAL_FORMATS.get(rank, "ND")
+    if not isinstance(value, str):
+        return None
+    return value.strip().upper().removeprefix("ACL_").removeprefix("FORMAT_")
+
+
+def _tensor(name: str, given: Any) -> Tensor:
+    if not isinstance(given, TensorDescription):
+        raise _refusal(name, given, "a tensor or None")
+    shape = _ints(f"{name}.shape", given.shape)
+    if min(shape, default=0) < 0:
+        raise _refusal(f"{name}.shape", shape, "extents of 0 or more")
+    dtype = dtype_name(given.dtype)
+    if dtype is None:
+        raise _refusal(f"{name}.dtype", given.dtype, "the name of a dtype")
+    layout = format_name(given.format, len(shape))
+    if layout is None:
+        raise _refusal(f"{name}.format", given.format, "the name of a format, such as NCHW")
+    strides = given.strides
+    if strides is not None:
+        strides = _ints(f"{name}.strides", strides)
+        if len(strides) != len(shape):
+            raise _refusal(f"{name}.strides", strides, f"one for each of the {len(shape)} axes")
+    return Tensor(shape, dtype, layout, strides)
+
+
+def _items(name: str, given: Any) -> list[Any]:
+    """Return the items of an array argument, reading no more of it than could be meant."""
+    expected = "a list of numbers"
+    if isinstance(given, (str, bytes, dict, set, frozenset)):
+        raise _refusal(name, given, expected)
+    try:
+        count = len(given)
+        if count > LONGEST_ARRAY:
+            raise AclnnError(161002, CHECK, f"{name} has {count} items; no array of the interface is so long")
+        return [given[place] for place in range(count)]
+    except AclnnError:
+        raise
+    except Exception:  # whatever a foreign object does when it is asked for its items
+        raise _refusal(name, given, expected) from None
+
+
+def _ints(name: str, given: Any) -> tuple[int, ...]:
+    return tuple(_int(f"{name}[{i}]", item) for i, item in enumerate(_items(name, given)))
+
+
+def _int(name: str, given: Any, bits: int = INT64) -> int:
+    try:
+        if isinstance(given, bool):
+            raise TypeError
+        number = index(given)
+    except Exception:  # likewise
+        raise _refusal(name, given, "an integer") from None
+    if not -(1 << bits) <= number < 1 << bits:
+        raise AclnnError(161002, CHECK, f"{name} does not fit into {bits + 1} bits")
+    return number
+
+
+def _bools(name: str, given: Any) -> tuple[bool, ...]:
+    return tuple(_bool(f"{name}[{i}]", item) for i, item in enumerate(_items(name, given)))
+
+
+def _bool(name: str, given: Any) -> bool:
+    """Return a truth value: Python's, numpy's, or 0 and 1."""
+    try:
+        number = index(given) if not type(given).__name__.startswith("bool") else int(bool(given))
+        if number in (0, 1):
+            return bool(number)
+    except Exception:  # likewise
+        pass
+    raise _refusal(name, given, "true or false")
+
+
+def _refusal(name: str, given: Any, expected: str) -> AclnnError:
+    """Make the error for an argument of a wrong type; its text stays short whatever was given."""
+    try:
+        shown = reprlib.repr(given)
+    except Exception:  # likewise
+        shown = f"a {type(given).__name__}"
+    shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}..."
+    return AclnnError(161002, CHECK, f"{name} is {shown}; it must be {expected}")

@@ -1,0 +1,131 @@
+"""A typed call beside the rules that hold for it: what the checks look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from ascendsim.rules.calls import Call, ConvolutionBackwardCall, ConvTbcBackwardCall
+from ascendsim.rules.model import ConvolutionRules, TbcRules
+from ascendsim.rules.typed import Tensor
+
+GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
+EIGHT_BITS = ("hifloat8", "float8_e4m3fn", "float8_e5m2")
+AXES = "DHW"
+
+
+@dataclass(frozen=True)
+class View:
+    """What is common to both interfaces."""
+
+    call: Call
+    product: str
+
+    def optional(self, name: str) -> Tensor | None:
+        """Return a tensor of the call that may be null."""
+        return cast("Tensor | None", getattr(self.call, name))
+
+    def tensor(self, name: str) -> Tensor:
+        """Return a tensor that the null checks have found to be there."""
+        found = self.optional(name)
+        assert found is not None
+        return found
+
+    def present(self, *names: str) -> list[tuple[str, Tensor]]:
+        """Return those of the named tensors that are not null, by name."""
+        return [(name, tensor) for name in names if (tensor := self.optional(name)) is not None]
+
+    @property
+    def cube_math_type(self) -> int:
+        """The cubeMathType argument."""
+        return self.call.cube_math_type
+
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """Dtype of every tensor that is not null."""
+        return {name: tensor.dtype for name, tensor in self.present(*self.call.tensors)}
+
+    @property
+    def input_dtypes(self) -> tuple[str, str, str]:
+        """Dtypes of the three tensors that take part in promotion."""
+        return self.tensor("grad_output").dtype, self.tensor("input").dtype, self.tensor("weight").dtype
+
+
+@dataclass(frozen=True)
+class ConvolutionView(View):
+    """A call of aclnnConvolutionBackward with its rules.
+
+    The small side has one position per kernel placement, the big side is what the kernel slides over: input
+    and grad_output, or the other way round when transposed.
+    """
+
+    call: ConvolutionBackwardCall
+    rules: ConvolutionRules
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """Return an array attribute that the null checks have found to be there."""
+        values = getattr(self.call, name)
+        assert values is not None
+        return cast("tuple[int, ...]", values)
+
+    @property
+    def mask(self) -> tuple[bool, ...]:
+        """The output mask."""
+        return cast("tuple[bool, ...]", tuple(self.call.output_mask or ()))
+
+    @property
+    def rank(self) -> int:
+        """Rank of input."""
+        return self.tensor("input").rank
+
+    @property
+    def big(self) -> Tensor:
+        """The tensor that the kernel slides over."""
+        return self.tensor("grad_output" if self.call.transposed else "input")
+
+    @property
+    def small(self) -> Tensor:
+        """The tensor with one position per kernel placement."""
+        return self.tensor("input" if self.call.transposed else "grad_output")
+
+    @property
+    def big_name(self) -> str:
+        """Name of the big side's tensor."""
+        return "grad_output" if self.call.transposed else "input"
+
+    @property
+    def small_name(self) -> str:
+        """Name of the small side's tensor."""
+        return "input" if self.call.transposed else "grad_output"
+
+    @property
+    def axes(self) -> str:
+        """Names of the spatial axes: W, HW or DHW."""
+        return AXES[5 - self.rank :]
+
+    def pads(self, axis: int) -> tuple[int, int]:
+        """Return the padding before and after a spatial axis; the lengths have been checked."""
+        values = self.numbers("padding")
+        if self.rank == 4 and len(values) == 4:
+            return values[2 * axis], values[2 * axis + 1]
+        return values[axis], values[axis]
+
+    def span(self, axis: int) -> int:
+        """Return the extent of the dilated kernel along a spatial axis."""
+        return (self.tensor("weight").shape[2 + axis] - 1) * self.numbers("dilation")[axis] + 1
+
+    def room(self, axis: int) -> int:
+        """Return how far the kernel can slide: the padded big side less the dilated kernel."""
+        return self.big.shape[2 + axis] + sum(self.pads(axis)) - self.span(axis)
+
+    def placements(self, axis: int) -> int:
+        """Return how many positions the small side must have along an axis."""
+        return self.room(axis) // self.numbers("stride")[axis] + 1
+
+
+@dataclass(frozen=True)
+class TbcView(View):
+    """A call of aclnnConvTbcBackward with its rules."""
+
+    call: ConvTbcBackwardCall
+    rules: TbcRules
