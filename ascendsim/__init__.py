@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ascendsim.ops.conv_problem import ConvProblem
+    from ascendsim.ops.conv_tbc_backward import conv_tbc_backward
     from ascendsim.ops.convolution_backward import convolution_backward, estimate
     from ascendsim.ops.tiling.plan import Tiling
     from ascendsim.profile import load_profile
 
 __version__ = "0.1.0"
-__all__ = ["ConvProblem", "Tiling", "convolution_backward", "estimate", "load_profile"]
+__all__ = ["ConvProblem", "Tiling", "conv_tbc_backward", "convolution_backward", "estimate", "load_profile"]
 
 _HOMES = {
     "ConvProblem": "ascendsim.ops.conv_problem",
     "Tiling": "ascendsim.ops.tiling.plan",
+    "conv_tbc_backward": "ascendsim.ops.conv_tbc_backward",
     "convolution_backward": "ascendsim.ops.convolution_backward",
     "estimate": "ascendsim.ops.convolution_backward",
     "load_profile": "ascendsim.profile",

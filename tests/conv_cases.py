@@ -11,7 +11,6 @@ from ascendsim.functional import run_kernel
 from ascendsim.numerics.casts import round_to
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.models import AccumulationModel
-from ascendsim.ops.compute_type import compute_dtype
 from ascendsim.ops.conv_problem import ConvProblem
 from ascendsim.ops.filter_gemm import FilterGemmSchedule
 from ascendsim.ops.image_gemm import ImageGemmSchedule
@@ -38,6 +37,13 @@ MODES = (
     ("float32", 3),
     ("bfloat16", 2),
 )
+# What the cube multiplies where it is not the tensors' own format.
+COMPUTES = {
+    ("float32", 1): "hf32",
+    ("float32", 2): "float16",
+    ("float32", 3): "hf32",
+    ("bfloat16", 2): "float16",
+}
 DATA = ("normal", "wide", "special", "integers")
 GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 
@@ -92,7 +98,7 @@ def call_of(
     tilings=None,
 ):
     """Make the record that fixes the kernels of a call whose tensors all have one format."""
-    compute = compute_dtype((dtype,) * 3, cube_math_type, profile)
+    compute = COMPUTES.get((dtype, cube_math_type), dtype)
     model = AccumulationModel.parse(accumulation or profile.accumulation[compute])
     names = ("grad_output", "input", "weight", *GRADIENTS)
     return Call(

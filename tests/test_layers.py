@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "links": {"errors", "program"},
     "transfers": {"program", "links"},
     "timing": {"errors", "program", "timeline", "costing", "links", "l2", "transfers"},
-    "ops": MACHINE | {"profile", "timeline", "functional", "timing"},
+    "ops": MACHINE | {"profile", "rules", "timeline", "functional", "timing"},
     "report": {"", "errors", "numerics", "profile", "program", "timeline", "ops", "workloads"},
     "cli": {"", "errors", "numerics", "profile", "ops", "workloads", "report"},
     "__main__": {"cli"},

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.cube.views import round_up
+from ascendsim.errors import ConfigError
 from ascendsim.ops.image_program import ImageProgram
 from ascendsim.ops.sliding import ImageTile, Sliding
 from ascendsim.ops.taps import Segment, Taps, cut_taps, segments_of
@@ -86,12 +87,32 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageGemmSchedule:
-    """An image product under one plan on one product of the family: its tasks and programs."""
+    """An image product under one plan on one product of the family: its tasks and programs.
+
+    A reduction that is cut into `k_split` parts (of channel groups) is added in the output if that is
+    float32, else in a `workspace` of its shape; every task adds its parts one after the other.
+
+    Raises   ConfigError if there are more parts than channel groups
+    """
 
     spec: ImageGemm
     tiling: Tiling
     profile: Profile
     hazards: frozenset[str] = HAZARDS
+    workspace: GmTensor | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a split that leaves parts without channels."""
+        if self.tiling.k_split > self.spec.channel_groups:
+            raise ConfigError(
+                f"tiling of grad_input: k_split is {self.tiling.k_split}, but the reduction has "
+                f"{self.spec.channel_groups} groups of {self.spec.sliding.c0} channels; take no more parts"
+            )
+
+    @property
+    def target(self) -> GmTensor:
+        """The tensor that receives the tiles."""
+        return self.workspace or self.spec.output
 
     @cached_property
     def in_row(self) -> bool:
@@ -100,20 +121,39 @@ class ImageGemmSchedule:
         return self.tiling.al1_buffers * whole + self._right_bytes > self.profile.buffers["L1"].capacity_bytes
 
     @cached_property
+    def _ranges(self) -> tuple[Taps, ...]:
+        """The channel groups of each part of the reduction, the longest parts first."""
+        whole = self.spec.all_taps
+        return tuple(
+            whole._replace(channel=part.start, channels=len(part))
+            for part in shares(whole.channels, self.tiling.k_split)
+        )
+
+    def _boxes(self, step: int) -> list[tuple[Taps, ...]]:
+        elements = step * self.tiling.base_k
+        return [cut_taps(part, elements, self.spec.sliding.c0) for part in self._ranges]
+
+    @cached_property
     def left_boxes(self) -> tuple[Taps, ...]:
-        """What each left tile in L1 holds of the reduction."""
-        return cut_taps(self.spec.all_taps, self.tiling.step_ka * self.tiling.base_k, self.spec.sliding.c0)
+        """What each left tile in L1 holds of the reduction; the first is the largest."""
+        return tuple(box for boxes in self._boxes(self.tiling.step_ka) for box in boxes)
 
     @cached_property
     def right_boxes(self) -> tuple[Taps, ...]:
-        """What each right tile in L1 holds of the reduction."""
-        return cut_taps(self.spec.all_taps, self.tiling.step_kb * self.tiling.base_k, self.spec.sliding.c0)
+        """What each right tile in L1 holds of the reduction; the first is the largest."""
+        return tuple(box for boxes in self._boxes(self.tiling.step_kb) for box in boxes)
 
     @cached_property
-    def segments(self) -> tuple[Segment, ...]:
-        """The reduction at one kernel depth."""
+    def parts(self) -> tuple[tuple[Segment, ...], ...]:
+        """Each part of the reduction at one kernel depth."""
         most = max(1, self.tiling.base_k // self.spec.sliding.c0)
-        return segments_of(self.left_boxes, self.right_boxes, most)
+        boxes = zip(self._boxes(self.tiling.step_ka), self._boxes(self.tiling.step_kb), strict=True)
+        return tuple(segments_of(left, right, most) for left, right in boxes)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The whole reduction at one kernel depth."""
+        return tuple(segment for part in self.parts for segment in part)
 
     @cached_property
     def _right_bytes(self) -> int:

@@ -40,7 +40,7 @@ class ImageProgram:
         self.l0a = Ring(self.b.slots("L0A", m * t.base_k * size, "A0", t.al0_buffers))
         self.l0b = Ring(self.b.slots("L0B", t.base_k * n * size, "B0", t.bl0_buffers))
         self.l0c = Ring(self.b.slots("L0C", m * n * 4, "C0", t.cl0_buffers))
-        self.out = Writeback(self.b, schedule.profile, self.spec.output, m, n, self.spec.sliding.c0)
+        self.out = Writeback(self.b, schedule.profile, schedule.target, m, n, self.spec.sliding.c0)
 
     def emit(self) -> Program:
         """Return the program."""
@@ -49,16 +49,21 @@ class ImageProgram:
         return self.b.build()
 
     def _task(self, task: Task) -> None:
-        accumulator = self.l0c.next()
-        first = True
-        for kernel_depth, source_depth in self.spec.depths[task.depth]:
-            for segment in self.s.segments:
-                tile = self.s.left_tiles[task.first_pixel, task.pixels, segment.left]
-                a = self._left(task, source_depth, segment.left, tile)
-                b = self._right(task, kernel_depth, segment.right)
-                for slice_ in segment.slices:
-                    self._product(task, accumulator, (a, tile), (b, segment.right), slice_, first)
-                    first = False
+        for part in self.s.parts:
+            accumulator = self.l0c.next()
+            first = True
+            for kernel_depth, source_depth in self.spec.depths[task.depth]:
+                for segment in part:
+                    tile = self.s.left_tiles[task.first_pixel, task.pixels, segment.left]
+                    a = self._left(task, source_depth, segment.left, tile)
+                    b = self._right(task, kernel_depth, segment.right)
+                    for slice_ in segment.slices:
+                        self._product(task, accumulator, (a, tile), (b, segment.right), slice_, first)
+                        first = False
+            self._write(task, accumulator)
+
+    def _write(self, task: Task, accumulator: Slot) -> None:
+        """Write a tile, or add it where the reduction is in parts."""
         c1, c0 = task.first_column // self.spec.sliding.c0, self.spec.sliding.c0
         pixels = slice(task.first_pixel, task.first_pixel + task.pixels)
 
@@ -66,7 +71,7 @@ class ImageProgram:
             start = c1 + first_column // c0
             return task.group, task.image, task.depth, slice(start, start + columns // c0), pixels
 
-        self.out.write(accumulator, task.pixels, task.columns, index)
+        self.out.write(accumulator, task.pixels, task.columns, index, atomic=len(self.s.parts) > 1)
 
     def _left(self, task: Task, depth: int, box: Taps, tile: ImageTile) -> Slot:
         """Return the slot with the image tile, loading it unless it is still there."""

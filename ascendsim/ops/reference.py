@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,11 +47,19 @@ LANES = 64
 class ImageOrder:
     """What the plan of grad_input contributes: C0, and the (channel group, tap) pairs of each Mmad in turn.
 
-    The slices cover the reduction at one kernel depth; every kernel depth repeats them.
+    The slices cover the reduction at one kernel depth; every kernel depth repeats them. Where the reduction
+    is cut into parts, `parts` holds the number of slices of each; a part runs through all kernel depths, and
+    the parts are added to a zero in global memory, one after the other.
     """
 
     c0: int
     slices: tuple[int, ...]
+    parts: tuple[int, ...] = ()
+
+    def runs(self) -> list[tuple[int, ...]]:
+        """Return the slices of each part."""
+        ends = list(accumulate(self.parts)) or [len(self.slices)]
+        return [self.slices[first:last] for first, last in pairwise([0, *ends])]
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,7 @@ class FilterOrder:
     base_k    pixels of one Mmad, counted from the beginning of each piece
     k_split   parts of the reduction; part p takes steps count * p // k_split ... of all (pair of depths,
               image, piece) at a kernel depth
+    tree      the parts are added as a binary tree: neighbours first, then sums of two, of four, ...
     arrivals  None: the parts are added as 0, 1, 2, ..., beginning with part 0;
               (k_split, *weight): for each element the number of the part that is added first, second, ... to
               a zero in global memory
@@ -71,6 +80,7 @@ class FilterOrder:
     base_k: int
     k_split: int = 1
     arrivals: NDArray[np.int_] | None = None
+    tree: bool = False
 
 
 def product_of(model: AccumulationModel, macs: int) -> Product:
@@ -82,10 +92,10 @@ def product_of(model: AccumulationModel, macs: int) -> Product:
         from ascendsim.numerics.twins import accumulate_twin
 
         return lambda a, b, c: accumulate_twin(model, a, b, c)
-    from ascendsim.numerics.accumulate import accumulate
+    from ascendsim.numerics.accumulate import accumulate as accumulate_block
 
     def compiled(a: Floats, b: Floats, c: Floats) -> Floats:
-        accumulate(model, np.ascontiguousarray(a), np.ascontiguousarray(b), c)
+        accumulate_block(model, np.ascontiguousarray(a), np.ascontiguousarray(b), c)
         return c
 
     return compiled
@@ -149,18 +159,20 @@ def image_gradient(
     source = grad_output.reshape(problem.batch, problem.groups, reduced, *source_size)
     result = np.zeros((problem.batch, problem.groups, columns, *made_size), np.float32)
     for image, group, depth in np.ndindex(problem.batch, problem.groups, made_size[0]):
-        c = np.zeros((made_size[1] * made_size[2], columns), np.float32)
+        sums = [np.zeros((made_size[1] * made_size[2], columns), np.float32) for _ in order.runs()]
         for tap, found in enumerate(depth_of[:, depth]):
             if found < 0:
                 continue
             a = reduction_by_groups(patches(source[image, group, :, found], row_of, col_of), order.c0).T
             b = reduction_by_groups(kernels[group, :, :, tap].transpose(0, 2, 3, 1), order.c0)
             first = 0
-            for groups in order.slices:
-                last = first + groups * order.c0
-                c = multiply(a[:, first:last], b[first:last], c)
-                first = last
+            for part, slices in enumerate(order.runs()):
+                for groups in slices:
+                    last = first + groups * order.c0
+                    sums[part] = multiply(a[:, first:last], b[first:last], sums[part])
+                    first = last
             assert first == a.shape[1]
+        c = sums[0] if len(sums) == 1 else add_in_order(np.stack([np.zeros_like(sums[0]), *sums]))
         result[image, group, :, depth] = c.T.reshape(columns, *made_size[1:])
     return result.reshape(problem.input)
 
@@ -176,7 +188,7 @@ def filter_gradient(
         [_filter_part(problem, grad_output, input, order, part, multiply) for part in range(order.k_split)]
     )
     if order.arrivals is None:
-        return add_in_order(parts)
+        return add_as_tree(parts) if order.tree else add_in_order(parts)
     arrived = np.take_along_axis(parts, order.arrivals.reshape(parts.shape), axis=0)
     return add_in_order(np.concatenate([np.zeros_like(parts[:1]), arrived]))
 
@@ -187,6 +199,17 @@ def add_in_order(parts: Floats) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         for part in parts[1:]:
             total += part
+    return total
+
+
+def add_as_tree(parts: Floats) -> Floats:
+    """Add the rows of `parts` in pairs, then the sums in pairs, and so on; an odd one waits for its turn."""
+    rows = list(parts)
+    with np.errstate(over="ignore", invalid="ignore"):
+        while len(rows) > 1:
+            pairs = [np.add(rows[at], rows[at + 1]) for at in range(0, len(rows) - 1, 2)]
+            rows = pairs + rows[len(pairs) * 2 :]
+    total: Floats = rows[0].copy()
     return total
 
 

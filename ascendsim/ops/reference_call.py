@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ascendsim.numerics.casts import hf32, round_to
+from ascendsim.ops.call import vector_overflow
 from ascendsim.ops.filter_gemm import FilterGemmSchedule
 from ascendsim.ops.image_gemm import ImageGemmSchedule
 from ascendsim.ops.lowering import Call, filter_gemm, image_gemm
@@ -32,8 +33,12 @@ def image_order(call: Call) -> ImageOrder:
     """Return what the plan of grad_input fixes of the order of additions."""
     spec = image_gemm(call)
     plan = call.tilings.get("grad_input") or image_tiling(spec, call.profile)
-    segments = ImageGemmSchedule(spec, plan, call.profile).segments
-    return ImageOrder(call.c0, tuple(groups for segment in segments for _, _, groups in segment.slices))
+    parts = [
+        [groups for segment in part for _, _, groups in segment.slices]
+        for part in ImageGemmSchedule(spec, plan, call.profile).parts
+    ]
+    lengths = tuple(len(part) for part in parts) if len(parts) > 1 else ()
+    return ImageOrder(call.c0, tuple(groups for part in parts for groups in part), lengths)
 
 
 def filter_order(call: Call) -> FilterOrder:
@@ -42,7 +47,8 @@ def filter_order(call: Call) -> FilterOrder:
     plan = call.tilings.get("grad_weight") or filter_tiling(spec, call.profile)
     schedule = FilterGemmSchedule(spec, plan, call.profile, spec.output, atomic=False)
     runs = tuple((piece.first_pixel, piece.pixels) for piece in schedule.pieces if piece.image == 0)
-    return FilterOrder(runs, plan.base_k, plan.k_split)
+    tree = call.deterministic and call.generation.deterministic_sum == "tree"
+    return FilterOrder(runs, plan.base_k, plan.k_split, tree=tree)
 
 
 def reference_gradients(
@@ -67,19 +73,28 @@ def reference_gradients(
     }
     shape = call.problem.grad_output
     parts = bias_parts(call.profile, shape[0], shape[1])
-    bias = round_to(bias_gradient(grad_output, parts), call.dtypes["grad_output"])
-    # Fixpipe writes grad_input in the cube's own format; a Cast kernel makes the asked one of it.
+    bias = _cast(call, bias_gradient(grad_output, parts), call.dtypes["grad_output"])
+    # A result leaves L0C in the cube's own format; a Cast kernel makes the asked one of it.
+    in_parts = bool(image_order(call).parts)
+    leaves = call.cube_math("convolution backward", call.storage.name, by_vector=in_parts).overflow
     made = {
-        "grad_input": round_to(sums["grad_input"], call.storage),
+        "grad_input": round_to(sums["grad_input"], call.storage, overflow=leaves),
         "grad_weight": sums["grad_weight"],
         "grad_bias": bias,
     }
-    return {name: round_to(values, call.dtypes[name]) for name, values in made.items()}
+    if call.squeezed:
+        made["grad_weight"] = _cast(call, made["grad_weight"], "float16")
+    return {name: _cast(call, values, call.dtypes[name]) for name, values in made.items()}
+
+
+def _cast(call: Call, values: Floats, target: str) -> Floats:
+    """Return what a vector kernel makes of values in another format."""
+    return round_to(values, target, overflow=vector_overflow(call.profile, target))
 
 
 def _operand(call: Call, name: str, values: Floats) -> Floats:
     """Return a tensor on the grid that the cube multiplies: cast to its storage format, then to HF32."""
-    stored = round_to(values, call.storage) if call.dtypes[name] != call.storage.name else values
+    stored = _cast(call, values, call.storage.name) if call.dtypes[name] != call.storage.name else values
     if call.compute_dtype != "hf32":
         return stored
     return hf32(stored, call.profile.cube.hf32_mantissa_bits, call.math.hf32_ties)

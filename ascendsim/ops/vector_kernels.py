@@ -35,10 +35,13 @@ def vector_cores(profile: Profile) -> list[Core]:
     return [Core("cube", index) for index in range(profile.cores.cube)]
 
 
-def _flat_phase(
+def flat_phase(
     name: str, profile: Profile, size: int, itemsize: int, build: Callable[[Profile, int, int], Program]
 ) -> Phase:
-    """Share `size` elements among all vector cores; `build(profile, first, count)` makes a program."""
+    """Share `size` elements among all vector cores; `build(profile, first, count)` makes a program.
+
+    Equal counts must cost the same.
+    """
     cores = vector_cores(profile)
     step = FLOAT32_LANES
     units = -(-size // step)
@@ -50,23 +53,23 @@ def _flat_phase(
     return Phase(name, tuple(work))
 
 
-def zero_fill(profile: Profile, tensor: GmTensor) -> Phase:
-    """Return the phase that sets a whole tensor to zero before tiles are added to it."""
+def zero_fill(profile: Profile, tensor: GmTensor, value: float = 0.0) -> Phase:
+    """Return the phase that sets a whole flat tensor to zero (or another value, in its format)."""
 
     def program(profile: Profile, first: int, count: int) -> Program:
         b = ProgramBuilder(profile)
         piece = min(count, _piece_elements(profile, tensor.itemsize))
         (slot,) = b.slots("UB", piece * tensor.itemsize, "zeros")
-        b.add(Fill(slot, (piece,), piece * tensor.itemsize))
+        b.add(Fill(slot, (piece,), piece * tensor.itemsize, value))
         # A short last piece is filled again, because a tile is copied as a whole.
         for start in range(first, first + count, piece):
             size = min(piece, first + count - start)
             if size < piece:
-                b.add(Fill(slot, (size,), size * tensor.itemsize))
+                b.add(Fill(slot, (size,), size * tensor.itemsize, value))
             b.add(CopyUbToGm(Gm(tensor, (slice(start, start + size),)), slot, size * tensor.itemsize))
         return b.build()
 
-    return _flat_phase("zero fill", profile, tensor.shape[0], tensor.itemsize, program)
+    return flat_phase("zero fill", profile, tensor.shape[0], tensor.itemsize, program)
 
 
 def cast(profile: Profile, source: GmTensor, target: GmTensor) -> Phase:
@@ -87,7 +90,7 @@ def cast(profile: Profile, source: GmTensor, target: GmTensor) -> Phase:
             b.add(CopyUbToGm(Gm(target, place), result, size * target.itemsize))
         return b.build()
 
-    return _flat_phase("cast", profile, source.shape[0], widest, program)
+    return flat_phase("cast", profile, source.shape[0], widest, program)
 
 
 def ordered_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> Phase:
@@ -113,7 +116,66 @@ def ordered_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> Phase:
             b.add(CopyUbToGm(Gm(target, (place,)), total, size * target.itemsize))
         return b.build()
 
-    return _flat_phase("ordered sum", profile, target.shape[0], 4, program)
+    return flat_phase("ordered sum", profile, target.shape[0], 4, program)
+
+
+def tree_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> tuple[Phase, ...]:
+    """Return the phases that add the rows of `parts` (count, elements) as a binary tree, in float32.
+
+    Order    rounds of stride 1, 2, 4, ...: row i takes row i + stride where i is a multiple of twice the
+             stride; all cores meet between rounds; the last round stores in the target's format
+    Tensors  `parts` is a workspace whose rows become partial sums
+    """
+    count = parts.shape[0]
+    strides = [1 << round_ for round_ in range((count - 1).bit_length())]
+    return tuple(
+        _tree_round(profile, parts, target if stride == strides[-1] else None, stride) for stride in strides
+    )
+
+
+def _tree_round(profile: Profile, parts: GmTensor, target: GmTensor | None, stride: int) -> Phase:
+    """Return one round; its pairs of rows, laid end to end, are shared among all cores."""
+    count, elements = parts.shape
+    rows = range(0, count - stride, 2 * stride)
+    work = []
+    cores = vector_cores(profile)
+    units = -(-len(rows) * elements // FLOAT32_LANES)
+    for core, share in zip(cores, shares(units, len(cores)), strict=False):
+        first, last = share.start * FLOAT32_LANES, min(share.stop * FLOAT32_LANES, len(rows) * elements)
+        runs = tuple(
+            (row, max(first - at * elements, 0), min(last - at * elements, elements))
+            for at, row in enumerate(rows)
+            if first < (at + 1) * elements and last > at * elements
+        )
+        signature = tuple(end - start for _, start, end in runs)
+        build = partial(_tree_program, profile, parts, target, stride, runs)
+        work.append(CoreWork(core, signature, build))
+    return Phase(f"tree sum, stride {stride}", tuple(work))
+
+
+def _tree_program(
+    profile: Profile,
+    parts: GmTensor,
+    target: GmTensor | None,
+    stride: int,
+    runs: tuple[tuple[int, int, int], ...],
+) -> Program:
+    """Add row + stride to row for each run (row, first element, end)."""
+    b = ProgramBuilder(profile)
+    piece = min(max(end - start for _, start, end in runs), _piece_elements(profile, 4))
+    loads = Ring(b.slots("UB", piece * 4, "in", 2))
+    totals = Ring(b.slots("UB", piece * 4, "total", 2))
+    for row, first, end in runs:
+        for start in range(first, end, piece):
+            size = min(piece, end - start)
+            place = slice(start, start + size)
+            total, load = totals.next(), loads.next()
+            b.add(CopyGmToUb(total, Gm(parts, (row, place)), size * 4, (size,)))
+            b.add(CopyGmToUb(load, Gm(parts, (row + stride, place)), size * 4, (size,)))
+            b.add(Add(total, load, size))
+            goal = Gm(target, (place,)) if target is not None else Gm(parts, (row, place))
+            b.add(CopyUbToGm(goal, total, size * goal.tensor.itemsize))
+    return b.build()
 
 
 def _piece_elements(profile: Profile, itemsize: int) -> int:

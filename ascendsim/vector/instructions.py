@@ -113,10 +113,11 @@ class _Fill(NamedTuple):
     dst: Slot
     tile_shape: tuple[int, ...]
     bytes: int
+    value: float = 0.0
 
 
 class Fill(_Fill, Command):
-    """Set a tile in UB to zero (Duplicate).
+    """Set a tile in UB to one value, zero if none is said (Duplicate).
 
     Pipe     V
     Cost     head + one unary repeat for each 256 bytes
@@ -136,8 +137,8 @@ class Fill(_Fill, Command):
         return self.bytes
 
     def execute(self, memory: CoreMemory) -> None:
-        """Write +0."""
-        memory.new_tile(self.dst, self.tile_shape).fill(0)
+        """Write the value."""
+        memory.new_tile(self.dst, self.tile_shape).fill(self.value)
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the repeats."""

@@ -18,7 +18,8 @@ class Tiling:
                    slices of base_k that one L1 tile of the left and the right operand holds
     al1_buffers, bl1_buffers, al0_buffers, bl0_buffers, cl0_buffers
                    copies of each tile: 1, or 2 for ping-pong
-    k_split        parts of the reduction that go to different cores (grad_weight)
+    k_split        grad_weight: parts of the reduction that go to different cores; grad_input: parts of it,
+                   cut by channel groups, that one core adds in float32 in global memory, one after the other
     used_cores     cores that get work
 
     Raises   ConfigError if a field is not a positive integer

@@ -1,0 +1,61 @@
+"""The user's tensors as the operators take them: values, description, and how they lie in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.ops.strided import View
+from ascendsim.rules import TensorDescription
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ascendsim.numerics.hifloat8 import HiFloat8Array
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One input: stored values (a numpy array or a HiFloat8Array) and where its elements lie."""
+
+    values: NDArray[Any] | HiFloat8Array
+    dtype: str
+    view: View
+
+    @classmethod
+    def of(cls, value: Any) -> Operand:
+        """Take anything that numpy takes; views keep their strides."""
+        import numpy as np
+
+        if hasattr(value, "codes"):
+            stored: NDArray[Any] = value.codes
+            return cls(value, value.dtype.name, _view(stored))
+        array = np.asarray(value)
+        return cls(array, array.dtype.name, _view(array))
+
+    @property
+    def described(self) -> TensorDescription:
+        """What the rules look at."""
+        return TensorDescription(self.view.shape, self.dtype, strides=self.view.strides)
+
+    def carrier(self) -> NDArray[np.float32]:
+        """Return the values as float32."""
+        from ascendsim.numerics.casts import decode
+
+        return decode(self.values, self.dtype)
+
+
+def _view(array: NDArray[Any]) -> View:
+    """Return where the elements lie; a stride of no whole number of elements counts as the next one."""
+    return View(array.shape, tuple(-(-stride // array.itemsize) for stride in array.strides))
+
+
+def spread(value: Any, count: int) -> Any:
+    """Return one number as `count` of them; anything else stays what it is, a sequence as a tuple."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return (value,) * count
+    try:
+        return tuple(value)
+    except TypeError:
+        return value

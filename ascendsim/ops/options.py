@@ -1,0 +1,148 @@
+"""The keywords that all operators share, and what they resolve to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ascendsim.errors import ConfigError, UnsupportedError
+from ascendsim.numerics.controls import FIXPIPE_PRESETS
+from ascendsim.numerics.dtypes import dtype
+from ascendsim.numerics.models import BINARY32_MIN_EXPONENT, AccumulationModel
+from ascendsim.ops.call import Call
+from ascendsim.ops.conv_problem import ConvProblem
+from ascendsim.ops.generations import generation
+from ascendsim.ops.strided import View
+from ascendsim.ops.tiling.plan import Tiling
+from ascendsim.profile import Profile, load_profile
+from ascendsim.rules import Decision
+
+Product = str | Path | Profile
+Tilings = Tiling | Mapping[str, Tiling] | None
+GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
+
+NOTES = (
+    "Layout conversions between NCHW and NC1HWC0 (TransData kernels) are not part of the cycles.",
+    "Tilings are this simulator's own; the product's operators choose their own.",
+)
+STRIDED_NOTE = (
+    "What a vector core needs to gather strided elements is published nowhere: Contiguous and Transpose "
+    "kernels read in blocks of 32 bytes or whole lines, whichever is less."
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Keywords of every operator.
+
+    product        name of a product or variant, path of a TOML file, or a loaded Profile
+    accumulation   name of an accumulation model; None: the product's default for the compute dtype
+    tiling         a Tiling for the one cube gradient asked for, or {"grad_input": ..., "grad_weight": ...}
+    deterministic  add the parts of grad_weight in a fixed order; None: the product's default
+    output_dtypes  formats of the three gradients; None: those of input, weight and grad_output (or bias)
+    l2_start       "warm" (tensors that fit are in L2 when a kernel starts) or "cold"
+    rules          rule set that says what is accepted and in which type it computes
+    fixpipe        which of the vendor's pages says when Fixpipe saturates: "ctrl48" or "c-api-pages"
+
+    Raises         ConfigError for a value without a meaning
+    """
+
+    product: Product = "910B"
+    accumulation: str | AccumulationModel | None = None
+    tiling: Tilings = None
+    deterministic: bool | None = None
+    output_dtypes: Sequence[str | None] | None = None
+    l2_start: str = "warm"
+    rules: str = "documented"
+    fixpipe: str = "ctrl48"
+
+    def __post_init__(self) -> None:
+        """Refuse values without a meaning."""
+        if self.fixpipe not in FIXPIPE_PRESETS:
+            raise ConfigError(f"fixpipe is {self.fixpipe!r}; it must be one of {', '.join(FIXPIPE_PRESETS)}")
+        if len(self.wanted_dtypes) != 3:
+            raise ConfigError(
+                f"output_dtypes has {len(self.wanted_dtypes)} entries {self.wanted_dtypes}; it needs three, "
+                "None: default"
+            )
+
+    @cached_property
+    def profile(self) -> Profile:
+        """The product."""
+        return self.product if isinstance(self.product, Profile) else load_profile(self.product)
+
+    @property
+    def wanted_dtypes(self) -> tuple[str | None, ...]:
+        """Formats of the gradients by canonical name, None where the default is wanted."""
+        return tuple(name and dtype(name).name for name in self.output_dtypes or (None, None, None))
+
+    def model(self, compute_dtype: str) -> AccumulationModel:
+        """Return the accumulation model for a compute dtype on this product.
+
+        Raises   UnsupportedError if the product's cube does not multiply it
+        """
+        profile = self.profile
+        if compute_dtype not in profile.cube.rates or (
+            self.accumulation is None and compute_dtype not in profile.accumulation
+        ):
+            raise UnsupportedError(
+                f"the cube of {profile.variant} does not multiply {compute_dtype}; it does "
+                + ", ".join(name for name in profile.cube.rates if name in profile.accumulation)
+            )
+        model = self.accumulation or profile.accumulation[compute_dtype]
+        if isinstance(model, str):
+            model = AccumulationModel.parse(model)
+        operand = dtype("float32" if compute_dtype == "hf32" else compute_dtype)
+        said = model.ftz_in_exponent != BINARY32_MIN_EXPONENT
+        smallest = None if said or operand.tapered else operand.min_exponent
+        return model.resolve(profile.cube.rates[compute_dtype].block_k, smallest)
+
+    def call(self, problem: ConvProblem, decision: Decision, views: Mapping[str, View]) -> Call:
+        """Return everything that fixes the kernels of a decided call."""
+        deterministic = self.deterministic
+        return Call(
+            problem,
+            self.profile,
+            decision.compute_dtype,
+            dict(decision.dtypes),
+            self.model(decision.compute_dtype),
+            self.profile.deterministic_default if deterministic is None else bool(deterministic),
+            self._tilings(decision.wanted),
+            {name: view for name, view in views.items() if not view.is_contiguous},
+            self.fixpipe,
+        )
+
+    def _tilings(self, mask: tuple[bool, bool, bool]) -> dict[str, Tiling]:
+        """Return the user's plans by gradient."""
+        if self.tiling is None:
+            return {}
+        if isinstance(self.tiling, Tiling):
+            wanted = [name for name, asked in zip(GRADIENTS[:2], mask[:2], strict=True) if asked]
+            if len(wanted) != 1:
+                computed = " and ".join(wanted) or "no cube gradient"
+                raise ConfigError(
+                    f"tiling is one Tiling, but the call computes {computed}; "
+                    'pass {"grad_input": ..., "grad_weight": ...}'
+                )
+            return {wanted[0]: self.tiling}
+        unknown = set(self.tiling) - set(GRADIENTS[:2])
+        if unknown:
+            raise ConfigError(f"tiling has keys {sorted(unknown)}; it takes grad_input and grad_weight")
+        return dict(self.tiling)
+
+    def notes(self, decision: Decision, *, strided: bool) -> tuple[str, ...]:
+        """Return the sentences that a reader of the result must know."""
+        found = [*NOTES, f"Checked by the rule set {self.rules}."]
+        if strided:
+            found.append(STRIDED_NOTE)
+        if not decision.empty and self.model(decision.compute_dtype).half:
+            half = generation(self.profile.npu_arch).half_accumulator and decision.compute_dtype == "float16"
+            if not half:
+                found.append(
+                    f"The cube of {self.profile.variant} cannot accumulate {decision.compute_dtype} products "
+                    "in float16; the asked accumulation model is a study, not the machine."
+                )
+            found.append("With a float16 accumulator the cycles are those of a float32 one.")
+        return (*found, *decision.warnings)

@@ -1,0 +1,65 @@
+"""Run and time the steps of a call, kernel after kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.ops.call import Step
+from ascendsim.ops.results import KernelResult
+from ascendsim.ops.summary import summarise
+from ascendsim.timing import time_kernel
+
+if TYPE_CHECKING:
+    from ascendsim.ops.call import Tensors
+    from ascendsim.ops.options import Options
+    from ascendsim.profile import Profile
+    from ascendsim.rules import Decision
+
+
+def time_steps(steps: Sequence[Step], profile: Profile, l2_start: str) -> list[KernelResult]:
+    """Return the cycles of every kernel."""
+    return [_timed(step, profile, l2_start, folded=True) for step in steps]
+
+
+def run_steps(
+    steps: Sequence[Step], profile: Profile, l2_start: str, tensors: Tensors, order: str | int
+) -> list[KernelResult]:
+    """Execute every kernel on the call's tensors, which gain what the kernels make; return their cycles."""
+    from ascendsim.functional import run_kernel
+
+    results = []
+    for step in steps:
+        results.append(_timed(step, profile, l2_start, folded=order != "arrival"))
+        gm = step.bind(tensors)
+        run_kernel(step.kernel, gm, order=order, timeline=results[-1].timeline)
+        tensors.update(step.collect(gm))
+    return results
+
+
+def common_fields(
+    options: Options, decision: Decision, model: str, results: list[KernelResult]
+) -> dict[str, Any]:
+    """Return the fields that every result has."""
+    compute = decision.compute_dtype
+    if compute == "hf32":
+        compute = f"hf32_{options.profile.cube.hf32_mantissa_bits}"
+    gathered = any(result.name.startswith(("contiguous", "transpose")) for result in results)
+    return {
+        "product": options.profile.product,
+        "variant": options.profile.variant,
+        "compute_dtype": compute,
+        "accumulation": model,
+        "kernels": tuple(results),
+        "notes": options.notes(decision, strided=gathered),
+    }
+
+
+def name_of(order: str | int) -> str:
+    """Return the order of execution in words."""
+    return order if isinstance(order, str) else f"seed {order}"
+
+
+def _timed(step: Step, profile: Profile, l2_start: str, *, folded: bool) -> KernelResult:
+    timeline = time_kernel(step.kernel, profile, folded=folded, l2_start=l2_start)
+    return summarise(step.kernel, profile, timeline)

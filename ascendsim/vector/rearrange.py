@@ -1,0 +1,58 @@
+"""Bring elements that a strided read left scattered in UB into a row."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+from ascendsim.program import Command, Cost, Slot
+from ascendsim.vector.instructions import vector_cost
+
+if TYPE_CHECKING:
+    from ascendsim.functional import CoreMemory
+    from ascendsim.profile import Profile
+
+
+class _Rearrange(NamedTuple):
+    dst: Slot
+    src: Slot
+    bytes: int
+
+
+class Rearrange(_Rearrange, Command):
+    """Copy a tile in UB so that elements which lay in blocks of their own, or across rows, become neighbours.
+
+    The carrier of a tile holds its elements in the order in which they are used, so only the cost is seen.
+
+    Pipe     V
+    Cost     head + one transpose repeat for each 256 of the `bytes` that the tile takes before
+    Source   AscendC TransDataTo5HD and Transpose pages (blocks of 32 bytes)
+    """
+
+    __slots__ = ()
+    pipe = "V"
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """The source."""
+        return (self.src,)
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The destination."""
+        return (self.dst,)
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.bytes
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Copy."""
+        values = memory.tile(self.src)
+        memory.new_tile(self.dst, values.shape)[...] = values
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of the repeats."""
+        return vector_cost(profile, "transpose", ceil(self.bytes / profile.vector.bytes_per_cycle))
