@@ -24,6 +24,9 @@ has ended.
 
 Equal cores may be folded into one of that weight: its flows then count that many times on the shared links,
 which is exactly what equal cores do to them.
+
+Equal cores have equal shares at any time, so a faster figure never costs them cycles. Unequal cores that
+share a link may lose by one, as on silicon: a transfer that comes earlier may come in the way of another.
 """
 
 from __future__ import annotations

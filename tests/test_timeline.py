@@ -46,6 +46,12 @@ def test_a_wait_is_charged_to_what_was_over_last():
     assert occupation(time_kernel(kernel([prog]), PLAIN), CORE)["V"].waiting == {"MTE1": 12}
 
 
+def test_a_wait_of_one_cycle_counts():
+    # Issued at 1 and 2; M ends at 3.
+    prog = program(Fake("M", 2), (Fake("V", 1), [0]))
+    assert occupation(time_kernel(kernel([prog]), PLAIN.but(issue_cycles=1)), CORE)["V"].waiting == {"M": 1}
+
+
 def test_draining_is_waiting_for_oneself():
     prog = program(Fake("M", 3, 50), Fake("M", 1, drains=True))
     assert occupation(time_kernel(kernel([prog]), PLAIN), CORE)["M"] == Occupation(4, {"M": 50}, 0)
@@ -136,10 +142,11 @@ def test_the_critical_path_names_every_cause():
     }
 
 
-def test_the_critical_path_goes_through_a_full_queue():
-    # V is issued only when the third M was, which had to wait until M took up the second at 11.
-    prog = program(Fake("M", 10), Fake("M", 10), Fake("M", 1), Fake("V", 99))
-    path = critical_path(time_kernel(kernel([prog]), PLAIN.but(issue_cycles=1, depths={"M": 1})))
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_the_critical_path_goes_through_a_full_queue(depth):
+    # V is issued only when the last M was, which had to wait until M took up the second at 11.
+    prog = program(*[Fake("M", 10)] * (depth + 2), Fake("V", 99))
+    path = critical_path(time_kernel(kernel([prog]), PLAIN.but(issue_cycles=1, depths={"M": depth})))
     assert [(step.cause, step.begin, step.end) for step in path] == [
         ("S", 0, 1),
         ("M", 1, 11),
