@@ -80,6 +80,7 @@ def _common(paths: dict) -> dict:
             "hf32_mantissa_bits": 11,
         },
         "paths": {name: dict(zip(names, path, strict=True)) for name, path in paths.items()},
+        "load2d": {"head_cycles": 2, "least_cycles": 0, "issue_cycles": 0},
         "load3d": {"L0A": _load3d(extra=0), "L0B": _load3d(extra=2)},
         # 128, 128 and 64 bytes a cycle for the chip: 0.128 TB/s at 1000 MHz is 128 bytes a cycle
         "links": {"l2_read": _link(0.128), "l2_write": _link(0.128), "memory": _link(0.064, latency=200)},
@@ -88,6 +89,7 @@ def _common(paths: dict) -> dict:
             "bytes_per_cycle": 256,
             "head_cycles": 2,
             "latency_cycles": 10,
+            "least_cycles": 0,
             "repeat_cycles": {
                 "unary": 1,
                 "binary": 2,

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
 
+FLOAT32_BYTES = 4
+FRACTAL_COLUMNS = 16
+
+
 def in_channel_groups(tile: NDArray[np.float32], c0: int) -> NDArray[np.float32]:
     """Return a (pixels, channels) tile as (channel groups, pixels, C0), or unchanged if `c0` is 0."""
     if not c0:
@@ -37,7 +41,9 @@ class Fixpipe(_Fixpipe, Command):
 
     Shapes   tile (m, n) -> slice (m, n), or (n / C0, m, C0) if `c0` is set
     Pipe     FIX
-    Cost     head + bytes over the shared links at no more than the path's rate + latency (path L0C_GM)
+    Cost     head + float32 bytes / fixpipe.read_bytes_per_cycle, then the result's bytes over shared links at
+             no more than the rate of path L0C_GM (fixpipe.channel_split_bytes_per_cycle where fractals are
+             cut into groups of 8), but least_cycles in all (plain matrix: fixpipe.matrix_least_cycles)
     Raises   (from the machine) two cores may touch one element only by atomic add, which is float32
     Source   AscendC Fixpipe page: F322F16 and F322BF16 round to nearest even
     """
@@ -53,7 +59,7 @@ class Fixpipe(_Fixpipe, Command):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return self.dst.tensor.name, self.bytes, self.atomic
+        return self.dst.tensor.name, self.bytes, self.atomic, self.c0
 
     def execute(self, memory: CoreMemory) -> None:
         """Convert and store, or add in float32."""
@@ -61,11 +67,20 @@ class Fixpipe(_Fixpipe, Command):
         memory.store(self.dst, values, atomic=self.atomic)
 
     def cost(self, profile: Profile) -> Cost:
-        """Return head, traffic and latency of the path L0C_GM."""
-        path = profile.paths["L0C_GM"]
+        """Return what reading L0C takes, then the traffic and latency of the path L0C_GM."""
+        path, unit = profile.paths["L0C_GM"], profile.fixpipe
+        rate, least = path.bytes_per_cycle, path.least_cycles
+        if 0 < self.c0 < FRACTAL_COLUMNS and unit.channel_split_bytes_per_cycle:
+            rate = unit.channel_split_bytes_per_cycle
+        if not self.c0 and unit.matrix_least_cycles:
+            least = unit.matrix_least_cycles
+        cycles = path.head_cycles
+        if unit.read_bytes_per_cycle:
+            elements = self.bytes // self.dst.tensor.itemsize
+            cycles += ceil(FLOAT32_BYTES * elements / unit.read_bytes_per_cycle)
+        cycles = max(cycles, least - int(self.bytes / rate))
         kind = "atomic" if self.atomic else "write"
-        traffic = Traffic(self.dst.tensor, kind, self.bytes, path.bytes_per_cycle)
-        return Cost(path.head_cycles, path.latency_cycles, traffic)
+        return Cost(cycles, path.latency_cycles, Traffic(self.dst.tensor, kind, self.bytes, rate))
 
 
 class _CopyL0cToUb(NamedTuple):

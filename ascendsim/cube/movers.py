@@ -33,6 +33,7 @@ class _CopyGmToL1(NamedTuple):
     tile_shape: tuple[int, ...] = ()
     window: Window | None = None
     placement: Placement = Placement()
+    rows: int = 1
 
 
 class CopyGmToL1(_CopyGmToL1, Command):
@@ -42,7 +43,8 @@ class CopyGmToL1(_CopyGmToL1, Command):
              with it: slice (channels, h, w, C0) -> flat image tile (channels * rows * cols + 1, C0), the last
              row zero, placed as `placement` says
     Pipe     MTE2
-    Cost     head + bytes over the shared links at no more than the path's rate + latency (path GM_L1)
+    Cost     head + whole sectors over shared links at no more than the path's rate + latency (path GM_L1);
+             each of `rows` runs of consecutive bytes takes its requests, however short it is
     """
 
     __slots__ = ()
@@ -56,7 +58,7 @@ class CopyGmToL1(_CopyGmToL1, Command):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return self.src.tensor.name, self.bytes
+        return self.src.tensor.name, self.bytes, self.rows
 
     def execute(self, memory: CoreMemory) -> None:
         """Copy; a strided copy writes between the zeros that `FillL1` left."""
@@ -79,8 +81,10 @@ class CopyGmToL1(_CopyGmToL1, Command):
     def cost(self, profile: Profile) -> Cost:
         """Return head, traffic and latency of the path GM_L1."""
         path = profile.paths["GM_L1"]
-        traffic = Traffic(self.src.tensor, "read", self.bytes, path.bytes_per_cycle)
-        return Cost(path.head_cycles, path.latency_cycles, traffic)
+        requests = path.requests(self.bytes, self.rows)
+        fetched = profile.l2.fetched_bytes(self.bytes, self.rows)
+        traffic = Traffic(self.src.tensor, "read", fetched, path.bytes_per_cycle)
+        return Cost(path.head_of(fetched, requests), path.latency_after(requests), traffic)
 
 
 class _FillL1(NamedTuple):
@@ -116,7 +120,7 @@ class FillL1(_FillL1, Command):
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of writing the zeros."""
         path = profile.paths["GM_L1"]
-        return Cost(path.head_cycles + ceil(self.bytes / path.bytes_per_cycle))
+        return Cost(path.head_of(self.bytes) + ceil(self.bytes / path.bytes_per_cycle))
 
 
 class _Load(NamedTuple):
@@ -131,8 +135,9 @@ class LoadL0A(_Load, Command):
     """Read a tile in L1 as the left matrix (m, k) of a product.
 
     Pipe     MTE1
-    Cost     head + the view's cycles into L0A (load3d by row switches and stride, load2d by the path's rate)
-    Source   AscendC LoadData pages; rates: profile paths and load3d
+    Cost     head + the view's cycles into L0A: load3d by row switches and stride; load2d by the path's rate,
+             its own head and least_cycles, and issue_cycles for each command beyond the first
+    Source   AscendC LoadData pages; rates: profile paths, load3d and load2d
     """
 
     __slots__ = ()
@@ -162,7 +167,13 @@ class LoadL0A(_Load, Command):
     def cost(self, profile: Profile) -> Cost:
         """Return head and data cycles."""
         path = profile.paths[f"L1_{self.buffer}"]
-        return Cost(path.head_cycles + ceil(self.view.cycles(profile, self.buffer)), path.latency_cycles)
+        data = self.view.cycles(profile, self.buffer)
+        commands = self.view.load2d_commands
+        if not commands:
+            return Cost(path.head_cycles + ceil(data), path.latency_cycles)
+        plain = profile.load2d
+        cycles = plain.head_cycles + (commands - 1) * plain.issue_cycles + ceil(data)
+        return Cost(max(cycles, plain.least_cycles), path.latency_cycles)
 
 
 class LoadL0B(LoadL0A):

@@ -1,8 +1,9 @@
 """How a tile in L1 is read as a matrix on its way to L0A or L0B.
 
-Three views, as the hardware has three ways to walk L1: `Patches` (load3d: im2col on the fly), `TapRows`
-(load2d over weights, taps forwards or backwards) and `Transposed` (load2d with transpose). A view knows the
-matrix it makes, and the bytes it moves; which buffer it feeds decides the rate.
+Four views: `Patches` (load3d: im2col on the fly), `TapRows` (load2d over weights, taps forwards or
+backwards), `Transposed` (load2d with transpose) and `Block` (a piece of a plain matrix). A view knows the
+matrix it makes, the bytes it moves and how many load2d commands that takes (0: it is one load3d); which
+buffer it feeds decides the rate.
 """
 
 from __future__ import annotations
@@ -87,6 +88,11 @@ class Patches(NamedTuple):
             total += count * FRACTAL_BYTES / profile.load3d_bytes_per_cycle(buffer, w.stride[1], spanned)
         return total * self.groups
 
+    @property
+    def load2d_commands(self) -> int:
+        """None: it is one load3d."""
+        return 0
+
 
 class TapRows(NamedTuple):
     """load2d over weights: rows are (channel group, tap, c0), taps walked backwards if `backwards`.
@@ -105,7 +111,7 @@ class TapRows(NamedTuple):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return ("tap rows", self.groups, self.c0, self.columns, self.itemsize)
+        return ("tap rows", self.groups, self.c0, self.columns, self.itemsize, self.load2d_commands)
 
     def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         """Copy the rows of the taps in the order the reduction walks them."""
@@ -125,6 +131,11 @@ class TapRows(NamedTuple):
         """Cycles of the data: whole fractals at the path's rate."""
         elements = self.groups * self.c0 * round_up(self.columns, FRACTAL_ROWS)
         return Fraction(elements * self.itemsize) / profile.paths[f"L1_{buffer}"].bytes_per_cycle
+
+    @property
+    def load2d_commands(self) -> int:
+        """One, as the rows follow each other; one for each tap of each group if they are walked backwards."""
+        return self.groups if self.backwards and self.taps > 1 else 1
 
 
 class Transposed(NamedTuple):
@@ -160,8 +171,62 @@ class Transposed(NamedTuple):
         elements = self.channels * self.c0 * round_up(self.pixels, FRACTAL_ROWS)
         return Fraction(elements * self.itemsize) / profile.paths[f"L1_{buffer}"].bytes_per_cycle
 
+    @property
+    def load2d_commands(self) -> int:
+        """One for each group of channels."""
+        return self.channels
 
-View = Patches | TapRows | Transposed
+
+class Block(NamedTuple):
+    """Rows `first_row` ... and columns `first_column` ... of a plain matrix, or of the transpose of the tile.
+
+    Shapes   tile (all rows, all columns), or the other way round if `transposed` -> (rows, columns)
+    """
+
+    first_row: int
+    rows: int
+    first_column: int
+    columns: int
+    transposed: bool
+    itemsize: int
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return ("block", self.rows, self.columns, self.transposed, self.itemsize)
+
+    def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        """Copy the piece."""
+        del memory
+        whole = tile.T if self.transposed else tile
+        rows = slice(self.first_row, self.first_row + self.rows)
+        out[...] = whole[rows, self.first_column : self.first_column + self.columns]
+
+    def matrix_shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self.rows, self.columns
+
+    def cycles(self, profile: Profile, buffer: str) -> Fraction:
+        """Cycles of the data: whole fractals, 16 rows or columns by 32 bytes of the reduction.
+
+        L0A holds its matrix row by row and L0B column by column, so L0B turns over what is not transposed.
+        """
+        reduction, other = (self.columns, self.rows) if buffer == "L0A" else (self.rows, self.columns)
+        size = round_up(reduction * self.itemsize, FRACTAL_BYTES // FRACTAL_ROWS) * round_up(
+            other, FRACTAL_ROWS
+        )
+        path = profile.paths[f"L1_{buffer}"]
+        turned = self.transposed == (buffer == "L0A")
+        slower = path.transposing_bytes_per_cycle
+        return Fraction(size) / (slower if turned and slower else path.bytes_per_cycle)
+
+    @property
+    def load2d_commands(self) -> int:
+        """None: matmul kernels fetch a whole piece with one load3d."""
+        return 0
+
+
+View = Patches | TapRows | Transposed | Block
 
 
 def round_up(value: int, step: int) -> int:

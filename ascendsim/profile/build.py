@@ -19,6 +19,7 @@ from ascendsim.profile.records import (
     Fixpipe,
     Launch,
     Link,
+    Load2d,
     Load3d,
     Profile,
     Scalar,
@@ -58,8 +59,12 @@ def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Ma
     laws = {
         name: law | {"fast_strides": tuple(law["fast_strides"])} for name, law in values["load3d"].items()
     }
-    widths = values.get("fixpipe", {"elements_per_cycle": {}})["elements_per_cycle"]
-    vector = values["vector"] | {"repeat_cycles": MappingProxyType(values["vector"]["repeat_cycles"])}
+    fixpipe = values.get("fixpipe", {"elements_per_cycle": {}})
+    widths = {int(bits): count for bits, count in fixpipe["elements_per_cycle"].items()}
+    tables = ("repeat_cycles", "kind_head_cycles", "kind_least_cycles", "group_repeats")
+    vector = values["vector"] | {
+        table: MappingProxyType(dict(values["vector"].get(table, {}))) for table in tables
+    }
     return Profile(
         **names,
         core_structure=values["core_structure"],
@@ -70,7 +75,8 @@ def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Ma
         cube=Cube(**cube),
         paths=_each(DataPath, values["paths"]),
         load3d=_each(Load3d, laws),
-        fixpipe=Fixpipe(MappingProxyType({int(bits): count for bits, count in widths.items()})),
+        load2d=Load2d(**values["load2d"]),
+        fixpipe=Fixpipe(**fixpipe | {"elements_per_cycle": MappingProxyType(widths)}),
         links=_each(Link, values["links"]),
         l2=L2(**values["l2"]),
         vector=Vector(**vector),

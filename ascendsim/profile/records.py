@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import Any, TypeAlias
 
 from ascendsim.errors import UnsupportedError
@@ -85,12 +86,49 @@ class Cube:
 
 @dataclass(frozen=True)
 class DataPath:
-    """A way for bytes inside one core: who runs it, how fast, what it costs once per instruction."""
+    """A way for bytes inside one core: who runs it, how fast, what it costs once per instruction.
+
+    least_cycles            what an instruction holds the pipe for, however few bytes it moves
+    spread_cycles           how much earlier the nearest part of L2 answers than the farthest
+    request_bytes           what a request fetches at most; a shorter one takes as long (0: only bytes count)
+    buffer_bytes, drain_bytes_per_cycle
+                            how far a writer may be ahead, and how fast the far side takes bytes (0: no limit)
+    transposing_bytes_per_cycle
+                            the rate where fractals are turned over on the way (0: the same)
+    """
 
     pipe: str
     bytes_per_cycle: Exact
     head_cycles: int
     latency_cycles: int
+    least_cycles: int = 0
+    spread_cycles: int = 0
+    request_bytes: int = 0
+    buffer_bytes: int = 0
+    drain_bytes_per_cycle: Exact = 0
+    transposing_bytes_per_cycle: Exact = 0
+
+    def requests(self, size_bytes: int, rows: int = 1) -> int:
+        """Return the requests that `rows` equal runs of bytes take; 0 if the path does not count them."""
+        return rows * -(-size_bytes // (rows * self.request_bytes)) if self.request_bytes else 0
+
+    def head_of(self, size_bytes: int, requests: int = 0) -> int:
+        """Return how long an instruction holds the pipe beside its bytes at the path's rate.
+
+        That is the head; what requests for less than they could fetch lose, or what the far side is too slow
+        by; and what is missing to the least.
+        """
+        rate = Fraction(self.bytes_per_cycle)
+        data = size_bytes / rate
+        lost = max(Fraction(0), (requests * self.request_bytes - size_bytes) / rate)
+        if self.drain_bytes_per_cycle:
+            drained = (size_bytes - self.buffer_bytes) / Fraction(self.drain_bytes_per_cycle)
+            lost = max(lost, drained - data)
+        return max(self.head_cycles + ceil(lost), self.least_cycles - int(data))
+
+    def latency_after(self, requests: int) -> int:
+        """Return the latency of the farthest of so many requests: the mean largest of as many draws."""
+        return self.latency_cycles - (self.spread_cycles // (requests + 1) if requests else 0)
 
 
 @dataclass(frozen=True)
@@ -140,22 +178,64 @@ class L2:
     line_bytes: int
     sector_bytes: int
 
+    def fetched_bytes(self, size_bytes: int, rows: int = 1) -> int:
+        """Return the whole sectors that `rows` equal, aligned runs of consecutive bytes touch."""
+        return rows * -(-size_bytes // (rows * self.sector_bytes)) * self.sector_bytes
+
+
+@dataclass(frozen=True)
+class Load2d:
+    """A plain load into L0: its head, what it takes at least, and what each of several commands adds."""
+
+    head_cycles: int
+    least_cycles: int
+    issue_cycles: int
+
 
 @dataclass(frozen=True)
 class Fixpipe:
-    """Output elements per cycle by output width in bits; empty where there is no Fixpipe."""
+    """The way out of L0C; empty where there is no Fixpipe.
+
+    elements_per_cycle            documented peak by output width in bits
+    read_bytes_per_cycle          of L0C, before the path's own rate: the two follow each other
+    matrix_least_cycles           what the path's least_cycles become for a plain matrix
+    channel_split_bytes_per_cycle the path's rate where a fractal is cut into groups of 8 channels
+    """
 
     elements_per_cycle: Mapping[int, int]
+    read_bytes_per_cycle: Exact = 0
+    matrix_least_cycles: int = 0
+    channel_split_bytes_per_cycle: Exact = 0
 
 
 @dataclass(frozen=True)
 class Vector:
-    """The vector unit of one core, in cycles of the vector clock."""
+    """The vector unit of one core, in cycles of the vector clock.
+
+    An instruction takes `head_cycles`, that of its kind if it has one, and `repeat_cycles` for each repeat,
+    but `least_cycles` at least. Kinds in `group_repeats` write once for so many repeats; a group that is
+    begun takes the kind's least.
+    """
 
     bytes_per_cycle: int
     head_cycles: int
     latency_cycles: int
+    least_cycles: int
     repeat_cycles: Mapping[str, int]
+    kind_head_cycles: Mapping[str, int]
+    kind_least_cycles: Mapping[str, int]
+    group_repeats: Mapping[str, int]
+
+    def instruction_cycles(self, kind: str, repeats: int) -> int:
+        """Return the cycles of one instruction of so many repeats."""
+        rate = self.repeat_cycles[kind]
+        least = self.kind_least_cycles.get(kind, self.least_cycles)
+        head = self.kind_head_cycles.get(kind, self.head_cycles)
+        group = self.group_repeats.get(kind)
+        if group is None:
+            return max(least, head + repeats * rate)
+        begun = repeats % group
+        return head + (repeats - begun) * rate + (max(least, begun * rate) if begun else 0)
 
 
 @dataclass(frozen=True)
@@ -198,6 +278,7 @@ class Profile:
     cube: Cube
     paths: Mapping[str, DataPath]
     load3d: Mapping[str, Load3d]
+    load2d: Load2d
     fixpipe: Fixpipe
     links: Mapping[str, Link]
     l2: L2

@@ -26,9 +26,14 @@ CUBE_DTYPES = (
     *("float16", "bfloat16", "float32", "hf32", "float8_e4m3fn", "float8_e5m2", "hifloat8"),
     *INTEGER_DTYPES,
 )
+# Kinds of vector instructions. A product says what a repeat of the first nine costs; of the others if it was
+# measured.
 REPEATS = (
     *("unary", "binary", "multiply_add", "cast", "divide", "exp", "transpose"),
     *("reduce_add_16bit", "reduce_add_32bit"),
+    *("shift", "scalar_integer", "multiply_add_widening", "divide_16bit", "exp_32bit", "reduce_extreme"),
+    *("reduce_group_16bit", "reduce_group_32bit", "compare_to_mask", "compare_scalar_to_mask", "sort"),
+    *("gather_16bit", "gather_32bit", "gather_block", "filter", "dequantise"),
 )
 
 
@@ -97,7 +102,18 @@ TREE: dict[str, Any] = {
     "paths": Each(
         PATHS,
         PATHS[:5],
-        {"pipe": _word(*PIPES), "bytes_per_cycle": RATE, "head_cycles": COUNT, "latency_cycles": COUNT},
+        {
+            "pipe": _word(*PIPES),
+            "bytes_per_cycle": RATE,
+            "head_cycles": COUNT,
+            "latency_cycles": COUNT,
+            "least_cycles": Maybe(POSITIVE),
+            "spread_cycles": Maybe(POSITIVE),
+            "request_bytes": Maybe(POSITIVE),
+            "buffer_bytes": Maybe(POSITIVE),
+            "drain_bytes_per_cycle": Maybe(RATE),
+            "transposing_bytes_per_cycle": Maybe(RATE),
+        },
     ),
     "load3d": {
         buffer: {
@@ -110,7 +126,15 @@ TREE: dict[str, Any] = {
         }
         for buffer in ("L0A", "L0B")
     },
-    "fixpipe": Maybe({"elements_per_cycle": {"32": POSITIVE, "16": POSITIVE, "8": POSITIVE}}),
+    "load2d": {"head_cycles": COUNT, "least_cycles": COUNT, "issue_cycles": COUNT},
+    "fixpipe": Maybe(
+        {
+            "elements_per_cycle": {"32": POSITIVE, "16": POSITIVE, "8": POSITIVE},
+            "read_bytes_per_cycle": Maybe(RATE),
+            "matrix_least_cycles": Maybe(POSITIVE),
+            "channel_split_bytes_per_cycle": Maybe(RATE),
+        }
+    ),
     "links": {
         link: {
             "nominal_tb_per_s": RATE,
@@ -126,7 +150,11 @@ TREE: dict[str, Any] = {
         "bytes_per_cycle": POSITIVE,
         "head_cycles": COUNT,
         "latency_cycles": COUNT,
-        "repeat_cycles": dict.fromkeys(REPEATS, POSITIVE),
+        "least_cycles": COUNT,
+        "repeat_cycles": Each(REPEATS, REPEATS[:9], POSITIVE),
+        "kind_head_cycles": Maybe(Each(REPEATS, (), POSITIVE)),
+        "kind_least_cycles": Maybe(Each(REPEATS, (), POSITIVE)),
+        "group_repeats": Maybe(Each(REPEATS, (), POSITIVE)),
     },
     "sync": {"flag_cycles": COUNT, "cross_core_flag_cycles": COUNT, "barrier_us": MICROSECONDS},
     "scalar": {"issue_cycles": COUNT, "start_us": MICROSECONDS},

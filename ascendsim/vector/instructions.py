@@ -57,8 +57,10 @@ class CopyGmToUb(_CopyGmToUb, Command):
     def cost(self, profile: Profile) -> Cost:
         """Return head, traffic and latency of the path GM_UB."""
         path = profile.paths["GM_UB"]
-        traffic = Traffic(self.src.tensor, "read", self.bytes, path.bytes_per_cycle)
-        return Cost(path.head_cycles, path.latency_cycles, traffic)
+        requests = path.requests(self.bytes)
+        fetched = profile.l2.fetched_bytes(self.bytes)
+        traffic = Traffic(self.src.tensor, "read", fetched, path.bytes_per_cycle)
+        return Cost(path.head_of(fetched, requests), path.latency_after(requests), traffic)
 
 
 class _CopyUbToGm(NamedTuple):
@@ -98,15 +100,14 @@ class CopyUbToGm(_CopyUbToGm, Command):
         path = profile.paths["UB_GM"]
         kind = "atomic" if self.atomic else "write"
         traffic = Traffic(self.dst.tensor, kind, self.bytes, path.bytes_per_cycle)
-        return Cost(path.head_cycles, path.latency_cycles, traffic)
+        return Cost(path.head_of(self.bytes), path.latency_cycles, traffic)
 
 
 def vector_cost(profile: Profile, kind: str, repeats: int) -> Cost:
     """Return the cost of one vector instruction of so many repeats, in cycles of the cube clock."""
-    vector = profile.vector
-    cycles = vector.head_cycles + repeats * Fraction(vector.repeat_cycles[kind])
-    clock = Fraction(profile.clock.cube_mhz) / Fraction(profile.clock.vector_mhz)
-    return Cost(ceil(cycles * clock))
+    cube, vector = profile.clock.cube_mhz, profile.clock.vector_mhz
+    cycles = profile.vector.instruction_cycles(kind, repeats)
+    return Cost(-(-cycles * cube // vector), -(-profile.vector.latency_cycles * cube // vector))
 
 
 class _Fill(NamedTuple):
