@@ -227,17 +227,33 @@ class FilterGemmSchedule:
         return Phase("compute", tuple(work))
 
     def _signature(self, tasks: list[Task]) -> Hashable:
-        """Describe what decides the cost of a core's program."""
-        seen: dict[Hashable, int] = {}
+        """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
+
+        With one kernel depth a task's tiles are known by its part and its rows or columns. With several,
+        kernel depths share tiles, so that the tiles of every step are numbered by what they hold.
+        """
+        numbers: dict[Hashable, int] = {}
+
+        def number(*holds: Hashable) -> int:
+            return numbers.setdefault(holds, len(numbers))
+
         met: list[Hashable] = []
         for task in tasks:
-            steps = self._parts[task.depth][task.part]
-            columns = task.columns
-            left = seen.setdefault((task.group, task.part, task.depth, task.first_row, "left"), len(seen))
-            right = seen.setdefault((task.group, task.part, task.depth, columns.box, "right"), len(seen))
-            box = columns.box._replace(channel=0)
-            start = self._part_shapes[task.depth, task.part]
-            met.append((task.rows, box, columns.first_group, columns.groups, left, right, start, len(steps)))
+            columns, steps = task.columns, self._parts[task.depth][task.part]
+            shape = (task.rows, columns.box._replace(channel=0), columns.first_group, columns.groups)
+            tiles: tuple[Hashable, ...] = (
+                number("left", task.group, task.part, task.first_row),
+                number("right", task.group, task.part, columns.box),
+            )
+            if len(self.spec.depths) > 1:
+                tiles = tuple(
+                    (
+                        number("left", task.group, small, task.first_row, piece),
+                        number("right", task.group, big, columns.box, piece),
+                    )
+                    for small, big, piece in steps
+                )
+            met.append((shape, self._part_shapes[task.depth, task.part], tiles))
         return tuple(met)
 
     @cached_property

@@ -198,25 +198,30 @@ class ImageGemmSchedule:
         return Phase("compute", tuple(work))
 
     def _signature(self, tasks: list[Task]) -> Hashable:
-        """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again."""
-        seen_left: dict[Hashable, int] = {}
-        seen_right: dict[Hashable, int] = {}
-        rows: list[Hashable] = []
-        for task in tasks:
-            pairs = self.spec.depths[task.depth]
-            left = (task.group, task.image, task.first_pixel, pairs)
-            right = (task.group, task.first_column, tuple(kernel for kernel, _ in pairs))
-            shape = self._pixel_shapes[task.first_pixel]
-            rows.append(
-                (
-                    shape,
-                    task.columns,
-                    len(pairs),
-                    seen_left.setdefault(left, len(seen_left)),
-                    seen_right.setdefault(right, len(seen_right)),
-                )
+        """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
+
+        Tiles are numbered by what they hold, as the rings in L1 know them, so that two cores that load the
+        same pattern of tiles are told from two that only do as many.
+        """
+        numbers: dict[Hashable, int] = {}
+
+        def number(*holds: Hashable) -> int:
+            return numbers.setdefault(holds, len(numbers))
+
+        return tuple(
+            (
+                self._pixel_shapes[task.first_pixel],
+                task.columns,
+                tuple(
+                    (
+                        number("left", task.group, task.image, source, task.first_pixel),
+                        number("right", task.group, kernel, task.first_column),
+                    )
+                    for kernel, source in self.spec.depths[task.depth]
+                ),
             )
-        return tuple(rows)
+            for task in tasks
+        )
 
     @cached_property
     def _pixel_shapes(self) -> dict[int, int]:
