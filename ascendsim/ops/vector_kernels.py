@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # every product's UB, and 16 KiB is where the vendor calls a transfer efficient.
 PIECE_BYTES = 16 * 1024
 
+LANE_SUM_SLOTS = 5  # two loads, the lanes, two totals
+
 
 def vector_cores(profile: Profile) -> list[Core]:
     """Return the cores that run vector kernels: vector cores, or the unified cores themselves."""
@@ -194,7 +196,7 @@ def lane_sums(profile: Profile, source: GmTensor, sums: GmTensor) -> Phase:
     batch, channels, space = source.shape
     parts = sums.shape[0]
     cores = vector_cores(profile)
-    block = max(1, _piece_elements(profile, 4) // space)
+    block = _channel_block(profile, space, source.itemsize)
     each = len(cores) // parts
     work: list[CoreWork] = []
     for part in range(parts):
@@ -204,6 +206,14 @@ def lane_sums(profile: Profile, source: GmTensor, sums: GmTensor) -> Phase:
             build = partial(_lane_sum_program, profile, source, sums, mine)
             work.append(CoreWork(cores[len(work)], (len(share), count, space), build))
     return Phase("lane sums", tuple(work))
+
+
+def _channel_block(profile: Profile, space: int, itemsize: int) -> int:
+    """Return how many channels are summed at once: as many as a piece holds, if UB holds all their lanes."""
+    figures, most = profile.buffers["UB"], _piece_elements(profile, 4)
+    each = 2 * min(space, most) * itemsize + FLOAT32_LANES * 4 + 2 * 4
+    fitting = (figures.capacity_bytes - LANE_SUM_SLOTS * figures.alignment_bytes) // each
+    return max(1, min(most // space, fitting))
 
 
 def bias_parts(profile: Profile, batch: int, channels: int) -> int:

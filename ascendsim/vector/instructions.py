@@ -7,7 +7,6 @@ cycles a repeat takes, in cycles of the vector clock, which are rounded up once 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -105,8 +104,12 @@ class CopyUbToGm(_CopyUbToGm, Command):
 
 def vector_cost(profile: Profile, kind: str, repeats: int) -> Cost:
     """Return the cost of one vector instruction of so many repeats, in cycles of the cube clock."""
+    return _on_the_cube_clock(profile, profile.vector.instruction_cycles(kind, repeats))
+
+
+def _on_the_cube_clock(profile: Profile, cycles: int) -> Cost:
+    """Return the cost of so many cycles of the vector clock, each figure rounded up once."""
     cube, vector = profile.clock.cube_mhz, profile.clock.vector_mhz
-    cycles = profile.vector.instruction_cycles(kind, repeats)
     return Cost(-(-cycles * cube // vector), -(-profile.vector.latency_cycles * cube // vector))
 
 
@@ -278,10 +281,10 @@ class AddLanes(_AddLanes, Command):
             lanes[:, : self.length - whole] += values[:, whole:]
 
     def cost(self, profile: Profile) -> Cost:
-        """Return the cycles of the repeats."""
+        """Return the cycles of both kinds of repeats."""
         repeats = self.rows * ceil(self.length / FLOAT32_LANES)
-        unary, binary = (profile.vector.repeat_cycles[kind] for kind in ("cast", "binary"))
-        return vector_cost(profile, "binary", ceil(repeats * (1 + Fraction(unary) / Fraction(binary))))
+        casts = repeats * profile.vector.repeat_cycles["cast"]
+        return _on_the_cube_clock(profile, profile.vector.instruction_cycles("binary", repeats) + casts)
 
 
 class _SumLanes(NamedTuple):
