@@ -1,0 +1,356 @@
+"""Does each instruction of the cube core mean and cost what it says?
+
+Costs are reckoned by hand from the round figures of the toy products (`toy_profiles.py`): GM_L1 64 bytes a
+cycle after 4 cycles, 100 until visible; L1_L0A 256 and L1_L0B 128 after 2, visible 10 later; L0C_GM 64 after
+8, visible 40 later; cube 16x16x16 products a cycle in float16, 16x16x4 in float32, head 2, visible 20 later.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
+from ascendsim.cube.mmad import Mmad, PipeBarrier
+from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B, Placement
+from ascendsim.cube.views import Patches, TapRows, Transposed, Window, row_spans
+from ascendsim.functional import CoreMemory
+from ascendsim.numerics.models import AccumulationModel
+from ascendsim.numerics.settings import MathSettings
+from ascendsim.program import Cost, Gm, GmTensor, Kernel, Slot, Traffic
+from tests.toy_profiles import toy_split, toy_unified
+
+TOY = toy_split()
+A1, A0, B0, C0 = (Slot(buffer, 4096, buffer, i) for i, buffer in enumerate(("L1", "L0A", "L0B", "L0C")))
+UB = Slot("UB", 4096, "out", 4)
+MATH = MathSettings(AccumulationModel.parse("block:16:RNE"))
+
+
+def memory(**gm):
+    return CoreMemory(gm, Kernel("test", (), {}, MATH), {})
+
+
+def put(mem, slot, values):
+    values = np.asarray(values, np.float32)
+    mem.new_tile(slot, values.shape)[...] = values
+
+
+def counted(*shape):
+    """Number the elements 1, 2, 3, ..."""
+    return np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
+
+
+# --- GM to L1
+
+
+def test_copy_to_l1_takes_the_slice_in_the_asked_shape():
+    x = GmTensor("x", (3, 4), "float16", 2)
+    mem = memory(x=counted(3, 4))
+    CopyGmToL1(A1, Gm(x, (slice(1, 3), slice(0, 2))), 8, (4, 1)).execute(mem)
+    assert mem.tile(A1).tolist() == [[5], [6], [9], [10]]
+
+
+def test_copy_to_l1_costs_head_traffic_and_latency():
+    x = GmTensor("x", (3, 4), "float16", 2)
+    copy = CopyGmToL1(A1, Gm(x, (0,)), 8, (4,))
+    # a read takes whole sectors of 128 bytes of L2
+    assert copy.cost(TOY) == Cost(4, 100, Traffic(x, "read", 128, 64))
+    assert copy._replace(bytes=129).cost(TOY).traffic.bytes == 256
+    assert copy._replace(bytes=130, rows=2).cost(TOY).traffic.bytes == 256  # two runs of 65
+    assert (copy.pipe, copy.reads, copy.writes) == ("MTE2", (), (A1,))
+
+
+def window(rows, cols, *, c0=2, **changes):
+    """Make a window of one channel group on rows x cols pixels without padding."""
+    plain = Window(1, rows, cols, 0, 0, 1, (1, 1), (1, 1), (1, 1), c0)
+    return plain._replace(**changes)
+
+
+def test_an_image_tile_is_flat_with_a_last_row_of_zeros():
+    x = GmTensor("x", (1, 2, 3, 2), "float16", 2)  # one channel group, 2 x 3 pixels, C0 = 2
+    mem = memory(x=counted(1, 2, 3, 2))
+    CopyGmToL1(A1, Gm(x, (slice(None),)), 24, (), window(2, 3)).execute(mem)
+    assert mem.tile(A1).tolist() == [[1, 2], [3, 4], [5, 6], [7, 8], [9, 10], [11, 12], [0, 0]]
+
+
+def test_a_strided_copy_leaves_the_zeros_of_the_fill_between_pixels():
+    x = GmTensor("x", (1, 2, 2, 1), "float16", 2)
+    mem = memory(x=counted(1, 2, 2, 1))
+    w = window(4, 5, c0=1)
+    FillL1(A1, 40, w.tile_shape).execute(mem)
+    CopyGmToL1(A1, Gm(x, (slice(None),)), 8, (), w, Placement(1, 0, 2, 3)).execute(mem)
+    assert mem.tile(A1)[:-1].reshape(4, 5).tolist() == [
+        [0, 0, 0, 0, 0],
+        [1, 0, 0, 2, 0],
+        [0, 0, 0, 0, 0],
+        [3, 0, 0, 4, 0],
+    ]
+
+
+def test_clearing_l1_costs_its_bytes_at_the_rate_of_the_write_port():
+    # 4 + ceil(65 / 64) = 6 cycles, and no traffic
+    assert FillL1(A1, 65, (65, 1)).cost(TOY) == Cost(6)
+    assert FillL1(A1, 64, (64, 1)).cost(TOY) == Cost(5)
+
+
+# --- load3d
+
+
+def load(slot, view):
+    return LoadL0A(A0, A1, view) if slot is A0 else LoadL0B(B0, A1, view)
+
+
+def test_load3d_gathers_patches_with_stride_dilation_and_padding():
+    # 4 x 4 pixels 1..16, kernel 2 x 2 with dilation 2, stride 2, one row and column of padding:
+    # output (y, x) under tap (i, j) reads pixel (2y + 2i - 1, 2x + 2j - 1); outside lies zero.
+    mem = memory()
+    w = window(4, 4, c0=1, top=1, left=1, out_width=2, kernel=(2, 2), stride=(2, 2), dilation=(2, 2))
+    put(mem, A1, [*[[v] for v in range(1, 17)], [0]])
+    load(A0, Patches(w, 0, 4, 0, 4, 2)).execute(mem)
+    assert mem.tile(A0).tolist() == [
+        [0, 0, 0, 6],  # (-1, -1) (-1, 1) (1, -1) (1, 1)
+        [0, 0, 6, 8],  # (-1, 1) (-1, 3) (1, 1) (1, 3)
+        [0, 6, 0, 14],
+        [6, 8, 14, 16],
+    ]
+
+
+def test_load3d_takes_a_range_of_pixels_and_of_channel_groups_and_taps():
+    # 2 channel groups of C0 = 2 on 1 x 3 pixels, kernel 1 x 2: columns (c1, tap, c0)
+    mem = memory()
+    w = window(1, 3, channels=2, out_width=2, kernel=(1, 2))
+    put(mem, A1, [*counted(6, 2), [0, 0]])  # rows 0..2: group 0, rows 3..5: group 1
+    view = Patches(w, 1, 1, 1, 2, 2)  # pixel 1; tap 1 of group 0, then tap 0 of group 1
+    assert view.matrix_shape() == (1, 4)
+    load(B0, view).execute(mem)
+    assert mem.tile(B0).tolist() == [[5, 6, 9, 10]]
+
+
+@pytest.mark.parametrize(
+    ("offset", "pixels", "width", "spans"),
+    [
+        (0, 16, 16, {1: 1}),
+        (1, 16, 16, {2: 1}),
+        (0, 32, 16, {1: 2}),
+        (0, 17, 16, {1: 2}),  # 16 in the first row, a short fractal of one in the second
+        (0, 16, 5, {4: 1}),  # pixels 0..15 lie in rows 0..3
+        (4, 16, 5, {4: 1}),  # 4..19: rows 0..3
+        (0, 40, 28, {1: 2, 2: 1}),  # 0..15, 16..31 over the end of row 0, 32..39
+    ],
+)
+def test_fractals_are_counted_by_the_rows_they_span(offset, pixels, width, spans):
+    assert row_spans(offset, pixels, width) == spans
+
+
+@pytest.mark.parametrize(
+    ("stride", "width", "pixels", "into_a", "into_b"),
+    [
+        # a fractal in one row: 2 cycles per stride; into L0B 2 more
+        (1, 16, 16, 2, 4),
+        (2, 16, 16, 4, 6),
+        # two rows: 2 + 2 switches
+        (1, 8, 16, 4, 6),
+        # sixteen rows: never more than 16
+        (1, 1, 16, 16, 18),
+        # a stride without the fast way: 16 whatever the rows
+        (3, 16, 16, 16, 18),
+        # two fractals, the second with 1 pixel, in a row of its own
+        (1, 16, 17, 4, 8),
+    ],
+)
+def test_load3d_costs_by_stride_and_row_switches(stride, width, pixels, into_a, into_b):
+    w = window(64, 64, out_width=width, stride=(1, stride))
+    view = Patches(w, 0, pixels, 0, 3, 2)  # three (channel group, tap) pairs
+    assert load(A0, view).cost(TOY) == Cost(2 + 3 * into_a, 10)
+    assert load(B0, view).cost(TOY) == Cost(2 + 3 * into_b, 10)
+
+
+def test_the_cost_of_load3d_depends_on_where_in_a_row_it_begins():
+    w = window(8, 32, out_width=32)
+    # pixels 20..35: 12 in row 0, 4 in row 1: two rows, 2 + 2 cycles
+    assert load(A0, Patches(w, 20, 16, 0, 1, 2)).cost(TOY).cycles == 2 + 4
+    assert Patches(w, 20, 16, 0, 1, 2).shape != Patches(w, 16, 16, 0, 1, 2).shape
+    assert Patches(w, 32 + 16, 16, 0, 1, 2).shape == Patches(w, 16, 16, 0, 1, 2).shape
+
+
+# --- load2d
+
+
+def test_weights_are_read_forwards_or_backwards():
+    # 2 channel groups of 3 taps, C0 = 1, one column: rows 1..6
+    mem = memory()
+    put(mem, A1, counted(6, 1))
+    load(B0, TapRows(3, False, 0, 6, 1, 1, 2)).execute(mem)
+    assert mem.tile(B0).ravel().tolist() == [1, 2, 3, 4, 5, 6]
+    load(B0, TapRows(3, True, 0, 6, 1, 1, 2)).execute(mem)
+    assert mem.tile(B0).ravel().tolist() == [3, 2, 1, 6, 5, 4]
+    load(B0, TapRows(3, True, 2, 3, 1, 1, 2)).execute(mem)  # the third to the fifth of these
+    assert mem.tile(B0).ravel().tolist() == [1, 6, 5]
+
+
+def test_weight_rows_keep_their_c0_channels_together():
+    mem = memory()
+    put(mem, A1, counted(2, 6))  # 2 taps, C0 = 2, 3 columns
+    view = TapRows(2, True, 0, 2, 2, 3, 2)
+    assert view.matrix_shape() == (4, 3)
+    load(B0, view).execute(mem)
+    assert mem.tile(B0).tolist() == [[7, 8, 9], [10, 11, 12], [1, 2, 3], [4, 5, 6]]
+
+
+def test_weights_cost_whole_fractals_at_the_rate_of_the_path():
+    # 3 groups of C0 = 16 rows, 17 columns padded to 32: 3 * 16 * 32 * 2 bytes = 3072 bytes, 128 a cycle
+    assert load(B0, TapRows(9, True, 0, 3, 16, 17, 2)).cost(TOY) == Cost(2 + 24, 10)
+    assert load(A0, TapRows(9, True, 0, 3, 16, 17, 2)).cost(TOY) == Cost(2 + 12, 10)
+
+
+def test_the_transposed_view_makes_channels_rows():
+    mem = memory()
+    put(mem, A1, counted(2, 3, 2))  # 2 channel groups, 3 pixels, C0 = 2
+    view = Transposed(2, 3, 1, 2, 2, 2)
+    assert view.matrix_shape() == (4, 2)
+    load(A0, view).execute(mem)
+    # group 0: pixel 1 is (3, 4), pixel 2 is (5, 6); group 1: (9, 10), (11, 12)
+    assert mem.tile(A0).tolist() == [[3, 5], [4, 6], [9, 11], [10, 12]]
+
+
+def test_the_transposed_view_costs_whole_fractals():
+    # 2 groups * 16 channels * 32 (17 pixels padded) * 2 bytes = 2048, 256 a cycle into L0A
+    assert load(A0, Transposed(2, 40, 5, 17, 16, 2)).cost(TOY) == Cost(2 + 8, 10)
+
+
+def test_a_load_rounds_its_cycles_up_once():
+    # 8 channels, 16 pixels, float32: 512 bytes at 768 a cycle are two thirds of a cycle
+    quick = toy_split(**{"paths.L1_L0A.bytes_per_cycle": 768})
+    assert load(A0, Transposed(1, 16, 0, 16, 8, 4)).cost(quick).cycles == 2 + 1
+    assert Transposed(1, 16, 0, 16, 8, 4).cycles(quick, "L0A") == Fraction(2, 3)
+
+
+def test_loads_read_l1_and_write_l0_on_mte1():
+    view = Transposed(1, 16, 0, 16, 16, 2)
+    for instruction, slot in ((load(A0, view), A0), (load(B0, view), B0)):
+        assert (instruction.pipe, instruction.reads, instruction.writes) == ("MTE1", (A1,), (slot,))
+
+
+# --- Mmad
+
+
+def mmad(m, k, n, dtype="float16", *, first=True):
+    return Mmad(C0, A0, B0, m, k, n, dtype, first)
+
+
+def test_mmad_begins_at_zero_or_adds():
+    mem = memory()
+    put(mem, A0, [[1, 2], [3, 4]])
+    put(mem, B0, [[1, 0, 2], [0, 1, 1]])
+    mmad(2, 2, 3).execute(mem)
+    assert mem.tile(C0).tolist() == [[1, 2, 4], [3, 4, 10]]
+    mmad(2, 2, 3, first=False).execute(mem)
+    assert mem.tile(C0).tolist() == [[2, 4, 8], [6, 8, 20]]
+
+
+def test_mmad_rounds_as_the_model_of_the_kernel_says():
+    # 2^24 + 1 + 1: one block of 16 is exact, products one by one are lost
+    values = [[2.0**12, 1.0, 1.0]]
+    for model, expected in (("block:16:RNE", 2.0**24 + 2), ("seq:RNE", 2.0**24)):
+        mem = CoreMemory({}, Kernel("t", (), {}, MathSettings(AccumulationModel.parse(model))), {})
+        put(mem, A0, values)
+        put(mem, B0, np.transpose(values))
+        mmad(1, 3, 1).execute(mem)
+        assert mem.tile(C0).tolist() == [[expected]]
+
+
+def test_mmad_reads_the_accumulator_unless_it_begins_it():
+    assert mmad(1, 1, 1).reads == (A0, B0)
+    assert mmad(1, 1, 1, first=False).reads == (A0, B0, C0)
+    assert mmad(1, 1, 1).writes == (C0,)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "m", "k", "n", "cycles"),
+    [
+        ("float16", 16, 16, 16, 1),
+        ("float16", 1, 1, 1, 1),  # a fractal is never cut
+        ("float16", 17, 16, 16, 2),
+        ("float16", 16, 17, 16, 2),
+        ("float16", 16, 16, 17, 2),
+        ("float16", 128, 64, 128, 256),  # 8 * 4 * 8 fractal products
+        # float32: fractal k0 = 8, 4 k a cycle: 2 cycles for each fractal product
+        ("float32", 16, 8, 16, 2),
+        ("float32", 16, 1, 16, 2),
+        ("float32", 32, 20, 16, 12),  # 2 * 3 fractal products
+        ("hf32", 32, 20, 16, 6),  # the same fractals at 8 k a cycle
+    ],
+)
+def test_mmad_costs_head_and_fractal_products(dtype, m, k, n, cycles):
+    assert mmad(m, k, n, dtype).cost(TOY) == Cost(2 + cycles, 20)
+
+
+# --- out of L0C
+
+
+def test_fixpipe_converts_and_writes_channel_groups():
+    # 2 pixels, 4 channels in groups of C0 = 2; 2049 needs 12 bits and rounds to 2048 in float16
+    y = GmTensor("y", (2, 3, 2), "float16", 2, "output")
+    mem = memory(y=np.zeros((2, 3, 2), np.float32))
+    put(mem, C0, [[1, 2, 3, 2049], [5, 6, 7, 8]])
+    Fixpipe(Gm(y, (slice(0, 2), slice(1, 3))), C0, 16, 2).execute(mem)
+    assert mem.gm["y"].tolist() == [[[0, 0], [1, 2], [5, 6]], [[0, 0], [3, 2048], [7, 8]]]
+
+
+def test_fixpipe_writes_a_plain_matrix_or_adds_to_it():
+    y = GmTensor("y", (2, 3), "float32", 4, "output")
+    mem = memory(y=counted(2, 3))
+    put(mem, C0, [[10, 20], [30, 40]])
+    place = Gm(y, (slice(0, 2), slice(1, 3)))
+    Fixpipe(place, C0, 16, atomic=True).execute(mem)
+    assert mem.gm["y"].tolist() == [[1, 12, 23], [4, 35, 46]]
+    Fixpipe(place, C0, 16).execute(mem)
+    assert mem.gm["y"].tolist() == [[1, 10, 20], [4, 30, 40]]
+
+
+def test_fixpipe_costs_head_traffic_and_latency():
+    y = GmTensor("y", (8,), "float32", 4, "output")
+    plain, added = (Fixpipe(Gm(y, (slice(0, 8),)), C0, 32, atomic=atomic) for atomic in (False, True))
+    assert plain.cost(TOY) == Cost(8, 40, Traffic(y, "write", 32, 64))
+    assert added.cost(TOY) == Cost(8, 40, Traffic(y, "atomic", 32, 64))
+    assert plain.shape != added.shape
+    assert (plain.pipe, plain.reads, plain.writes) == ("FIX", (C0,), ())
+
+
+def test_columns_of_an_accumulator_go_to_ub_converted():
+    mem = memory()
+    put(mem, C0, [[1, 2, 3, 2049], [5, 6, 7, 8]])
+    CopyL0cToUb(UB, C0, 2, 2, "float16", 4).execute(mem)
+    assert mem.tile(UB).tolist() == [[3, 2048], [7, 8]]
+    CopyL0cToUb(UB, C0, 0, 4, "float16", 8, 2).execute(mem)
+    assert mem.tile(UB).tolist() == [[[1, 2], [5, 6]], [[3, 2048], [7, 8]]]
+
+
+def test_leaving_l0c_through_ub_costs_float32_bytes_on_the_pipe_of_the_path():
+    # 33 elements are 132 bytes of float32: 2 cycles at 128 bytes a cycle, whatever they become
+    copy = CopyL0cToUb(UB, C0, 0, 3, "float16", 33, pipe="V")
+    assert copy.cost(toy_unified()) == Cost(8 + 2, 10)
+    assert (copy.pipe, copy.reads, copy.writes) == ("V", (C0,), (UB,))
+
+
+def test_a_barrier_drains_its_pipe_and_touches_nothing():
+    barrier = PipeBarrier("M")
+    barrier.execute(memory())
+    assert (barrier.pipe, barrier.drains, barrier.reads, barrier.writes) == ("M", True, (), ())
+    assert barrier.cost(TOY) == Cost(1)
+
+
+# --- shapes, by which costs are looked up
+
+
+def test_equal_shapes_cost_the_same():
+    w = window(9, 30, out_width=30, stride=(2, 2))
+    views = [Patches(w, first, pixels, 0, 2, 2) for first in range(60) for pixels in (1, 16, 17, 40)]
+    views += [TapRows(3, back, first, 2, 16, 20, 2) for back in (False, True) for first in range(4)]
+    views += [Transposed(2, 40, first, pixels, 16, 2) for first in range(4) for pixels in (1, 16, 17)]
+    prices = {}
+    for view in views:
+        for slot in (A0, B0):
+            instruction = load(slot, view)
+            price = instruction.cost(TOY)
+            assert prices.setdefault((type(instruction), instruction.shape), price) == price
