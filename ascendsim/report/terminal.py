@@ -99,7 +99,10 @@ def print_profile(profile: Profile, console: Console | None = None) -> None:
 
 
 def print_table(out: Console, table: TextTable) -> None:
-    """Print one table; numbers to the right, texts to the left."""
+    """Print one table; numbers to the right, texts to the left.
+
+    On a narrow terminal its lines wrap, so that no number is cut off.
+    """
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="", show_edge=False)
     for index, heading in enumerate(table.headings):
         left = index in table.left
@@ -108,9 +111,8 @@ def print_table(out: Console, table: TextTable) -> None:
         if table.total and index == len(table.rows) - 1:
             shown.add_section()
         shown.add_row(*(escape(cell) for cell in row))
-    with out.capture() as capture:
-        out.print(shown)
-    lines = [line.rstrip() for line in capture.get().splitlines()]
+    options = out.options.update(width=max(out.width, PLAIN_WIDTH))
+    lines = ["".join(piece.text for piece in line).rstrip() for line in out.render_lines(shown, options)]
     out.print()
     if table.title:
         out.print(Text(f"{table.title}:"))
