@@ -336,6 +336,11 @@ def test_an_out_folder_that_cannot_be(refusal, tmp_path):
     assert "cannot be made" in refusal("run", *CYCLES, "--out", str(tmp_path / "file"))
 
 
+def test_a_run_that_cannot_fit_is_refused_before_it_begins(refusal):
+    # 2 x 10^6 x 512 x 49 values of input and its gradient alone, at 16 bytes, are 750 GiB
+    assert "--cycles-only" in refusal("run", "s5b1_3x3", "--batch", "1000000")
+
+
 def test_lack_of_memory_is_told(refusal, monkeypatch):
     def fail(_):
         raise MemoryError("Unable to allocate 2 PiB")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.progress import busy, progress
 from ascendsim.cli.request import Mask, Network, Single, read_request
 from ascendsim.cli.tensors import Tensors, normal_tensors, npz_tensors
+from ascendsim.errors import DataError
 from ascendsim.report.columns import AnyColumn
 from ascendsim.report.record import (
     GRADIENTS,
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PRODUCT = "910B"
 DEFAULT_DTYPE = "float16"
+# Tensors, their carriers and layouts, gradients and references; 13 was measured on large layers.
+BYTES_PER_ELEMENT = 16
 _FIRST_LAYER = "The total includes grad_input of the first layer, which training does not need."
 
 
@@ -56,12 +61,13 @@ def _run_single(request: Single, names: list[str], profiles: list[Profile], argu
     else:
         from ascendsim.cli.judge import ERROR_COLUMNS, SHOWN_COLUMNS, Judge
 
+        _require_memory(problem)
         tensors = _tensors(request, problem, arguments)
         shown["tensors"] = tensors.about
         judge = Judge(problem, tensors, request.mask)
         runs = []
         for name, profile in zip(names, profiles, strict=True):
-            with busy(f"{request.title} on {profile.variant}"):
+            with busy(f"{request.title} on {profile.variant}: {2 * problem.macs / 1e9:,.1f} GMAC"):
                 result = _backward(problem, tensors, request.mask, name, arguments)
                 runs.append(Run(result, profile, judge.gradients(result)))
         metrics, about = SHOWN_COLUMNS, ERROR_COLUMNS
@@ -118,6 +124,21 @@ def _run_network(request: Network, names: list[str], profiles: list[Profile], ar
         print_network(document)
         _print_files(files)
     return 0
+
+
+def _require_memory(problem: ConvProblem) -> None:
+    """Refuse a functional run that cannot fit, before the machine begins to swap.
+
+    Raises   DataError with the need and what there is
+    """
+    elements = 2 * prod(problem.input) + 2 * prod(problem.weight) + prod(problem.grad_output)
+    need = BYTES_PER_ELEMENT * elements
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if need > there:
+        raise DataError(
+            f"computing these gradients needs about {need / 2**30:,.0f} GiB, but this machine has "
+            f"{there / 2**30:,.0f}; take a smaller batch, or --cycles-only, which needs no tensors"
+        )
 
 
 def _tensors(request: Single, problem: ConvProblem, arguments: Any) -> Tensors:
