@@ -65,19 +65,16 @@ class ConvolutionBackwardCall:
         A dtype of None is that of input, weight and grad_output; a missing input leaves its output missing.
         """
         sources = (self.input, self.weight, self.grad_output)
-        usual = [
-            source and replace(source, dtype=dtype or source.dtype, strides=None)
-            for source, dtype in zip(sources, dtypes, strict=True)
-        ]
+        usual = [_like(source, dtype) for source, dtype in zip(sources, dtypes, strict=True)]
         channels = _channels(self.grad_output)
         if usual[2] is not None:
             usual[2] = TensorDescription(channels, usual[2].dtype, "ND")
         return replace(
             self,
             bias_sizes=channels if self.bias_sizes is None else self.bias_sizes,
-            grad_input=self.grad_input or usual[0],
-            grad_weight=self.grad_weight or usual[1],
-            grad_bias=self.grad_bias or usual[2],
+            grad_input=usual[0] if self.grad_input is None else self.grad_input,
+            grad_weight=usual[1] if self.grad_weight is None else self.grad_weight,
+            grad_bias=usual[2] if self.grad_bias is None else self.grad_bias,
         )
 
 
@@ -107,24 +104,29 @@ class ConvTbcBackwardCall:
 
     def with_usual_outputs(self, dtypes: Sequence[str | None] = (None, None, None)) -> ConvTbcBackwardCall:
         """Return the call with each missing output like its own tensor: input, weight, bias."""
-        made = [
-            source and replace(source, dtype=dtype or source.dtype, strides=None)
-            for source, dtype in zip((self.input, self.weight, self.bias), dtypes, strict=True)
-        ]
+        sources = (self.input, self.weight, self.bias)
+        usual = [_like(source, dtype) for source, dtype in zip(sources, dtypes, strict=True)]
         return replace(
             self,
-            grad_input=self.grad_input or made[0],
-            grad_weight=self.grad_weight or made[1],
-            grad_bias=self.grad_bias or made[2],
+            grad_input=usual[0] if self.grad_input is None else self.grad_input,
+            grad_weight=usual[1] if self.grad_weight is None else self.grad_weight,
+            grad_bias=usual[2] if self.grad_bias is None else self.grad_bias,
         )
 
 
 Call = ConvolutionBackwardCall | ConvTbcBackwardCall
 
 
+def _like(source: object, dtype: str | None) -> TensorDescription | None:
+    """Describe a contiguous tensor like `source`; nothing, where that is no tensor."""
+    if not isinstance(source, TensorDescription):
+        return None
+    return replace(source, dtype=source.dtype if dtype is None else dtype, strides=None)
+
+
 def _channels(grad_output: TensorDescription | None) -> Any:
     """Return (grad_output.shape[1],), or None where there is no such axis."""
     try:
-        return None if grad_output is None else (grad_output.shape[1],)
-    except (TypeError, IndexError, KeyError):
+        return (grad_output.shape[1],) if isinstance(grad_output, TensorDescription) else None
+    except Exception:  # whatever else it is, the checks will say so
         return None

@@ -79,9 +79,12 @@ def typed(call: TypedCall) -> TypedCall:
 def dtype_name(value: Any) -> str | None:
     """Return the simulator's spelling of a dtype: of a name, also the vendor's, or of a numpy dtype."""
     if not isinstance(value, str):
-        value = value.__name__ if isinstance(value, type) else getattr(value, "name", None)
-    if not isinstance(value, str):
-        return None
+        try:
+            value = value.__name__ if isinstance(value, type) else value.name
+        except Exception:  # whatever a foreign object does when it is asked
+            return None
+        if not isinstance(value, str):
+            return None
     plain = value.strip().lower()
     for prefix in ("acl_", "dt_", "torch."):
         plain = plain.removeprefix(prefix)
@@ -129,7 +132,7 @@ def _items(name: str, given: Any) -> list[Any]:
         return [given[place] for place in range(count)]
     except AclnnError:
         raise
-    except Exception:  # whatever a foreign object does when it is asked for its items
+    except Exception:  # likewise
         raise _refusal(name, given, expected) from None
 
 
