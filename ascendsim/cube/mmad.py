@@ -8,6 +8,7 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.cube.views import round_up
+from ascendsim.errors import ProgramError
 from ascendsim.program import Command, Cost, Slot
 
 if TYPE_CHECKING:
@@ -56,13 +57,22 @@ class Mmad(_Mmad, Command):
         return self.m, self.k, self.n, self.dtype
 
     def execute(self, memory: CoreMemory) -> None:
-        """Accumulate; the first product of a tile begins with +0."""
+        """Accumulate; the first product of a tile begins with +0.
+
+        Raises   ProgramError if a slot holds a tile of another shape: something overwrote it too early
+        """
         if self.first:
             c = memory.new_tile(self.dst, (self.m, self.n))
             c.fill(0)
         else:
             c = memory.tile(self.dst)
-        memory.accumulate(memory.tile(self.a), memory.tile(self.b), c)
+        a, b = memory.tile(self.a), memory.tile(self.b)
+        if (a.shape, b.shape, c.shape) != ((self.m, self.k), (self.k, self.n), (self.m, self.n)):
+            raise ProgramError(
+                f"Mmad of {self.m} x {self.k} x {self.n} finds {self.a!r} {a.shape}, {self.b!r} {b.shape} and "
+                f"{self.dst!r} {c.shape}: a wait is missing"
+            )
+        memory.accumulate(a, b, c)
 
     def cost(self, profile: Profile) -> Cost:
         """Return head, product cycles and result latency."""
