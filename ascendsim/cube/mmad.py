@@ -69,8 +69,8 @@ class Mmad(_Mmad, Command):
         a, b = memory.tile(self.a), memory.tile(self.b)
         if (a.shape, b.shape, c.shape) != ((self.m, self.k), (self.k, self.n), (self.m, self.n)):
             raise ProgramError(
-                f"Mmad of {self.m} x {self.k} x {self.n} finds {self.a!r} {a.shape}, {self.b!r} {b.shape} and "
-                f"{self.dst!r} {c.shape}: a wait is missing"
+                f"Mmad of {self.m} x {self.k} x {self.n} finds {self.a!r} {a.shape}, {self.b!r} {b.shape} "
+                f"and {self.dst!r} {c.shape}: a wait is missing"
             )
         memory.accumulate(a, b, c)
 
