@@ -14,6 +14,7 @@ from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.mmad import Mmad, PipeBarrier
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B, Placement
 from ascendsim.cube.views import Patches, TapRows, Transposed, Window, row_spans
+from ascendsim.errors import ProgramError
 from ascendsim.functional import CoreMemory
 from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
@@ -257,6 +258,16 @@ def test_mmad_rounds_as_the_model_of_the_kernel_says():
         put(mem, B0, np.transpose(values))
         mmad(1, 3, 1).execute(mem)
         assert mem.tile(C0).tolist() == [[expected]]
+
+
+def test_mmad_refuses_tiles_of_other_shapes():
+    mem = memory()
+    put(mem, A0, [[1, 2]])
+    put(mem, B0, [[1, 0, 2]])
+    with pytest.raises(
+        ProgramError, match=r"Mmad of 1 x 2 x 3 finds .* \(1, 2\), .* \(1, 3\) .* wait is missing"
+    ):
+        mmad(1, 2, 3).execute(mem)
 
 
 def test_mmad_reads_the_accumulator_unless_it_begins_it():

@@ -1,0 +1,228 @@
+"""Do the schedules keep the rules of the machine: waits, disjoint writes, honest costs, folding?"""
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from math import ceil
+
+import numpy as np
+import pytest
+
+from ascendsim.errors import ProgramError
+from ascendsim.functional import run_kernel
+from ascendsim.ops.conv_problem import ConvProblem
+from ascendsim.ops.lowering import lower
+from ascendsim.program import HAZARDS
+from ascendsim.timing import time_kernel
+from tests.conv_cases import (
+    SPLIT,
+    UNIFIED,
+    Case,
+    call_of,
+    filter_schedule,
+    grid_2d,
+    image_schedule,
+    is_atomic,
+    other_ranks,
+    tensors_of,
+)
+from tests.strict_memory import check_gm, gm_places, strict
+from tests.toy_profiles import toy_split
+
+ALL = (True, True, True)
+TWO_CORES = toy_split()
+# Many tiles on few cores, with tails on every side, and with the reduction split.
+MANY_TILES = [
+    Case(ConvProblem((2, 20, 13, 12), (37, 20, 3, 3), 1, 1)),
+    Case(ConvProblem((2, 20, 13, 12), (37, 20, 3, 3), 2, 1), "float32", profile=UNIFIED),
+    Case(ConvProblem((6, 8, 9, 10), (8, 8, 3, 3), 1, 1), deterministic=True, splits=(0, 5)),
+    Case(ConvProblem((6, 24, 9, 10), (24, 24, 3, 3), 1, 1), "float32", 1, splits=(2, 5)),
+    Case(ConvProblem((6, 24, 9, 10), (24, 24, 3, 3), 1, 1), splits=(2, 4), profile=UNIFIED),
+    # in depth: single tiles for each depth, so that neighbouring tasks share their operands; each of two
+    # cores begins at another phase of the stride
+    Case(ConvProblem((1, 4, 6, 3, 3), (4, 4, 2, 1, 1), (2, 1, 1)), profile=TWO_CORES),
+    Case(ConvProblem((2, 4, 9, 2, 3), (4, 4, 3, 1, 1), (1, 1, 1), (1, 0, 0)), "float32"),
+    Case(ConvProblem((1, 4, 5, 3, 3), (4, 4, 2, 1, 1), (2, 1, 1), transposed=True)),
+]
+CASES = [*grid_2d(seed=1)[::6], *other_ranks(seed=1), *MANY_TILES]
+
+
+@cache
+def kernels_of(case):
+    return [step.kernel for step in lower(case.call(), ALL)]
+
+
+# --- synchronisation
+
+
+def only(call, name, schedule):
+    """Return the step of one gradient with the programs of another schedule."""
+    [step] = [s for s in lower(call, ALL) if s.kernel.name == name]
+    phases = tuple(schedule.phase() if phase.name == "compute" else phase for phase in step.kernel.phases)
+    return replace(step, kernel=replace(step.kernel, phases=phases))
+
+
+def outcomes(step, tensors, seeds):
+    """Return the different results of random orders; what makes a run fail counts as one."""
+    found = set()
+    for seed in seeds:
+        gm = step.bind(tensors)
+        try:
+            run_kernel(step.kernel, gm, order=seed)
+            [made] = step.collect(gm).values()
+            found.add(made.tobytes())
+        except ProgramError as error:
+            found.add(str(error))
+        except ValueError as error:
+            if "broadcast" not in str(error) and "reshape" not in str(error):  # a tile of another shape
+                raise
+            found.add(str(error))
+    return found
+
+
+SCHEDULES = {"grad_input": image_schedule, "grad_weight": filter_schedule}
+BUSY = ConvProblem((1, 20, 9, 9), (20, 20, 3, 3), 1, 1)
+
+
+def busy(name, profile, hazards):
+    """Return outcomes of the many-tiled problem with some classes of waits."""
+    call = call_of(BUSY, profile=profile, deterministic=True)
+    schedule = replace(SCHEDULES[name](call), hazards=hazards)
+    return outcomes(only(call, name, schedule), tensors_of(BUSY, data="integers"), range(6))
+
+
+@pytest.mark.parametrize("profile", [SPLIT, UNIFIED], ids=lambda p: p.variant)
+@pytest.mark.parametrize("name", list(SCHEDULES))
+def test_all_waits_make_every_order_give_one_result(name, profile):
+    assert len(busy(name, profile, HAZARDS)) == 1
+
+
+@pytest.mark.parametrize("missing", ["RAW", "WAR"])
+@pytest.mark.parametrize("profile", [SPLIT, UNIFIED], ids=lambda p: p.variant)
+@pytest.mark.parametrize("name", list(SCHEDULES))
+def test_without_one_class_of_waits_some_order_goes_wrong(name, profile, missing):
+    assert busy(name, profile, HAZARDS - {missing}) - busy(name, profile, HAZARDS)
+
+
+# --- memory
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_instruction_touches_what_it_declares_and_fits_in_its_slot(case):
+    call, tensors = case.call(), tensors_of(case.problem, case.dtype, "normal", 3)
+    held = dict(tensors)
+    for step in lower(call, ALL):
+        gm, strict_gm = step.bind(tensors), step.bind(held)
+        run_kernel(step.kernel, gm)
+        run_kernel(strict(step.kernel, call.storage.itemsize), strict_gm, order=5)
+        tensors.update(step.collect(gm))
+        held.update(step.collect(strict_gm))
+        if "grad_weight" in step.kernel.name and is_atomic(call):
+            continue  # the two orders add the parts in their own orders
+        for name, values in step.collect(gm).items():
+            assert np.array_equal(values, held[name], equal_nan=True), name
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cores_write_disjoint_pieces_and_together_all_of_the_output(case):
+    for kernel in kernels_of(case):
+        counts = check_gm(kernel)
+        for name, tensor in kernel.tensors.items():
+            if tensor.role != "input":
+                assert counts[name].min() >= 1, f"{kernel.name} leaves elements of {name} unwritten"
+
+
+def test_the_check_of_gm_notices_a_missing_zero_fill():
+    # Parts of grad_weight are added to what the first phase clears; without it atomic adds meet poison.
+    case = Case(ConvProblem((6, 8, 9, 10), (8, 8, 3, 3), 1, 1), splits=(0, 5))
+    [kernel] = [kernel for kernel in kernels_of(case) if kernel.name == "grad_weight"]
+    assert [phase.name for phase in kernel.phases] == ["zero fill", "compute"]
+    kinds = [
+        {place.kind for work in phase.work for i in work.build().instructions for place in gm_places(i)}
+        for phase in kernel.phases
+    ]
+    assert kinds == [{"write"}, {"read", "atomic"}]
+
+
+# --- folding
+
+
+def commands(program):
+    """Return all that timing depends on."""
+    kinds = [(type(i), i.pipe, i.shape, i.drains) for i in program.instructions]
+    return kinds, program.after_done, program.after_end
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_equal_signatures_mean_equal_programs(case):
+    for kernel in kernels_of(case):
+        for phase in kernel.phases:
+            seen = {}
+            for work in phase.work:
+                found = commands(work.build())
+                assert seen.setdefault((work.core.kind, work.signature), found) == found, kernel.name
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_folded_and_unfolded_timing_agree_exactly(case):
+    for kernel in kernels_of(case):
+        folded, unfolded = (time_kernel(kernel, case.profile, folded=f) for f in (True, False))
+        assert folded.cycles == unfolded.cycles
+        assert folded.bytes == unfolded.bytes
+        for one, other in zip(folded.phases, unfolded.phases, strict=True):
+            spans = {core: work for work in one.cores for core in work.cores}
+            for work in other.cores:
+                [core] = work.cores
+                for moments in ("issue", "start", "end", "done"):
+                    assert getattr(spans[core], moments) == getattr(work, moments)
+
+
+def test_some_cores_are_folded():
+    phases = [phase for case in MANY_TILES for kernel in kernels_of(case) for phase in kernel.phases]
+    computing = [phase for phase in phases if phase.name == "compute"]
+    assert any(len(cores) > 1 for phase in computing for _, cores in phase.folded())
+
+
+# --- bounds
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_no_kernel_is_faster_than_its_arithmetic_or_its_bytes(case):
+    call = case.call()
+    for kernel in kernels_of(case):
+        timeline = time_kernel(kernel, case.profile)
+        links = case.profile.links
+        for link, size in timeline.bytes.items():
+            assert timeline.cycles >= ceil(Fraction(size) / links[link].total_bytes_per_cycle), link
+        if kernel.macs:
+            rate = case.profile.cube.rates[call.compute_dtype].macs_per_cycle
+            assert timeline.cycles >= ceil(Fraction(multiplied(kernel)) / rate / case.profile.cores.cube)
+
+
+def multiplied(kernel):
+    """Return the multiply-adds of all Mmads of a kernel, without filling up fractals."""
+    return sum(
+        i.m * i.k * i.n
+        for phase in kernel.phases
+        for work in phase.work
+        for i in work.build().instructions
+        if type(i).__name__ == "Mmad"
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_cube_multiplies_at_least_what_is_asked_for(case):
+    p = case.problem
+    reached = [kernel for kernel in kernels_of(case) if kernel.macs]
+    assert [kernel.name for kernel in reached] == ["grad_input", "grad_weight"]
+    if p.kernel[0] == 1 and p.strides[0] == 1 and p.pads[0] == (0, 0):  # no depth is left out
+        assert all(multiplied(kernel) >= kernel.macs for kernel in reached if kernel.name == "grad_weight")
+
+
+def test_a_core_runs_its_mmads_no_faster_than_its_peak():
+    for kernel in kernels_of(MANY_TILES[0]):
+        for phase in time_kernel(kernel, SPLIT).phases:
+            for work in phase.cores:
+                for i, start, end in zip(work.program.instructions, work.start, work.end, strict=True):
+                    if type(i).__name__ == "Mmad":
+                        assert (end - start) * 16**3 >= i.m * i.k * i.n
