@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -32,6 +33,17 @@ class Segment(NamedTuple):
     slices: tuple[tuple[int, int, int], ...]
 
 
+def even_slices(run: int, most: int) -> list[tuple[int, int]]:
+    """Cut a run into the fewest (first, count) slices of at most `most`, as equal as they can be.
+
+    Equal slices keep ping-pong going: a short slice between long ones would make every long one wait for the
+    one before.
+    """
+    count = -(-run // most)
+    edges = [run * part // count for part in range(count + 1)]
+    return [(first, last - first) for first, last in pairwise(edges)]
+
+
 def segments_of(left: tuple[Taps, ...], right: tuple[Taps, ...], most: int) -> tuple[Segment, ...]:
     """Walk two cuts of one reduction side by side, in slices of at most `most` groups.
 
@@ -43,7 +55,7 @@ def segments_of(left: tuple[Taps, ...], right: tuple[Taps, ...], most: int) -> t
         a, b = left[at_left], right[at_right]
         run = min(a.groups - done_left, b.groups - done_right)
         slices = tuple(
-            (done_left + first, done_right + first, min(most, run - first)) for first in range(0, run, most)
+            (done_left + first, done_right + first, count) for first, count in even_slices(run, most)
         )
         found.append(Segment(a, b, slices))
         done_left, done_right = done_left + run, done_right + run
