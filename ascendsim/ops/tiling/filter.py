@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ascendsim.cube.views import round_up
+from ascendsim.cube.views import Transposed, round_up
 from ascendsim.errors import CapacityError
 from ascendsim.ops.filter_gemm import FilterGemm
 from ascendsim.ops.taps import Taps, first_box
 from ascendsim.ops.tiling.plan import Tiling
-from ascendsim.ops.tiling.rates import Block, Rates, blocks, nothing_fits, slices
+from ascendsim.ops.tiling.rates import Block, Rates, blocks, nothing_fits, patches, slices
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -54,10 +54,11 @@ def _filter_candidates(
     pieces = images * -(-s.pixels // pixels)
     outputs = spec.groups * len(spec.depths)
     outputs *= -(-spec.rows // block.m) * -(-spec.all_taps.groups // groups)
-    per_slice = rates.load2d("L0A", base_k * block.m * s.itemsize)
-    per_slice += rates.load3d("L0B", s, base_k, groups)
+    k = min(base_k, s.pixels)
+    per_slice = rates.load_left(Transposed(block.m // s.c0, pixels, 0, k, s.c0, s.itemsize))
+    per_slice += rates.load_right(patches(s, k, groups))
     slices_each = pixels / base_k
-    mte1, cube = slices_each * per_slice, slices_each * rates.mmad(block.m, base_k, block.n)
+    mte1, cube = slices_each * per_slice, slices_each * rates.mmad(block.m, k, block.n)
     loads = pixels * block.m * s.itemsize + s.tile_bytes(pixels, box, in_row=False)
     mte2 = loads / rates.load_bytes_per_cycle
     each = max(mte1, cube, mte2)

@@ -6,13 +6,12 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.cube.views import round_up
+from ascendsim.cube.views import TapRows, round_up
 from ascendsim.errors import CapacityError
 from ascendsim.ops.image_gemm import ImageGemm
-from ascendsim.ops.sliding import Sliding
 from ascendsim.ops.taps import Taps, first_box
 from ascendsim.ops.tiling.plan import Tiling
-from ascendsim.ops.tiling.rates import Block, Rates, blocks, nothing_fits, slices
+from ascendsim.ops.tiling.rates import Block, Rates, blocks, nothing_fits, patches, slices
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -84,16 +83,17 @@ def _rank(spec: ImageGemm, rates: Rates, block: Block, *, in_row: bool) -> _Cand
     used = min(tasks, rates.cores)
     rounds = -(-tasks // used)
     count = sum(depths) / max(1, len(depths)) * -(-reduction // base_k)
-    compute = count * _slice_cycles(s, rates, block, base_k)
+    compute = count * _slice_cycles(spec, rates, block, base_k)
     fix = block.m * block.n * spec.output.itemsize / rates.store_bytes_per_cycle
     each = compute + fix if block.copies == 1 else max(compute, fix)
     return _Candidate(rounds * each + fix, block, base_k, compute, fix, rounds, used)
 
 
-def _slice_cycles(s: Sliding, rates: Rates, block: Block, k: int) -> float:
+def _slice_cycles(spec: ImageGemm, rates: Rates, block: Block, k: int) -> int:
     """Bound the cycles of one Mmad and the loads of its operands."""
-    load = rates.load3d("L0A", s, block.m, k // s.c0)
-    load += rates.load2d("L0B", k * block.n * s.itemsize)
+    s, groups = spec.sliding, k // spec.sliding.c0
+    load = rates.load_left(patches(s, block.m, groups))
+    load += rates.load_right(TapRows(spec.taps, spec.backwards, 0, groups, s.c0, block.n, s.itemsize))
     return max(load, rates.mmad(block.m, k, block.n))
 
 
@@ -112,7 +112,8 @@ def _with_chunks(
     tiles = {step: _tiles(box, whole) for step, box in boxes.items()}
     head = rates.profile.paths["GM_L1"].head_cycles
     compute = {
-        step: depth * tiles[step] * _boxed_cycles(s, rates, block, base_k, box) for step, box in boxes.items()
+        step: depth * tiles[step] * _boxed_cycles(spec, rates, block, base_k, box)
+        for step, box in boxes.items()
     }
     column_blocks = -(-spec.columns // block.n)
     # Cycles for each byte of a tile in L1; with zeros inserted less is loaded, but the tile is cleared first.
@@ -150,10 +151,11 @@ def _with_chunks(
     return best
 
 
-def _boxed_cycles(s: Sliding, rates: Rates, block: Block, base_k: int, box: Taps) -> float:
+def _boxed_cycles(spec: ImageGemm, rates: Rates, block: Block, base_k: int, box: Taps) -> float:
     """Bound the cycles of the Mmads of one box, which are as equal as they can be."""
-    count = -(-box.groups // max(1, base_k // s.c0))
-    return count * _slice_cycles(s, rates, block, -(-box.groups // count) * s.c0)
+    c0 = spec.sliding.c0
+    count = -(-box.groups // max(1, base_k // c0))
+    return count * _slice_cycles(spec, rates, block, -(-box.groups // count) * c0)
 
 
 def _tiles(box: Taps, whole: Taps) -> int:

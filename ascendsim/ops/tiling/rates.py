@@ -7,15 +7,18 @@ the timing executor. The real operators choose differently (their rules are a la
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.cube.views import Patches, round_up
+from ascendsim.cube.mmad import Mmad
+from ascendsim.cube.movers import LoadL0A, LoadL0B
+from ascendsim.cube.views import Patches, View, round_up
 from ascendsim.ops.sliding import Sliding
 from ascendsim.ops.taps import Taps
 from ascendsim.ops.tiling.plan import even_parts
+from ascendsim.program import Slot
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -23,11 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rates:
-    """The figures that rank plans, as floats: bytes or products for each cycle of one core."""
+    """What ranks plans: the costs of instructions, and the bytes for each cycle of one core."""
 
     profile: Profile
     rate: str
     cores: int
+    _known: dict[Hashable, int] = field(default_factory=dict, compare=False)
 
     @property
     def load_bytes_per_cycle(self) -> float:
@@ -42,24 +46,34 @@ class Rates:
         path = float(self.profile.paths[name].bytes_per_cycle)
         return min(path, float(self.profile.links["l2_write"].total_bytes_per_cycle) / self.cores)
 
-    def mmad(self, m: int, k: int, n: int) -> float:
+    def mmad(self, m: int, k: int, n: int) -> int:
         """Cycles of one Mmad."""
-        cube = self.profile.cube
-        rate = cube.rates[self.rate]
-        padded = round_up(m, cube.m0) * round_up(n, cube.n0) * round_up(k, rate.k0)
-        return cube.mmad_head_cycles + padded / float(rate.macs_per_cycle)
+        return self._cycles(Mmad(NOWHERE, NOWHERE, NOWHERE, m, k, n, self.rate, True))
 
-    def load2d(self, buffer: str, size_bytes: int) -> float:
-        """Cycles of one plain load into L0A or L0B."""
-        path = self.profile.paths[f"L1_{buffer}"]
-        return path.head_cycles + size_bytes / float(path.bytes_per_cycle)
+    def load_left(self, view: View) -> int:
+        """Cycles of one load into L0A."""
+        return self._cycles(LoadL0A(NOWHERE, NOWHERE, view))
 
-    def load3d(self, buffer: str, sliding: Sliding, pixels: int, groups: int) -> float:
-        """Cycles of one im2col load into L0A or L0B."""
-        tile = sliding.tile(0, min(pixels, sliding.pixels), Taps(0, 1, 0, 1, 0, 1))
-        view = Patches(tile.window, 0, pixels, 0, 1, sliding.itemsize)
-        head = self.profile.paths[f"L1_{buffer}"].head_cycles
-        return head + float(view.cycles(self.profile, buffer)) * groups
+    def load_right(self, view: View) -> int:
+        """Cycles of one load into L0B."""
+        return self._cycles(LoadL0B(NOWHERE, NOWHERE, view))
+
+    def _cycles(self, instruction: Mmad | LoadL0A | LoadL0B) -> int:
+        """Ask the instruction itself, once for each shape."""
+        key = type(instruction), instruction.shape
+        if key not in self._known:
+            self._known[key] = instruction.cost(self.profile).cycles
+        return self._known[key]
+
+
+# Costs do not depend on which slots an instruction names.
+NOWHERE = Slot("L1", 0, "nowhere", 0)
+
+
+def patches(sliding: Sliding, pixels: int, groups: int) -> Patches:
+    """Return the im2col view of the first pixels of an image."""
+    tile = sliding.tile(0, min(pixels, sliding.pixels), Taps(0, 1, 0, 1, 0, 1))
+    return Patches(tile.window, 0, pixels, 0, groups, sliding.itemsize)
 
 
 class Block(NamedTuple):
