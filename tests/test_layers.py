@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "transfers": {"program", "links"},
     "timing": {"errors", "program", "timeline", "costing", "links", "l2", "transfers"},
     "ops": MACHINE | {"profile", "rules", "timeline", "functional", "timing"},
+    "validate": MACHINE | {"profile", "timeline", "timing", "ops"},
     "report": {"", "errors", "numerics", "profile", "program", "timeline", "ops", "workloads"},
     "cli": {"", "errors", "numerics", "profile", "ops", "workloads", "report"},
     "__main__": {"cli"},
