@@ -78,9 +78,10 @@ class Fixpipe(_Fixpipe, Command):
         if unit.read_bytes_per_cycle:
             elements = self.bytes // self.dst.tensor.itemsize
             cycles += ceil(FLOAT32_BYTES * elements / unit.read_bytes_per_cycle)
-        cycles = max(cycles, least - int(self.bytes / rate))
+        filler = max(0, least - cycles - int(self.bytes / rate))
         kind = "atomic" if self.atomic else "write"
-        return Cost(cycles, path.latency_cycles, Traffic(self.dst.tensor, kind, self.bytes, rate))
+        traffic = Traffic(self.dst.tensor, kind, self.bytes, rate)
+        return Cost(cycles + filler, max(0, path.latency_cycles - filler), traffic)
 
 
 class _CopyL0cToUb(NamedTuple):

@@ -84,7 +84,7 @@ class CopyGmToL1(_CopyGmToL1, Command):
         requests = path.requests(self.bytes, self.rows)
         fetched = profile.l2.fetched_bytes(self.bytes, self.rows)
         traffic = Traffic(self.src.tensor, "read", fetched, path.bytes_per_cycle)
-        return Cost(path.head_of(fetched, requests), path.latency_after(requests), traffic)
+        return Cost(*path.times(fetched, requests), traffic)
 
 
 class _FillL1(NamedTuple):
@@ -120,7 +120,7 @@ class FillL1(_FillL1, Command):
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of writing the zeros."""
         path = profile.paths["GM_L1"]
-        return Cost(path.head_of(self.bytes) + ceil(self.bytes / path.bytes_per_cycle))
+        return Cost(path.times(self.bytes)[0] + ceil(self.bytes / path.bytes_per_cycle))
 
 
 class _Load(NamedTuple):

@@ -11,6 +11,11 @@ from ascendsim.profile.check import hint
 
 Exact: TypeAlias = int | Fraction
 
+# A memory request fetches so many blocks of 32 bytes at once (plan constants of the 910B's libraries); the
+# requests of a copy with short rows, counted so, explain what such copies take on a 910B1.
+BLOCK_BYTES = 32
+BURSTS = (16, 8, 4, 3, 2, 1)
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -109,14 +114,25 @@ class DataPath:
     transposing_bytes_per_cycle: Exact = 0
 
     def requests(self, size_bytes: int, rows: int = 1) -> int:
-        """Return the requests that `rows` equal runs of bytes take; 0 if the path does not count them."""
-        return rows * -(-size_bytes // (rows * self.request_bytes)) if self.request_bytes else 0
+        """Return the requests that `rows` equal runs of bytes take; 0 if the path does not count them.
 
-    def head_of(self, size_bytes: int, requests: int = 0) -> int:
-        """Return how long an instruction holds the pipe beside its bytes at the path's rate.
+        A run is fetched in whole requests, and what is left of it in bursts of the lengths that there are.
+        """
+        if not self.request_bytes:
+            return 0
+        whole, rest = divmod(-(-size_bytes // rows), self.request_bytes)
+        blocks = -(-rest // BLOCK_BYTES)
+        for burst in BURSTS:
+            count, blocks = divmod(blocks, burst)
+            whole += count
+        return rows * whole
 
-        That is the head; what requests for less than they could fetch lose, or what the far side is too slow
-        by; and what is missing to the least.
+    def times(self, size_bytes: int, requests: int = 0) -> tuple[int, int]:
+        """Return what an instruction takes beside its bytes at the path's rate: before them, and after.
+
+        Before them it holds the pipe for the head; for what requests lose that fetch less than they could, or
+        what the far side is slower by; and for what is missing to the least, which does not delay the result.
+        After them comes the latency of the farthest of the requests: the mean largest of so many draws.
         """
         rate = Fraction(self.bytes_per_cycle)
         data = size_bytes / rate
@@ -124,11 +140,10 @@ class DataPath:
         if self.drain_bytes_per_cycle:
             drained = (size_bytes - self.buffer_bytes) / Fraction(self.drain_bytes_per_cycle)
             lost = max(lost, drained - data)
-        return max(self.head_cycles + ceil(lost), self.least_cycles - int(data))
-
-    def latency_after(self, requests: int) -> int:
-        """Return the latency of the farthest of so many requests: the mean largest of as many draws."""
-        return self.latency_cycles - (self.spread_cycles // (requests + 1) if requests else 0)
+        head = self.head_cycles + ceil(lost)
+        filler = max(0, self.least_cycles - int(data) - head)
+        nearer = self.spread_cycles // (requests + 1) if requests else 0
+        return head + filler, max(0, self.latency_cycles - nearer - filler)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ PIPES = ("M", "V", "MTE1", "MTE2", "MTE3", "FIX")
 BUFFERS = ("L1", "L0A", "L0B", "L0C", "UB", "BT", "FB")
 PATHS = (
     *("GM_L1", "GM_UB", "UB_GM", "L1_L0A", "L1_L0B", "L0C_GM", "L0C_UB", "L0C_L1"),
-    *("L1_UB", "UB_L1", "L1_BT", "L1_FB", "L1_GM"),
+    *("L1_UB", "UB_L1", "L1_BT", "L1_FB", "L1_GM", "GM_L0A", "GM_L0B"),
 )
 # What a file says about itself, beside its figures.
 ABOUT_TEXTS = ("product", "variant", "base", "default_variant", "evidence")

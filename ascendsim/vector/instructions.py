@@ -59,7 +59,7 @@ class CopyGmToUb(_CopyGmToUb, Command):
         requests = path.requests(self.bytes)
         fetched = profile.l2.fetched_bytes(self.bytes)
         traffic = Traffic(self.src.tensor, "read", fetched, path.bytes_per_cycle)
-        return Cost(path.head_of(fetched, requests), path.latency_after(requests), traffic)
+        return Cost(*path.times(fetched, requests), traffic)
 
 
 class _CopyUbToGm(NamedTuple):
@@ -99,7 +99,7 @@ class CopyUbToGm(_CopyUbToGm, Command):
         path = profile.paths["UB_GM"]
         kind = "atomic" if self.atomic else "write"
         traffic = Traffic(self.dst.tensor, kind, self.bytes, path.bytes_per_cycle)
-        return Cost(path.head_of(self.bytes), path.latency_cycles, traffic)
+        return Cost(*path.times(self.bytes), traffic)
 
 
 def vector_cost(profile: Profile, kind: str, repeats: int) -> Cost:

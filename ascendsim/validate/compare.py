@@ -1,0 +1,118 @@
+"""What a comparison is, and what many of them come to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+# Two pipes whose busy times are within this share of each other both count as the bound.
+CLOSE = 0.07
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measured number beside the estimate of the same.
+
+    kind, group    the class (primitives, matmul, convolution) and the kind of case in it
+    unit           of both numbers, "cycles" or "us"
+    bounds         pipes that the measurement, and the estimate, call the bound (empty: not told)
+    counters       pipe -> (measured, estimated) busy time in the same unit
+    note           what had to be inferred to run it, such as the tiling
+    """
+
+    id: str
+    kind: str
+    group: str
+    variant: str
+    unit: str
+    measured: float
+    estimated: float
+    source: str
+    bounds: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    counters: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def error(self) -> float:
+        """Relative error of the estimate."""
+        return self.estimated / self.measured - 1
+
+    @property
+    def bound_right(self) -> bool | None:
+        """Whether both name a common pipe; None if either does not tell."""
+        measured, estimated = self.bounds
+        return bool(measured & estimated) if measured and estimated else None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Statistics of the absolute errors of some cases; `rank` is Spearman's correlation (nan below 3)."""
+
+    count: int
+    median: float
+    mean: float
+    p95: float
+    worst: float
+    worst_id: str
+    rank: float
+    bounds_told: int
+    bounds_right: int
+
+
+def summarise(cases: Sequence[Case]) -> Summary:
+    """Return the statistics of at least one case."""
+    errors = sorted(abs(case.error) for case in cases)
+    worst = max(cases, key=lambda case: abs(case.error))
+    told = [case.bound_right for case in cases if case.bound_right is not None]
+    return Summary(
+        len(cases),
+        quantile(errors, 0.5),
+        sum(errors) / len(errors),
+        quantile(errors, 0.95),
+        abs(worst.error),
+        worst.id,
+        rank_correlation([case.measured for case in cases], [case.estimated for case in cases]),
+        len(told),
+        sum(told),
+    )
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Return a quantile of sorted numbers, straight between neighbours."""
+    place = (len(ordered) - 1) * share
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return Spearman's rank correlation; equal numbers share their mean rank."""
+    if len(one) < 3:
+        return float("nan")
+    a, b = _ranks(one), _ranks(other)
+    mean = (len(one) + 1) / 2
+    cross = sum((x - mean) * (y - mean) for x, y in zip(a, b, strict=True))
+    spread = sum((x - mean) ** 2 for x in a) * sum((y - mean) ** 2 for y in b)
+    return cross / spread**0.5 if spread else float("nan")
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    order = sorted(range(len(values)), key=values.__getitem__)
+    ranks = [0.0] * len(values)
+    first = 0
+    while first < len(order):
+        last = first
+        while last + 1 < len(order) and values[order[last + 1]] == values[order[first]]:
+            last += 1
+        for place in order[first : last + 1]:
+            ranks[place] = (first + last) / 2 + 1
+        first = last + 1
+    return ranks
+
+
+def busiest(times: Mapping[str, float]) -> frozenset[str]:
+    """Return the pipes whose busy time is within 7 % of the largest."""
+    if not times:
+        return frozenset()
+    most = max(times.values())
+    return frozenset(pipe for pipe, time in times.items() if time >= most * (1 - CLOSE))

@@ -1,0 +1,122 @@
+"""Measured cases as records, and the table of them that `--data` names.
+
+A table has the columns `id, chip, chip_variant, op, dtype, math_mode, layout, shapes_json,
+stride_pad_dil_groups_json, measured_us, measured_cycles, other_counters_json, source, strength, notes`; the
+three that end in `_json` hold objects. Columns beyond these are ignored, so that a table may carry more.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ascendsim.errors import DataError
+
+COLUMNS = (
+    *("id", "chip", "chip_variant", "op", "dtype", "math_mode", "layout", "shapes_json"),
+    *("stride_pad_dil_groups_json", "measured_us", "measured_cycles", "other_counters_json"),
+    *("source", "strength", "notes"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured case.
+
+    us, cycles   what the table says, None where it says nothing; `counters` are further measurements of the
+                 same run, by the names of the tool that made them
+    sizes        the geometry, in whatever spelling the source used; `window` its stride, padding, ...
+    strength     "real-hardware" if a chip was measured
+    """
+
+    id: str
+    chip: str
+    chip_variant: str
+    op: str
+    dtype: str
+    math_mode: str
+    layout: str
+    sizes: Mapping[str, Any]
+    window: Mapping[str, Any]
+    us: float | None
+    cycles: float | None
+    counters: Mapping[str, Any]
+    source: str
+    strength: str
+    notes: str
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A case that nothing can be compared with, and why."""
+
+    id: str
+    reason: str
+
+
+def read_rows(path: Path) -> list[Row | Unusable]:
+    """Read a table of measured cases.
+
+    Raises   DataError if the file cannot be read or lacks a column
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return list(_rows(csv.DictReader(file), path))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}; --data takes a table of cases") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: is not a table in UTF-8 with commas: {error}") from None
+
+
+def _rows(table: csv.DictReader[str], path: Path) -> Iterator[Row | Unusable]:
+    missing = [column for column in COLUMNS if column not in (table.fieldnames or ())]
+    if missing:
+        raise DataError(
+            f"{path}: has no column {', '.join(missing)}; a table of cases has {', '.join(COLUMNS)}"
+        )
+    for number, cells in enumerate(table, start=2):
+        name = cells["id"] or f"line {number}"
+        try:
+            yield _row(name, cells)
+        except ValueError as error:
+            yield Unusable(name, f"cannot be read: {error}")
+
+
+def _row(name: str, cells: Mapping[str, str]) -> Row:
+    chip, chip_variant, op, dtype, math_mode, layout = (cells[column] or "" for column in COLUMNS[1:7])
+    return Row(
+        name,
+        chip,
+        chip_variant,
+        op,
+        dtype,
+        math_mode,
+        layout,
+        sizes=_object(cells["shapes_json"]),
+        window=_object(cells["stride_pad_dil_groups_json"]),
+        us=_number(cells["measured_us"]),
+        cycles=_number(cells["measured_cycles"]),
+        counters=_object(cells["other_counters_json"]),
+        source=cells["source"] or "",
+        strength=cells["strength"] or "",
+        notes=cells["notes"] or "",
+    )
+
+
+def _object(text: str | None) -> Mapping[str, Any]:
+    found = json.loads(text) if text else {}
+    if not isinstance(found, dict):
+        raise ValueError(f"{text!r} is not an object")
+    return found
+
+
+def _number(text: str | None) -> float | None:
+    """Return a positive number, None for an empty cell or a zero (which stands for a lost value)."""
+    value = float(text) if text else 0.0
+    if value < 0:
+        raise ValueError(f"{text!r} is negative")
+    return value or None
