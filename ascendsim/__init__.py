@@ -10,19 +10,37 @@ if TYPE_CHECKING:
     from ascendsim.ops.conv_problem import ConvProblem
     from ascendsim.ops.conv_tbc_backward import conv_tbc_backward
     from ascendsim.ops.convolution_backward import convolution_backward, estimate
+    from ascendsim.ops.matmul import estimate_matmul, matmul
+    from ascendsim.ops.matmul_problem import MatmulProblem
+    from ascendsim.ops.tiling.matmul import MatmulTiling
     from ascendsim.ops.tiling.plan import Tiling
     from ascendsim.profile import load_profile
 
 __version__ = "0.1.0"
-__all__ = ["ConvProblem", "Tiling", "conv_tbc_backward", "convolution_backward", "estimate", "load_profile"]
+__all__ = [
+    "ConvProblem",
+    "MatmulProblem",
+    "MatmulTiling",
+    "Tiling",
+    "conv_tbc_backward",
+    "convolution_backward",
+    "estimate",
+    "estimate_matmul",
+    "load_profile",
+    "matmul",
+]
 
 _HOMES = {
     "ConvProblem": "ascendsim.ops.conv_problem",
+    "MatmulProblem": "ascendsim.ops.matmul_problem",
+    "MatmulTiling": "ascendsim.ops.tiling.matmul",
     "Tiling": "ascendsim.ops.tiling.plan",
     "conv_tbc_backward": "ascendsim.ops.conv_tbc_backward",
     "convolution_backward": "ascendsim.ops.convolution_backward",
     "estimate": "ascendsim.ops.convolution_backward",
+    "estimate_matmul": "ascendsim.ops.matmul",
     "load_profile": "ascendsim.profile",
+    "matmul": "ascendsim.ops.matmul",
 }
 
 

@@ -75,3 +75,11 @@ class ConvolutionBackwardResult(Estimate):
     grad_weight: Any
     grad_bias: Any
     order: str
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulResult(Estimate):
+    """A matrix product and its cycles; `order` as of a convolution backward."""
+
+    output: Any
+    order: str

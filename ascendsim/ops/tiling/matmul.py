@@ -1,0 +1,132 @@
+"""The plan of a matrix product, and how one is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from math import ceil
+from typing import TYPE_CHECKING
+
+from ascendsim.cube.views import round_up
+from ascendsim.errors import CapacityError, ConfigError
+from ascendsim.ops.matmul_problem import MatmulProblem
+from ascendsim.ops.tiling.plan import even_parts
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
+FLOAT32_BYTES = 4
+
+
+@dataclass(frozen=True)
+class MatmulTiling:
+    """How a matrix product is cut into tiles, in elements unless said otherwise.
+
+    base_m, base_n, base_k  one L0C tile and the reduction of one Mmad
+    step_ka, step_kb        slices of base_k that one L1 tile of a and of b holds
+    single_core_m, single_core_n
+                            the block of c that a core takes at a time; its tiles run along n first
+    al1_buffers, bl1_buffers, al0_buffers, bl0_buffers, cl0_buffers
+                            copies of each tile: 1, or 2 for ping-pong
+    used_cores              cores that get blocks; block i goes to core i modulo their number
+
+    Raises   ConfigError if a field is not a positive integer
+    """
+
+    base_m: int
+    base_n: int
+    base_k: int
+    step_ka: int = 1
+    step_kb: int = 1
+    single_core_m: int = 1
+    single_core_n: int = 1
+    al1_buffers: int = 2
+    bl1_buffers: int = 2
+    al0_buffers: int = 2
+    bl0_buffers: int = 2
+    cl0_buffers: int = 1
+    used_cores: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what no schedule could execute."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(f"matmul tiling: {field.name} is {value!r}; it must be a positive integer")
+
+
+def matmul_tiling(problem: MatmulProblem, profile: Profile, rate: str, itemsize: int) -> MatmulTiling:
+    """Return the plan of least estimated cycles; ties go to the one found first, with the larger base block.
+
+    The estimate of the busiest core takes the longest of M, MTE1, MTE2 and the write-back as if they
+    overlapped, plus the last write-back. It only ranks plans.
+
+    Raises   CapacityError if not even one fractal fits
+    """
+    best: tuple[float, MatmulTiling] | None = None
+    for plan in _plans(problem, profile, rate, itemsize):
+        score = _bound(problem, plan, profile, rate, itemsize)
+        if best is None or score < best[0]:
+            best = score, plan
+    if best is None:
+        raise CapacityError(f"matmul: no base block fits into the buffers of {profile.variant}")
+    return best[1]
+
+
+def _plans(problem: MatmulProblem, profile: Profile, rate: str, itemsize: int) -> Iterator[MatmulTiling]:
+    """Yield the plans worth a look: large base blocks, deep L1 tiles, all cores."""
+    cube, buffers = profile.cube, profile.buffers
+    k0 = cube.rates[rate].k0
+    half_a, half_b = buffers["L0A"].capacity_bytes // 2, buffers["L0B"].capacity_bytes // 2
+    for base_m in even_parts(problem.m, cube.m0, 256)[:6]:
+        most_n = buffers["L0C"].capacity_bytes // (FLOAT32_BYTES * base_m) // cube.n0 * cube.n0
+        for base_n in even_parts(problem.n, cube.n0, min(256, most_n))[:6] if most_n else ():
+            k = min(half_a // (base_m * itemsize), half_b // (base_n * itemsize)) // k0 * k0
+            if not k:
+                continue
+            base_k = min(k, round_up(problem.k, k0))
+            copies = 2 if 2 * FLOAT32_BYTES * base_m * base_n <= buffers["L0C"].capacity_bytes else 1
+            steps = _steps(problem, base_m, base_n, base_k, itemsize, buffers["L1"].capacity_bytes)
+            blocks = problem.batch * ceil(problem.m / base_m) * ceil(problem.n / base_n)
+            if steps:
+                yield MatmulTiling(
+                    *(base_m, base_n, base_k, *steps),
+                    single_core_m=base_m,
+                    single_core_n=base_n,
+                    cl0_buffers=copies,
+                    used_cores=min(blocks, profile.cores.cube),
+                )
+
+
+def _steps(
+    problem: MatmulProblem, base_m: int, base_n: int, base_k: int, itemsize: int, l1_bytes: int
+) -> tuple[int, int] | None:
+    """Return how many slices of a and b fit into two L1 tiles each, equally many."""
+    slices = l1_bytes // (2 * (base_m + base_n) * base_k * itemsize)
+    if not slices:
+        return None
+    steps = min(slices, ceil(problem.k / base_k))
+    return steps, steps
+
+
+def _bound(problem: MatmulProblem, plan: MatmulTiling, profile: Profile, rate: str, itemsize: int) -> float:
+    """Return the cycles of the busiest core, as far as they decide between plans."""
+    cube = profile.cube
+    tiles = problem.batch * ceil(problem.m / plan.base_m) * ceil(problem.n / plan.base_n)
+    rounds = ceil(tiles / plan.used_cores)
+    m, n = plan.base_m, plan.base_n
+    k = round_up(problem.k, cube.rates[rate].k0)
+    products = ceil(problem.k / plan.base_k)
+    mac = m * n * k / cube.rates[rate].macs_per_cycle + products * cube.mmad_head_cycles
+    paths = profile.paths
+    load0 = k * itemsize * (m / paths["L1_L0A"].bytes_per_cycle + n / paths["L1_L0B"].bytes_per_cycle)
+    load0 += products * (paths["L1_L0A"].head_cycles + paths["L1_L0B"].head_cycles)
+    share = min(
+        float(paths["GM_L1"].bytes_per_cycle),
+        float(profile.links["l2_read"].total_bytes_per_cycle) / plan.used_cores,
+    )
+    load1 = (m + n) * k * itemsize / share
+    out = paths.get("L0C_GM") or paths["L0C_UB"]
+    store = m * n * FLOAT32_BYTES / float(out.bytes_per_cycle)
+    hidden = store if plan.cl0_buffers == 2 else 0.0
+    return rounds * max(mac + store - hidden, float(load0), load1, store) + store
