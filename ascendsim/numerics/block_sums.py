@@ -2,20 +2,28 @@
 
 1. The extents of the operands prove that doubles hold every partial sum: add.
 2. A sum in double and a bound of its error: where both ends of the interval round alike, that is the answer.
-3. A sum with its errors, which are summed in turn: where this second sum is exact, both together are the exact
-   value; single places where it is not are summed as long integers.
+3. A sum with its errors, which are summed in turn: where this second sum is exact, both together are the
+   exact value; single places where it is not are summed as long integers.
 
 The exact sum of a block is handed on as a *sticky* double (see `panel_rounding`).
 """
 
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
-from ascendsim.numerics.exact import LIMBS, add_term, sticky_value
+from ascendsim.numerics.exact import add_term, sticky_value
 from ascendsim.numerics.extents import extent
-from ascendsim.numerics.jit import allocating, called, inlined
-from ascendsim.numerics.operands import aligned_doubles, aligned_singles, double_operands
+from ascendsim.numerics.jit import called, inlined
+from ascendsim.numerics.operands import (
+    MARGIN,
+    aligned,
+    fill_columns,
+    fill_low_halves,
+    fill_magnitudes,
+    fill_rows,
+    group_count,
+    groups,
+    packed_size,
+)
 from ascendsim.numerics.panel_rounding import Rounding, exact_sum, rounded, two_sum
 from ascendsim.numerics.panels import (
     LANES,
@@ -23,10 +31,12 @@ from ascendsim.numerics.panels import (
     absolute,
     any_lane,
     as_bits,
+    at,
     columns,
     differs,
     fma,
     out_of_line,
+    put,
     rows,
     select,
     spread,
@@ -39,34 +49,10 @@ from ascendsim.numerics.panels import (
 Array = Any
 Panel = Any
 
+PANEL: Final = ROWS * LANES
 EXACT_UNITS: Final = 2.0**53
 SAFE_UNIT: Final = 2.0**-100  # products that are multiples of this are far from the subnormal singles
 _ROUNDOFF: Final = 2.0**-53
-
-
-class Job(NamedTuple):
-    """What one kernel call works on: the packed operands, what is known of them, and scratch memory.
-
-    a, b                   packed operands as doubles
-    a_low, b_low           low halves of their significands, for `split3`
-    a_extents, b_extents   largest magnitude and smallest lowest bit per group and block
-    a_size, b_size         magnitudes as singles; a_size[0, 0] is negative until they are filled in
-    panels                 three panels of doubles: result, start and flags of a careful sum
-    flat_panels            the same memory as one line
-    limbs                  a long integer
-    """
-
-    a: Array
-    b: Array
-    a_low: Array
-    b_low: Array
-    a_extents: Array
-    b_extents: Array
-    a_size: Array
-    b_size: Array
-    panels: Array
-    flat_panels: Array
-    limbs: Array
 
 
 class Rules(NamedTuple):
@@ -86,74 +72,129 @@ class Rules(NamedTuple):
     split: bool
 
 
+class Job(NamedTuple):
+    """The memory of one kernel call, and at which offsets it holds what.
+
+    doubles    a, b             packed operands, one after the other
+               a_low, b_low     low halves of their significands, for `split3`
+               a_extents, ...   largest magnitude and smallest lowest bit, per group and block
+               start            a panel: accumulators before a careful sum
+               result           a panel: sticky sums after it, and scratch memory for rounding
+               flags            a panel: positive where a sum is not found yet
+    singles    a_size, b_size   magnitudes of the operands; a_size is negative until they are filled in
+    limbs                       a long integer
+    k, blocks                   products per output, and blocks of them
+    """
+
+    doubles: Array
+    singles: Array
+    limbs: Array
+    k: int
+    blocks: int
+    a: int
+    b: int
+    a_low: int
+    b_low: int
+    a_extents: int
+    b_extents: int
+    start: int
+    result: int
+    flags: int
+    a_size: int
+    b_size: int
+
+
 class Block(NamedTuple):
-    """One block of one panel: its first lines in packed a and b, how many, and the extent of its products."""
+    """One block of one panel: where it begins in packed operands, its length, the extent of its products."""
 
     a: int
     b: int
-    count: int
+    length: int
     size: float
     unit: float
 
 
-@allocating
-def prepare(a: Array, b: Array, rules: Rules) -> Job:
-    """Pack and measure the operands and set the scratch memory aside."""
+def sizes(m: int, k: int, n: int, size: int) -> tuple[int, int]:
+    """Return how many doubles and singles `prepare` needs at most."""
+    packed, lines = packed_size(m, k, n), groups(m, ROWS) + groups(n, LANES)
+    return 2 * packed + 2 * lines * groups(k, size) + 3 * PANEL + MARGIN, packed + MARGIN
+
+
+@called
+def prepare(a: Array, b: Array, doubles: Array, singles: Array, limbs: Array, rules: Rules) -> Job:
+    """Pack and measure the operands, and share the memory out."""
+    out_of_line()
     k = a.shape[1]
-    packed = double_operands(a, b, rules.split)
-    a_size = aligned_singles(packed.a.shape[0], packed.a.shape[1])
-    b_size = aligned_singles(packed.b.shape[0], packed.b.shape[1])
-    a_size[0, 0] = -1.0
-    panels = aligned_doubles(3 * ROWS, LANES)
-    return Job(
-        packed.a,
-        packed.b,
-        packed.a_low,
-        packed.b_low,
-        _extents(packed.a, k, rules.size),
-        _extents(packed.b, k, rules.size),
-        a_size,
-        b_size,
-        panels,
-        panels.reshape(panels.size),
-        np.zeros(LIMBS, np.int64),
-    )
+    blocks = group_count(k, rules.size)
+    result = aligned(doubles, 0)
+    start, flags, a_packed = result + PANEL, result + 2 * PANEL, result + 3 * PANEL
+    b_packed = fill_rows(a, doubles, a_packed)
+    a_low = fill_columns(b, doubles, b_packed)
+    b_low = a_low + b_packed - a_packed
+    extents = b_low + a_low - b_packed
+    if rules.split:
+        fill_low_halves(doubles, a_packed, a_low, a_low)
+    row_groups, column_groups = group_count(a.shape[0], ROWS), group_count(b.shape[1], LANES)
+    more_extents = extents + 2 * row_groups * blocks
+    _measure(doubles, a_packed, extents, row_groups, ROWS, k, rules.size)
+    _measure(doubles, b_packed, more_extents, column_groups, LANES, k, rules.size)
+    a_size = aligned(singles, 0)
+    put(singles, a_size, -1.0)
+    b_size = a_size + b_packed - a_packed
+    offsets = (a_packed, b_packed, a_low, b_low, extents, more_extents, start, result, flags, a_size, b_size)
+    return Job(doubles, singles, limbs, k, blocks, *offsets)
 
 
-@allocating
-def _extents(packed: Array, k: int, size: int) -> Array:
-    blocks = -(-k // size)
-    found = np.empty((packed.shape[0] // k, blocks, 2), np.float64)
-    flat, width = packed.reshape(packed.size), packed.shape[1]
-    for group in range(found.shape[0]):
-        for number in range(blocks):
-            first, last = number * size, min((number + 1) * size, k)
-            part = extent(flat, (group * k + first) * width, (group * k + last) * width)
-            found[group, number, 0], found[group, number, 1] = part
-    return found
+@called
+def _measure(doubles: Array, first: int, extents: int, count: int, width: int, k: int, size: int) -> None:
+    place = extents
+    for group in range(count):
+        for start in range(0, k, size):
+            line, stop = first + group * k * width, min(start + size, k)
+            largest, finest = extent(doubles, line + start * width, line + stop * width)
+            put(doubles, place, largest)
+            put(doubles, place + 1, finest)
+            place += 2
 
 
 @inlined
-def block_of(job: Job, group: int, panel: int, number: int, k: int, size: int) -> Block:
-    """Find a block by its row group, panel of columns and number."""
-    first = number * size
-    count = min(size, k - first)
+def block_of(job: Job, i: int, j: int, number: int, size: int) -> Block:
+    """Find a block by the first row and column of its panel and its number."""
+    group, panel, first = i // ROWS, j // LANES, number * size
+    a_extent = job.a_extents + 2 * (group * job.blocks + number)
+    b_extent = job.b_extents + 2 * (panel * job.blocks + number)
+    length = min(size, job.k - first)
     return Block(
-        group * k + first,
-        panel * k + first,
-        count,
-        count * job.a_extents[group, number, 0] * job.b_extents[panel, number, 0],
-        job.a_extents[group, number, 1] * job.b_extents[panel, number, 1],
+        (group * job.k + first) * ROWS,
+        (panel * job.k + first) * LANES,
+        length,
+        length * at(job.doubles, a_extent) * at(job.doubles, b_extent),
+        at(job.doubles, a_extent + 1) * at(job.doubles, b_extent + 1),
     )
+
+
+@inlined
+def factors(job: Job, block: Block, t: int) -> tuple[Panel, Panel]:
+    """Return the operands of product t of a block."""
+    a, b = job.a + block.a + t * ROWS, job.b + block.b + t * LANES
+    return rows(job.doubles, a), columns(job.doubles, b)
+
+
+@inlined
+def low_product(job: Job, block: Block, t: int) -> Panel:
+    """Return the product of the low halves of the operands of product t of a block."""
+    a, b = job.a_low + block.a + t * ROWS, job.b_low + block.b + t * LANES
+    return rows(job.doubles, a) * columns(job.doubles, b)
 
 
 @inlined
 def plain_sum(job: Job, block: Block, acc: Panel, split: bool) -> Panel:
     """Add the products in double."""
-    for t in range(block.count):
-        acc = fma(rows(job.a, block.a + t, 0), columns(job.b, block.b + t, 0), acc)
+    for t in range(block.length):
+        x, y = factors(job, block, t)
+        acc = fma(x, y, acc)
         if split:
-            acc = acc - rows(job.a_low, block.a + t, 0) * columns(job.b_low, block.b + t, 0)
+            acc = acc - low_product(job, block, t)
     return acc
 
 
@@ -161,33 +202,34 @@ def plain_sum(job: Job, block: Block, acc: Panel, split: bool) -> Panel:
 def error_bound(job: Job, block: Block, start: Panel) -> Panel:
     """Bound what `plain_sum` loses: two roundings per product or fewer, each 2^-53 of a partial sum."""
     size = absolute(to_single(start))
-    for t in range(block.count):
-        size = fma(rows(job.a_size, block.a + t, 0), columns(job.b_size, block.b + t, 0), size)
-    return widen(size) * spread((2 * block.count + 8) * _ROUNDOFF)
+    for t in range(block.length):
+        a, b = job.a_size + block.a + t * ROWS, job.b_size + block.b + t * LANES
+        size = fma(rows(job.singles, a), columns(job.singles, b), size)
+    return widen(size) * spread((2 * block.length + 8) * _ROUNDOFF)
+
+
+@inlined
+def need_sizes(job: Job) -> None:
+    """Fill in the magnitudes of the operands, if that has not been done."""
+    if at(job.singles, job.a_size) < 0.0:
+        _fill_sizes(job)
 
 
 @called
-def fill_sizes(job: Job) -> None:
-    """Fill in the magnitudes of the operands, if that has not been done."""
+def _fill_sizes(job: Job) -> None:
     out_of_line()
-    if job.a_size[0, 0] < 0.0:
-        for line in range(job.a.shape[0]):
-            for r in range(ROWS):
-                job.a_size[line, r] = abs(job.a[line, r])
-        for line in range(job.b.shape[0]):
-            for lane in range(LANES):
-                job.b_size[line, lane] = abs(job.b[line, lane])
+    fill_magnitudes(job.doubles, job.a, job.a_low, job.singles, job.a_size)
 
 
 @called
 def careful_sum(job: Job, block: Block, rules: Rules) -> None:
-    """Read the accumulators from the second panel of the scratch memory, leave the sums in the first."""
+    """Turn the accumulators at `start` into sums at `result`."""
     out_of_line()
-    start = tile(job.panels, ROWS, 0)
+    start = tile(job.doubles, job.start, LANES)
     if block.size <= EXACT_UNITS * block.unit:
-        reach, unit = extent(job.flat_panels, ROWS * LANES, 2 * ROWS * LANES)
+        reach, unit = extent(job.doubles, job.start, job.start + PANEL)
         if reach + block.size <= EXACT_UNITS * min(unit, block.unit):
-            store(plain_sum(job, block, start, rules.split), job.panels, 0, 0)
+            store(plain_sum(job, block, start, rules.split), job.doubles, job.result, LANES)
             return
     if block.unit < SAFE_UNIT or not _bounded_sum(job, block, start, rules):
         _sum_with_errors(job, block, rules.split)
@@ -196,45 +238,48 @@ def careful_sum(job: Job, block: Block, rules: Rules) -> None:
 @inlined
 def _bounded_sum(job: Job, block: Block, start: Panel, rules: Rules) -> bool:
     """Sum in double, and tell whether the error cannot change how any of the sums rounds."""
-    fill_sizes(job)
+    need_sizes(job)
     total = plain_sum(job, block, start, rules.split)
     error = error_bound(job, block, start)
-    low = rounded(total - error, rules.sum, job.panels)
-    high = rounded(total + error, rules.sum, job.panels)
-    store(total, job.panels, 0, 0)
+    low = rounded(total - error, rules.sum, job.doubles, job.result)
+    high = rounded(total + error, rules.sum, job.doubles, job.result)
+    store(total, job.doubles, job.result, LANES)
     return not any_lane(differs(as_bits(low), as_bits(high)))
 
 
 @called
 def _sum_with_errors(job: Job, block: Block, split: bool) -> None:
     out_of_line()
-    total = tile(job.panels, ROWS, 0)
+    total = tile(job.doubles, job.start, LANES)
     errors, lost = spread(0.0), spread(0.0)
-    for t in range(block.count):
-        product = rows(job.a, block.a + t, 0) * columns(job.b, block.b + t, 0)
+    for t in range(block.length):
+        x, y = factors(job, block, t)
+        product = x * y
         if split:
-            product = product - rows(job.a_low, block.a + t, 0) * columns(job.b_low, block.b + t, 0)
+            product = product - low_product(job, block, t)
         total, error = two_sum(total, product)
         errors, second = two_sum(errors, error)
         lost = lost + absolute(second)
     # Without an error the sum is exact; where it is not finite the errors are NaN. Then it stands as it is.
-    store(select(differs(errors, spread(0.0)), exact_sum(total, errors), total), job.panels, 0, 0)
+    found = select(differs(errors, spread(0.0)), exact_sum(total, errors), total)
+    store(found, job.doubles, job.result, LANES)
     if any_lane(spread(0.0) < lost):
-        store(lost, job.panels, 2 * ROWS, 0)
+        store(lost, job.doubles, job.flags, LANES)
         _sum_as_integers(job, block, split)
 
 
 @called
 def _sum_as_integers(job: Job, block: Block, split: bool) -> None:
-    """Sum anew where the third panel of the scratch memory is positive."""
+    """Sum anew where the flags are positive."""
     out_of_line()
-    for r in range(ROWS):
-        for lane in range(LANES):
-            if job.panels[2 * ROWS + r, lane] > 0.0:
-                add_term(job.limbs, job.panels[ROWS + r, lane])
-                for t in range(block.count):
-                    product = job.a[block.a + t, r] * job.b[block.b + t, lane]
-                    if split:
-                        product -= job.a_low[block.a + t, r] * job.b_low[block.b + t, lane]
-                    add_term(job.limbs, product)
-                job.panels[r, lane] = sticky_value(job.limbs)
+    for place in range(PANEL):
+        if at(job.doubles, job.flags + place) > 0.0:
+            a, b = block.a + place // LANES, block.b + place % LANES
+            add_term(job.limbs, at(job.doubles, job.start + place))
+            for t in range(block.length):
+                x, y = t * ROWS + a, t * LANES + b
+                product = at(job.doubles, job.a + x) * at(job.doubles, job.b + y)
+                if split:
+                    product -= at(job.doubles, job.a_low + x) * at(job.doubles, job.b_low + y)
+                add_term(job.limbs, product)
+            put(job.doubles, job.result + place, sticky_value(job.limbs))

@@ -7,8 +7,6 @@ carried once at the end.
 
 from typing import Any, Final
 
-import numpy as np
-
 from ascendsim.numerics.jit import called
 from ascendsim.numerics.panels import scalar_bits, scalar_float
 
@@ -59,7 +57,7 @@ def sticky_value(limbs: Array) -> float:
     value *= scalar_float((32 * (top - 2) - _LOWEST_BIT + 1023) << 52)
     for index in range(LIMBS):
         limbs[index] = 0
-    return -value if negative else value
+    return float(-value if negative else value)
 
 
 @called
@@ -73,7 +71,7 @@ def _odd(top: int, middle: int, low: int, below: bool) -> float:
     if error == 0.0:
         return total
     bits = scalar_bits(total)
-    return scalar_float((bits - 1 if error < 0.0 else bits) | 1)
+    return float(scalar_float((bits - 1 if error < 0.0 else bits) | 1))
 
 
 @called

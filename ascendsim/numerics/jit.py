@@ -13,42 +13,42 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numba
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-# Kernels count no references (`_nrt=False`): they get all their memory from the caller, and counting references
-# to arrays that are handed from function to function takes longer than the arithmetic of a panel.
+# Kernels count no references (`_nrt=False`): they get all their memory from the caller, and counting
+# references to arrays that go from function to function takes longer than the arithmetic of a panel.
+_OPTIONS: Final = {"error_model": "numpy", "_nrt": False}
+_njit: Any = numba.njit
+_config: Any = numba.config
 
 
 def kernel(function: Function) -> Function:
     """Compile a function at its first call, without the interpreter lock, and cache the machine code.
 
-    It must not make or slice arrays. Only the folder is ours: other users of the compiler in this process keep
-    the cache folder they have set.
+    It must not make or slice arrays. Others who use the compiler in this process keep the cache folder that
+    they have set.
     """
-    theirs = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_folder())
+    theirs = _config.CACHE_DIR
+    _config.CACHE_DIR = str(cache_folder())
     try:
-        compiled: Function = numba.njit(function, cache=True, nogil=True, error_model="numpy", _nrt=False)
+        return _njit(function, cache=True, nogil=True, **_OPTIONS)  # type: ignore[no-any-return]
     finally:
-        numba.config.CACHE_DIR = theirs
-    return compiled
+        _config.CACHE_DIR = theirs
 
 
 def inlined(function: Function) -> Function:
-    """Compile a function into every kernel that calls it."""
-    compiled: Function = numba.njit(function, forceinline=True, error_model="numpy", _nrt=False)
-    return compiled
+    """Copy a function into every one that calls it, before anything is compiled."""
+    return _njit(function, inline="always", **_OPTIONS)  # type: ignore[no-any-return]
 
 
 def called(function: Function) -> Function:
-    """Compile a function that kernels call; without the option it would be inlined like its callers."""
-    compiled: Function = numba.njit(function, forceinline=False, error_model="numpy", _nrt=False)
-    return compiled
+    """Compile a function that kernels call."""
+    return _njit(function, **_OPTIONS)  # type: ignore[no-any-return]
 
 
 @cache
@@ -78,8 +78,8 @@ def sources_hash() -> str:
 
 def _cache_bases() -> list[Path]:
     """Return where a user's caches belong on this system, best first."""
-    if numba.config.CACHE_DIR:
-        return [Path(numba.config.CACHE_DIR) / "ascendsim"]
+    if _config.CACHE_DIR:
+        return [Path(_config.CACHE_DIR) / "ascendsim"]
     if os.environ.get("XDG_CACHE_HOME"):
         return [Path(os.environ["XDG_CACHE_HOME"]) / "ascendsim"]
     try:

@@ -12,13 +12,15 @@ from ascendsim.numerics.block_sums import (
     block_of,
     careful_sum,
     error_bound,
-    fill_sizes,
+    need_sizes,
     plain_sum,
     prepare,
+    sizes,
 )
+from ascendsim.numerics.exact import LIMBS
 from ascendsim.numerics.extents import extent
-from ascendsim.numerics.jit import allocating, called, inlined, kernel
-from ascendsim.numerics.operands import copy_valid, fits, padded
+from ascendsim.numerics.jit import called, inlined, kernel
+from ascendsim.numerics.operands import copy_in, copy_out, fits, group_count, padded_size
 from ascendsim.numerics.panel_rounding import exact_sum, is_plain, rounded
 from ascendsim.numerics.panels import (
     LANES,
@@ -41,45 +43,57 @@ _GROWTH: Final = 1.001  # a rounding, even to 11 bits, makes nothing larger than
 _LARGEST_UNIT: Final = 32.0  # of the largest binary16, in which an overflow toward zero ends
 
 
-@kernel
 def block(a: Array, b: Array, c: Array, rules: Rules) -> None:
-    """Add one product to c under `block`, `block-add` or `exact` (one block of all k); k is positive."""
-    if fits(c):
-        _whole_panels(a, b, c, rules)
-    else:
-        work = padded(c)
-        _whole_panels(a, b, work, rules)
-        copy_valid(work, c, c.shape)
+    """Add one product to c under `block`, `block-add` or `exact` (one block of all k).
+
+    Shapes   a (m, k), b (k, n), c (m, n), C-contiguous float32; m, k, n positive
+    """
+    (m, k), n = a.shape, b.shape[1]
+    doubles, singles = sizes(m, k, n, rules.size)
+    memory = np.empty((1, doubles)), np.empty((1, singles + padded_size(m, n)), np.float32)
+    _block(a, b, c, *memory, np.zeros(LIMBS, np.int64), singles, rules)
 
 
-@allocating
-def _whole_panels(a: Array, b: Array, c: Array, rules: Rules) -> None:
-    _run(prepare(a, b, rules), c, c.reshape(c.size), a.shape[1], rules)
+@kernel
+def _block(
+    a: Array, b: Array, c: Array, doubles: Array, singles: Array, limbs: Array, spare: int, rules: Rules
+) -> None:
+    m, n = group_count(c.shape[0], ROWS) * ROWS, group_count(c.shape[1], LANES) * LANES
+    job = prepare(a, b, doubles, singles, limbs, rules)
+    cells, first = (c, 0) if fits(c) else (singles, spare)
+    if not fits(c):
+        copy_in(c, singles, spare, n)
+    _run(job, cells, first, m, n, rules)
+    if not fits(c):
+        copy_out(singles, spare, n, c)
 
 
 @called
-def _run(job: Job, c: Array, flat_c: Array, k: int, rules: Rules) -> None:
+def _run(job: Job, c: Array, first: int, m: int, n: int, rules: Rules) -> None:
+    """Take the accumulators at an offset, m rows of n, through all blocks."""
+    out_of_line()
     usual = is_plain(rules.sum) and not rules.separate and not rules.split
-    for i in range(0, c.shape[0], ROWS):
-        reach, unit = extent(flat_c, i * c.shape[1], (i + ROWS) * c.shape[1])
-        for j in range(0, c.shape[1], LANES):
-            if _proven(job, i // ROWS, j // LANES, reach, unit, k, rules):
-                _proven_panel(job, c, i, j, k, rules)
+    for i in range(0, m, ROWS):
+        reach, unit = extent(c, first + i * n, first + (i + ROWS) * n)
+        for j in range(0, n, LANES):
+            place = first + i * n + j
+            if _proven(job, i, j, reach, unit, rules):
+                _proven_panel(job, c, place, n, i, j, rules)
             elif usual:
-                _bounded_panel(job, c, i, j, k, rules)
+                _bounded_panel(job, c, place, n, i, j, rules)
             else:
-                _careful_panel(job, c, i, j, k, rules)
+                _careful_panel(job, c, place, n, i, j, rules)
 
 
 @inlined
-def _proven(job: Job, group: int, panel: int, reach: float, unit: float, k: int, rules: Rules) -> bool:
+def _proven(job: Job, i: int, j: int, reach: float, unit: float, rules: Rules) -> bool:
     """Tell whether doubles hold every partial sum of every block of a panel.
 
     What is known of an accumulator stays true: rounding leaves multiples of a unit what they are.
     """
     proven = True
-    for number in range(job.a_extents.shape[1]):
-        part = block_of(job, group, panel, number, k, rules.size)
+    for number in range(job.blocks):
+        part = block_of(job, i, j, number, rules.size)
         if rules.separate:
             reach, unit = 0.0, np.inf
         reach, unit = (reach + part.size) * _GROWTH, min(min(unit, _LARGEST_UNIT), part.unit)
@@ -88,53 +102,53 @@ def _proven(job: Job, group: int, panel: int, reach: float, unit: float, k: int,
 
 
 @inlined
-def _proven_panel(job: Job, c: Array, i: int, j: int, k: int, rules: Rules) -> None:
-    """Take one panel through all blocks of k, its accumulators in registers."""
-    acc = tile(c, i, j)
-    for number in range(job.a_extents.shape[1]):
-        part = block_of(job, i // ROWS, j // LANES, number, k, rules.size)
+def _proven_panel(job: Job, c: Array, place: int, stride: int, i: int, j: int, rules: Rules) -> None:
+    """Take one panel through all blocks, its accumulators in registers."""
+    acc = tile(c, place, stride)
+    for number in range(job.blocks):
+        part = block_of(job, i, j, number, rules.size)
         start = spread(-0.0) if rules.separate else widen(acc)
         acc = _new_accumulators(job, acc, plain_sum(job, part, start, rules.split), rules)
-    store(acc, c, i, j)
+    store(acc, c, place, stride)
 
 
 @inlined
 def _new_accumulators(job: Job, acc: Panel, total: Panel, rules: Rules) -> Panel:
     """Round the sum of a block, and for `block-add` its sum with the accumulator."""
-    part = rounded(total, rules.sum, job.panels)
+    part = rounded(total, rules.sum, job.doubles, job.result)
     if rules.separate:
-        part = rounded(exact_sum(widen(acc), widen(part)), rules.add, job.panels)
+        part = rounded(exact_sum(widen(acc), widen(part)), rules.add, job.doubles, job.result)
     return part
 
 
 @called
-def _bounded_panel(job: Job, c: Array, i: int, j: int, k: int, rules: Rules) -> None:
+def _bounded_panel(job: Job, c: Array, place: int, stride: int, i: int, j: int, rules: Rules) -> None:
     """Take one panel through all blocks, trying the error bound first; for sums rounded as usual."""
     out_of_line()
-    fill_sizes(job)
-    acc = tile(c, i, j)
-    for number in range(job.a_extents.shape[1]):
-        part = block_of(job, i // ROWS, j // LANES, number, k, rules.size)
+    need_sizes(job)
+    acc = tile(c, place, stride)
+    for number in range(job.blocks):
+        part = block_of(job, i, j, number, rules.size)
         start = widen(acc)
         total = plain_sum(job, part, start, False)
         error = error_bound(job, part, start)
         low, high = to_single(total - error), to_single(total + error)
         if part.unit < SAFE_UNIT or any_lane(differs(as_bits(low), as_bits(high))):
-            store(start, job.panels, ROWS, 0)
+            store(start, job.doubles, job.start, LANES)
             careful_sum(job, part, rules)
-            low = to_single(tile(job.panels, 0, 0))
+            low = to_single(tile(job.doubles, job.result, LANES))
         acc = low
-    store(acc, c, i, j)
+    store(acc, c, place, stride)
 
 
 @called
-def _careful_panel(job: Job, c: Array, i: int, j: int, k: int, rules: Rules) -> None:
+def _careful_panel(job: Job, c: Array, place: int, stride: int, i: int, j: int, rules: Rules) -> None:
     """Take one panel through all blocks, choosing anew for each block how to sum."""
     out_of_line()
-    acc = tile(c, i, j)
-    for number in range(job.a_extents.shape[1]):
-        part = block_of(job, i // ROWS, j // LANES, number, k, rules.size)
-        store(spread(-0.0) if rules.separate else widen(acc), job.panels, ROWS, 0)
+    acc = tile(c, place, stride)
+    for number in range(job.blocks):
+        part = block_of(job, i, j, number, rules.size)
+        store(spread(-0.0) if rules.separate else widen(acc), job.doubles, job.start, LANES)
         careful_sum(job, part, rules)
-        acc = _new_accumulators(job, acc, tile(job.panels, 0, 0), rules)
-    store(acc, c, i, j)
+        acc = _new_accumulators(job, acc, tile(job.doubles, job.result, LANES), rules)
+    store(acc, c, place, stride)

@@ -44,7 +44,7 @@ group_count = called(groups)
 def aligned(array: Array, offset: int) -> int:
     """Return the next offset in an array that starts a cache line."""
     address = array.ctypes.data + offset * array.itemsize
-    return offset + (-address % _CACHE_LINE_BYTES) // array.itemsize
+    return int(offset + (-address % _CACHE_LINE_BYTES) // array.itemsize)
 
 
 @called
@@ -55,7 +55,7 @@ def fill_rows(a: Array, target: Array, first: int) -> int:
         place = first + i // ROWS * ROWS * k + i % ROWS
         for t in range(k):
             put(target, place + t * ROWS, at(a, i * k + t) if i < m else np.float32(0.0))
-    return first + group_count(m, ROWS) * ROWS * k
+    return int(first + group_count(m, ROWS) * ROWS * k)
 
 
 @called
@@ -70,7 +70,7 @@ def fill_columns(b: Array, target: Array, first: int) -> int:
                 put(target, place + lane, at(b, t * n + group * LANES + lane))
             for lane in range(width, LANES):
                 put(target, place + lane, np.float32(0.0))
-    return first + group_count(n, LANES) * LANES * k
+    return int(first + group_count(n, LANES) * LANES * k)
 
 
 @called

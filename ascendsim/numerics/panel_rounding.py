@@ -11,6 +11,7 @@ import numpy as np
 
 from ascendsim.numerics.jit import called, inlined
 from ascendsim.numerics.panels import (
+    LANES,
     absolute,
     as_bits,
     as_float,
@@ -76,29 +77,30 @@ def is_plain(how: Rounding) -> bool:
 
 
 @inlined
-def rounded(x: Panel, how: Rounding, scratch: Array) -> Panel:
+def rounded(x: Panel, how: Rounding, scratch: Array, offset: int) -> Panel:
     """Round sticky doubles into binary32 or binary16, returned as singles.
 
-    scratch   memory for one panel of doubles; only the usual rounding is worth a copy at every caller
+    scratch   memory of doubles with room for a panel at `offset`: only the usual rounding is worth a copy of
+              its code at every caller, the others go through memory
     """
     if is_plain(how):
         result = to_single(x)
     else:
-        store(x, scratch, 0, 0)
-        _round_in_place(scratch, how)
-        result = to_single(tile(scratch, 0, 0))
+        store(x, scratch, offset, LANES)
+        _round_in_place(scratch, offset, how)
+        result = to_single(tile(scratch, offset, LANES))
     return result
 
 
 @called
-def _round_in_place(scratch: Array, how: Rounding) -> None:
+def _round_in_place(scratch: Array, offset: int, how: Rounding) -> None:
     out_of_line()
-    x = tile(scratch, 0, 0)
+    x = tile(scratch, offset, LANES)
     result = _into_half(x, how.mode) if how.half else _into_single(x, how.mode)
     if how.flush_below > 0.0:
         tiny = absolute(result) < spread(np.float32(how.flush_below))
         result = select(tiny, result * spread(np.float32(0.0)), result)
-    store(widen(result), scratch, 0, 0)
+    store(widen(result), scratch, offset, LANES)
 
 
 @inlined
@@ -137,5 +139,5 @@ def single_into_half(x: Panel, mode: int) -> Panel:
 
 @inlined
 def _tie_cut(x: Panel, below: Panel, above: Panel) -> Panel:
-    """Tell where the nearest value was chosen below a tie, which is the case that RNA resolves the other way."""
+    """Tell where the nearest value was chosen below a tie, which RNA resolves the other way."""
     return (below < x) & equal(x - below, above - x)

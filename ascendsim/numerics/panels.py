@@ -14,16 +14,25 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import llvmlite.binding
+import numba.core.cgutils
+import numba.core.imputils
+import numba.core.typing.templates
+import numba.extending
+import numba.np.arrayobj
 from llvmlite import ir
-from numba import config, types
-from numba.core import cgutils
-from numba.core.imputils import lower_builtin
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, models, register_model
-from numba.np.arrayobj import make_array
 
-Value = Any  # a value or type of the compiler, whose own modules are not typed
+Value = Any  # a value or type of the compiler
 Emit = Callable[..., Value]  # (builder, vectors...) -> vector
+
+# The compiler's extension interface, of which some versions have types in part and others none.
+types: Any = numba.types
+config: Any = numba.config
+cgutils: Any = numba.core.cgutils
+models: Any = numba.extending.models
+templates: Any = numba.core.typing.templates
+intrinsic: Any = numba.extending.intrinsic
+lower_builtin: Any = numba.core.imputils.lower_builtin
+make_array: Any = numba.np.arrayobj.make_array
 
 
 def _lanes() -> int:
@@ -56,7 +65,7 @@ class PanelType(types.Type):  # type: ignore[misc]
         super().__init__(name=f"Panel({element})")
 
 
-@register_model(PanelType)  # type: ignore[untyped-decorator]
+@numba.extending.register_model(PanelType)
 class _PanelModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Value, panel: PanelType) -> None:
         super().__init__(manager, panel, ir.ArrayType(_vector(panel.element), ROWS))
@@ -127,11 +136,11 @@ def _binary(emit: Emit, result: str = "") -> Callable[..., Any]:
 def _operator(symbol: Callable[..., Any], emit: Emit, result: str = "") -> None:
     """Teach the compiler an infix operator between two panels of the same element type."""
 
-    @infer_global(symbol)  # type: ignore[untyped-decorator]
-    class _Template(AbstractTemplate):  # type: ignore[misc]
+    @templates.infer_global(symbol)
+    class _Template(templates.AbstractTemplate):  # type: ignore[misc]
         def generic(self, args: Value, _kws: Value) -> Value:
             if len(args) == 2 and isinstance(args[0], PanelType) and args[0] == args[1]:
-                return signature(_PANELS[result] if result else args[0], *args)
+                return templates.signature(_PANELS[result] if result else args[0], *args)
             return None
 
     lower_builtin(symbol, PanelType, PanelType)(_row_by_row(emit))
@@ -250,8 +259,8 @@ def _reader(read: Callable[..., list[Value]], strided: bool) -> Callable[..., An
         return _PANELS[element](array, *[types.intp] * (2 if strided else 1)), codegen
 
     if strided:
-        return intrinsic(lambda _typing, array, offset, stride: describe(array))  # type: ignore[no-any-return]
-    return intrinsic(lambda _typing, array, offset: describe(array))  # type: ignore[no-any-return]
+        return intrinsic(lambda _typing, array, _offset, _stride: describe(array))  # type: ignore[no-any-return]
+    return intrinsic(lambda _typing, array, _offset: describe(array))  # type: ignore[no-any-return]
 
 
 def _read_rows(builder: Value, pointer: Value, _vector: Value) -> list[Value]:
