@@ -80,7 +80,7 @@ def test_examples_run(path, tmp_path):
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env=os.environ | {"MPLCONFIGDIR": str(tmp_path)},
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
