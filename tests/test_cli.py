@@ -174,6 +174,15 @@ def test_a_users_tensors(record, npz):
     assert [gradient["max_abs"] for gradient in made["products"][0]["gradients"]] == [0, 0, 0]
 
 
+def test_the_formats_of_a_users_tensors_are_told(record, npz):
+    path = npz(weight=np.ones((3, 2, 3, 3), np.float32))
+    for words in ((), ("--cycles-only",)):
+        assert record("--npz", str(path), *words)["problem"]["dtype"] == "float16 float16 float32"
+    assert (
+        record("--npz", str(npz()), "--cycles-only", "--dtype", "bfloat16")["problem"]["dtype"] == "bfloat16"
+    )
+
+
 def test_options_go_before_what_the_file_says(record, npz):
     path = npz(grad_output=np.ones((1, 3, 2, 2), np.float32), output_mask=np.array([True, False, False]))
     made = record("--npz", str(path), "--padding", "0", "--dtype", "bfloat16")

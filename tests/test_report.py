@@ -157,6 +157,13 @@ def test_several_products_get_a_plot_each(tmp_path, run):
     assert {"timeline-toy_split.png", "timeline-other.png"} <= names
 
 
+def test_products_of_one_name_do_not_overwrite_each_other(tmp_path, run):
+    document = run_document("t", {}, [run, run], [], [ERROR])
+    names = {file.name for file in write_run_folder(tmp_path, document, [run, run], [ERROR], 10)}
+    assert {"timeline-toy_split-1.png", "timeline-toy_split-2.png"} <= names
+    assert {"trace-toy_split-1.json", "trace-toy_split-2.json"} <= names
+
+
 def test_a_network_adds_up(tmp_path, timed, profile):
     estimate = Estimate("toy", "toy_split", "float16", "block:16:RNE", (timed,), ("a note",))
     layers = [layer_record("a", 3, estimate), layer_record("b", 1, estimate)]

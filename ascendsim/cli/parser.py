@@ -18,6 +18,7 @@ examples:
   ascendsim run --input 2,16,14,14 --weight 32,16,3,3 --padding 1 --dtype bfloat16
   ascendsim run --npz mine.npz --padding 1
 """
+DEFAULT_PRODUCT = "910B"
 GRADIENT_NAMES = ("input", "weight", "bias")
 
 
@@ -46,6 +47,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         near = get_close_matches(unknown[0].partition("=")[0], options, n=1)
         hint = f"did you mean {near[0]}?" if near else f"`{command.prog} --help` lists what there is"
         raise ConfigError(f"`{command.prog}` does not know {unknown[0]!r}; {hint}")
+    if arguments.command_name == "run" and arguments.product is None:
+        arguments.product = [DEFAULT_PRODUCT]
     return arguments
 
 

@@ -12,6 +12,7 @@ from ascendsim.workloads import Layer, Workload, load_workload, workload_names
 Mask = tuple[bool, bool, bool]
 _SHAPE_OPTIONS = ("stride", "padding", "dilation", "output_padding", "groups", "transposed")
 DEFAULT_WORKLOAD = "resnet50"
+DEFAULT_DTYPE = "float16"
 
 
 @dataclass(frozen=True, slots=True)

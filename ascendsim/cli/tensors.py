@@ -34,6 +34,14 @@ class Tensors:
     weight: Any
     about: str
 
+    @property
+    def dtype(self) -> str | tuple[str, ...]:
+        """Name of their format, or the three names where they differ."""
+        names = tuple(
+            lookup_dtype(tensor.dtype).name for tensor in (self.grad_output, self.input, self.weight)
+        )
+        return names[0] if len(set(names)) == 1 else names
+
 
 def normal_tensors(problem: ConvProblem, dtype: str, seed: int) -> Tensors:
     """Draw standard normal tensors and round them to a format; the same seed gives the same bits.
@@ -112,6 +120,14 @@ def npz_attributes(path: Path, arrays: Mapping[str, Any]) -> dict[str, Any]:
         value = array.tolist()
         found[name] = tuple(value) if isinstance(value, list) else value
     return found
+
+
+def tensor_dtypes(arrays: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the formats of a user's arrays, nothing where there are none.
+
+    Raises   UnsupportedError for formats that are not ours
+    """
+    return tuple(lookup_dtype(arrays[name].dtype).name for name in TENSORS) if arrays else ()
 
 
 def npz_tensors(path: Path, arrays: Mapping[str, Any], dtype: str | None) -> Tensors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ascendsim.report.columns import AnyColumn
@@ -25,17 +25,17 @@ def write_run_folder(
     from ascendsim.report.plots import plot_timeline
 
     make_folder(folder)
-    files: dict[str, dict[str, str]] = {}
-    for run in runs:
-        variant, mhz, kernels = run.profile.variant, run.profile.clock.cube_mhz, run.result.kernels
-        ending = f"-{variant}" if len(runs) > 1 else ""
-        shown = files[variant] = {"plot": f"timeline{ending}.png"}
-        title = f"Backward of {document['title']} on {variant}"
+    files: list[dict[str, str]] = []
+    for run, ending in zip(runs, _endings([run.profile.variant for run in runs]), strict=True):
+        mhz, kernels = run.profile.clock.cube_mhz, run.result.kernels
+        shown = {"plot": f"timeline{ending}.png"}
+        title = f"Backward of {document['title']} on {run.profile.variant}"
         plot_timeline(folder / shown["plot"], kernels, mhz, title)
         if trace_spans:
             shown["trace"] = f"trace{ending}.json"
             omitted = write_trace(folder / shown["trace"], kernels, mhz, trace_spans)
             shown["note"] = f"It leaves out {omitted:,} spans for size (--trace-spans)." if omitted else ""
+        files.append(shown)
     page = run_page(document, metrics, files)
     return _finish(folder, document, page, files)
 
@@ -48,13 +48,12 @@ def write_network_folder(folder: Path, document: Record) -> list[Path]:
     from ascendsim.report.plots import plot_layers
 
     make_folder(folder)
-    files: dict[str, dict[str, str]] = {}
+    files: list[dict[str, str]] = []
     products = document["products"]
-    for product in products:
-        ending = f"-{product['variant']}" if len(products) > 1 else ""
-        files[product["variant"]] = {"plot": f"layers{ending}.png"}
+    for product, ending in zip(products, _endings([p["variant"] for p in products]), strict=True):
         title = f"Backward of {document['title']} on {product['variant']}"
         plot_layers(folder / f"layers{ending}.png", product, title)
+        files.append({"plot": f"layers{ending}.png"})
     return _finish(folder, document, network_page(document, files), files)
 
 
@@ -63,9 +62,19 @@ def json_text(document: Record) -> str:
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
-def _finish(folder: Path, document: Record, page: str, files: dict[str, dict[str, str]]) -> list[Path]:
+def _endings(variants: Sequence[str]) -> list[str]:
+    """Return how the files of each product end: nothing for one, else its variant, numbered if repeated."""
+    if len(variants) == 1:
+        return [""]
+    return [
+        f"-{variant}" + (f"-{at + 1}" if variants.count(variant) > 1 else "")
+        for at, variant in enumerate(variants)
+    ]
+
+
+def _finish(folder: Path, document: Record, page: str, files: Sequence[Mapping[str, str]]) -> list[Path]:
     write_text(folder / "report.md", page)
     write_text(folder / "result.json", json_text(document))
     names = ["report.md", "result.json"]
-    names += [shown[kind] for shown in files.values() for kind in ("plot", "trace") if kind in shown]
+    names += [shown[kind] for shown in files for kind in ("plot", "trace") if kind in shown]
     return [folder / name for name in names]

@@ -20,11 +20,10 @@ from ascendsim.report.tables import (
 from ascendsim.report.words import closing_lines, problem_line, product_line
 
 
-def run_page(document: Record, metrics: Sequence[AnyColumn], files: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the page of a run; `files` gives the plot and the trace of each product by variant."""
+def run_page(document: Record, metrics: Sequence[AnyColumn], files: Sequence[Mapping[str, str]]) -> str:
+    """Return the page of a run; `files` names the plot and the trace of each product."""
     parts = _head(document)
-    for product in document["products"]:
-        shown = files.get(product["variant"], {})
+    for product, shown in zip(document["products"], files, strict=True):
         parts += [f"## {product_line(product)}", _table(kernel_table(product)), _table(bytes_table(product))]
         if product["gradients"]:
             parts.append(_table(gradient_table(product, metrics)))
@@ -37,12 +36,11 @@ def run_page(document: Record, metrics: Sequence[AnyColumn], files: Mapping[str,
     return _page(parts, document)
 
 
-def network_page(document: Record, files: Mapping[str, Mapping[str, str]]) -> str:
+def network_page(document: Record, files: Sequence[Mapping[str, str]]) -> str:
     """Return the page of a whole network."""
     parts = _head(document)
-    for product in document["products"]:
+    for product, shown in zip(document["products"], files, strict=True):
         parts += [f"## {product_line(product)}", _table(layer_table(product)), *_end(product)]
-        shown = files.get(product["variant"], {})
         if "plot" in shown:
             parts.append(f"![Time of each layer by kernel]({shown['plot']})")
     return _page(parts, document)

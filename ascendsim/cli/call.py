@@ -1,0 +1,70 @@
+"""From arguments to calls of the Python interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.report.record import GRADIENTS, Record
+
+if TYPE_CHECKING:
+    from ascendsim.cli.request import Mask
+    from ascendsim.cli.tensors import Tensors
+    from ascendsim.ops.conv_problem import ConvProblem
+    from ascendsim.profile import Profile
+
+# What a run gives back: its record, how to show it, and how to write its folder.
+Answer = tuple[Record, Callable[[], None], Callable[[Path], Sequence[Path]]]
+
+
+def backward(problem: ConvProblem, tensors: Tensors, mask: Mask, profile: Profile, arguments: Any) -> Any:
+    """Compute gradients and cycles."""
+    from ascendsim import convolution_backward
+
+    return convolution_backward(
+        tensors.grad_output,
+        tensors.input,
+        tensors.weight,
+        [problem.grad_output[1]] if mask[2] else None,
+        problem.stride,
+        problem.padding,
+        problem.dilation,
+        problem.transposed,
+        problem.output_padding,
+        problem.groups,
+        mask,
+        arguments.cube_math_type,
+        order=arguments.order,
+        **_keywords(profile, arguments),
+    )
+
+
+def estimate_cycles(
+    problem: ConvProblem, dtype: str | Sequence[str], mask: Mask, profile: Profile, arguments: Any
+) -> Any:
+    """Estimate cycles alone; `dtype` is one name, or one for each of grad_output, input and weight."""
+    from ascendsim import estimate
+
+    return estimate(
+        problem,
+        dtype=dtype,
+        cube_math_type=arguments.cube_math_type,
+        output_mask=mask,
+        **_keywords(profile, arguments),
+    )
+
+
+def settings(mask: Mask, dtype: str | Sequence[str], arguments: Any) -> dict[str, Any]:
+    """Describe what was asked for besides the shapes."""
+    asked = [name for name, wanted in zip(GRADIENTS, mask, strict=True) if wanted]
+    names = dtype if isinstance(dtype, str) else " ".join(dtype)
+    return {"dtype": names, "cube_math_type": arguments.cube_math_type, "gradients": " ".join(asked)}
+
+
+def _keywords(profile: Profile, arguments: Any) -> dict[str, Any]:
+    return {
+        "product": profile,
+        "accumulation": arguments.accumulation,
+        "deterministic": arguments.deterministic,
+    }

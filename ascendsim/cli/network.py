@@ -1,0 +1,59 @@
+"""The cycles of a whole network, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.cli.call import Answer, estimate_cycles, settings
+from ascendsim.cli.progress import progress
+from ascendsim.cli.request import DEFAULT_DTYPE, Network
+from ascendsim.report.record import Record, layer_record, network_document
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
+_FIRST_LAYER = "The total includes grad_input of the first layer, which training does not need."
+
+
+def run_network(request: Network, profiles: Sequence[Profile], arguments: Any) -> Answer:
+    """Estimate every distinct layer on every product."""
+    from ascendsim.report.folder import write_network_folder
+
+    dtype = arguments.dtype or DEFAULT_DTYPE
+    shown = {
+        "convolutions": sum(layer.count for layer in request.layers),
+        "distinct": len(request.layers),
+        **settings(request.mask, dtype, arguments),
+        "shapes": request.workload.source,
+    }
+    products = _estimate_layers(request, profiles, dtype, arguments)
+    title = f"{request.workload.title}, batch {request.batch}"
+    notes = [_FIRST_LAYER] if request.mask[0] else []
+    document = network_document(title, shown, products, arguments.words, notes)
+
+    def show() -> None:
+        from ascendsim.report.terminal import print_network
+
+        print_network(document)
+
+    return document, show, partial(write_network_folder, document=document)
+
+
+def _estimate_layers(
+    request: Network, profiles: Sequence[Profile], dtype: str, arguments: Any
+) -> list[tuple[Profile, list[Record]]]:
+    from ascendsim import ConvProblem
+
+    problems = [ConvProblem(**layer.problem_options(request.batch)) for layer in request.layers]
+    products = []
+    with progress(len(profiles) * len(problems)) as advance:
+        for profile in profiles:
+            made = []
+            for layer, problem in zip(request.layers, problems, strict=True):
+                advance(f"{layer.name} on {profile.variant}")
+                result = estimate_cycles(problem, dtype, request.mask, profile, arguments)
+                made.append(layer_record(layer.name, layer.count, result))
+            products.append((profile, made))
+    return products
