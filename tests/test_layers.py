@@ -35,12 +35,13 @@ MAY_IMPORT = {
     "ops": MACHINE | {"profile", "rules", "timeline", "functional", "timing"},
     "validate": MACHINE | {"profile", "timeline", "timing", "ops"},
     "report": {"", "errors", "numerics", "profile", "program", "timeline", "ops", "workloads"},
-    "cli": {"", "errors", "numerics", "profile", "ops", "workloads", "report"},
+    "aclnn": {"errors", "rules"},
+    "cli": {"", "errors", "numerics", "profile", "rules", "ops", "workloads", "report"},
     "__main__": {"cli"},
 }
 # What each part may not import in any way, not even inside a function.
 EXECUTORS = {"functional", "timing"}
-ABOVE = {"ops", "workloads", "report", "studies", "cli"}
+ABOVE = {"ops", "aclnn", "workloads", "report", "studies", "cli"}
 NEVER = {
     "numerics": ABOVE | EXECUTORS | {"program", "profile", "cube", "vector", "timeline"},
     "program": ABOVE | EXECUTORS,
@@ -48,7 +49,7 @@ NEVER = {
     "vector": ABOVE | EXECUTORS,
     "functional": ABOVE | {"timing"},
     "timing": ABOVE | {"functional"},
-    "ops": {"workloads", "report", "studies", "cli"},
+    "ops": {"aclnn", "workloads", "report", "studies", "cli"},
     "report": {"cli", "studies"},
 }
 # Libraries with one home.

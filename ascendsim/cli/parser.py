@@ -53,6 +53,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _make_parser() -> tuple[Parser, dict[str, Parser]]:
+    from ascendsim.cli.check_options import add_check
+
     parser = Parser(
         prog="ascendsim",
         description="Simulate convolution backward on the Ascend AI core: results to the bit, cycles nearly.",
@@ -85,7 +87,7 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     profiles.add_argument("--json", action="store_true", help="print JSON")
     profiles.set_defaults(command=_profiles)
-    return parser, {"run": run, "profiles": profiles}
+    return parser, {"run": run, "profiles": profiles, "check": add_check(choices)}
 
 
 def _add_problem(run: Parser) -> None:

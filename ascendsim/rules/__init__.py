@@ -10,7 +10,7 @@ from ascendsim.rules.calls import (
     TensorDescription,
 )
 from ascendsim.rules.decision import Decision
-from ascendsim.rules.loader import load_rules, rule_set_names
+from ascendsim.rules.loader import load_rules, product_names, rule_set_names
 from ascendsim.rules.products import HasProduct, rule_product
 from ascendsim.rules.resolve import resolve
 
@@ -22,6 +22,7 @@ __all__ = [
     "HasProduct",
     "TensorDescription",
     "load_rules",
+    "product_names",
     "resolve",
     "rule_product",
     "rule_set_names",

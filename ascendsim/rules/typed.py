@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from ascendsim.errors import AclnnError
 from ascendsim.rules.calls import (
     USUAL_FORMATS,
-    ConvolutionBackwardCall,
-    ConvTbcBackwardCall,
+    Call,
     TensorDescription,
 )
 
@@ -34,7 +33,7 @@ DTYPE_SYNONYMS = {
     "hif8": "hifloat8",
     "double": "float64",
 }
-TypedCall = TypeVar("TypedCall", ConvolutionBackwardCall, ConvTbcBackwardCall)
+TypedCall = TypeVar("TypedCall", bound=Call)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,103 @@
+"""The second phase: run what the first phase has accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import index
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.aclnn.tensor import AclTensor, values_of, write
+from ascendsim.errors import AclnnError, AscendSimError
+from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
+
+if TYPE_CHECKING:
+    from ascendsim.ops.results import ConvolutionBackwardResult
+    from ascendsim.profile import Profile
+
+GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
+INVALID, INNER = 161002, 561103
+
+
+@dataclass(frozen=True)
+class Executor:
+    """A checked call, ready to run as often as wanted.
+
+    decision        what the rules decided: compute dtype, dtypes of the outputs, warnings
+    workspace_size  bytes that `run` must be given
+    """
+
+    call: ConvolutionBackwardCall | ConvTbcBackwardCall
+    decision: Decision
+    workspace_size: int
+    tensors: Mapping[str, AclTensor | None] = field(repr=False)
+    profile: Profile = field(repr=False)
+    rules: str | Path = "documented"
+
+    def run(self, workspace_size: int) -> ConvolutionBackwardResult:
+        """Compute the gradients, write them into outputs that have arrays, and return them with the cycles.
+
+        Raises   AclnnError 161002 for a workspace smaller than asked for, 361001 where a tensor has no
+                 values, 561103 where the operators fail
+        """
+        self._check(workspace_size)
+        inputs = {
+            name: values_of(name, tensor)
+            for name, tensor in self.tensors.items()
+            if tensor is not None and name not in GRADIENTS
+        }
+        try:
+            result = self._computed(inputs)
+        except AclnnError:
+            raise
+        except AscendSimError as error:
+            raise AclnnError(INNER, "run", str(error)) from error
+        for name, wanted in zip(GRADIENTS, self.decision.wanted, strict=True):
+            if wanted:
+                self._write(name, getattr(result, name))
+        return result
+
+    def _check(self, workspace_size: Any) -> None:
+        try:
+            given = index(workspace_size)
+        except Exception:
+            given = -1
+        if given < self.workspace_size:
+            raise AclnnError(
+                INVALID,
+                "run",
+                f"workspace_size is {given if given >= 0 else workspace_size!r}; the first phase asked for "
+                f"{self.workspace_size}",
+            )
+
+    def _computed(self, inputs: dict[str, Any]) -> ConvolutionBackwardResult:
+        """Run the operator; what outputs are made of goes with it."""
+        options: dict[str, Any] = {
+            "product": self.profile,
+            "rules": self.rules,
+            "output_dtypes": [self.decision.dtypes.get(name) for name in GRADIENTS],
+        }
+        call = self.call
+        if isinstance(call, ConvTbcBackwardCall):
+            from ascendsim.ops.conv_tbc_backward import conv_tbc_backward
+
+            return conv_tbc_backward(**inputs, pad=call.pad, cube_math_type=call.cube_math_type, **options)
+        from ascendsim.ops.convolution_backward import convolution_backward
+
+        attributes = (
+            *("bias_sizes", "stride", "padding", "dilation", "transposed", "output_padding", "groups"),
+            *("output_mask", "cube_math_type"),
+        )
+        return convolution_backward(**inputs, **{name: getattr(call, name) for name in attributes}, **options)
+
+    def _write(self, name: str, gradient: Any) -> None:
+        """Write one gradient; an empty call leaves shapes of outputs unchecked and fills them with zeros."""
+        target = self.tensors[name]
+        if self.decision.empty and target is not None and target.array is not None:
+            import numpy as np
+
+            shape = tuple(target.array.shape)
+            if shape != tuple(gradient.shape):
+                gradient = np.zeros(shape, getattr(gradient, "codes", gradient).dtype)
+        write(name, target, gradient)

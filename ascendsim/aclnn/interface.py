@@ -1,0 +1,139 @@
+"""The first phase: check every argument, and say how much workspace the second phase needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.aclnn.executor import Executor
+from ascendsim.aclnn.tensor import AclTensor, describe
+from ascendsim.aclnn.workspace import workspace_bytes
+from ascendsim.errors import AclnnError, ConfigError
+from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, resolve
+from ascendsim.rules.typed import CHECK, typed
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
+INVALID = 161002
+
+
+def convolution_backward_get_workspace_size(
+    grad_output: AclTensor | None,
+    input: AclTensor | None,
+    weight: AclTensor | None,
+    bias_sizes: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: Any,
+    output_padding: Any,
+    groups: Any,
+    output_mask: Any,
+    cube_math_type: Any,
+    grad_input: AclTensor | None,
+    grad_weight: AclTensor | None,
+    grad_bias: AclTensor | None,
+    *,
+    product: str | Path | Profile = "910B",
+    rules: str | Path = "documented",
+) -> tuple[int, Executor]:
+    """Check a call of aclnnConvolutionBackward.
+
+    Returns  the workspace in bytes (what the kernels declare, and 16 MiB), and the executor to run
+    Raises   AclnnError alone, whatever the arguments are
+    Source   docs/interface.md; the vendor's page of aclnnConvolutionBackwardGetWorkspaceSize
+    """
+    given = {
+        "grad_output": grad_output,
+        "input": input,
+        "weight": weight,
+        "grad_input": grad_input,
+        "grad_weight": grad_weight,
+        "grad_bias": grad_bias,
+    }
+    call = ConvolutionBackwardCall(
+        **{name: describe(name, tensor) for name, tensor in given.items()},
+        bias_sizes=bias_sizes,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        transposed=transposed,
+        output_padding=output_padding,
+        groups=groups,
+        output_mask=output_mask,
+        cube_math_type=cube_math_type,
+    )
+    return first_phase(call, given, product, rules)
+
+
+def conv_tbc_backward_get_workspace_size(
+    grad_output: AclTensor | None,
+    input: AclTensor | None,
+    weight: AclTensor | None,
+    bias: AclTensor | None,
+    pad: Any,
+    cube_math_type: Any,
+    grad_input: AclTensor | None,
+    grad_weight: AclTensor | None,
+    grad_bias: AclTensor | None,
+    *,
+    product: str | Path | Profile = "910B",
+    rules: str | Path = "documented",
+) -> tuple[int, Executor]:
+    """Check a call of aclnnConvTbcBackward; `grad_output` is what the vendor calls self.
+
+    Returns, raises  as `convolution_backward_get_workspace_size`
+    """
+    given = {
+        "grad_output": grad_output,
+        "input": input,
+        "weight": weight,
+        "bias": bias,
+        "grad_input": grad_input,
+        "grad_weight": grad_weight,
+        "grad_bias": grad_bias,
+    }
+    call = ConvTbcBackwardCall(
+        **{name: describe(name, tensor) for name, tensor in given.items()},
+        pad=pad,
+        cube_math_type=cube_math_type,
+    )
+    return first_phase(call, given, product, rules)
+
+
+def first_phase(
+    call: ConvolutionBackwardCall | ConvTbcBackwardCall,
+    tensors: dict[str, AclTensor | None],
+    product: Any,
+    rules: Any,
+) -> tuple[int, Executor]:
+    """Check, decide, and plan."""
+    named = product if isinstance(product, str) and not _is_file(product) else _profile(product)
+    try:
+        if not isinstance(rules, str | Path):
+            raise ConfigError(f"rules is {type(rules).__name__}; it must be the name of a rule set or a path")
+        decision = resolve(call, named, rules)
+    except ConfigError as error:
+        raise AclnnError(INVALID, CHECK, str(error)) from error
+    profile, checked = _profile(product), typed(call)
+    size = workspace_bytes(checked, decision, profile, rules)
+    return size, Executor(checked, decision, size, tensors, profile, rules)
+
+
+def _is_file(product: str) -> bool:
+    return product.endswith(".toml") or "/" in product or "\\" in product
+
+
+def _profile(product: Any) -> Profile:
+    """Load the product, which products that the rules refuse need not be."""
+    from ascendsim.profile import Profile, load_profile
+
+    if isinstance(product, Profile):
+        return product
+    try:
+        if not isinstance(product, str | Path):
+            raise ConfigError(f"product is {type(product).__name__}; it must be a name, a path or a Profile")
+        return load_profile(product)
+    except ConfigError as error:
+        raise AclnnError(INVALID, CHECK, str(error)) from error

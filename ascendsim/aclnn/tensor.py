@@ -1,0 +1,142 @@
+"""Tensors of the interface: a shape or an array, with a dtype, a storage format and strides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.errors import AclnnError, UnsupportedError
+from ascendsim.rules import TensorDescription
+from ascendsim.rules.typed import CHECK, dtype_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+RUNTIME = 361001
+
+
+class AclTensor:
+    """What aclCreateTensor makes: a view of device memory.
+
+    shape_or_array  extents, where only the checks and the workspace are wanted; or the array that is the
+                    device memory: numpy's float16 and float32, ml_dtypes' bfloat16, float8_e4m3fn and
+                    float8_e5m2, a HiFloat8Array or its uint8 codes. Gradients are written into it
+    dtype           "float32", "bfloat16", ... or the vendor's spelling (FLOAT, BF16)
+    format          NCL, NCHW, NCDHW or ND; None: the usual one of the rank
+    strides         in elements, one for each axis; None: those of the array, or contiguous
+
+    Nothing is checked before the tensor is used: a wrong one is an AclnnError of the call that gets it.
+    """
+
+    __slots__ = ("array", "description")
+
+    def __init__(self, shape_or_array: Any, dtype: Any, format: Any = None, strides: Any = None) -> None:
+        self.array = shape_or_array if _is_array(shape_or_array) else None
+        shape = shape_or_array if self.array is None else self.array.shape
+        if strides is None and self.array is not None:
+            strides = _strides(memory_of(self.array))
+        self.description = TensorDescription(shape, dtype, format, strides)
+
+    def __repr__(self) -> str:
+        about = self.description
+        return f"AclTensor({about.shape!r}, {about.dtype!r}, {about.format!r}, strides={about.strides!r})"
+
+
+def describe(name: str, tensor: Any) -> Any:
+    """Return the description of an argument that should be an AclTensor; anything else as it is.
+
+    Raises   AclnnError 161002, check 0, where an array and what is said of it disagree
+    """
+    if not isinstance(tensor, AclTensor):
+        return tensor
+    about, array = tensor.description, tensor.array
+    if array is None:
+        return about
+    expected = _storage_names(about.dtype)
+    if expected and array.dtype.name not in expected:
+        raise AclnnError(
+            161002,
+            CHECK,
+            f"{name} is said to be {about.dtype}, but its array holds {array.dtype.name}; it must hold "
+            f"{' or '.join(expected)}",
+        )
+    if not _same_strides(array, about.strides):
+        raise AclnnError(
+            161002,
+            CHECK,
+            f"{name} has strides {about.strides!r}, but its array of shape {tuple(array.shape)} has "
+            f"{_strides(memory_of(array))}; pass the view itself and leave strides out",
+        )
+    return about
+
+
+def values_of(name: str, tensor: AclTensor) -> Any:
+    """Return the stored values of an input for the operators.
+
+    Raises   AclnnError 361001 where the tensor has no memory
+    """
+    array = tensor.array
+    if array is None:
+        raise AclnnError(RUNTIME, "run", f"{name} was given as a shape alone; running needs its values")
+    if dtype_name(tensor.description.dtype) == "hifloat8" and not hasattr(array, "codes"):
+        from ascendsim.numerics.hifloat8 import HiFloat8Array
+
+        return HiFloat8Array(array)
+    return array
+
+
+def write(name: str, tensor: AclTensor | None, gradient: Any) -> None:
+    """Write a gradient into an output that has memory.
+
+    Raises   AclnnError 561103 where shapes differ, 361001 where the memory cannot be written
+    """
+    if tensor is None or tensor.array is None or gradient is None:
+        return
+    target, values = memory_of(tensor.array), memory_of(gradient)
+    if target.shape != values.shape:
+        raise AclnnError(561103, "run", f"{name} has shape {target.shape}, the gradient {values.shape}")
+    if not target.flags.writeable:
+        raise AclnnError(RUNTIME, "run", f"the array of {name} is read-only")
+    target[...] = values
+
+
+def memory_of(array: Any) -> NDArray[Any]:
+    """Return the numpy array that holds the stored values."""
+    found: NDArray[Any] = getattr(array, "codes", array)
+    return found
+
+
+def _is_array(value: Any) -> bool:
+    """Tell an array, numpy's or a HiFloat8Array, from the extents of a shape."""
+    kind = type(value)
+    return hasattr(kind, "shape") and hasattr(kind, "dtype")
+
+
+def _strides(array: NDArray[Any]) -> tuple[int, ...] | None:
+    """Return strides in elements; None where they are no whole number of elements."""
+    size = array.itemsize or 1
+    return None if any(stride % size for stride in array.strides) else tuple(s // size for s in array.strides)
+
+
+def _same_strides(array: Any, given: Any) -> bool:
+    """Compare strides along the axes on which they matter."""
+    own = _strides(memory_of(array))
+    try:
+        return own is None or all(
+            extent < 2 or a == b for extent, a, b in zip(array.shape, own, given, strict=True)
+        )
+    except Exception:  # whatever the strides are: the checks of types will say so
+        return True
+
+
+def _storage_names(dtype: Any) -> tuple[str, ...]:
+    """Return the names of array dtypes that hold a format; () where the format itself is not known."""
+    from ascendsim.numerics.dtypes import dtype as lookup
+
+    name = dtype_name(dtype)
+    if name == "hifloat8":
+        return "hifloat8", "uint8"
+    try:
+        found = lookup(name or "")
+    except UnsupportedError:
+        return ()
+    return (found.storage_name,) if found.storage_name else ()

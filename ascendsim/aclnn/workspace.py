@@ -1,0 +1,112 @@
+"""How much device memory an accepted call needs beside its tensors."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.errors import AclnnError, AscendSimError
+from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
+
+if TYPE_CHECKING:
+    from ascendsim.ops.conv_problem import ConvProblem
+    from ascendsim.profile import Profile
+
+# What the runtime takes for itself beside the kernels.
+SYSTEM_BYTES = 16 * 2**20
+INNER = 561103
+# Larger calls are accepted by the rules and not planned: their kernels would have more tiles than a process
+# can hold. Images are counted in blocks of 64 pixels.
+LARGEST_TENSORS_BYTES = 64 * 2**30
+LARGEST_BLOCKS = 4 * 2**20
+LARGEST_MACS = 10**13
+BLOCK_PIXELS = 64
+
+
+def workspace_bytes(
+    call: ConvolutionBackwardCall | ConvTbcBackwardCall, decision: Decision, profile: Profile, rules: Any
+) -> int:
+    """Return what the kernels of a typed, accepted call declare, and 16 MiB.
+
+    Raises   AclnnError 561103 where the product's kernels cannot be made, or the call is too large to plan
+    """
+    if decision.empty:
+        return SYSTEM_BYTES
+    tbc = isinstance(call, ConvTbcBackwardCall)
+    check = "8 (inner operators)" if tbc else "31 (inner operators)"
+    try:
+        problem = _tbc_problem(call) if isinstance(call, ConvTbcBackwardCall) else _problem(call, decision)
+        _require_plannable(problem, check)
+        return SYSTEM_BYTES + _declared(problem, decision, profile, rules)
+    except AclnnError:
+        raise
+    except AscendSimError as error:
+        raise AclnnError(INNER, check, str(error)) from error
+    except MemoryError:
+        raise AclnnError(INNER, check, "the call is too large: its kernels do not fit into memory") from None
+
+
+def _declared(problem: ConvProblem, decision: Decision, profile: Profile, rules: Any) -> int:
+    """Lower the convolution and add up what its kernels want in global memory for themselves."""
+    from ascendsim.ops.lowering import lower
+    from ascendsim.ops.options import Options
+
+    options = Options(profile, rules=rules)
+    steps = lower(options.call(problem, decision, {}), decision.wanted)
+    return sum(
+        tensor.size_bytes
+        for step in steps
+        for tensor in step.kernel.tensors.values()
+        if tensor.role == "workspace"
+    )
+
+
+def _problem(call: ConvolutionBackwardCall, decision: Decision) -> ConvProblem:
+    from ascendsim.ops.conv_problem import ConvProblem
+
+    assert call.input is not None
+    assert call.weight is not None
+    return ConvProblem(
+        call.input.shape,
+        call.weight.shape,
+        call.stride or (),
+        call.padding or (),
+        call.dilation or (),
+        call.transposed,
+        decision.output_padding,
+        call.groups,
+    )
+
+
+def _tbc_problem(call: ConvTbcBackwardCall) -> ConvProblem:
+    """Return the 1-D convolution that a call is once its tensors are permuted."""
+    from ascendsim.ops.conv_problem import ConvProblem
+
+    assert call.input is not None
+    assert call.weight is not None
+    time, batch, channels = call.input.shape
+    taps, _, made = call.weight.shape
+    return ConvProblem((batch, channels, time), (made, channels, taps), 1, call.pad)
+
+
+def _require_plannable(problem: ConvProblem, check: str) -> None:
+    """Refuse a call whose kernels would take minutes and gigabytes to describe.
+
+    Raises   AclnnError 561103
+    """
+    tensors = sum(4 * prod(shape) for shape in (problem.input, problem.weight, problem.grad_output))
+    depth, height, width = problem.big_size
+    pixels = -(-height * width // BLOCK_PIXELS)
+    blocks = problem.groups * problem.batch * depth * max(pixels, problem.kernel[0])
+    for what, value, most in (
+        ("bytes of tensors in float32", tensors, LARGEST_TENSORS_BYTES),
+        (f"blocks of {BLOCK_PIXELS} pixels", blocks, LARGEST_BLOCKS),
+        ("multiply-adds", problem.macs, LARGEST_MACS),
+    ):
+        if value > most:
+            raise AclnnError(
+                INNER,
+                check,
+                f"the call has {value:.3g} {what}; ascendsim plans kernels up to {most:.3g} "
+                "(a limit of the simulator, not of the product)",
+            )

@@ -1,0 +1,229 @@
+"""Calls to check: from the words of the command, or a JSON file in the schema of docs/interface.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from ascendsim.errors import ConfigError, DataError
+from ascendsim.rules import Call, ConvolutionBackwardCall, ConvTbcBackwardCall, TensorDescription
+
+CONV, TBC = ConvolutionBackwardCall.api, ConvTbcBackwardCall.api
+GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
+INPUTS = {CONV: ("grad_output", "input", "weight"), TBC: ("grad_output", "input", "weight", "bias")}
+ATTRIBUTES: dict[str, dict[str, Any]] = {
+    CONV: {
+        "bias_sizes": None,
+        "stride": 1,
+        "padding": 0,
+        "dilation": 1,
+        "transposed": False,
+        "output_padding": 0,
+        "groups": 1,
+        "output_mask": (True, True, True),
+        "cube_math_type": 0,
+    },
+    TBC: {"pad": 0, "cube_math_type": 0},
+}
+SPREAD = ("stride", "padding", "dilation", "output_padding")
+KEYS = ("name", "api", "product", "rules", "tensors", "attributes", "outputs", "expect")
+
+
+@dataclass(frozen=True)
+class AskedCall:
+    """A call to check, where and by whose rules (none: the command's choice), and the expected status."""
+
+    name: str
+    call: Call
+    products: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    expected: int | None = None
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What words or a file say of a call."""
+
+    api: str
+    inputs: Mapping[str, TensorDescription | None]
+    attributes: Mapping[str, Any]
+    outputs: Mapping[str, TensorDescription | None] = field(default_factory=dict)
+    output_dtypes: tuple[str | None, str | None, str | None] = (None, None, None)
+
+
+def call_in_words(arguments: Any) -> AskedCall:
+    """Make the call that the options describe; grad_output and the gradients follow from the rest.
+
+    Raises   ConfigError where sizes are missing, or an option belongs to the other interface
+    """
+    api = TBC if arguments.tbc else CONV
+    for name in ("input", "weight"):
+        if getattr(arguments, name) is None:
+            raise ConfigError(f"--{name} is missing; --input and --weight, or a file, say what to check")
+    given = {name: getattr(arguments, name, None) for name in (*ATTRIBUTES[CONV], *ATTRIBUTES[TBC])}
+    given["output_mask"] = arguments.mask
+    told = {name: value for name, value in given.items() if value is not None}
+    for name in told:
+        if name not in ATTRIBUTES[api]:
+            option = "mask" if name == "output_mask" else name.replace("_", "-")
+            raise ConfigError(f"--{option} goes {'without' if arguments.tbc else 'with'} --tbc")
+    told = {k: v[0] if k in SPREAD and len(v) == 1 else v for k, v in told.items()}
+    dtypes = arguments.dtype or ("float16",) * 3
+    inputs: dict[str, TensorDescription | None] = {}
+    for name, dtype in zip(("grad_output", "input", "weight"), dtypes, strict=True):
+        if (shape := getattr(arguments, name)) is not None:
+            inputs[name] = TensorDescription(shape, dtype, arguments.format)
+    call = _made(
+        _Told(api, inputs, told, {}, arguments.output_dtype or (None, None, None)), dtypes[0], "words"
+    )
+    return AskedCall(_title(call), call)
+
+
+def calls_in_file(path: Path) -> list[AskedCall]:
+    """Read one call or a list of calls.
+
+    Raises   DataError naming the file, the place, and what is expected there
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (UnicodeDecodeError, RecursionError):
+        raise DataError(f"{path}: is not JSON text") from None
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}: is not JSON: {error}") from None
+    if not isinstance(content, list):
+        return [_asked(content, str(path))]
+    if not content:
+        raise DataError(f"{path}: holds no call")
+    return [_asked(entry, f"{path}[{i}]") for i, entry in enumerate(content)]
+
+
+def _asked(entry: Any, where: str) -> AskedCall:
+    _known(entry, KEYS, where)
+    api = entry.get("api", CONV)
+    if api not in INPUTS:
+        raise DataError(f"{where}: api is {api!r}; it must be {CONV} or {TBC}")
+    tensors, attributes = entry.get("tensors", {}), entry.get("attributes", {})
+    _known(tensors, INPUTS[api], f"{where}: tensors")
+    _known(attributes, tuple(ATTRIBUTES[api]), f"{where}: attributes")
+    for name in ("input", "weight"):
+        if name not in tensors:
+            raise DataError(f"{where}: tensors has no {name}; write null for a null pointer")
+    outputs = entry.get("outputs", {})
+    _known(outputs, GRADIENTS, f"{where}: outputs")
+    told = _Told(
+        api,
+        {name: _tensor(value, f"{where}: {name}") for name, value in tensors.items()},
+        attributes,
+        {name: _tensor(value, f"{where}: {name}") for name, value in outputs.items()},
+    )
+    source = told.inputs["input"] or told.inputs["weight"]
+    call = _made(told, source.dtype if source else "float32", where)
+    expected = entry.get("expect", {"status": None})
+    _known(expected, ("status",), f"{where}: expect")
+    status = expected.get("status")
+    if status is not None and (not isinstance(status, int) or isinstance(status, bool)):
+        raise DataError(f"{where}: expect.status is {status!r}; it must be a number, 0 for success")
+    name = entry.get("name")
+    return AskedCall(
+        _title(call) if name is None else str(name),
+        call,
+        _several(entry.get("product"), f"{where}: product"),
+        _several(entry.get("rules"), f"{where}: rules"),
+        status,
+    )
+
+
+def _made(told: _Told, dtype: str, where: str) -> Call:
+    """Fill in what was not told: attributes, grad_output and bias from the shapes, outputs from inputs."""
+    values = {**ATTRIBUTES[told.api], **told.attributes}
+    inputs = dict(told.inputs)
+    if told.api == TBC:
+        inputs.setdefault("bias", _tbc_bias(inputs, where))
+    else:
+        for name in SPREAD:
+            shape = inputs["input"].shape if inputs["input"] else ()
+            if isinstance(values[name], int) and not isinstance(values[name], bool):
+                values[name] = (values[name],) * max(0, len(shape) - 2)
+    if "grad_output" not in inputs:
+        shape = _grad_output(told.api, inputs, values, where)
+        about = inputs["input"]
+        inputs["grad_output"] = TensorDescription(shape, dtype, about.format if about else None)
+    kind: Any = ConvTbcBackwardCall if told.api == TBC else ConvolutionBackwardCall
+    full: Call = kind(**inputs, **values, **dict.fromkeys(GRADIENTS)).with_usual_outputs(told.output_dtypes)
+    if told.api == CONV and "bias_sizes" in told.attributes:
+        full = replace(full, bias_sizes=told.attributes["bias_sizes"])
+    outputs: dict[str, Any] = dict(told.outputs)
+    return replace(full, **outputs)
+
+
+def _grad_output(api: str, inputs: Mapping[str, Any], values: Mapping[str, Any], where: str) -> Any:
+    """Return the shape that grad_output must have, if the rest is a convolution."""
+    from ascendsim.errors import ShapeError
+    from ascendsim.ops.conv_problem import ConvProblem
+
+    image, weight = inputs["input"], inputs["weight"]
+    if image is None or weight is None:
+        raise DataError(f"{where}: grad_output is missing and does not follow from a null input or weight")
+    try:
+        if api == TBC:
+            time, batch, _ = image.shape
+            taps, _, made = weight.shape
+            return time + 2 * values["pad"] + 1 - taps, batch, made
+        names = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
+        return ConvProblem(image.shape, weight.shape, *(values[name] for name in names)).grad_output
+    except (ShapeError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{where}: grad_output does not follow from the rest ({error}); give its shape as well"
+        ) from None
+
+
+def _tbc_bias(inputs: Mapping[str, Any], where: str) -> TensorDescription:
+    weight = inputs["weight"]
+    if weight is None or len(weight.shape) != 3:
+        raise DataError(f"{where}: bias is missing and does not follow from weight; give it as well")
+    return TensorDescription((weight.shape[2],), weight.dtype, "ND")
+
+
+def _tensor(value: Any, where: str) -> TensorDescription | None:
+    """Read a tensor; what is in its fields is for the checks."""
+    if value is None:
+        return None
+    _known(value, ("shape", "dtype", "format", "strides"), where)
+    for key in ("shape", "dtype"):
+        if key not in value:
+            raise DataError(f"{where}: {key} is missing")
+    if not isinstance(value["shape"], list):
+        raise DataError(f"{where}: shape is {value['shape']!r}; it must be a list of whole numbers")
+    return TensorDescription(tuple(value["shape"]), value["dtype"], value.get("format"), value.get("strides"))
+
+
+def _several(value: Any, where: str) -> tuple[str, ...]:
+    """Read a name, a list of names, or nothing."""
+    names = [] if value is None else value if isinstance(value, list) else [value]
+    if not all(isinstance(name, str) for name in names):
+        raise DataError(f"{where}: got {value!r}; it must be a name or a list of names")
+    return tuple(names)
+
+
+def _known(table: Any, keys: tuple[str, ...], where: str) -> None:
+    """Refuse anything that is not a table with some of these keys."""
+    if not isinstance(table, dict):
+        raise DataError(f"{where}: got {type(table).__name__}; it must be a table of {', '.join(keys)}")
+    for key in table:
+        if key not in keys:
+            near = get_close_matches(key, keys, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(keys)}"
+            raise DataError(f"{where}: unknown key {key!r}; {hint}")
+
+
+def _title(call: Call) -> str:
+    """Name a call by its interface and shapes."""
+    shapes = [tensor.shape if tensor else None for tensor in (call.input, call.weight)]
+    sizes = ["null" if shape is None else "x".join(map(str, shape)) or "scalar" for shape in shapes]
+    return f"{call.api}, input {sizes[0]}, weight {sizes[1]}"
