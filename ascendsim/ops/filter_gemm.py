@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.cube.views import round_up
+from ascendsim.cube.views import FRACTAL_ROWS, round_up
+from ascendsim.errors import ConfigError
 from ascendsim.ops.filter_program import FilterProgram
 from ascendsim.ops.sliding import ImageTile, Sliding
 from ascendsim.ops.taps import Taps, cut_taps, first_box
-from ascendsim.ops.tiling.plan import Tiling, shares
+from ascendsim.ops.tiling.plan import Tiling, require_whole_units, shares
 from ascendsim.program import HAZARDS, Core, CoreWork, GmTensor, Phase, Program
 
 if TYPE_CHECKING:
@@ -144,6 +145,9 @@ class FilterGemmSchedule:
 
     `target` receives the tiles: the output, or a workspace (parts, groups, KD, rows, columns) when the parts
     are kept apart. `atomic` adds tiles to a zeroed output.
+
+    Raises   ConfigError if the plan cuts through a group of C0 channels or a fractal of pixels, or if the two
+             operands are cut differently: their tiles in L1 hold the same pixels
     """
 
     spec: FilterGemm
@@ -152,6 +156,17 @@ class FilterGemmSchedule:
     target: GmTensor
     atomic: bool
     hazards: frozenset[str] = HAZARDS
+
+    def __post_init__(self) -> None:
+        """Refuse a plan that no program can follow."""
+        c0, plan = self.spec.sliding.c0, self.tiling
+        units = {"base_m": c0, "base_n": c0, "base_k": FRACTAL_ROWS}
+        require_whole_units("grad_weight", plan, units, self.profile.cores.cube)
+        if plan.step_ka != plan.step_kb:
+            raise ConfigError(
+                f"tiling of grad_weight: step_ka is {plan.step_ka} and step_kb is {plan.step_kb}; they must "
+                "be equal, as one tile of each operand serves the same pixels"
+            )
 
     @cached_property
     def l1_budget(self) -> int:

@@ -17,7 +17,7 @@ from ascendsim.errors import ConfigError
 from ascendsim.ops.image_program import ImageProgram
 from ascendsim.ops.sliding import ImageTile, Sliding
 from ascendsim.ops.taps import Segment, Taps, cut_taps, segments_of
-from ascendsim.ops.tiling.plan import Tiling, shares
+from ascendsim.ops.tiling.plan import Tiling, require_whole_units, shares
 from ascendsim.program import HAZARDS, Core, CoreWork, GmTensor, Phase, Program
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class ImageGemmSchedule:
     A reduction that is cut into `k_split` parts (of channel groups) is added in the output if that is
     float32, else in a `workspace` of its shape; every task adds its parts one after the other.
 
-    Raises   ConfigError if there are more parts than channel groups
+    Raises   ConfigError if there are more parts than channel groups, or if the plan cuts through such a group
     """
 
     spec: ImageGemm
@@ -102,7 +102,9 @@ class ImageGemmSchedule:
     workspace: GmTensor | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a split that leaves parts without channels."""
+        """Refuse a plan that no program can follow."""
+        c0, cores = self.spec.sliding.c0, self.profile.cores.cube
+        require_whole_units("grad_input", self.tiling, {"base_n": c0, "base_k": c0}, cores)
         if self.tiling.k_split > self.spec.channel_groups:
             raise ConfigError(
                 f"tiling of grad_input: k_split is {self.tiling.k_split}, but the reduction has "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from ascendsim.errors import ConfigError
@@ -44,6 +45,25 @@ class Tiling:
             value = getattr(self, field.name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ConfigError(f"tiling: {field.name} is {value!r}; it must be a positive integer")
+
+
+def require_whole_units(gradient: str, plan: Tiling, units: Mapping[str, int], cores: int) -> None:
+    """Refuse a plan that cuts through what the machine moves as one piece, or wants cores that are not there.
+
+    Units    field -> elements of one piece: channels of a group of C0, pixels of a fractal
+    Raises   ConfigError naming the field
+    """
+    for name, unit in units.items():
+        value = getattr(plan, name)
+        if value % unit:
+            raise ConfigError(
+                f"tiling of {gradient}: {name} is {value}, which is no multiple of {unit}; take "
+                f"{-(-value // unit) * unit}"
+            )
+    if plan.used_cores > cores:
+        raise ConfigError(
+            f"tiling of {gradient}: used_cores is {plan.used_cores}, but the product has {cores} cores"
+        )
 
 
 def shares(tasks: int, cores: int) -> list[range]:
