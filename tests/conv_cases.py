@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
+from hypothesis import strategies as st
 
 from ascendsim.cube.fixpipe import Fixpipe
 from ascendsim.functional import run_kernel
@@ -62,6 +63,7 @@ class Case:
     seed: int = 0
     accumulation: str | None = None
     splits: tuple[int, int] = (0, 0)
+    tilings: tuple = ()
 
     def __str__(self):
         p = self.problem
@@ -80,6 +82,7 @@ class Case:
             profile=self.profile,
             deterministic=self.deterministic,
             accumulation=self.accumulation,
+            tilings=dict(self.tilings),
         )
         return split(call, *self.splits)
 
@@ -323,3 +326,37 @@ def other_ranks(seed=0):
     ]
     rng = random.Random(seed)
     return [dress(rng, problem) for problem in problems]
+
+
+@st.composite
+def problems(draw, most_channels=40, most_pixels=900):
+    """Draw a convolution of any rank, with odd sizes, any channels, groups, transposed or not."""
+    rank = draw(st.sampled_from((1, 2, 2, 2, 3)))
+    longest = int(most_pixels ** (1 / rank))
+    widest = {1: 40, 2: 12, 3: 4}[rank]
+    transposed, groups = draw(st.booleans()), draw(st.sampled_from((1, 1, 1, 2, 3)))
+    axes = []
+    for _ in range(rank):
+        kernel, stride, dilation = (draw(st.integers(1, most)) for most in (widest, 4, 3))
+        padding = draw(st.integers(0, 4))
+        span = dilation * (kernel - 1) + 1
+        if transposed:
+            # the smallest input whose output has a pixel
+            least = max(1, -(-(2 * padding + 1 - span) // stride) + 1)
+            spare = draw(st.integers(0, max(stride, dilation) - 1))
+        else:
+            least, spare = max(1, span - 2 * padding), 0
+        axes.append((least + draw(st.integers(0, longest)), kernel, stride, padding, dilation, spare))
+    sizes, kernels, strides, paddings, dilations, spares = zip(*axes, strict=True)
+    batch, inputs, outputs = (draw(st.integers(1, most)) for most in (3, most_channels, most_channels))
+    weight = (inputs * groups, outputs) if transposed else (outputs * groups, inputs)
+    return ConvProblem(
+        (batch, inputs * groups, *sizes),
+        (*weight, *kernels),
+        strides,
+        paddings,
+        dilations,
+        transposed,
+        spares,
+        groups,
+    )

@@ -1,11 +1,14 @@
 """Are the gradients right, bit for bit, in every legal order?"""
 
+import random
 from collections import Counter
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, convolution_backward
 from ascendsim.numerics.casts import decode, encode
@@ -24,10 +27,12 @@ from tests.conv_cases import (
     assert_same_bits,
     call_of,
     check_bits,
+    dress,
     filter_schedule,
     grid_2d,
     is_atomic,
     other_ranks,
+    problems,
     run,
 )
 
@@ -71,6 +76,19 @@ def test_the_grid_reaches_what_it_is_for():
 def test_more_of_the_grid_in_every_order(case):
     for order in ORDERS:
         check_bits(replace(case, order=order))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(problem=problems(most_channels=18, most_pixels=60), seed=st.integers(0, 10**6))
+def test_random_problems_have_the_gradients_of_the_ordered_reference(problem, seed):
+    check_bits(dress(random.Random(seed), problem))
+
+
+@pytest.mark.slow
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(problem=problems(most_channels=40, most_pixels=150), seed=st.integers(0, 10**6))
+def test_many_random_problems_have_the_gradients_of_the_ordered_reference(problem, seed):
+    check_bits(dress(random.Random(seed), problem))
 
 
 @pytest.mark.parametrize("model", ["seq:RNE", "block:4:RNE", "block:32:RZ"])
