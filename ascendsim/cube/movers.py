@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -129,6 +130,7 @@ class _Load(NamedTuple):
     dst: Slot
     src: Slot
     view: View
+    written: int = 0
 
 
 class LoadL0A(_Load, Command):
@@ -136,7 +138,8 @@ class LoadL0A(_Load, Command):
 
     Pipe     MTE1
     Cost     head + the view's cycles into L0A: load3d by row switches and stride; load2d by the path's rate,
-             its own head and least_cycles, and issue_cycles for each command beyond the first
+             its own head and least_cycles, and issue_cycles for each command beyond the first;
+             and what the `written` bytes take that MTE2 puts into L1 meanwhile, as L1 has one port
     Source   AscendC LoadData pages; rates: profile paths, load3d and load2d
     """
 
@@ -157,7 +160,7 @@ class LoadL0A(_Load, Command):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return self.view.shape
+        return self.view.shape, self.written
 
     def execute(self, memory: CoreMemory) -> None:
         """Write the view's matrix."""
@@ -168,6 +171,8 @@ class LoadL0A(_Load, Command):
         """Return head and data cycles."""
         path = profile.paths[f"L1_{self.buffer}"]
         data = self.view.cycles(profile, self.buffer)
+        if self.written and profile.l1_write_bytes_per_cycle:
+            data += self.written / Fraction(profile.l1_write_bytes_per_cycle)
         commands = self.view.load2d_commands
         if not commands:
             return Cost(path.head_cycles + ceil(data), path.latency_cycles)

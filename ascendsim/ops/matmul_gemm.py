@@ -126,6 +126,10 @@ class _MatmulProgram:
         self.l0b = Ring(b.slots("L0B", n * base_k * self.size, "B0", t.bl0_buffers))
         self.l0c = Ring(b.slots("L0C", m * n * FLOAT32_BYTES, "C0", t.cl0_buffers))
         self.out = Writeback(b, schedule.profile, schedule.c, m, n, 0)
+        # With two copies in L1 the next pieces arrive while these are read, in the steady state.
+        self.prefetches = (
+            t.al1_buffers > 1 and t.bl1_buffers > 1 and self.p.k > max(self.chunk_a, self.chunk_b)
+        )
 
     def emit(self) -> Program:
         """Return the program."""
@@ -151,13 +155,18 @@ class _MatmulProgram:
         )
 
     def _product(self, tile: Tile, accumulator: Slot, first: int, depth: int) -> None:
-        """Add the product over one slice of the reduction."""
+        """Add the product over one slice of the reduction.
+
+        b goes to L0 before a: where L1 holds one copy, its next pieces come only when both have left, as is
+        measured of kernels that do not double-buffer.
+        """
         p, size = self.p, self.size
         in_a, in_b = first % self.chunk_a, first % self.chunk_b
         left, right = self._left(tile, first - in_a), self._right(tile, first - in_b)
         a, b = self.l0a.next(), self.l0b.next()
-        self.b.add(LoadL0A(a, left, Block(0, tile.rows, in_a, depth, p.transpose_a, size)))
         self.b.add(LoadL0B(b, right, Block(in_b, depth, 0, tile.columns, p.transpose_b, size)))
+        arriving = self.prefetches * (tile.rows + tile.columns) * depth * size
+        self.b.add(LoadL0A(a, left, Block(0, tile.rows, in_a, depth, p.transpose_a, size), arriving))
         self.b.add(Mmad(accumulator, a, b, tile.rows, depth, tile.columns, self.s.rate, first == 0))
 
     def _left(self, tile: Tile, first: int) -> Slot:

@@ -32,6 +32,7 @@ from ascendsim.profile.schema import is_figure
 DERIVED = {
     "macs_per_cycle": "block_k",
     "total_bytes_per_cycle": "nominal_tb_per_s and efficiency",
+    "vector_total_bytes_per_cycle": "vector_tb_per_s, or nominal_tb_per_s and efficiency",
     "barrier_cycles": "barrier_us",
     "start_cycles": "start_us",
 }
@@ -76,6 +77,7 @@ def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Ma
         paths=_each(DataPath, values["paths"]),
         load3d=_each(Load3d, laws),
         load2d=Load2d(**values["load2d"]),
+        l1_write_bytes_per_cycle=values.get("l1_write_bytes_per_cycle", 0),
         fixpipe=Fixpipe(**fixpipe | {"elements_per_cycle": MappingProxyType(widths)}),
         links=_each(Link, values["links"]),
         l2=L2(**values["l2"]),
@@ -133,12 +135,17 @@ def _derive(values: dict[str, Any], figures: dict[str, Figure]) -> None:
         )
     for name, link in values["links"].items():
         # TB/s over MHz is 10^6 bytes a cycle; rounded down to thousandths so that shares of it stay exact.
-        share = Fraction(str(link["nominal_tb_per_s"])) * Fraction(str(link["efficiency"])) * 10**6 / mhz
-        link["total_bytes_per_cycle"] = derived(
-            f"links.{name}.total_bytes_per_cycle",
-            _whole(Fraction(int(share * 1000), 1000)),
-            "nominal_tb_per_s x efficiency / clock.cube_mhz, rounded down to thousandths",
-        )
+        reached = Fraction(str(link["nominal_tb_per_s"])) * Fraction(str(link["efficiency"]))
+        how = vector_how = "nominal_tb_per_s x efficiency"
+        vector = reached
+        if "vector_tb_per_s" in link:
+            vector, vector_how = Fraction(str(link.pop("vector_tb_per_s"))), "vector_tb_per_s"
+        for which, tb_per_s, product in (("total", reached, how), ("vector_total", vector, vector_how)):
+            link[f"{which}_bytes_per_cycle"] = derived(
+                f"links.{name}.{which}_bytes_per_cycle",
+                _whole(Fraction(int(tb_per_s * 10**9 / mhz), 1000)),
+                f"{product} / clock.cube_mhz, rounded down to thousandths",
+            )
     for group, stem in (("sync", "barrier"), ("scalar", "start")):
         cycles = ceil(Fraction(str(values[group].pop(f"{stem}_us"))) * mhz)
         how = f"{stem}_us x clock.cube_mhz, rounded up"

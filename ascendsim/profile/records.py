@@ -174,12 +174,14 @@ class Load3d:
 class Link:
     """A shared link: what the chip moves in a cube cycle, and what one core can take of it.
 
-    `total_bytes_per_cycle` has the efficiency in it. `latency_cycles` comes on top of the path's own.
+    `total_bytes_per_cycle` has the efficiency in it; the vector total is what vector cores reach together,
+    the same unless `vector_tb_per_s` was measured apart. `latency_cycles` comes on top of the path's own.
     """
 
     nominal_tb_per_s: float
     efficiency: float
     total_bytes_per_cycle: Exact
+    vector_total_bytes_per_cycle: Exact
     per_core_bytes_per_cycle: Exact
     per_vector_core_bytes_per_cycle: Exact
     latency_cycles: int
@@ -280,7 +282,10 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """One product; compared and hashed by identity, so that it is a cheap cache key."""
+    """One product; compared and hashed by identity, so that it is a cheap cache key.
+
+    `l1_write_bytes_per_cycle` is what MTE2 writes into L1 while MTE1 has to wait (0: both at once).
+    """
 
     product: str
     variant: str
@@ -294,6 +299,7 @@ class Profile:
     paths: Mapping[str, DataPath]
     load3d: Mapping[str, Load3d]
     load2d: Load2d
+    l1_write_bytes_per_cycle: Exact
     fixpipe: Fixpipe
     links: Mapping[str, Link]
     l2: L2

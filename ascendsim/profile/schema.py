@@ -126,6 +126,7 @@ TREE: dict[str, Any] = {
         }
         for buffer in ("L0A", "L0B")
     },
+    "l1_write_bytes_per_cycle": Maybe(RATE),
     "load2d": {"head_cycles": COUNT, "least_cycles": COUNT, "issue_cycles": COUNT},
     "fixpipe": Maybe(
         {
@@ -141,6 +142,7 @@ TREE: dict[str, Any] = {
             "efficiency": SHARE,
             "per_core_bytes_per_cycle": RATE,
             "per_vector_core_bytes_per_cycle": RATE,
+            "vector_tb_per_s": Maybe(RATE),
             "latency_cycles": COUNT,
         }
         for link in ("l2_read", "l2_write", "memory")

@@ -55,8 +55,12 @@ class MatmulTiling:
                 raise ConfigError(f"matmul tiling: {field.name} is {value!r}; it must be a positive integer")
 
 
-def matmul_tiling(problem: MatmulProblem, profile: Profile, rate: str, itemsize: int) -> MatmulTiling:
+def matmul_tiling(
+    problem: MatmulProblem, profile: Profile, rate: str, itemsize: int, cores: int | None = None
+) -> MatmulTiling:
     """Return the plan of least estimated cycles; ties go to the one found first, with the larger base block.
+
+    `cores` is how many cores may be used; None: all.
 
     The estimate of the busiest core takes the longest of M, MTE1, MTE2 and the write-back as if they
     overlapped, plus the last write-back. It only ranks plans.
@@ -64,7 +68,9 @@ def matmul_tiling(problem: MatmulProblem, profile: Profile, rate: str, itemsize:
     Raises   CapacityError if not even one fractal fits
     """
     best: tuple[float, MatmulTiling] | None = None
-    for plan in _plans(problem, profile, rate, itemsize):
+    for plan in _plans(
+        problem, profile, rate, itemsize, min(cores or profile.cores.cube, profile.cores.cube)
+    ):
         score = _bound(problem, plan, profile, rate, itemsize)
         if best is None or score < best[0]:
             best = score, plan
@@ -73,7 +79,9 @@ def matmul_tiling(problem: MatmulProblem, profile: Profile, rate: str, itemsize:
     return best[1]
 
 
-def _plans(problem: MatmulProblem, profile: Profile, rate: str, itemsize: int) -> Iterator[MatmulTiling]:
+def _plans(
+    problem: MatmulProblem, profile: Profile, rate: str, itemsize: int, cores: int
+) -> Iterator[MatmulTiling]:
     """Yield the plans worth a look: large base blocks, deep L1 tiles, all cores."""
     cube, buffers = profile.cube, profile.buffers
     k0 = cube.rates[rate].k0
@@ -94,7 +102,7 @@ def _plans(problem: MatmulProblem, profile: Profile, rate: str, itemsize: int) -
                     single_core_m=base_m,
                     single_core_n=base_n,
                     cl0_buffers=copies,
-                    used_cores=min(blocks, profile.cores.cube),
+                    used_cores=min(blocks, cores),
                 )
 
 
@@ -111,22 +119,35 @@ def _steps(
 
 def _bound(problem: MatmulProblem, plan: MatmulTiling, profile: Profile, rate: str, itemsize: int) -> float:
     """Return the cycles of the busiest core, as far as they decide between plans."""
-    cube = profile.cube
+    cube, paths = profile.cube, profile.paths
     tiles = problem.batch * ceil(problem.m / plan.base_m) * ceil(problem.n / plan.base_n)
-    rounds = ceil(tiles / plan.used_cores)
     m, n = plan.base_m, plan.base_n
     k = round_up(problem.k, cube.rates[rate].k0)
     products = ceil(problem.k / plan.base_k)
     mac = m * n * k / cube.rates[rate].macs_per_cycle + products * cube.mmad_head_cycles
-    paths = profile.paths
-    load0 = k * itemsize * (m / paths["L1_L0A"].bytes_per_cycle + n / paths["L1_L0B"].bytes_per_cycle)
-    load0 += products * (paths["L1_L0A"].head_cycles + paths["L1_L0B"].head_cycles)
-    share = min(
-        float(paths["GM_L1"].bytes_per_cycle),
-        float(profile.links["l2_read"].total_bytes_per_cycle) / plan.used_cores,
-    )
-    load1 = (m + n) * k * itemsize / share
+    to_l0 = k * itemsize * (m / paths["L1_L0A"].bytes_per_cycle + n / paths["L1_L0B"].bytes_per_cycle)
+    to_l0 += products * (paths["L1_L0A"].head_cycles + paths["L1_L0B"].head_cycles)
+    to_l1 = sum(_load_cycles(problem, plan, profile, itemsize))
     out = paths.get("L0C_GM") or paths["L0C_UB"]
     store = m * n * FLOAT32_BYTES / float(out.bytes_per_cycle)
     hidden = store if plan.cl0_buffers == 2 else 0.0
-    return rounds * max(mac + store - hidden, float(load0), load1, store) + store
+    rounds = ceil(tiles / plan.used_cores)
+    return rounds * max(mac + store - hidden, float(to_l0), to_l1, store) + store
+
+
+def _load_cycles(
+    problem: MatmulProblem, plan: MatmulTiling, profile: Profile, itemsize: int
+) -> Iterator[float]:
+    """Yield the cycles of bringing a's and b's pieces of one tile into L1 with all cores loading."""
+    path = profile.paths["GM_L1"]
+    share = float(profile.links["l2_read"].total_bytes_per_cycle) / plan.used_cores
+    depth = min(problem.k, plan.step_ka * plan.base_k), min(problem.k, plan.step_kb * plan.base_k)
+    pieces = (
+        (plan.base_m, depth[0]) if not problem.transpose_a else (depth[0], plan.base_m),
+        (plan.base_n, depth[1]) if problem.transpose_b else (depth[1], plan.base_n),
+    )
+    for piece, chunk in zip(pieces, depth, strict=True):
+        size = piece[0] * piece[1] * itemsize
+        requests = path.requests(size, problem.runs(*piece, itemsize))
+        held = path.times(size, requests)[0] + size / float(path.bytes_per_cycle)
+        yield max(held, size / share) * problem.k / chunk

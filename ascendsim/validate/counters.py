@@ -1,0 +1,71 @@
+"""Busy times of the pipes, as the profiler counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ascendsim.timeline import CoreTimeline, Timeline
+
+# The profiler's names of the pipes that bound a cube kernel.
+_COUNTERS = {
+    "M": ("aic_mac_time(us)", "mac_us", "cube_us"),
+    "MTE1": ("aic_mte1_time(us)", "mte1_us"),
+    "MTE2": ("aic_mte2_time(us)", "mte2_us"),
+    "FIX": ("aic_fixpipe_time(us)", "fixpipe_us"),
+}
+_SHARES = {
+    "M": ("cube_pct", "TMATMUL_pct"),
+    "MTE1": ("mte1_pct", "TEXTRACT_pct"),
+    "MTE2": ("mte2_pct", "TLOAD_pct"),
+    "FIX": ("store_pct", "TSTORE_pct"),
+}
+
+
+def measured_counters(counters: Mapping[str, Any], us: float | None) -> dict[str, float]:
+    """Return the busy microseconds of each pipe that a row tells, as times or as shares of its duration."""
+    found = {}
+    for pipe, names in _COUNTERS.items():
+        for name in names:
+            if isinstance(counters.get(name), int | float):
+                found[pipe] = float(counters[name])
+    for pipe, names in _SHARES.items():
+        for name in names:
+            if us is not None and isinstance(counters.get(name), int | float):
+                found[pipe] = float(counters[name]) / 100 * us
+    return found
+
+
+def active_cycles(timeline: Timeline) -> dict[str, float]:
+    """Return how long each pipe had an instruction under way, averaged over the cores of the kernel.
+
+    An instruction is under way until its result is visible, which is what the profiler's counters see: an
+    isolated copy counts with its latency, copies in flight together do not count twice.
+    """
+    totals: dict[str, int] = {}
+    cores: set[Any] = set()
+    for phase in timeline.phases:
+        for work in phase.cores:
+            cores.update(work.cores)
+            for pipe, cycles in _under_way(work).items():
+                totals[pipe] = totals.get(pipe, 0) + cycles * len(work.cores)
+    return {pipe: total / len(cores) for pipe, total in totals.items()}
+
+
+def core_active_cycles(work: CoreTimeline) -> dict[str, int]:
+    """Return the same of one core."""
+    return _under_way(work)
+
+
+def _under_way(work: CoreTimeline) -> dict[str, int]:
+    """Return the length of the union of the spans of each pipe, from start to done; spans are in order."""
+    busy: dict[str, int] = {}
+    until: dict[str, int] = {}
+    for instruction, start, done in zip(work.program.instructions, work.start, work.done, strict=True):
+        pipe = instruction.pipe
+        begin = max(start, until.get(pipe, start))
+        if done > begin:
+            busy[pipe] = busy.get(pipe, 0) + done - begin
+        until[pipe] = max(done, until.get(pipe, done))
+    return busy

@@ -1,0 +1,134 @@
+"""Measured matrix products as problems and plans; a plan that the source does not give is named inferred."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.errors import ShapeError
+from ascendsim.ops.matmul_problem import MatmulProblem
+from ascendsim.ops.tiling.matmul import MatmulTiling, matmul_tiling
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+    from ascendsim.validate.rows import Row
+
+# Operand formats by what the sources write.
+_FORMATS = {
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "float32": "float32",
+    "hf32": "float32",
+    "mxfp8": "float8_e4m3fn",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """How to run a measured product: the call, and what was inferred for it."""
+
+    problem: MatmulProblem
+    dtype: str
+    cube_math_type: int
+    tiling: MatmulTiling
+    out_dtype: str | None = None
+    l2_start: str = "warm"
+    note: str = ""
+
+
+def run_of(row: Row, profile: Profile) -> Run | str:
+    """Return how to run a row, or why it cannot be."""
+    dtype = _FORMATS.get(row.dtype)
+    if dtype is None or (dtype not in profile.cube.rates and dtype != "float32"):
+        return f"operands of {row.dtype} are not multiplied here"
+    problem = _problem(row)
+    if isinstance(problem, str):
+        return problem
+    math_type = 3 if "HF32 Eligible=YES" in row.math_mode or row.math_mode.startswith("HF32") else 0
+    cold = "cold L2" in row.notes
+    start = "cold" if cold else "warm"
+    plan = _published_plan(row, profile)
+    if plan is not None:
+        tiling, note, out = plan
+        return Run(problem, dtype, math_type, tiling, out, start, note)
+    rate = "hf32" if math_type == 3 else dtype
+    blocks = row.counters.get("block_dim")
+    tiling = matmul_tiling(problem, profile, rate, 4 if dtype == "float32" else 2, blocks)
+    return Run(problem, dtype, math_type, tiling, None, start, "tiling inferred: this simulator's choice")
+
+
+def _problem(row: Row) -> MatmulProblem | str:
+    """Return the product of a row from M, K, N and, where given, the stored shapes of a and b."""
+    sizes = {key: row.sizes.get(key) for key in "MKN"}
+    if not all(isinstance(value, int) for value in sizes.values()):
+        return "its sizes are not all given"
+    m, k, n = (int(row.sizes[key]) for key in "MKN")
+    turned_a = _turned(row.sizes, "transA", "A", (m, k))
+    turned_b = (
+        _turned(row.sizes, "transB", "B", (k, n)) or "B transposed" in row.layout or "B n x k" in row.layout
+    )
+    layout = "NZ" if "NZ" in row.layout else "ND"
+    try:
+        return MatmulProblem(m, k, n, int(row.sizes.get("batch") or 1), turned_a, turned_b, layout)
+    except ShapeError as error:
+        return str(error)
+
+
+def _turned(sizes: Mapping[str, Any], flag: str, shape: str, plain: tuple[int, int]) -> bool:
+    """Tell whether an operand is stored the other way round, from a flag or from its shape."""
+    if isinstance(sizes.get(flag), bool):
+        return bool(sizes[flag])
+    stored = sizes.get(shape)
+    return isinstance(stored, list) and tuple(stored) != plain and tuple(stored[::-1]) == plain
+
+
+def _published_plan(row: Row, profile: Profile) -> tuple[MatmulTiling, str, str | None] | None:
+    """Return the plan that a source gives, what of it is inferred, and the format of its results."""
+    if row.id.startswith("ad-mm8192-case"):
+        tiling, note = _sample_plan(str(row.counters.get("tuning", "")), profile)
+        return tiling, note, "float16"
+    base = re.fullmatch(r"(\d+)x(\d+)x(\d+)", str(row.counters.get("base", "")))
+    if base and row.id.startswith("pto-"):
+        m, k, n = (int(number) for number in base.groups())
+        return _grid_plan(row, m, k, n, profile), "four slices in L1 and float32 results inferred", "float32"
+    return None
+
+
+def _grid_plan(row: Row, m: int, k: int, n: int, profile: Profile) -> MatmulTiling:
+    """Return the plan of a kernel that cuts c into a grid with one block for each core."""
+    grid = re.fullmatch(r"(\d+)x(\d+)", str(row.counters.get("split", "")))
+    down, across = (int(number) for number in grid.groups()) if grid else (4, profile.cores.cube // 4)
+    return MatmulTiling(
+        *(m, n, k, 4, 4),
+        single_core_m=-(-int(row.sizes["M"]) // down),
+        single_core_n=-(-int(row.sizes["N"]) // across),
+        used_cores=down * across,
+    )
+
+
+def _sample_plan(tuning: str, profile: Profile) -> tuple[MatmulTiling, str]:
+    """Return the plan of a step of the vendor's tuning walk through 8192 x 8192 x 8192."""
+    wide = profile.buffers["L0C"].capacity_bytes >= 256 * 1024
+    m, n = (256, 256) if wide else (128, 256)
+    if "base 64x64x64" in tuning:
+        m = n = 64
+    if "single core" in tuning:
+        note = "one copy in L1, one slice, the whole product one block: inferred from the counters"
+        one = {"single_core_m": 8192, "single_core_n": 8192, "al1_buffers": 1, "bl1_buffers": 1}
+        return MatmulTiling(m, n, 64, **one), note
+    down, across = (4, 8) if wide else ((2, 12) if "2x12" in tuning else (4, 6))
+    grid = {
+        "single_core_m": 8192 // down,
+        "single_core_n": -(-8192 // across // n) * n
+        if "2x12" not in tuning
+        else -(-8192 // across // 16) * 16,
+        "used_cores": down * across,
+    }
+    if "multi-core split" in tuning:
+        note = f"grid of {down} x {across}, one copy in L1, one slice: inferred"
+        return MatmulTiling(m, n, 64, al1_buffers=1, bl1_buffers=1, **grid), note
+    note = f"grid of {down} x {across}, two copies of {4 if not wide else 2} slices in L1: inferred"
+    steps = 2 if wide else 4
+    return MatmulTiling(m, n, 64, steps, steps, **grid), note

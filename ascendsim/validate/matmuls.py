@@ -1,0 +1,170 @@
+"""Measured matrix products against their estimates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from ascendsim.errors import AscendSimError
+from ascendsim.ops.matmul import estimate_matmul
+from ascendsim.ops.tiling.matmul import MatmulTiling
+from ascendsim.validate.compare import Case, busiest
+from ascendsim.validate.counters import active_cycles, core_active_cycles, measured_counters
+from ascendsim.validate.matmul_rows import Run, run_of
+from ascendsim.validate.products import profile_of
+from ascendsim.validate.rows import Row, Unusable
+
+if TYPE_CHECKING:
+    from ascendsim.ops.results import KernelResult
+    from ascendsim.profile import Profile
+
+# Tiles of one core beyond which a product on one core is run on two of its rows of tiles and the rest follows
+# from the difference: its tiles all cost the same.
+MOST_SLICES = 200_000
+
+GROUPS = (
+    ("pto-gemm", "published tilings"),
+    ("ad-mm8192-case0", "published tilings"),
+    ("ad-mm8192-case1", "published tilings"),
+    ("ad-mm8192", "inferred tilings"),
+    ("msi-llm", "other"),
+    ("mstt", "other"),
+    ("cb-gemm", "other"),
+    ("hpm", "other"),
+)
+
+
+def is_matmul(row: Row) -> bool:
+    """Tell whether a row measured a plain matrix product as one kernel."""
+    name = row.op.lower()
+    fused = any(word in name for word in ("fusion", "quant", "grouped", "split-k", "mxfp4", "gelu"))
+    return ("matmul" in name or "gemm" in name) and not fused and not row.id.startswith("cz-")
+
+
+def matmul_case(row: Row, variant: str) -> Case | Unusable:
+    """Estimate one measured product and compare."""
+    if row.us is None:
+        return Unusable(row.id, "gives no time")
+    for word in ("EXCLUDE", "do not use", "shape incomplete", "SHAPES NOT IN THE TRACE"):
+        if word in row.notes:
+            return Unusable(row.id, f"its source says: {word.lower()}")
+    profile = profile_of(variant)
+    run = run_of(row, profile)
+    if isinstance(run, str):
+        return Unusable(row.id, run)
+    try:
+        us, counters = _estimated(run, profile)
+    except AscendSimError as error:
+        return Unusable(row.id, str(error))
+    measured = measured_counters(row.counters, row.us)
+    known = {pipe: counters[pipe] for pipe in measured if pipe in counters}
+    return Case(
+        row.id,
+        "matmul",
+        next((group for prefix, group in GROUPS if row.id.startswith(prefix)), "secondary"),
+        variant,
+        "us",
+        row.us,
+        us,
+        row.source,
+        (busiest(measured), busiest(known)),
+        {pipe: (measured[pipe], time) for pipe, time in known.items()},
+        run.note,
+    )
+
+
+@lru_cache(maxsize=256)
+def _estimated(run: Run, profile: Profile) -> tuple[float, dict[str, float]]:
+    """Return the task's microseconds and the active microseconds of each pipe."""
+    p, t = run.problem, run.tiling
+    slices = p.batch * -(-p.m // t.base_m) * -(-p.n // t.base_n) * -(-p.k // t.base_k) // t.used_cores
+    if t.used_cores == 1 and slices > MOST_SLICES:
+        return _by_rows(run, profile)
+    kernel = _kernel(run, profile)
+    return kernel.time_us, _in_us(kernel, profile)
+
+
+def _by_rows(run: Run, profile: Profile) -> tuple[float, dict[str, float]]:
+    """Run one and two rows of tiles; each further row costs what the second does."""
+    rows = -(-run.problem.m // run.tiling.base_m)
+    one, two = (
+        _kernel(replace(run, problem=replace(run.problem, m=count * run.tiling.base_m)), profile)
+        for count in (1, 2)
+    )
+    first, second = _in_us(one, profile), _in_us(two, profile)
+    counters = {pipe: first[pipe] + (rows - 1) * (second[pipe] - first[pipe]) for pipe in first}
+    return one.time_us + (rows - 1) * (two.time_us - one.time_us), counters
+
+
+def _kernel(run: Run, profile: Profile) -> KernelResult:
+    estimate = estimate_matmul(
+        run.problem,
+        run.dtype,
+        product=profile,
+        cube_math_type=run.cube_math_type,
+        tiling=run.tiling,
+        out_dtype=run.out_dtype,
+        l2_start=run.l2_start,
+    )
+    return estimate.kernels[-1]
+
+
+def _in_us(kernel: KernelResult, profile: Profile) -> dict[str, float]:
+    return {pipe: cycles / profile.clock.cube_mhz for pipe, cycles in active_cycles(kernel.timeline).items()}
+
+
+def is_tile_run(row: Row) -> bool:
+    """Tell whether a row counted the pipes of one core over whole tiles."""
+    return row.id.startswith("cz-")
+
+
+def tile_cases(row: Row, variant: str) -> list[Case | Unusable]:
+    """Compare the counters of one core of a run with known tiles: cube, MTE1 and Fixpipe.
+
+    The product is the one whose tiles the run's cores share: 8 rows of 4 tiles, as 12 of its 20 cores took
+    two tiles and 8 took one.
+    """
+    sizes = row.sizes
+    steps, tiles = int(sizes["k_steps_inferred"]), int(sizes["tiles_on_core"])
+    m, n, k = (int(sizes[key]) for key in ("baseM", "baseN", "baseK"))
+    held = min(steps, 4)
+    profile = profile_of(variant)
+    tiling = MatmulTiling(
+        *(m, n, k),
+        *((held, held) if steps <= held else (2, 2)),
+        single_core_m=m,
+        single_core_n=n,
+        al1_buffers=1 if steps <= held else 2,
+        bl1_buffers=1 if steps <= held else 2,
+        bl0_buffers=1,
+        used_cores=profile.cores.cube,
+    )
+    from ascendsim.ops.matmul_problem import MatmulProblem
+
+    run = Run(MatmulProblem(8 * m, steps * k, 4 * n), "float16", 0, tiling, "float16")
+    kernel = _kernel(run, profile)
+    work = next(core for core in kernel.timeline.phases[0].cores if _tiles_of(core) == tiles)
+    estimated = core_active_cycles(work)
+    measured = measured_counters({**row.counters, **sizes}, row.us)
+    note = "m, n, k and what L1 holds inferred from the number of tiles and the cube's time"
+    return [
+        Case(
+            f"{row.id} {pipe}",
+            "matmul",
+            "pipes of one core",
+            variant,
+            "us",
+            measured[pipe],
+            estimated[pipe] / profile.clock.cube_mhz,
+            row.source,
+            note=note,
+        )
+        for pipe in ("M", "MTE1", "FIX")
+    ]
+
+
+def _tiles_of(core: object) -> int:
+    """Return how many tiles a core wrote."""
+    program = core.program  # type: ignore[attr-defined]
+    return sum(instruction.pipe == "FIX" for instruction in program.instructions)
