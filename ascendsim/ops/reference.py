@@ -195,7 +195,7 @@ def filter_gradient(
 
 def add_in_order(parts: Floats) -> Floats:
     """Add the rows of `parts` one after the other, each sum rounded to float32."""
-    total = parts[0].copy()
+    total: Floats = parts[0].copy()
     with np.errstate(over="ignore", invalid="ignore"):
         for part in parts[1:]:
             total += part
