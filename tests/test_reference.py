@@ -14,6 +14,7 @@ from ascendsim.ops.float64 import gradients_float64
 from ascendsim.ops.reference import (
     FilterOrder,
     ImageOrder,
+    add_as_tree,
     add_in_order,
     bias_gradient,
     filter_gradient,
@@ -151,6 +152,36 @@ def test_missing_channels_take_their_place_in_a_block():
     assert image(problem, [BIG, 1, 1], [1, 1, 1], (1, 2), c0=1, model=model)[0, 0, 0, 1] == BIG + 2
 
 
+def test_parts_of_grad_input_are_added_one_after_the_other_to_zero():
+    # Three channels in groups of C0 = 1 on one pixel: as one sum BIG + 1 + 1 loses both ones; the parts
+    # (BIG) and (1, 1) meet as BIG and 2. A part runs through all its slices before it is added.
+    problem = ConvProblem((1, 1, 1, 1), (3, 1, 1, 1))
+
+    def of(values, *parts):
+        order = ImageOrder(1, (1, 1, 1), parts)
+        a, w = floats(values, problem.grad_output), floats([1, 1, 1], problem.weight)
+        return image_gradient(problem, a, w, order, product_of(SEQ, TWIN)).item()
+
+    assert of([BIG, 1, 1]) == BIG
+    assert of([BIG, 1, 1], 1, 2) == BIG + 2
+    assert of([BIG, 1, 1], 2, 1) == BIG
+
+
+def test_a_part_of_grad_input_runs_through_all_kernel_depths():
+    # Two channels as two parts, two kernel depths: the middle pixel sees depth 1 under tap 0 and depth 0 under
+    # tap 1. Channel 0 brings BIG and then 1, channel 1 brings 1 and 1.
+    problem = ConvProblem((1, 1, 3, 1, 1), (2, 1, 2, 1, 1))
+    a = floats([1, BIG, 1, 1], problem.grad_output)  # channel 0: depths (1, BIG), channel 1: (1, 1)
+    w = floats([1, 1, 1, 1], problem.weight)
+    whole, parts = (
+        image_gradient(problem, a, w, ImageOrder(1, (1, 1), cut), product_of(SEQ, TWIN))[0, 0, 1, 0, 0]
+        for cut in ((), (1, 1))
+    )
+    # BIG of channel 0, then three ones that are lost one by one
+    assert whole == BIG
+    assert parts == BIG + 2  # (BIG + 1) and (1 + 1)
+
+
 # --- zeros that are multiplied, and those that are not
 
 
@@ -264,6 +295,17 @@ def test_a_part_without_a_step_is_plus_zero():
 def test_sums_are_rounded_one_by_one():
     assert add_in_order(floats([BIG, 1, 1], (3, 1))).tolist() == [BIG]
     assert add_in_order(floats([1, 1, BIG], (3, 1))).tolist() == [BIG + 2]
+
+
+def test_a_tree_adds_neighbours_first():
+    # (BIG + 1) + (1 + 1): the first one is lost; the others meet. An odd part waits until the end.
+    assert add_as_tree(floats([BIG, 1, 1, 1], (4, 1))).tolist() == [BIG + 2]
+    assert add_as_tree(floats([1, 1, BIG], (3, 1))).tolist() == [BIG + 2]
+    assert add_as_tree(floats([1, 1, 1, 1, BIG], (5, 1))).tolist() == [BIG + 4]
+    assert add_as_tree(floats([BIG, 1, 1, 1, 1], (5, 1))).tolist() == [BIG + 4]  # (BIG + 2) + 1 ties to even
+    problem = ConvProblem((4, 1, 1, 1), (1, 1, 1, 1))
+    order = FilterOrder(((0, 1),), 1, 4, tree=True)
+    assert filter_(problem, [BIG, 1, 1, 1], [1] * 4, order).item() == BIG + 2
 
 
 # --- grad_bias
