@@ -168,8 +168,8 @@ def test_parts_of_grad_input_are_added_one_after_the_other_to_zero():
 
 
 def test_a_part_of_grad_input_runs_through_all_kernel_depths():
-    # Two channels as two parts, two kernel depths: the middle pixel sees depth 1 under tap 0 and depth 0 under
-    # tap 1. Channel 0 brings BIG and then 1, channel 1 brings 1 and 1.
+    # Two channels as two parts, two kernel depths: the middle pixel sees depth 1 under tap 0 and depth 0
+    # under tap 1. Channel 0 brings BIG and then 1, channel 1 brings 1 and 1.
     problem = ConvProblem((1, 1, 3, 1, 1), (2, 1, 2, 1, 1))
     a = floats([1, BIG, 1, 1], problem.grad_output)  # channel 0: depths (1, BIG), channel 1: (1, 1)
     w = floats([1, 1, 1, 1], problem.weight)
