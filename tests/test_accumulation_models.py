@@ -88,7 +88,7 @@ def test_a_near_miss_is_named(text: str, meant: str) -> None:
         "block:70000:RNE",
         "tree:12:adjacent:RNE",
         "align:16:F0:RZ",
-        "align:16:F61:RZ",
+        "align:16:F33:RZ",
         "align:16:F24:RZ:accu",
         "fp16-acc(fp16-acc(seq:RNE))",
         "fp16-acc(seq:RNE",

@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
-from ascendsim.numerics.models import BINARY32_MIN_EXPONENT, AccumulationModel
+from ascendsim.numerics.models import BINARY32_MIN_EXPONENT, MAX_BLOCK, AccumulationModel
 
 FloatArray = npt.NDArray[np.float32]
 Kernel = Callable[[FloatArray, FloatArray, FloatArray], None]
 
+_FLOAT32 = np.dtype(np.float32)
 _LARGEST32 = np.finfo(np.float32).max
 _LARGEST16 = np.float32(65504.0)
 _BINARY16_MIN_EXPONENT = -14
@@ -51,16 +52,11 @@ def _checked(a: FloatArray, b: FloatArray, c: FloatArray) -> tuple[FloatArray, F
     """Return operands that a kernel can take, or say what is wrong."""
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]):
         raise ShapeError(f"accumulate: a {a.shape}, b {b.shape}, c {c.shape} do not fit (m,k) (k,n) -> (m,n)")
-    for name, array in (("a", a), ("b", b), ("c", c)):
-        if array.dtype != np.float32:
-            raise UnsupportedError(f"accumulate: {name} has dtype {array.dtype}, but carriers are float32")
-    if not (c.flags.c_contiguous and c.flags.writeable):
+    if not a.dtype == b.dtype == c.dtype == _FLOAT32:
+        raise UnsupportedError(f"accumulate: a {a.dtype}, b {b.dtype}, c {c.dtype}; carriers are float32")
+    if not c.flags.carray:
         raise UnsupportedError("accumulate: c must be C-contiguous and writeable, it is changed in place")
-    return _usable(a), _usable(b)
-
-
-def _usable(x: FloatArray) -> FloatArray:
-    return x if x.flags.c_contiguous and x.flags.writeable else np.array(x, order="C")
+    return a if a.flags.carray else np.array(a, order="C"), b if b.flags.carray else np.array(b, order="C")
 
 
 def _flushed(x: FloatArray, min_exponent: int) -> FloatArray:
@@ -76,24 +72,50 @@ def _kernel(model: AccumulationModel, split: bool) -> Kernel:
     """Choose the compiled function for a model and products that are split or not."""
     if not isinstance(model.block, int):
         raise ConfigError(f"accumulation model {model}: resolve cube_k to a number before computing")
+    from ascendsim.numerics.job import Rules
     from ascendsim.numerics.panel_rounding import MODES, Rounding
 
     flush = 2.0 ** (_BINARY16_MIN_EXPONENT if model.half else BINARY32_MIN_EXPONENT) if model.ftz_acc else 0.0
     how = Rounding(MODES[model.rounding], model.half, flush)
+    add = how._replace(mode=MODES[model.add_rounding])
     usual = how == Rounding(MODES["RNE"], False, 0.0) and not split
-    if usual and (model.kind in ("seq", "seq-muladd") or (model.kind == "block" and model.block == 1)):
+    kind = model.kind
+    if model.block == 1:  # a block of one is a chain
+        kind = {"block": "seq", "tree": "seq-muladd"}.get(kind, kind)
+    size = MAX_BLOCK if kind in ("seq", "seq-muladd") else 1 << 30 if kind == "exact" else model.block
+    rules = Rules(size, how, kind in ("block-add", "seq-muladd"), add, split)
+    if kind in ("seq", "seq-muladd") and usual:
         from ascendsim.numerics.kernels_fused import seq
 
-        return partial(_call, seq, model.kind != "seq-muladd")
-    if model.kind in ("exact", "block", "block-add"):
-        from ascendsim.numerics.block_sums import Rules
+        return partial(_call, seq, kind == "seq")
+    if kind in ("seq", "seq-muladd"):
+        from ascendsim.numerics.kernels_chain import chain
+
+        if how == Rounding(MODES["RNE"], True, 0.0) and not split:
+            return partial(_half_chain, rules)
+        return partial(_call, chain, rules)
+    if kind == "tree":
+        from ascendsim.numerics.kernels_tree import tree
+
+        return partial(_call, tree, rules, model.pairing == "halves")
+    if kind != "align":
         from ascendsim.numerics.kernels_block import block
 
-        add = how._replace(mode=MODES[model.add_rounding])
-        size = 1 << 30 if model.kind == "exact" else model.block
-        return partial(_call, block, Rules(size, how, model.kind == "block-add", add, split))
-    raise UnsupportedError(f"accumulation model {model} has no compiled form yet")
+        return partial(_call, block, rules)
+    from ascendsim.numerics.kernels_align import align
+
+    return partial(_call, align, rules, model.fraction_bits, model.with_accumulator)
 
 
-def _call(function: Callable[..., None], rules: Any, a: FloatArray, b: FloatArray, c: FloatArray) -> None:
-    function(a, b, c, rules)
+def _half_chain(rules: Any, a: FloatArray, b: FloatArray, c: FloatArray) -> None:
+    """Run a chain of binary16 accumulators in singles where that is exact, otherwise as any other chain."""
+    from ascendsim.numerics.kernels_chain import chain
+    from ascendsim.numerics.kernels_half import half_chain
+
+    if not half_chain(a, b, c, not rules.separate):
+        chain(a, b, c, rules)
+
+
+def _call(function: Callable[..., None], *args: Any) -> None:
+    *options, a, b, c = args
+    function(a, b, c, *options)

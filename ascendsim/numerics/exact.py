@@ -1,14 +1,14 @@
 """Sum any finite terms exactly, by integers: the last resort of the block kernels.
 
 The sum is a long integer of 32-bit limbs that counts 2^-LOWEST_BIT. Every product of two finite binary32
-values, and every such value, is a whole number of it, so nothing is ever lost. Limbs are held in 64 bits and
-carried once at the end.
+values, and every such value, is a whole number of it, so nothing is ever lost. Limbs are 64-bit integers,
+carried once at the end; as bit patterns they lie in the same memory of doubles as everything else.
 """
 
 from typing import Any, Final
 
-from ascendsim.numerics.jit import called
-from ascendsim.numerics.panels import scalar_bits, scalar_float
+from ascendsim.numerics.jit import called, inlined
+from ascendsim.numerics.panels import at, put, scalar_bits, scalar_float
 
 Array = Any
 
@@ -19,8 +19,25 @@ _FRACTION: Final = (1 << 52) - 1
 _HIDDEN: Final = 1 << 52
 
 
+@inlined
+def _get(doubles: Array, place: int) -> Any:
+    return scalar_bits(at(doubles, place))
+
+
+@inlined
+def _set(doubles: Array, place: int, limb: int) -> None:
+    put(doubles, place, scalar_float(limb))
+
+
 @called
-def add_term(limbs: Array, term: float) -> None:
+def clear(doubles: Array, limbs: int) -> None:
+    """Set the long integer at an offset to zero."""
+    for index in range(LIMBS):
+        _set(doubles, limbs + index, 0)
+
+
+@called
+def add_term(doubles: Array, limbs: int, term: float) -> None:
     """Add one finite double, zero or of magnitude 2^-298 to 2^256, to the long integer."""
     bits = scalar_bits(term)
     exponent = (bits >> 52) & 0x7FF
@@ -28,35 +45,35 @@ def add_term(limbs: Array, term: float) -> None:
         return
     significand = (bits & _FRACTION) | _HIDDEN
     position = exponent - 1075 + _LOWEST_BIT
-    limb, shift = position >> 5, position & 31
+    place, shift = limbs + (position >> 5), position & 31
     low, high = (significand & _LIMB_MASK) << shift, (significand >> 32) << shift
     sign = 1 if bits >= 0 else -1
-    limbs[limb] += sign * (low & _LIMB_MASK)
-    limbs[limb + 1] += sign * ((low >> 32) + (high & _LIMB_MASK))
-    limbs[limb + 2] += sign * (high >> 32)
+    _set(doubles, place, _get(doubles, place) + sign * (low & _LIMB_MASK))
+    _set(doubles, place + 1, _get(doubles, place + 1) + sign * ((low >> 32) + (high & _LIMB_MASK)))
+    _set(doubles, place + 2, _get(doubles, place + 2) + sign * (high >> 32))
 
 
 @called
-def sticky_value(limbs: Array) -> float:
-    """Return the long integer as a double rounded to odd (see `rounding`), and clear it; zero gives +0."""
-    _carry(limbs)
-    negative = limbs[LIMBS - 1] < 0
+def sticky_value(doubles: Array, limbs: int) -> float:
+    """Return the long integer as a sticky double (see `panel_rounding`), and clear it; zero gives +0."""
+    _carry(doubles, limbs)
+    negative = _get(doubles, limbs + LIMBS - 1) < 0
     if negative:
         for index in range(LIMBS):
-            limbs[index] = -limbs[index]
-        _carry(limbs)
+            _set(doubles, limbs + index, -_get(doubles, limbs + index))
+        _carry(doubles, limbs)
     top = LIMBS - 1
-    while top > 2 and limbs[top] == 0:
+    while top > 2 and _get(doubles, limbs + top) == 0:
         top -= 1
     # No term is below 2^-298, so the top limb is never one of the two lowest. It and the two below it hold at
     # least 65 bits, more than a double keeps; what is further down only decides whether anything is.
     below = False
     for index in range(top - 2):
-        below |= limbs[index] != 0
-    value = _odd(limbs[top], limbs[top - 1], limbs[top - 2], below)
+        below |= _get(doubles, limbs + index) != 0
+    place = limbs + top
+    value = _odd(_get(doubles, place), _get(doubles, place - 1), _get(doubles, place - 2), below)
     value *= scalar_float((32 * (top - 2) - _LOWEST_BIT + 1023) << 52)
-    for index in range(LIMBS):
-        limbs[index] = 0
+    clear(doubles, limbs)
     return float(-value if negative else value)
 
 
@@ -75,10 +92,10 @@ def _odd(top: int, middle: int, low: int, below: bool) -> float:
 
 
 @called
-def _carry(limbs: Array) -> None:
+def _carry(doubles: Array, limbs: int) -> None:
     carry = 0
-    for index in range(LIMBS - 1):
-        whole = limbs[index] + carry
-        limbs[index] = whole & _LIMB_MASK
+    for place in range(limbs, limbs + LIMBS - 1):
+        whole = _get(doubles, place) + carry
+        _set(doubles, place, whole & _LIMB_MASK)
         carry = whole >> 32
-    limbs[LIMBS - 1] += carry
+    _set(doubles, limbs + LIMBS - 1, _get(doubles, limbs + LIMBS - 1) + carry)

@@ -16,6 +16,7 @@ Array = Any
 
 _MAGNITUDE: Final = (1 << 63) - 1
 _FRACTION: Final = (1 << 52) - 1
+_LOW_HALF: Final = (1 << 12) - 1  # of a binary32
 
 
 @called
@@ -37,3 +38,16 @@ def extent(values: Array, start: int, stop: int) -> tuple[float, float]:
     if smallest == _MAGNITUDE:
         return scalar_float(largest), np.inf
     return scalar_float(largest), scalar_float(smallest + 1)
+
+
+@called
+def is_narrow(values: Array, limit: float) -> bool:
+    """Tell whether all values have 12 significant bits or fewer, and magnitudes in 1/limit ... limit or zero.
+
+    The products of two such arrays are exact in binary32 as long as the limit stays below 2^60.
+    """
+    low = 0
+    for index in range(values.size):
+        low |= scalar_bits(at(values, index)) & _LOW_HALF
+    largest, finest = extent(values, 0, values.size)
+    return low == 0 and largest <= limit and finest * limit >= 1.0

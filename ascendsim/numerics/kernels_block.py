@@ -7,19 +7,15 @@ import numpy as np
 from ascendsim.numerics.block_sums import (
     EXACT_UNITS,
     SAFE_UNIT,
-    Job,
-    Rules,
     block_of,
     careful_sum,
     error_bound,
     need_sizes,
     plain_sum,
-    prepare,
-    sizes,
 )
-from ascendsim.numerics.exact import LIMBS
 from ascendsim.numerics.extents import extent
 from ascendsim.numerics.jit import called, inlined, kernel
+from ascendsim.numerics.job import Job, Rules, prepare, sizes
 from ascendsim.numerics.operands import copy_in, copy_out, fits, group_count, padded_size
 from ascendsim.numerics.panel_rounding import exact_sum, is_plain, rounded
 from ascendsim.numerics.panels import (
@@ -49,17 +45,15 @@ def block(a: Array, b: Array, c: Array, rules: Rules) -> None:
     Shapes   a (m, k), b (k, n), c (m, n), C-contiguous float32; m, k, n positive
     """
     (m, k), n = a.shape, b.shape[1]
-    doubles, singles = sizes(m, k, n, rules.size)
-    memory = np.empty((1, doubles)), np.empty((1, singles + padded_size(m, n)), np.float32)
-    _block(a, b, c, *memory, np.zeros(LIMBS, np.int64), singles, rules)
+    doubles, singles = sizes(m, k, n)
+    spare = padded_size(m, n)
+    _block(a, b, c, np.empty((1, doubles)), np.empty((1, singles + spare), np.float32), singles, rules)
 
 
 @kernel
-def _block(
-    a: Array, b: Array, c: Array, doubles: Array, singles: Array, limbs: Array, spare: int, rules: Rules
-) -> None:
+def _block(a: Array, b: Array, c: Array, doubles: Array, singles: Array, spare: int, rules: Rules) -> None:
     m, n = group_count(c.shape[0], ROWS) * ROWS, group_count(c.shape[1], LANES) * LANES
-    job = prepare(a, b, doubles, singles, limbs, rules)
+    job = prepare(a, b, doubles, singles, rules)
     cells, first = (c, 0) if fits(c) else (singles, spare)
     if not fits(c):
         copy_in(c, singles, spare, n)

@@ -23,21 +23,19 @@ MARGIN: Final = 32  # elements that `aligned` may skip or round up to in one arr
 
 
 def packed_size(m: int, k: int, n: int) -> int:
-    """Return how many elements both packed operands take."""
-    return (groups(m, ROWS) * ROWS + groups(n, LANES) * LANES) * k
+    """Return how many elements both packed operands take at most."""
+    return (m + n + ROWS + LANES) * k
 
 
 def padded_size(m: int, n: int) -> int:
-    """Return how many elements m rows of n accumulators take in whole panels."""
-    return groups(m, ROWS) * ROWS * groups(n, LANES) * LANES
+    """Return how many elements m rows of n accumulators take at most in whole panels."""
+    return (m + ROWS) * (n + LANES)
 
 
-def groups(count: int, unit: int) -> int:
+@called
+def group_count(count: int, unit: int) -> int:
     """Return how many groups hold so many rows or columns, the last one perhaps in part."""
     return -(-count // unit)
-
-
-group_count = called(groups)
 
 
 @called
@@ -87,6 +85,13 @@ def fill_magnitudes(doubles: Array, start: int, stop: int, singles: Array, first
     """Put the magnitudes of packed operands into other memory as singles."""
     for index in range(stop - start):
         put(singles, first + index, np.float32(abs(at(doubles, start + index))))
+
+
+@called
+def fill_singles(doubles: Array, start: int, stop: int, singles: Array, first: int) -> None:
+    """Put packed operands into other memory as singles."""
+    for index in range(stop - start):
+        put(singles, first + index, np.float32(at(doubles, start + index)))
 
 
 @called

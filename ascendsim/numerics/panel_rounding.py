@@ -15,12 +15,12 @@ from ascendsim.numerics.panels import (
     absolute,
     as_bits,
     as_float,
-    as_i2,
-    as_i4,
-    as_i8,
+    as_ones,
     differs,
     equal,
     half_to_single,
+    negative,
+    nonzero,
     out_of_line,
     select,
     spread,
@@ -58,8 +58,10 @@ def two_sum(x: Panel, y: Panel) -> tuple[Panel, Panel]:
 @inlined
 def sticky(total: Panel, error: Panel) -> Panel:
     """Return the odd neighbour of total + error: cut toward zero, then set the last bit if inexact."""
-    overshot = as_i8(total * error < spread(0.0))
-    return as_float((as_bits(total) - overshot) | as_i8(differs(error, spread(0.0))))
+    inexact = nonzero(error)
+    overshot = negative(as_bits(total) ^ as_bits(error)) & inexact
+    bits = as_bits(total)
+    return as_float((bits - as_ones(overshot, bits)) | as_ones(inexact, bits))
 
 
 class Rounding(NamedTuple):
@@ -96,7 +98,7 @@ def rounded(x: Panel, how: Rounding, scratch: Array, offset: int) -> Panel:
 def _round_in_place(scratch: Array, offset: int, how: Rounding) -> None:
     out_of_line()
     x = tile(scratch, offset, LANES)
-    result = _into_half(x, how.mode) if how.half else _into_single(x, how.mode)
+    result = _into_half(x, how.mode) if how.half else into_single(x, how.mode)
     if how.flush_below > 0.0:
         tiny = absolute(result) < spread(np.float32(how.flush_below))
         result = select(tiny, result * spread(np.float32(0.0)), result)
@@ -104,14 +106,15 @@ def _round_in_place(scratch: Array, offset: int, how: Rounding) -> None:
 
 
 @inlined
-def _into_single(x: Panel, mode: int) -> Panel:
+def into_single(x: Panel, mode: int) -> Panel:
+    """Round sticky doubles into binary32."""
     nearest = to_single(x)
     bits = as_bits(nearest)
     if mode == RZ:
-        bits = bits - as_i4(absolute(x) < absolute(widen(nearest)))
+        bits = bits - as_ones(absolute(x) < absolute(widen(nearest)), bits)
     if mode == RNA:
-        above = widen(as_float(bits + spread(np.int32(1))))
-        bits = bits + as_i4(_tie_cut(absolute(x), absolute(widen(nearest)), absolute(above)))
+        above = widen(as_float(bits + as_ones(equal(bits, bits), bits)))
+        bits = bits + as_ones(_tie_cut(absolute(x), absolute(widen(nearest)), absolute(above)), bits)
     return as_float(bits)
 
 
@@ -119,8 +122,9 @@ def _into_single(x: Panel, mode: int) -> Panel:
 def _into_half(x: Panel, mode: int) -> Panel:
     """Go through binary32, kept sticky, because no machine converts doubles to binary16 directly."""
     nearest = to_single(x)
-    bits = as_bits(nearest) - as_i4(absolute(x) < absolute(widen(nearest)))
-    between = as_float(bits | as_i4(differs(widen(nearest), x)))
+    bits = as_bits(nearest)
+    bits = bits - as_ones(absolute(x) < absolute(widen(nearest)), bits)
+    between = as_float(bits | as_ones(differs(widen(nearest), x), bits))
     return single_into_half(between, mode)
 
 
@@ -130,10 +134,10 @@ def single_into_half(x: Panel, mode: int) -> Panel:
     nearest = to_half(x)
     bits = as_bits(nearest)
     if mode == RZ:
-        bits = bits - as_i2(absolute(x) < absolute(half_to_single(nearest)))
+        bits = bits - as_ones(absolute(x) < absolute(half_to_single(nearest)), bits)
     if mode == RNA:
-        above = half_to_single(as_float(bits + as_i2(equal(bits, bits))))
-        bits = bits + as_i2(_tie_cut(absolute(x), absolute(half_to_single(nearest)), absolute(above)))
+        above = half_to_single(as_float(bits + as_ones(equal(bits, bits), bits)))
+        bits = bits + as_ones(_tie_cut(absolute(x), absolute(half_to_single(nearest)), absolute(above)), bits)
     return half_to_single(as_float(bits))
 
 

@@ -127,8 +127,10 @@ def _ternary(emit: Emit) -> Callable[..., Any]:
 
 
 def _binary(emit: Emit, result: str = "") -> Callable[..., Any]:
+    """Make an operation on two panels; its result is like the second unless it is named."""
+
     def operation(_typing: Value, x: Value, y: Value) -> Value:
-        return (_PANELS[result] if result else x)(x, y), _row_by_row(emit)
+        return (_PANELS[result] if result else y)(x, y), _row_by_row(emit)
 
     return intrinsic(operation)  # type: ignore[no-any-return]
 
@@ -161,6 +163,7 @@ _operator(operator.sub, lambda b, x, y: b.fsub(x, y) if _is_float(x) else b.sub(
 _operator(operator.mul, lambda b, x, y: b.fmul(x, y))
 _operator(operator.and_, lambda b, x, y: b.and_(x, y))
 _operator(operator.or_, lambda b, x, y: b.or_(x, y))
+_operator(operator.xor, lambda b, x, y: b.xor(x, y))
 _operator(operator.lt, lambda b, x, y: b.fcmp_ordered("<", x, y), "mask")
 
 fma = _ternary(_call("fma"))
@@ -173,8 +176,8 @@ differs = _binary(
 equal = _binary(
     lambda b, x, y: b.fcmp_ordered("==", x, y) if _is_float(x) else b.icmp_signed("==", x, y), "mask"
 )
-smaller_unsigned = _binary(lambda b, x, y: b.select(b.icmp_unsigned("<", x, y), x, y))
-larger_unsigned = _binary(lambda b, x, y: b.select(b.icmp_unsigned(">", x, y), x, y))
+nonzero = _unary(lambda b, x: b.fcmp_ordered("!=", x, ir.Constant(x.type, None)), lambda _: "mask")
+negative = _unary(lambda b, x: b.icmp_signed("<", x, ir.Constant(x.type, None)), lambda _: "mask")
 
 
 # --- conversions ------------------------------------------------------------------------------------------
@@ -205,9 +208,7 @@ to_integer = _to("i4", "fptosi")
 integer_to_double = _to("f8", "sitofp")
 as_bits = _unary(_cast_bits, _other)  # floats as integers of the same bits
 as_float = _unary(_cast_bits, _other)  # and back
-as_i2 = _to("i2", "zext")  # masks as 0 and 1
-as_i4 = _to("i4", "zext")
-as_i8 = _to("i8", "zext")
+as_ones = _binary(lambda b, mask, x: b.zext(mask, x.type))  # a mask as 0 and 1, integers like the second
 
 
 # --- panels and scalars in memory ---------------------------------------------------------------------------
