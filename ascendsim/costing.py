@@ -20,6 +20,7 @@ class Priced(NamedTuple):
     latency_cycles: int
     traffic: Traffic | None
     drains: bool
+    least_cycles: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class PricedProgram:
     """A program, the price of each instruction, the order on each pipe and the place in its queue.
 
     `queue[i]` is the instruction that must have left the pipe's queue before i fits into it (-1: none);
-    `traffic` counts how often each piece of traffic occurs.
+    `traffic` counts how often each piece of traffic occurs on each pipe.
     """
 
     program: Program
@@ -35,7 +36,7 @@ class PricedProgram:
     pipes: list[str]
     orders: dict[str, list[int]]
     queue: list[int]
-    traffic: dict[Traffic, int]
+    traffic: dict[tuple[str, Traffic], int]
 
 
 class CostBook:
@@ -75,29 +76,32 @@ class CostBook:
             order.append(index)
             prices.append(priced)
             pipes.append(pipe)
-        return PricedProgram(program, prices, pipes, orders, queue, _count_traffic(prices))
+        return PricedProgram(program, prices, pipes, orders, queue, _count_traffic(prices, pipes))
 
 
 def _checked(key: tuple[type, str, Hashable], cost: Cost, drains: bool) -> Priced:
     """Return the price of an instruction whose cost is possible."""
     moved = cost.traffic
-    if cost.cycles < 0 or cost.latency_cycles < 0 or (moved is not None and moved.bytes < 0):
+    if min(cost.cycles, cost.latency_cycles, cost.least_cycles, moved.bytes if moved else 0) < 0:
         raise ProgramError(f"{key[0].__name__} {key[2]} costs {cost}; cycles and bytes cannot be negative")
     if moved is not None and moved.bytes and moved.peak_bytes_per_cycle <= 0:
         raise ProgramError(
             f"{key[0].__name__} {key[2]} moves bytes at {moved.peak_bytes_per_cycle} per cycle"
         )
-    return Priced(cost.cycles, cost.latency_cycles, moved if moved and moved.bytes else None, drains)
+    traffic = moved if moved and moved.bytes else None
+    return Priced(cost.cycles, cost.latency_cycles, traffic, drains, cost.least_cycles)
 
 
-def _count_traffic(prices: list[Priced]) -> dict[Traffic, int]:
-    """Count how often each piece of traffic occurs in a program."""
-    counts: dict[int, tuple[Priced, int]] = {}
-    for priced in prices:
+def _count_traffic(prices: list[Priced], pipes: list[str]) -> dict[tuple[str, Traffic], int]:
+    """Count how often each piece of traffic occurs on each pipe of a program."""
+    counts: dict[int, int] = {}
+    found: dict[int, tuple[str, Traffic]] = {}
+    for priced, pipe in zip(prices, pipes, strict=True):
         if priced.traffic is not None:
-            counts[id(priced)] = (priced, counts.get(id(priced), (priced, 0))[1] + 1)
-    result: dict[Traffic, int] = {}
-    for priced, count in counts.values():
-        assert priced.traffic is not None
-        result[priced.traffic] = result.get(priced.traffic, 0) + count
+            # Equal instructions share their price, pipe included, so its identity will do.
+            counts[id(priced)] = counts.get(id(priced), 0) + 1
+            found[id(priced)] = pipe, priced.traffic
+    result: dict[tuple[str, Traffic], int] = {}
+    for key, count in counts.items():
+        result[found[key]] = result.get(found[key], 0) + count
     return result

@@ -12,7 +12,8 @@ class Step(NamedTuple):
     """One piece of the critical path; the end of one is the begin of the next.
 
     `cause` is a pipe (the instruction of that number held it; S: was being issued), "latency" (until its
-    result was visible), "flag" (until another pipe had woken it up) or "barrier" (between phases, no core).
+    result was visible), "flag" (until another pipe had woken it up), "barrier" (between phases, no core) or
+    "entry" (until the scalar units are ready for the first instruction, no core).
     """
 
     cause: str
@@ -44,6 +45,8 @@ def critical_path(timeline: Timeline) -> list[Step]:
         if work is not None and work.done:
             steps.extend(_steps_of(phase, work))
         begin_of_next = phase.begin
+    if timeline.entry_cycles:
+        steps.append(Step("entry", 0, timeline.entry_cycles, timeline.phases[0].name))
     return steps[::-1]
 
 

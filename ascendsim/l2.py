@@ -1,30 +1,37 @@
-"""Which reads miss L2, decided in one pass over the kernel before it is timed.
+"""What L2 holds, decided in one pass over a kernel before it is timed.
 
-Every read passes L2; a share of it, per tensor, is served by main memory. The share depends only on how
-large the kernel's tensors are, how much of each is read, and what L2 holds when the kernel starts:
+The pass walks the transfers of all cores in issue order, in step: the first of every core, the second of
+every core, and so on. L2 is a stack of tiles with the one touched last on top; what lies deeper than the
+capacity has gone, a tile in part if it lies across the edge. So a larger L2 never misses more.
 
-- **warm**: what fits is there already. A kernel whose tensors all fit misses nothing.
-- **cold**: nothing is there. The first touch of every byte of an input misses, once for all cores.
-- If the tensors together exceed the capacity, the part that cannot stay, 1 - capacity / footprint, misses
-  whenever a byte is touched that would have been there otherwise.
-- A workspace that the kernel has written is in L2 like everything else; writes and atomics are absorbed.
-
-All reads of one tensor have the same share. Who is first to touch a byte would depend on the order of the
-cores; sharing the miss among all readers keeps equal cores equal. A cache that follows single tiles takes
-this place when the memory system is refined.
+- **Tiles** are the slices of GM that transfers name. A read brings in what is missing. A write takes its
+  place without a read and leaves the tile dirty; an atomic add reads what it adds to. A tensor that is not
+  `cached` is looked up but not kept.
+- **Many cores, one tile.** The pass knows one core of each group of equal cores, so its tiles stand for
+  those of the group. Where all cores together touch more of a tensor than it has, they touch the same bytes:
+  each byte is touched by `sharing` of them on average. Then the tiles of a tensor count for no more bytes
+  than it has; bytes that are missing come once for all that share them, and each of these cores waits for
+  them. Nobody is the first: so equal cores stay equal, and folding changes no cycle.
+- **Write-back** happens in the background: of the bytes that enter L2 in a phase, each pushes out the same
+  part of the dirty bytes that the phase pushes out. What is dirty at the end of the kernel stays.
+- **Between phases** (and runs) tiles are cut differently. Of what was there only the amount is kept, per
+  tensor; it goes first, from all tensors alike, and is found by a walk that comes in the same order, so at
+  the end of the walk.
+- **Start.** Cold: empty. Warm: as the same kernel leaves it that began cold. A warm kernel that fits misses
+  nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.costing import CostBook, PricedProgram
 from ascendsim.errors import AscendSimError, ProgramError
-from ascendsim.program import GmTensor, Kernel
+from ascendsim.l2_stack import Change, Stack, Tile
+from ascendsim.program import Gm, GmTensor, Kernel, Traffic
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -32,66 +39,205 @@ if TYPE_CHECKING:
 L2_STARTS = ("warm", "cold")
 
 
+class Outcome(NamedTuple):
+    """What L2 makes of a piece of traffic, as parts of its bytes.
+
+    `fetched` of them come from main memory for it, `readers` cores waiting for the same; `pushed_out` as many
+    dirty bytes go to main memory to make room.
+    """
+
+    fetched: Fraction | int = 0
+    pushed_out: Fraction | int = 0
+    readers: int = 1
+
+    @property
+    def uses_memory(self) -> bool:
+        """Whether any byte crosses the link to main memory."""
+        return bool(self.fetched or self.pushed_out)
+
+
+HIT = Outcome()
+# Instruction -> what L2 makes of its traffic, where that is not a plain hit.
+Outcomes = Mapping[int, Outcome]
+# Number of equal cores and the program of one of them.
+Group = tuple[int, PricedProgram]
+
+
 @dataclass(frozen=True, slots=True)
 class L2Account:
-    """Tensor name -> share of its reads that miss (0 to 1), and the kernel's bytes by source."""
+    """For each phase and group of equal cores the outcomes, and the kernel's bytes by source."""
 
-    misses: Mapping[str, Fraction]
+    outcomes: tuple[tuple[Outcomes, ...], ...]
     bytes: Mapping[str, int]
 
 
 def account(kernel: Kernel, profile: Profile, l2_start: str = "warm") -> L2Account:
-    """Build and price the programs of a kernel, and decide which of its reads miss.
+    """Build and price the programs of a kernel, and decide what L2 makes of their traffic.
 
     Raises   AscendSimError for an unknown `l2_start`; ProgramError for traffic of a tensor that the kernel
              does not list
     """
     book = CostBook(profile)
-    priced = (
-        (len(cores), book.price(work.build(), work.core.kind))
+    phases = [
+        [(len(cores), book.price(work.build(), work.core.kind)) for work, cores in phase.folded()]
         for phase in kernel.phases
-        for work, cores in phase.folded()
-    )
-    return account_of(priced, kernel, profile, l2_start)
+    ]
+    return account_of(phases, kernel, profile, l2_start)
 
 
 def account_of(
-    programs: Iterable[tuple[int, PricedProgram]], kernel: Kernel, profile: Profile, l2_start: str
+    phases: Sequence[Sequence[Group]], kernel: Kernel, profile: Profile, l2_start: str
 ) -> L2Account:
-    """Decide which reads miss, from programs already priced and the number of cores each stands for."""
+    """Decide what L2 makes of the traffic of programs already priced, group by group."""
     if l2_start not in L2_STARTS:
         raise AscendSimError(f"l2_start is {l2_start!r}; it must be one of {', '.join(L2_STARTS)}")
-    read = dict.fromkeys(kernel.tensors, 0)
-    written = 0
-    for cores, priced in programs:
-        for traffic, count in priced.traffic.items():
-            moved = cores * count * traffic.bytes
-            if traffic.tensor.name not in read:
-                raise ProgramError(
-                    f"kernel {kernel.name} moves bytes of {traffic.tensor.name}, which is not among its "
-                    f"tensors {', '.join(read)}; add it to Kernel.tensors"
-                )
-            if traffic.kind == "read":
-                read[traffic.tensor.name] += moved
-            else:
-                written += moved
-    gone = _share_that_cannot_stay(kernel, profile.l2.capacity_bytes)
-    cold = l2_start == "cold"
-    misses = {
-        name: _miss_share(kernel.tensors[name], amount, gone, cold) for name, amount in read.items() if amount
-    }
-    memory = sum((misses[name] * amount for name, amount in read.items() if amount), Fraction(0))
-    return L2Account(misses, {"l2_read": sum(read.values()), "l2_write": written, "memory": ceil(memory)})
+    moved = _bytes_moved(phases, kernel)
+    capacity = profile.l2.capacity_bytes
+    sizes = [tensor.size_bytes for tensor in kernel.tensors.values() if tensor.cached]
+    if l2_start == "warm" and sum(sizes) <= capacity and len(sizes) == len(kernel.tensors):
+        outcomes: tuple[tuple[Outcomes, ...], ...] = tuple(tuple({} for _ in groups) for groups in phases)
+        return L2Account(outcomes, moved | {"memory": 0, "memory_read": 0, "memory_write": 0})
+    walks = [_Walk(groups) for groups in phases]
+    stack = Stack(capacity)
+    if l2_start == "warm":
+        for walk in walks:
+            walk.run(stack)
+        stack.forget_bytes()
+    outcomes = tuple(walk.run(stack) for walk in walks)
+    memory = stack.read_bytes + stack.written_bytes
+    by_memory = {"memory": memory, "memory_read": stack.read_bytes, "memory_write": stack.written_bytes}
+    return L2Account(outcomes, moved | by_memory)
 
 
-def _share_that_cannot_stay(kernel: Kernel, capacity_bytes: int) -> Fraction:
-    """Return the part of the kernel's footprint that L2 cannot hold."""
-    footprint = sum(tensor.size_bytes for tensor in kernel.tensors.values())
-    return Fraction(max(0, footprint - capacity_bytes), max(1, footprint))
+def _bytes_moved(phases: Sequence[Sequence[Group]], kernel: Kernel) -> dict[str, int]:
+    """Return the bytes that the cores move through L2."""
+    moved = {"l2_read": 0, "l2_write": 0}
+    for groups in phases:
+        for cores, priced in groups:
+            for (_, traffic), count in priced.traffic.items():
+                if traffic.tensor.name not in kernel.tensors:
+                    raise ProgramError(
+                        f"kernel {kernel.name} moves bytes of {traffic.tensor.name}, which is not among its "
+                        f"tensors {', '.join(kernel.tensors)}; add it to Kernel.tensors"
+                    )
+                moved["l2_read" if traffic.kind == "read" else "l2_write"] += cores * count * traffic.bytes
+    return moved
 
 
-def _miss_share(tensor: GmTensor, read_bytes: int, gone: Fraction, cold: bool) -> Fraction:
-    """Return the share of a tensor's reads that miss: first touches, then touches again."""
-    first = Fraction(min(tensor.size_bytes, read_bytes), read_bytes)
-    first_miss = Fraction(1) if cold and tensor.role == "input" else gone
-    return first * first_miss + (1 - first) * gone
+class _Touch(NamedTuple):
+    """One transfer of a group: which tile, and as part of which tensor."""
+
+    group: int
+    instruction: int
+    tile: Tile
+    traffic: Traffic
+
+
+class _Walk:
+    """The transfers of one phase in issue order, and the tiles that they touch."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self._cores = [cores for cores, _ in groups]
+        named: dict[Hashable, tuple[GmTensor, int]] = {}
+        lanes = [
+            list(_touched(number, priced, named, cores)) for number, (cores, priced) in enumerate(groups)
+        ]
+        self._ends: dict[str, int] = {}
+        for tensor, size in named.values():
+            self._ends[tensor.name] = self._ends.get(tensor.name, 0) + size
+        # How many cores touch each byte of a tensor, on average.
+        self._sharing = {
+            tensor.name: max(Fraction(1), Fraction(self._ends[tensor.name], max(1, tensor.size_bytes)))
+            for tensor, _ in named.values()
+        }
+        self._tiles = {
+            key: Tile(tensor.name, max(1, int(size / self._sharing[tensor.name])))
+            for key, (tensor, size) in named.items()
+        }
+        self._ends = dict.fromkeys(self._ends, 0)
+        for tile in self._tiles.values():
+            self._ends[tile.tensor] += tile.size
+        self._touches = [
+            _Touch(group, index, self._tiles[key], traffic) for group, index, key, traffic in _in_step(lanes)
+        ]
+
+    def run(self, stack: Stack) -> tuple[Outcomes, ...]:
+        """Send the phase through L2 and return what it makes of the traffic, group by group."""
+        stack.begin()
+        for tile in self._tiles.values():
+            tile.resident = tile.dirty = 0
+        walked = dict.fromkeys(self._ends, 0)
+        met: set[int] = set()
+        changes: list[Change] = []
+        pushed = entered = 0
+        for touch in self._touches:
+            tile = touch.tile
+            if id(tile) not in met:
+                met.add(id(tile))
+                stack.find(tile, self._ends[tile.tensor], walked[tile.tensor])
+                walked[tile.tensor] += tile.size
+            change = stack.touch(tile, touch.traffic)
+            pushed += stack.make_room()
+            entered += change.entered
+            changes.append(change)
+        return self._outcomes(changes, Fraction(pushed, max(1, entered)))
+
+    def _outcomes(self, changes: Sequence[Change], pushed_per_byte: Fraction) -> tuple[Outcomes, ...]:
+        """Say what every transfer meets, as parts of its bytes."""
+        made: tuple[dict[int, Outcome], ...] = tuple({} for _ in self._cores)
+        known: dict[tuple[Change, str, int], Outcome] = {}
+        for touch, change in zip(self._touches, changes, strict=True):
+            if not any(change):
+                continue
+            key = change, touch.tile.tensor, touch.tile.size
+            outcome = known.get(key)
+            if outcome is None:
+                outcome = known[key] = self._outcome(touch.tile, change, pushed_per_byte)
+            if outcome.uses_memory:
+                made[touch.group][touch.instruction] = outcome
+        return made
+
+    def _outcome(self, tile: Tile, change: Change, pushed_per_byte: Fraction) -> Outcome:
+        sharing = self._sharing[tile.tensor]
+        whole = tile.size * sharing
+        pushed = change.entered * pushed_per_byte + change.written_through
+        return Outcome(change.fetched / whole, pushed / whole, min(int(sharing), sum(self._cores)))
+
+
+def _touched(
+    number: int, priced: PricedProgram, named: dict[Hashable, tuple[GmTensor, int]], cores: int
+) -> Iterator[tuple[int, int, Hashable, Traffic]]:
+    """Yield (group, instruction, tile, traffic) of every transfer; note new tiles with their chip bytes."""
+    walked: dict[str, int] = {}
+    for index, instruction in enumerate(priced.program.instructions):
+        traffic = priced.prices[index].traffic
+        if traffic is None:
+            continue
+        name = traffic.tensor.name
+        place = _place(instruction.gm)
+        if place is None:
+            # It does not say where, so it walks on through the tensor, and begins again at its end.
+            begin = walked.get(name, 0)
+            if begin + traffic.bytes > traffic.tensor.size_bytes:
+                begin = 0
+            walked[name] = begin + traffic.bytes
+            place = begin, traffic.bytes
+        key = number, name, place
+        if key not in named:
+            named[key] = traffic.tensor, cores * traffic.bytes
+        yield number, index, key, traffic
+
+
+def _in_step(lanes: list[list[Any]]) -> Iterator[Any]:
+    """Yield the first of every lane, then the second of every lane, and so on."""
+    for step in range(max((len(lane) for lane in lanes), default=0)):
+        for lane in lanes:
+            if step < len(lane):
+                yield lane[step]
+
+
+def _place(gm: Gm | None) -> Hashable:
+    """Return the slice of a tensor as something that can be compared."""
+    if gm is None:
+        return None
+    return tuple([(i.start, i.stop, i.step) if isinstance(i, slice) else i for i in gm.index])

@@ -1,166 +1,82 @@
-"""Links that many cores share, with an exact fair share.
+"""A link that many cores share, in one phase.
 
-A `Link` moves the bytes of its flows at a total rate of so many bytes per cycle. No flow goes faster than
-its own cap; what the caps leave over is shared equally (max-min fairness, also called water filling): every
-flow gets the same level, or its cap where that is lower, and the levels use up the total.
+**The rule.** Every core that still has bytes to move over the link in this phase has an equal part of it,
+whether it is moving them at the moment or not; a core whose last byte has gone leaves its part to the others.
+Inside a core the same holds between pipes. A flow goes at what its core has of the link, or at its own peak.
 
-Three decisions keep this exact and fast.
+Why not share the link among those that use it at the moment? Because then no rule keeps the promise that a
+faster figure never costs cycles. Let core A read and then compute for long, and let core B read later. If B
+becomes faster, its read comes in the way of A's, and whoever yields has the longer tail in one of the two
+orders: so it is with every rule that uses the whole link at all times and does not know what comes. Under the
+rule here what a core gets depends on the others only through when they have finished:
 
-- **Whole cycles.** Flows join and leave on whole cycles, a flow at the first cycle by which its last byte
-  has gone. So shares change on whole cycles only, and all that joins or leaves in one cycle is taken
-  together, in one settlement after everything else that happens in that cycle. The order inside a cycle
-  cannot matter.
-- **Virtual service.** Flows of one cap always have one rate, so a class of flows counts what each of them
-  has been served; a flow leaves when the count has grown by its bytes. One addition per class replaces one
-  per flow.
-- **Integers.** Service is counted in units of 1/scale byte. When a share comes up that the scale cannot
-  express, the scale grows by the missing factor and every count with it. Nothing is ever rounded.
+    If every transfer that has ended by cycle t under the slower figures has ended by t under the faster
+    ones, then no more cores share any link at t, so every rate is at least as high from t on, and the
+    transfers that end next end no later. Starts are sums and maxima of ends. So by induction nothing ever
+    happens later.
+
+What the rule gives up: a core that streams while others only compute gets its equal part of the link, not
+more. Equal cores that run in step, which is what schedules make, do not notice: they share equally anyway.
+
+Rates are exact: cores leave on whole cycles, so a rate is a fraction that holds for whole cycles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from fractions import Fraction
-from heapq import heapify, heappop, heappush
-from math import gcd, lcm
-from typing import Any
-
-from simpy import Environment, Event
-from simpy.events import EventPriority
 
 Rate = int | Fraction
+# (pipe, link) -> transfers that a core still has to make there.
+Moves = Mapping[tuple[str, str], int]
 
-# Settlement comes after everything of normal priority (1) in the same cycle.
-_LAST = EventPriority(2)
 
+class Port:
+    """What a core (or `weight` equal ones) of one kind still has to move, by link and pipe.
 
-class _Class:
-    """Flows of one cap. All rates and counts are in units of 1/scale byte."""
+    `crowd` is how many pipes still use each link; a link that is done with is gone from it.
+    """
 
-    __slots__ = ("cap", "flows", "rate", "served", "weight")
+    __slots__ = ("_left", "crowd", "kind", "weight")
 
-    def __init__(self, cap: int) -> None:
-        self.cap = cap
-        self.rate = 0
-        self.served = 0
-        self.weight = 0
-        # Heap of (count at which it leaves, number, weight, whom to tell).
-        self.flows: list[tuple[int, int, int, Callable[[], None]]] = []
+    def __init__(self, kind: str, weight: int, moves: Moves) -> None:
+        self.kind = kind
+        self.weight = weight
+        self._left = {place: count for place, count in moves.items() if count}
+        self.crowd: dict[str, int] = {}
+        for _, link in self._left:
+            self.crowd[link] = self.crowd.get(link, 0) + 1
+
+    def arrived(self, pipe: str, link: str) -> bool:
+        """Count a transfer as made; tell whether it was the last of this pipe on this link."""
+        place = pipe, link
+        self._left[place] -= 1
+        if self._left[place]:
+            return False
+        del self._left[place]
+        self.crowd[link] -= 1
+        if not self.crowd[link]:
+            del self.crowd[link]
+        return True
 
 
 class Link:
-    """One shared link under a SimPy environment whose time is in whole cycles."""
+    """A link in one phase; `cores` still have bytes to move over it.
 
-    def __init__(self, env: Environment, total_bytes_per_cycle: Rate) -> None:
-        total = Fraction(total_bytes_per_cycle)
-        self._env = env
-        self._scale = total.denominator
-        self._total = total.numerator
-        self._classes: dict[Rate, _Class] = {}
-        self._since: int = int(env.now)
-        self._number = 0
-        self._settling = False
-        self._wake: Event | None = None
+    `totals` are bytes per cycle of the whole chip, by kind of core: what cube cores reach together may differ
+    from what vector cores do.
+    """
 
-    def send(self, size_bytes: int, cap: Rate, weight: int, finished: Callable[[], None]) -> None:
-        """Start `weight` equal flows now and call `finished` in the cycle in which they have ended.
+    __slots__ = ("_totals", "cores")
 
-        Shapes   `size_bytes` (of each flow) at least 1; `cap` in bytes per cycle
-        """
-        group = self._classes.get(cap) or self._open(cap)
-        self._advance()
-        self._number += 1
-        heappush(group.flows, (group.served + size_bytes * self._scale, self._number, weight, finished))
-        group.weight += weight
-        self._unsettle()
+    def __init__(self, totals: Mapping[str, Rate], cores: int) -> None:
+        self._totals = totals
+        self.cores = cores
 
-    def _open(self, cap: Rate) -> _Class:
-        """Make the class of a cap that is seen for the first time."""
-        fraction = Fraction(cap)
-        self._grow(lcm(self._scale, fraction.denominator) // self._scale)
-        group = self._classes[cap] = _Class(int(fraction * self._scale))
-        return group
-
-    def _grow(self, factor: int) -> None:
-        """Multiply the scale, so that shares with a new divisor are whole numbers."""
-        if factor == 1:
-            return
-        self._scale *= factor
-        self._total *= factor
-        for group in self._classes.values():
-            group.cap *= factor
-            group.rate *= factor
-            group.served *= factor
-            group.flows = [(leave * factor, n, w, call) for leave, n, w, call in group.flows]
-            heapify(group.flows)
-
-    def _advance(self) -> None:
-        """Count the service up to now at the rates of the last settlement."""
-        now = int(self._env.now)
-        elapsed = now - self._since
-        if elapsed:
-            for group in self._classes.values():
-                group.served += group.rate * elapsed
-            self._since = now
-
-    def _unsettle(self) -> None:
-        """Ask for one settlement at the end of this cycle."""
-        if not self._settling:
-            self._settling = True
-            self._at(0, self._settle, _LAST)
-
-    def _at(self, delay: int, call: Callable[[Event], Any], priority: EventPriority) -> Event:
-        """Schedule a bare event; cheaper than a process or a `Timeout`."""
-        event = Event(self._env)
-        event._ok = True
-        event._value = None
-        assert event.callbacks is not None
-        event.callbacks.append(call)
-        self._env.schedule(event, priority, delay)
-        return event
-
-    def _settle(self, _: Event) -> None:
-        """Share the link out anew and set the alarm for the next flow that leaves."""
-        self._settling = False
-        self._share()
-        delays = [
-            -((group.served - group.flows[0][0]) // group.rate)
-            for group in self._classes.values()
-            if group.flows
-        ]
-        self._wake = self._at(min(delays), self._leave, EventPriority(1)) if delays else None
-
-    def _share(self) -> None:
-        """Give every class its rate: its cap, or the common level where that is lower."""
-        active = sorted((g for g in self._classes.values() if g.flows), key=lambda g: g.cap)
-        left = self._total
-        weight = sum(group.weight for group in active)
-        for position, group in enumerate(active):
-            if group.cap * weight > left:
-                factor = weight // gcd(left, weight)
-                self._grow(factor)
-                level = left * factor // weight
-                for slower in active[position:]:
-                    slower.rate = level
-                return
-            group.rate = group.cap
-            left -= group.cap * group.weight
-            weight -= group.weight
-
-    def _leave(self, alarm: Event) -> None:
-        """Let go all flows whose last byte has gone; ignore an alarm that a later settlement replaced."""
-        if alarm is not self._wake:
-            return
-        self._advance()
-        ended: list[Callable[[], None]] = []
-        for group in self._classes.values():
-            flows = group.flows
-            while flows and flows[0][0] <= group.served:
-                _, _, weight, finished = heappop(flows)
-                group.weight -= weight
-                ended.append(finished)
-            if not flows:
-                group.served = group.rate = 0
-        self._unsettle()
-        for finished in ended:
-            finished()
+    def rate(self, port: Port, name: str, peak: Rate | None, cap: Rate | None) -> Fraction:
+        """Return the rate of one flow: `peak` is its own, `cap` its core's (None: no limit)."""
+        part = Fraction(self._totals[port.kind]) / self.cores
+        if cap is not None and cap < part:
+            part = Fraction(cap)
+        part /= port.crowd[name]
+        return part if peak is None or peak > part else Fraction(peak)

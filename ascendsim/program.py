@@ -56,6 +56,7 @@ class GmTensor:
     Shapes   `shape` in elements, in the layout the kernel uses (NC1HWC0, say)
     Types    `dtype` is the name of the storage format; `itemsize` its bytes
     Role     "input", "output" or "workspace"; an output or workspace is written by the kernel
+    Cached   whether L2 keeps what is read and written (SetL2CacheHint); if not, it passes L2 by
     """
 
     name: str
@@ -63,6 +64,7 @@ class GmTensor:
     dtype: str
     itemsize: int
     role: str = "input"
+    cached: bool = True
 
     @property
     def size_bytes(self) -> int:
@@ -96,12 +98,14 @@ class Cost(NamedTuple):
     """What an instruction costs, in cycles of the cube clock.
 
     `cycles` hold the pipe before any traffic flows, `traffic` holds it while the bytes flow over shared
-    links, and `latency_cycles` pass after that until the result is visible, with the pipe free again.
+    links, and `latency_cycles` pass after that until the result is visible, with the pipe free again. All in
+    all the pipe is held for `least_cycles`, which does not delay the result.
     """
 
     cycles: int
     latency_cycles: int = 0
     traffic: Traffic | None = None
+    least_cycles: int = 0
 
 
 class Instruction(Protocol):
@@ -132,6 +136,11 @@ class Instruction(Protocol):
         ...
 
     @property
+    def gm(self) -> Gm | None:
+        """The slice of global memory that it moves, if it moves one."""
+        ...
+
+    @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
         ...
@@ -146,7 +155,7 @@ class Instruction(Protocol):
 
 
 class Command:
-    """What most instructions have in common: no drain, and no slots unless they say so."""
+    """What most instructions have in common: no drain, no slots unless they say so, and `src` and `dst`."""
 
     __slots__ = ()
     drains: ClassVar[bool] = False
@@ -160,6 +169,14 @@ class Command:
     def writes(self) -> tuple[Slot, ...]:
         """No slot."""
         return ()
+
+    @property
+    def gm(self) -> Gm | None:
+        """The source or the destination, whichever lies in global memory."""
+        for place in (getattr(self, "src", None), getattr(self, "dst", None)):
+            if isinstance(place, Gm):
+                return place
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,13 +332,18 @@ class Phase:
     name: str
     work: tuple[CoreWork, ...]
 
+    def teams(self) -> Iterator[tuple[CoreWork, ...]]:
+        """Yield the work of all cores of one kind with one signature, team after team."""
+        teams: dict[tuple[str, Hashable], list[CoreWork]] = {}
+        for work in self.work:
+            teams.setdefault((work.core.kind, work.signature), []).append(work)
+        for team in teams.values():
+            yield tuple(team)
+
     def folded(self) -> Iterator[tuple[CoreWork, tuple[Core, ...]]]:
         """Yield one representative for each signature and kind of core, with all the cores it stands for."""
-        groups: dict[tuple[str, Hashable], tuple[CoreWork, list[Core]]] = {}
-        for work in self.work:
-            groups.setdefault((work.core.kind, work.signature), (work, []))[1].append(work.core)
-        for work, cores in groups.values():
-            yield work, tuple(cores)
+        for team in self.teams():
+            yield team[0], tuple(work.core for work in team)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

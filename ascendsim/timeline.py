@@ -42,19 +42,28 @@ class PhaseTimeline:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A timed kernel. `bytes` are the bytes moved by source ("l2_read", "l2_write", "memory")."""
+    """A timed kernel; the first phase begins when the scalar units are through with the kernel's entry.
+
+    `bytes` are the bytes moved by source: "l2_read" and "l2_write" are all traffic of the cores with L2,
+    "memory" is what crosses the link to main memory, "memory_read" of it inwards and "memory_write" outwards.
+    """
 
     kernel: str
     cycles: int
     phases: tuple[PhaseTimeline, ...]
     bytes: Mapping[str, int]
 
+    @property
+    def entry_cycles(self) -> int:
+        """What every core's scalar unit takes from the entry of the kernel to its first instruction."""
+        return self.phases[0].begin if self.phases else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Occupation:
     """Where the cycles of one pipe of one core went.
 
-    busy     an instruction held the pipe; for S, it was issuing
+    busy     an instruction held the pipe; for S, it was issuing, or preparing at the entry of the kernel
     waiting  cause -> cycles in which an instruction had been issued and waited: for a result or a free slot
              of that pipe (its own name: until it had drained); for S, for room in that pipe's queue
     idle     nothing was issued to it
@@ -72,6 +81,7 @@ def occupation(timeline: Timeline, core: Core) -> dict[str, Occupation]:
     for phase in timeline.phases:
         for work in phase.cores:
             if core in work.cores:
+                busy.setdefault("S", timeline.entry_cycles)
                 for pipe, cycles in busy_cycles(work, phase.begin).items():
                     busy[pipe] = busy.get(pipe, 0) + cycles
                 for pipe, cause, cycles in _waits(work, phase.begin):
@@ -145,11 +155,12 @@ def average_busy(timeline: Timeline) -> dict[str, float]:
             for pipe, cycles in busy_cycles(work, phase.begin).items():
                 totals[pipe] = totals.get(pipe, 0) + cycles * len(work.cores)
                 kinds.setdefault(pipe, set()).add(work.cores[0].kind)
-    return {
+    busy = {
         pipe: totals[pipe] / sum(core.kind in kinds[pipe] for core in used)
         for pipe in PIPES
         if pipe in totals
     }
+    return busy | {"S": busy["S"] + timeline.entry_cycles} if busy else busy
 
 
 def bound_by(busy: Mapping[str, float]) -> str:

@@ -1,6 +1,7 @@
 """Run a kernel for its cycles.
 
-Time is an integer number of cycles of the cube clock. Each core obeys four rules.
+Time is an integer number of cycles of the cube clock. A kernel begins with what the scalar units take from
+its entry to the first instruction. From there each core obeys four rules.
 
 1. The scalar unit issues instructions in program order, `issue_cycles` each, into the queue of their pipe.
    When the queue is full it waits until the pipe has taken up an instruction:
@@ -9,75 +10,87 @@ Time is an integer number of cycles of the cube clock. Each core obeys four rule
    pipe, and what it waits for on other pipes is over, plus `flag_cycles` for the wake-up:
    start[i] = max(issue[i], end[before], done[j] + flag for after_done, end[j] + flag for after_end);
    one that `drains` also waits for done[before].
-3. It holds the pipe for its cycles and then while its bytes flow: end[i] = start[i] + cycles + flow.
-4. Results become visible `latency_cycles` later, and in the order of the pipe:
-   done[i] = max(done[before], end[i] + latency).
+3. It holds the pipe for its cycles and then while its bytes flow, but for its least cycles in all:
+   end[i] = max(start[i] + cycles + flow, start[i] + least).
+4. Results become visible `latency_cycles` after the last byte, in the order of the pipe:
+   done[i] = max(done[before], end[i], start[i] + cycles + flow + latency).
 
 **Who needs a simulator?** Only the flow in rule 3 depends on other cores; everything else follows from what
-came before on the same core. So SimPy sees nothing but transfers: one event when a transfer reaches its
-links, one settlement per link and cycle, one event when transfers leave (`links.py`). The rest is a
-recurrence. Each scalar unit and each pipe walks through it as a coroutine that stops only where a value is
-missing; it leaves a note at the instruction that it waits for, and whoever finds the value out wakes it. No
-event is created unless somebody has to wait. A coroutine may run ahead of simulated time. A transfer may
-not, and never needs to: what decides its arrival is known, at the latest, when the last transfer before it
-has ended.
+came before on the same core. So SimPy sees nothing but transfers: one event where a transfer ends. The rest
+is a recurrence. Each scalar unit and each pipe walks through it as a coroutine that stops only where a value
+is missing; it leaves a note at the instruction that it waits for, and whoever finds the value out wakes it.
+A coroutine may run ahead of simulated time; but how long a transfer takes may change until it has ended,
+because a core may leave a link before (`links.py`), so what follows it waits for its end.
 
-Equal cores may be folded into one of that weight: its flows then count that many times on the shared links,
-which is exactly what equal cores do to them.
+Equal cores may be folded into one of that weight: its part of a link is the part of each of them.
 
-Equal cores have equal shares at any time, so a faster figure never costs them cycles. Unequal cores that
-share a link may lose by one, as on silicon: a transfer that comes earlier may come in the way of another.
+All rules are sums and maxima, and what a core gets of a link only grows: a faster figure never costs cycles
+(`links.py` says why).
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
-from simpy import Environment
+from simpy import Environment, Event
+from simpy.events import NORMAL
 
 from ascendsim.costing import CostBook, PricedProgram
 from ascendsim.errors import ProgramError
-from ascendsim.l2 import L2Account, account_of
-from ascendsim.program import Core, Kernel, Phase, Traffic
+from ascendsim.l2 import HIT, Outcomes, account_of
+from ascendsim.links import Port
+from ascendsim.program import Core, Kernel, Phase
 from ascendsim.timeline import CoreTimeline, PhaseTimeline, Timeline
-from ascendsim.transfers import Transfers
+from ascendsim.transfers import Transfers, moves_of
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
 UNKNOWN = -1
 Walk = Generator[None, None, None]
-Work = list[tuple[tuple[Core, ...], PricedProgram]]
+
+
+class Team(NamedTuple):
+    """Cores of one phase that promise to cost the same, with one program for all or one for each."""
+
+    cores: tuple[Core, ...]
+    programs: tuple[PricedProgram, ...]
 
 
 class CoreRun:
-    """One core (or `weight` equal ones) in one phase: its coroutines and what they have found out."""
+    """One core (or equal ones) in one phase: its coroutines and what they have found out."""
 
-    def __init__(
-        self, priced: PricedProgram, cores: tuple[Core, ...], memory: Transfers, profile: Profile
-    ) -> None:
+    def __init__(self, priced: PricedProgram, cores: tuple[Core, ...], outcomes: Outcomes) -> None:
         count = len(priced.prices)
         self.priced = priced
+        self.cores = cores
+        self.outcomes = outcomes
+        self.port = Port(cores[0].kind, len(cores), moves_of(priced, outcomes))
         self.issue = [UNKNOWN] * count
         self.start = [UNKNOWN] * count
         self.end = [UNKNOWN] * count
         self.done = [UNKNOWN] * count
-        self._kind = cores[0].kind
-        self._weight = len(cores)
-        self._memory = memory
-        self._begin = int(memory.env.now)
-        self._issue_cycles = profile.scalar.issue_cycles
-        self._flag_cycles = profile.sync.flag_cycles
         # Who waits for an instruction to be issued, to start, to end.
         self._for_issue: dict[int, Walk] = {}
         self._for_start: dict[int, Walk] = {}
         self._for_end: dict[int, list[Walk]] = {}
-        self._walks = {pipe: self._pipe(pipe) for pipe in priced.orders}
+        self._ready: list[Walk] = []
+
+    def begin(self, env: Environment, memory: Transfers, profile: Profile) -> None:
+        """Start all coroutines in this cycle."""
+        self._env = env
+        self._memory = memory
+        self._begin = int(env.now)
+        self._issue_cycles = profile.scalar.issue_cycles
+        self._flag_cycles = profile.sync.flag_cycles
+        self._walks = {pipe: self._pipe(pipe) for pipe in self.priced.orders}
         self._scalar_walk = self._scalar()
         self._ready = [*self._walks.values(), self._scalar_walk]
+        self.run()
 
     def run(self) -> None:
         """Let every coroutine go on whose missing value is known now."""
@@ -108,12 +121,13 @@ class CoreRun:
         issue, start, end, done = self.issue, self.start, self.end, self.done
         after_done, after_end = program.after_done, program.after_end
         for_start, for_end, ready = self._for_start, self._for_end, self._ready
+        memory, wake = self._memory, partial(self._wake, pipe)
         free = visible = self._begin
         for index in self.priced.orders[pipe]:
             if issue[index] < 0:
                 self._for_issue[index] = self._walks[pipe]
                 yield
-            cycles, latency, traffic, drains = prices[index]
+            cycles, latency, traffic, drains, least = prices[index]
             time = issue[index]
             if time < free:
                 time = free
@@ -136,27 +150,25 @@ class CoreRun:
                 ready.append(for_start.pop(index))
             free = time + cycles
             if traffic is not None:
-                latency += self._transfer(free, traffic, pipe)
+                transfer = memory.transfer(self.port.kind, traffic, self.outcomes.get(index, HIT))
+                memory.send(free, self.port, pipe, transfer, wake)
                 yield
-                free = int(self._memory.env.now)
-            end[index] = free
+                free = int(self._env.now)
+                latency += transfer.latency_cycles
             if visible < free + latency:
                 visible = free + latency
+            if free < time + least:
+                free = time + least
+                if visible < free:
+                    visible = free
+            end[index] = free
             done[index] = visible
             if index in for_end:
                 ready.extend(for_end.pop(index))
 
-    def _transfer(self, at: int, traffic: Traffic, pipe: str) -> int:
-        """Send bytes at cycle `at`, wake the pipe when they have arrived; return the latency of the links."""
-        memory, walk = self._memory, self._walks[pipe]
-        transfer = memory.transfer(self._kind, traffic)
-        arrival = memory.env.timeout(at - memory.env.now)
-        arrival.callbacks.append(lambda _: memory.send(transfer, self._weight, lambda: self._wake(walk)))
-        return transfer.latency_cycles
-
-    def _wake(self, walk: Walk) -> None:
+    def _wake(self, pipe: str) -> None:
         """Go on with a pipe whose transfer has ended in this cycle."""
-        self._ready.append(walk)
+        self._ready.append(self._walks[pipe])
         self.run()
 
 
@@ -169,45 +181,77 @@ def time_kernel(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_sta
     """
     with _collector_paused():
         book = CostBook(profile)
-        phases = [_priced(phase, book, folded) for phase in kernel.phases]
-        misses = account_of(
-            ((len(cores), priced) for phase in phases for cores, priced in phase), kernel, profile, l2_start
-        )
-        now = 0
+        phases = [_teams(phase, book, folded) for phase in kernel.phases]
+        groups = [[(len(team.cores), team.programs[0]) for team in teams] for teams in phases]
+        account = account_of(groups, kernel, profile, l2_start)
+        now = profile.scalar.start_cycles
         timed: list[PhaseTimeline] = []
-        for phase, work in zip(kernel.phases, phases, strict=True):
+        for phase, teams, outcomes in zip(kernel.phases, phases, account.outcomes, strict=True):
             if timed:
                 now += profile.sync.barrier_cycles
-            timed.append(_time_phase(phase.name, work, now, profile, misses))
+            timed.append(_time_phase(phase.name, teams, outcomes, now, profile))
             now = timed[-1].end
-    return Timeline(kernel.name, now, tuple(timed), misses.bytes)
+    return Timeline(kernel.name, now, tuple(timed), account.bytes)
 
 
-def _priced(phase: Phase, book: CostBook, folded: bool) -> Work:
+def _teams(phase: Phase, book: CostBook, folded: bool) -> list[Team]:
     """Build the programs of one phase and look up their costs."""
-    if folded:
-        return [(cores, book.price(work.build(), work.core.kind)) for work, cores in phase.folded()]
-    return [((work.core,), book.price(work.build(), work.core.kind)) for work in phase.work]
+    teams = []
+    for works in phase.teams():
+        first, cores = works[0], tuple(work.core for work in works)
+        programs = tuple(
+            book.price(work.build(), work.core.kind) for work in (works[:1] if folded else works)
+        )
+        for core, program in zip(cores, programs, strict=False):
+            if len(program.prices) != len(programs[0].prices):
+                raise ProgramError(
+                    f"phase {phase.name}: cores {first.core} and {core} have equal signatures, but "
+                    f"{len(programs[0].prices)} and {len(program.prices)} instructions; a signature must "
+                    "tell all that the cost of a program depends on"
+                )
+        teams.append(Team(cores, programs))
+    return teams
 
 
-def _time_phase(name: str, work: Work, begin: int, profile: Profile, misses: L2Account) -> PhaseTimeline:
+def _time_phase(
+    name: str, teams: list[Team], outcomes: Sequence[Outcomes], begin: int, profile: Profile
+) -> PhaseTimeline:
     """Run all cores of one phase from cycle `begin` to the cycle in which the last result is visible."""
     env = Environment(begin)
-    memory = Transfers(env, profile, misses.misses)
-    runs = [CoreRun(priced, cores, memory, profile) for cores, priced in work]
+    runs: list[CoreRun] = []
+    for team, made in zip(teams, outcomes, strict=True):
+        if len(team.programs) == 1:
+            runs.append(CoreRun(team.programs[0], team.cores, made))
+        else:
+            runs += [
+                CoreRun(program, (core,), made)
+                for core, program in zip(team.cores, team.programs, strict=True)
+            ]
+    memory = Transfers(profile, [run.port for run in runs], partial(appointment, env))
     for run in runs:
-        run.run()
+        run.begin(env, memory, profile)
     env.run()
     spans = []
-    for (cores, priced), run in zip(work, runs, strict=True):
+    for run in runs:
         if UNKNOWN in run.done:
             raise ProgramError(
-                f"phase {name}: instruction {run.done.index(UNKNOWN)} of core {cores[0]} never starts: "
+                f"phase {name}: instruction {run.done.index(UNKNOWN)} of core {run.cores[0]} never starts: "
                 "its waits go in a circle; waits must point backwards, as ProgramBuilder.build() makes them"
             )
-        spans.append(CoreTimeline(cores, priced.program, run.issue, run.start, run.end, run.done))
+        spans.append(CoreTimeline(run.cores, run.priced.program, run.issue, run.start, run.end, run.done))
     end = max((time for core in spans for time in core.done), default=begin)
     return PhaseTimeline(name, begin, end, tuple(spans))
+
+
+def appointment(env: Environment, cycle: int, call: Callable[[Event], None]) -> Event:
+    """Schedule a bare event, which is cheaper than a process or a `Timeout`."""
+    event = Event(env)
+    event._ok = True
+    event._value = None
+    assert event.callbacks is not None
+    event.callbacks.append(call)
+    env.schedule(event, NORMAL, cycle - int(env.now))
+    return event
 
 
 @contextmanager

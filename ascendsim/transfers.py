@@ -1,90 +1,203 @@
-"""How the traffic of an instruction spreads over the shared links."""
+"""How the traffic of an instruction spreads over the shared links, and when it has arrived."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ascendsim.links import Link, Rate
+from ascendsim.costing import PricedProgram
+from ascendsim.l2 import HIT, Outcome, Outcomes
+from ascendsim.links import Link, Port, Rate
 from ascendsim.program import Traffic
 
 if TYPE_CHECKING:
-    from simpy import Environment
-
     from ascendsim.profile import Profile
+
+Speed = tuple[int, tuple[Fraction, ...]]
 
 
 class Flow(NamedTuple):
-    """Part of a transfer on one link."""
+    """Part of a transfer on one link; no faster than its own `peak` and the core's `cap` (None: no limit)."""
 
-    link: Link
-    bytes: int
-    cap: Rate
+    link: str
+    bytes: Rate
+    peak: Rate | None = None
+    cap: Rate | None = None
 
 
-class Transfer(NamedTuple):
-    """How a piece of traffic spreads over the links, and the latency that these add to the path's own."""
+class Transfer:
+    """How a piece of traffic spreads over the links, and the latency that these add to the path's own.
 
-    flows: tuple[Flow, ...]
-    latency_cycles: int
+    `speeds` remembers, by the crowd at the port, how many cycles it takes from start to end and at which
+    rates, as long as no core leaves a link.
+    """
+
+    __slots__ = ("flows", "latency_cycles", "links", "speeds")
+
+    def __init__(self, flows: tuple[Flow, ...], latency_cycles: int) -> None:
+        self.flows = flows
+        self.links = tuple(dict.fromkeys(flow.link for flow in flows))
+        self.latency_cycles = latency_cycles
+        self.speeds: dict[tuple[int, ...], Speed] = {}
+
+
+class Moving:
+    """A transfer under way: what is left of its flows since a cycle, and the event that will end it."""
+
+    __slots__ = ("arrived", "end", "event", "left", "pipe", "port", "rates", "since", "transfer")
+
+    def __init__(
+        self, port: Port, pipe: str, transfer: Transfer, since: int, arrived: Callable[[], None]
+    ) -> None:
+        self.port = port
+        self.pipe = pipe
+        self.transfer = transfer
+        self.since = since
+        self.arrived = arrived
+        self.left: Sequence[Rate] | None = None
+        self.rates: tuple[Fraction, ...] = ()
+        self.end = since
+        self.event: object = None
 
 
 class Transfers:
-    """The shared links of one phase, as the cores see them."""
+    """The shared links of one phase, as the cores see them.
 
-    def __init__(self, env: Environment, profile: Profile, misses: Mapping[str, Fraction]) -> None:
-        self.env = env
+    `schedule(cycle, call)` calls back in that cycle and returns a token of the appointment, which it hands to
+    `call`; an appointment that was replaced is recognised by its token.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        ports: Sequence[Port],
+        schedule: Callable[[int, Callable[[Any], None]], object],
+    ) -> None:
         self._profile = profile
-        self._misses = misses
+        self._schedule = schedule
         self._links = {
-            name: Link(env, figures.total_bytes_per_cycle) for name, figures in profile.links.items()
+            name: Link(
+                {"cube": figures.total_bytes_per_cycle, "vector": figures.vector_total_bytes_per_cycle},
+                sum(port.weight for port in ports if name in port.crowd),
+            )
+            for name, figures in profile.links.items()
         }
-        self._transfers: dict[tuple[str, Traffic], Transfer] = {}
+        self._known: dict[tuple[str, Traffic, Outcome], Transfer] = {}
+        self._moving: dict[Moving, None] = {}
 
-    def transfer(self, kind: str, traffic: Traffic) -> Transfer:
-        """Return how the traffic of a core of this kind spreads.
-
-        Every byte passes L2; what it misses comes over main memory at the same time. The latency of main
-        memory counts by the share that misses: the mean over the readers.
-        """
-        known = self._transfers.get((kind, traffic))
+    def transfer(self, kind: str, traffic: Traffic, outcome: Outcome = HIT) -> Transfer:
+        """Return how the traffic of a core of this kind spreads."""
+        known = self._known.get((kind, traffic, outcome))
         if known is None:
-            link = "l2_read" if traffic.kind == "read" else "l2_write"
-            flows = [self._flow(link, kind, traffic.bytes, traffic)]
-            latency = self._profile.links[link].latency_cycles
-            missed = self._misses[traffic.tensor.name] if traffic.kind == "read" else Fraction(0)
-            if missed:
-                flows.append(self._flow("memory", kind, ceil(missed * traffic.bytes), traffic))
-                latency += ceil(missed * self._profile.links["memory"].latency_cycles)
-            known = self._transfers[kind, traffic] = Transfer(tuple(flows), latency)
+            known = self._known[kind, traffic, outcome] = self._spread(kind, traffic, outcome)
         return known
 
-    def _flow(self, link: str, kind: str, size_bytes: int, traffic: Traffic) -> Flow:
+    def _spread(self, kind: str, traffic: Traffic, outcome: Outcome) -> Transfer:
+        """Spread traffic over the links.
+
+        Every byte passes L2. What is not there comes over main memory at the same time: the core waits for
+        all of it at its own rate for misses, and for the memory's latency; but bytes for which several cores
+        wait cross the link once, so each core's flow is its part of them, and so is its cap. Dirty bytes that
+        have to make room go out over the same link.
+        """
+        link = link_of(traffic)
+        flows = [self._capped(link, kind, traffic.bytes, traffic.peak_bytes_per_cycle)]
+        latency = self._profile.links[link].latency_cycles
+        fetched, pushed = (share * traffic.bytes for share in (outcome.fetched, outcome.pushed_out))
+        if fetched:
+            flows.append(self._capped("memory", kind, fetched, traffic.peak_bytes_per_cycle, outcome.readers))
+            latency += self._profile.links["memory"].latency_cycles
+        if pushed:
+            flows.append(self._capped("memory", kind, pushed, traffic.peak_bytes_per_cycle))
+        if fetched and pushed:
+            flows.append(Flow("memory", fetched + pushed))
+        return Transfer(tuple(flows), latency)
+
+    def _capped(self, link: str, kind: str, size_bytes: Rate, peak: Rate, readers: int = 1) -> Flow:
         """Cap a flow by the core's own port and by what one core of this kind can take of the link."""
         figures = self._profile.links[link]
         own = (
             figures.per_vector_core_bytes_per_cycle if kind == "vector" else figures.per_core_bytes_per_cycle
         )
-        return Flow(self._links[link], size_bytes, min(traffic.peak_bytes_per_cycle, own))
+        return Flow(link, size_bytes, Fraction(peak) / readers, Fraction(own) / readers)
 
-    def send(self, transfer: Transfer, weight: int, finished: Callable[[], None]) -> None:
-        """Let the bytes flow, starting now; call `finished` when all of them have arrived."""
-        if len(transfer.flows) > 1:
-            finished = _last_of(len(transfer.flows), finished)
-        for link, size_bytes, cap in transfer.flows:
-            link.send(size_bytes, cap, weight, finished)
+    def send(self, at: int, port: Port, pipe: str, transfer: Transfer, arrived: Callable[[], None]) -> None:
+        """Let bytes flow from cycle `at` on; call `arrived` in the cycle by which the last has arrived."""
+        moving = Moving(port, pipe, transfer, at, arrived)
+        self._moving[moving] = None
+        self._appoint(moving)
+
+    def _appoint(self, moving: Moving) -> None:
+        """Find out when a transfer will have arrived if no core leaves a link before."""
+        transfer, crowd = moving.transfer, moving.port.crowd
+        key = tuple([crowd[link] for link in transfer.links])
+        speed = transfer.speeds.get(key)
+        if speed is None:
+            speed = transfer.speeds[key] = self._speed(transfer, moving.port)
+        cycles, moving.rates = speed
+        if moving.left is not None:
+            cycles = _cycles(moving.left, moving.rates)
+        if moving.event is None or moving.since + cycles != moving.end:
+            moving.end = moving.since + cycles
+            moving.event = self._schedule(moving.end, lambda event: self._arrive(moving, event))
+
+    def _speed(self, transfer: Transfer, port: Port) -> Speed:
+        rates = tuple(
+            self._links[flow.link].rate(port, flow.link, flow.peak, flow.cap) for flow in transfer.flows
+        )
+        return _cycles([flow.bytes for flow in transfer.flows], rates), rates
+
+    def _arrive(self, moving: Moving, event: object) -> None:
+        """End a transfer, unless its appointment was replaced."""
+        if event is not moving.event:
+            return
+        del self._moving[moving]
+        port = moving.port
+        changed = False
+        for name in moving.transfer.links:
+            if port.arrived(moving.pipe, name):
+                changed = True
+                if name not in port.crowd:
+                    self._links[name].cores -= port.weight
+        if changed:
+            self._resettle(moving.end)
+        moving.arrived()
+
+    def _resettle(self, now: int) -> None:
+        """Give every transfer under way its new rates from this cycle on."""
+        for transfer in self._known.values():
+            transfer.speeds.clear()
+        for moving in self._moving:
+            elapsed = now - moving.since
+            if elapsed > 0:
+                left = moving.left or [flow.bytes for flow in moving.transfer.flows]
+                gone = [rate * elapsed for rate in moving.rates]
+                moving.left = [size - min(size, part) for size, part in zip(left, gone, strict=True)]
+                moving.since = now
+            self._appoint(moving)
 
 
-def _last_of(count: int, finished: Callable[[], None]) -> Callable[[], None]:
-    """Return a function to be called `count` times, the last of which calls `finished`."""
-    left = count
+def link_of(traffic: Traffic) -> str:
+    """Return the link between the cores and L2 that a piece of traffic takes."""
+    return "l2_read" if traffic.kind == "read" else "l2_write"
 
-    def one() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            finished()
 
-    return one
+def _cycles(sizes: Sequence[Rate], rates: Sequence[Fraction]) -> int:
+    """Return the whole cycles until the last flow is through."""
+    return max(
+        -(-size.numerator * rate.denominator // (size.denominator * rate.numerator))
+        for size, rate in zip(sizes, rates, strict=True)
+    )
+
+
+def moves_of(priced: PricedProgram, outcomes: Outcomes) -> dict[tuple[str, str], int]:
+    """Return how often each (pipe, link) occurs in a program."""
+    moves: dict[tuple[str, str], int] = {}
+    for (pipe, traffic), count in priced.traffic.items():
+        place = pipe, link_of(traffic)
+        moves[place] = moves.get(place, 0) + count
+    for index in outcomes:
+        place = priced.pipes[index], "memory"
+        moves[place] = moves.get(place, 0) + 1
+    return moves

@@ -3,7 +3,18 @@
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
-from ascendsim.program import Core, CoreWork, Cost, GmTensor, Kernel, Phase, Program, ProgramBuilder, Traffic
+from ascendsim.program import (
+    Core,
+    CoreWork,
+    Cost,
+    Gm,
+    GmTensor,
+    Kernel,
+    Phase,
+    Program,
+    ProgramBuilder,
+    Traffic,
+)
 
 X = GmTensor("x", (1 << 20,), "float16", 2)
 Y = GmTensor("y", (1 << 20,), "float16", 2, role="output")
@@ -23,10 +34,17 @@ class Fake:
     drains: bool = False
     reads: tuple = ()
     writes: tuple = ()
+    least: int = 0
+    place: object = None  # which tile of the tensor it moves: the whole of it, or a number
 
     @property
     def shape(self):
-        return (self.cycles, self.latency, self.kind, self.bytes, self.peak, self.tensor, self.drains)
+        moved = (self.kind, self.bytes, self.peak, self.tensor)
+        return (self.cycles, self.latency, *moved, self.drains, self.least)
+
+    @property
+    def gm(self):
+        return None if self.place is None else Gm(self.tensor, (self.place,))
 
     def execute(self, memory):
         raise NotImplementedError
@@ -34,13 +52,14 @@ class Fake:
     def cost(self, profile):
         del profile
         traffic = Traffic(self.tensor, self.kind, self.bytes, self.peak) if self.kind else None
-        return Cost(self.cycles, self.latency, traffic)
+        return Cost(self.cycles, self.latency, traffic, self.least)
 
 
 @dataclass(frozen=True)
 class FakeProfile:
     """What timing reads of a profile. Every figure is 0 or does not bind unless a test says so."""
 
+    start_cycles: int = 0
     issue_cycles: int = 0
     flag_cycles: int = 0
     barrier_cycles: int = 0
@@ -51,6 +70,7 @@ class FakeProfile:
     memory: tuple = (10**6, 10**6)
     l2_bytes: int = 1 << 40
     vector_cap: int = 10**6
+    vector_total: int = 10**6
     latency: tuple = (0, 0, 0)  # l2_read, l2_write, memory
     variant: str = "fake"
 
@@ -59,7 +79,7 @@ class FakeProfile:
 
     @property
     def scalar(self):
-        return SimpleNamespace(issue_cycles=self.issue_cycles)
+        return SimpleNamespace(issue_cycles=self.issue_cycles, start_cycles=self.start_cycles)
 
     @property
     def sync(self):
@@ -79,6 +99,7 @@ class FakeProfile:
         return {
             name: SimpleNamespace(
                 total_bytes_per_cycle=total,
+                vector_total_bytes_per_cycle=self.vector_total,
                 per_core_bytes_per_cycle=per_core,
                 per_vector_core_bytes_per_cycle=self.vector_cap,
                 latency_cycles=latency,

@@ -1,6 +1,5 @@
 """Slow definitions of what timing must give: the longest path of a graph, and a machine that is ticked."""
 
-from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 
@@ -30,7 +29,7 @@ def cap_of(instruction, link, profile):
 def edges_of(program, profile, share=1):
     """Edges (from, to, at least so many cycles later) between the events of a core alone on its links.
 
-    With `share` the core has that part of each link's total for itself.
+    With `share` the core has that part of each link's total for itself. No two of its pipes may use one link.
     """
     step, flag = profile.scalar.issue_cycles, profile.sync.flag_cycles
     edges, last = [("begin", ("issue", 0), step)], {}
@@ -56,8 +55,10 @@ def edges_of(program, profile, share=1):
                 edges.append((("done", on_pipe[-1]), ("start", i), 0))
         edges += [(("done", j), ("start", i), flag) for j in program.after_done[i]]
         edges += [(("end", j), ("start", i), flag) for j in program.after_end[i]]
-        edges.append((("start", i), ("end", i), ins.cycles + max(flows, default=0)))
-        edges.append((("end", i), ("done", i), ins.latency + extra))
+        data = ins.cycles + max(flows, default=0)
+        edges.append((("start", i), ("end", i), max(data, ins.least)))
+        edges.append((("start", i), ("done", i), data + ins.latency + extra))
+        edges.append((("end", i), ("done", i), 0))
         on_pipe.append(i)
     return edges
 
@@ -77,78 +78,49 @@ def longest_path(program, profile, share=1):
     return tuple([time[what, i] for i in range(count)] for what in ("issue", "start", "end", "done"))
 
 
-# --- fair share --------------------------------------------------------------------------------------------
-
-
-def fair_rates(total, caps):
-    """Max-min fair rates: hand out equal parts; a flow with a lower cap keeps that, the rest share again."""
-    rates, left, open_flows = {}, Fraction(total), set(caps)
-    while open_flows:
-        part = left / len(open_flows)
-        small = {flow for flow in open_flows if caps[flow] <= part}
-        if not small:
-            return rates | dict.fromkeys(open_flows, part)
-        for flow in small:
-            rates[flow] = Fraction(caps[flow])
-            left -= caps[flow]
-        open_flows -= small
-    return rates
-
-
-@dataclass
-class TickedLink:
-    """A link that is served cycle by cycle."""
-
-    total: Fraction
-    left: dict = field(default_factory=dict)
-    caps: dict = field(default_factory=dict)
-    gone: set = field(default_factory=set)
-
-    def join(self, flow, size, cap):
-        self.left[flow], self.caps[flow] = Fraction(size), Fraction(cap)
-
-    def tick(self):
-        """Serve one cycle; a flow with nothing left is gone from the next cycle on."""
-        rates = fair_rates(self.total, self.caps)
-        for flow, rate in rates.items():
-            self.left[flow] -= rate
-        for flow in [flow for flow, left in self.left.items() if left <= 0]:
-            del self.left[flow], self.caps[flow]
-            self.gone.add(flow)
-
-
-def ticked_transfers(total, transfers):
-    """End cycles of transfers (arrival, bytes, cap) on one link."""
-    link, ends, now = TickedLink(Fraction(total)), {}, 0
-    while len(ends) < len(transfers):
-        for number, (arrival, size, cap) in enumerate(transfers):
-            if arrival == now:
-                link.join(number, size, cap)
-            if number in link.gone:
-                ends.setdefault(number, now)
-        link.tick()
-        now += 1
-    return [ends[number] for number in range(len(transfers))]
-
-
 # --- a machine that is ticked ------------------------------------------------------------------------------
 
 
 class TickedCore:
     """One core, looked at in every cycle; nothing of the future is known but when a result is visible."""
 
-    def __init__(self, number, program, profile, links):
-        self.number, self.program, self.profile, self.links = number, program, profile, links
+    def __init__(self, program, profile):
+        self.program, self.profile = program, profile
         count = len(program.instructions)
         self.issue, self.start, self.end, self.done = ([None] * count for _ in range(4))
         self.orders = {}
         for i, ins in enumerate(program.instructions):
             self.orders.setdefault(ins.pipe, []).append(i)
-        self.sent = set()
+        # (instruction, link) -> bytes that have not arrived yet, and which of them flow.
+        self.left = {
+            (i, link): Fraction(size)
+            for i, ins in enumerate(program.instructions)
+            for link, size in links_of(ins).items()
+        }
+        self.flowing = set()
 
     def look(self, now):
         """Do one thing that can be done in this cycle; tell whether there was one."""
         return self._issue(now) or any(self._pipe(order, now) for order in self.orders.values())
+
+    def crowd(self, link):
+        """How many pipes have bytes left for a link."""
+        return len({self.program.instructions[i].pipe for i, name in self.left if name == link})
+
+    def tick(self, cores):
+        """Serve one cycle, `cores` being how many share each link; return what has arrived after it."""
+        arrived = []
+        for i, link in self.flowing:
+            figures = self.profile.links[link]
+            part = min(
+                Fraction(figures.per_core_bytes_per_cycle),
+                Fraction(figures.total_bytes_per_cycle) / cores[link],
+            )
+            part /= self.crowd(link)
+            self.left[i, link] -= min(part, Fraction(self.program.instructions[i].peak))
+            if self.left[i, link] <= 0:
+                arrived.append((i, link))
+        return arrived
 
     def _issue(self, now):
         if None not in self.issue:
@@ -175,24 +147,29 @@ class TickedCore:
         ins = self.program.instructions[i]
         if now < self.start[i] + ins.cycles:
             return False
-        flows = dict.fromkeys(links_of(ins), (self.number, i))
-        if flows and i not in self.sent:
-            self.sent.add(i)
-            for link, size in links_of(ins).items():
-                self.links[link].join((self.number, i), size, cap_of(ins, link, self.profile))
+        flows = {(i, link) for link in links_of(ins) if (i, link) in self.left}
+        if flows - self.flowing:
+            self.flowing |= flows
             return True
-        if any(flow not in self.links[link].gone for link, flow in flows.items()):
+        if flows:
+            return False
+        if self.done[i] is None:
+            # The last byte is here; the pipe may have to be held on.
+            place = order.index(i)
+            extra = max((self.profile.links[link].latency_cycles for link in links_of(ins)), default=0)
+            self.done[i] = max(now + ins.latency + extra, self.done[order[place - 1]] if place else 0)
+        if now < self.start[i] + ins.least:
             return False
         self.end[i] = now
-        place = order.index(i)
-        extra = max((self.profile.links[link].latency_cycles for link in flows), default=0)
-        self.done[i] = max(now + ins.latency + extra, self.done[order[place - 1]] if place else 0)
+        self.done[i] = max(self.done[i], now)
         return True
 
     def _may_start(self, i, order, now):
         flag, place = self.profile.sync.flag_cycles, order.index(i)
         times = [(self.issue[i], 0)]
-        times += [(self.done[j], flag) for j in self.program.after_done[i]]
+        times += [
+            (self.done[j] if self.end[j] is not None else None, flag) for j in self.program.after_done[i]
+        ]
         times += [(self.end[j], flag) for j in self.program.after_end[i]]
         if place:
             times.append((self.end[order[place - 1]], 0))
@@ -203,16 +180,17 @@ class TickedCore:
 
 def ticked_machine(programs, profile):
     """Spans of one phase, found by looking at every core in every cycle until nothing changes."""
-    links = {
-        name: TickedLink(Fraction(figures.total_bytes_per_cycle)) for name, figures in profile.links.items()
-    }
-    cores = [TickedCore(number, program, profile, links) for number, program in enumerate(programs)]
+    cores = [TickedCore(program, profile) for program in programs]
     now = 0
     while any(None in core.end for core in cores):
         while any(core.look(now) for core in cores):
             pass
-        for link in links.values():
-            link.tick()
+        # Who has bytes left shares a link, whether they flow or not.
+        sharing = {link: sum(core.crowd(link) > 0 for core in cores) for link in profile.links}
+        arrived = [(core, flow) for core in cores for flow in core.tick(sharing)]
+        for core, flow in arrived:
+            core.flowing.remove(flow)
+            del core.left[flow]
         now += 1
         assert now < 100_000, "the ticked machine hangs"
     return [(core.issue, core.start, core.end, core.done) for core in cores]

@@ -1,105 +1,384 @@
-"""Are the right reads served by main memory?"""
+"""Does main memory serve the right bytes?"""
 
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from fake_machine import Fake, FakeProfile, kernel, program
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ascendsim.errors import AscendSimError, ProgramError
-from ascendsim.l2 import account
+from ascendsim.l2 import HIT, Outcome, account
 from ascendsim.program import GmTensor
 from ascendsim.timing import time_kernel
 
 A = GmTensor("a", (1000,), "float16", 2)  # 2000 bytes
 B = GmTensor("b", (500,), "float16", 2)  # 1000 bytes
 W = GmTensor("w", (1000,), "float32", 4, role="workspace")  # 4000 bytes
+ALL = (A, B, W)
 
 
-def read(tensor, size):
-    return Fake("MTE2", kind="read", bytes=size, peak=10, tensor=tensor)
+def read(tensor, size, place=None):
+    return Fake("MTE2", kind="read", bytes=size, peak=10, tensor=tensor, place=place)
 
 
-def write(tensor, size, kind="write"):
-    return Fake("MTE3", kind=kind, bytes=size, peak=10, tensor=tensor)
+def write(tensor, size, place=None, kind="write"):
+    return Fake("MTE3", kind=kind, bytes=size, peak=10, tensor=tensor, place=place)
 
 
-def accounted(*programs, l2_bytes=10**6, l2_start="warm", tensors=(A, B, W)):
-    made = kernel(list(programs), tensors=tensors)
+def reads(tensor, size, places):
+    return [read(tensor, size, place) for place in places]
+
+
+def accounted(*phases, l2_bytes=10**6, l2_start="warm", tensors=ALL):
+    """The account of phases of programs, each program a list of instructions."""
+    made = kernel(*[[program(*rows) for rows in phase] for phase in phases], tensors=tensors)
     return account(made, FakeProfile(l2_bytes=l2_bytes), l2_start)
 
 
+def fetched(made, phase=0, core=0, count=None):
+    """The part of each transfer's bytes that main memory serves."""
+    outcomes = made.outcomes[phase][core]
+    return [outcomes.get(index, HIT).fetched for index in range(count or len(outcomes))]
+
+
+def memory(made):
+    return made.bytes["memory_read"], made.bytes["memory_write"]
+
+
+# --- what is there at the start ----------------------------------------------------------------------------
+
+
 def test_a_warm_kernel_that_fits_misses_nothing():
-    made = accounted(program(read(A, 2000), read(B, 300)))
-    assert made.misses == {"a": 0, "b": 0}
-    assert made.bytes == {"l2_read": 2300, "l2_write": 0, "memory": 0}
+    made = accounted([[read(A, 2000), read(B, 300), write(W, 40)]])
+    assert made.outcomes == (({},),)
+    assert made.bytes == {
+        "l2_read": 2300,
+        "l2_write": 40,
+        "memory": 0,
+        "memory_read": 0,
+        "memory_write": 0,
+    }
 
 
-def test_the_first_touch_of_every_byte_misses_when_cold():
-    # Four cores read all of a, 2000 bytes, twice: 16,000 bytes read, 2000 of them for the first time.
-    made = accounted(*[program(read(A, 2000), read(A, 2000))] * 4, l2_start="cold")
-    assert made.misses == {"a": Fraction(1, 8)}
-    assert made.bytes == {"l2_read": 16_000, "l2_write": 0, "memory": 2000}
+def test_a_cold_kernel_misses_what_it_touches_for_the_first_time():
+    made = accounted([[read(A, 500, 0), read(A, 500, 1), read(A, 500, 0), read(B, 9, 0)]], l2_start="cold")
+    assert fetched(made, count=4) == [1, 1, 0, 1]
+    assert memory(made) == (1009, 0)
 
 
-def test_what_is_read_in_part_misses_in_full_when_cold():
-    made = accounted(program(read(A, 700)), l2_start="cold")
-    assert made.misses == {"a": 1}
-    assert made.bytes["memory"] == 700
+def test_what_the_kernel_has_written_is_there():
+    made = accounted([[write(W, 4000, 0), read(W, 4000, 0)]], l2_start="cold")
+    assert memory(made) == (0, 0)
 
 
-@pytest.mark.parametrize("l2_start", ["warm", "cold"])
-def test_a_workspace_written_by_the_kernel_is_in_l2(l2_start):
-    made = accounted(program(write(W, 4000), read(W, 4000)), l2_start=l2_start)
-    assert made.misses == {"w": 0}
-    assert made.bytes == {"l2_read": 4000, "l2_write": 4000, "memory": 0}
+def test_what_another_phase_has_written_is_there_however_it_is_cut():
+    made = accounted([[write(W, 4000, 0)]], [reads(W, 1000, "abcd")], l2_start="cold")
+    assert memory(made) == (0, 0)
 
 
-def test_atomics_count_as_writes():
-    assert accounted(program(write(W, 400, "atomic"), write(W, 4))).bytes["l2_write"] == 404
+def test_an_atomic_add_reads_what_it_adds_to():
+    made = accounted([[write(W, 400, 0, "atomic"), write(W, 400, 0, "atomic")]], l2_start="cold")
+    assert fetched(made, count=2) == [1, 0]
+    assert made.bytes["l2_write"] == 800
+    assert memory(made) == (400, 0)
 
 
-def test_of_what_does_not_fit_the_part_that_cannot_stay_misses():
-    # The tensors take 7000 bytes, L2 holds 5250: a quarter cannot stay, on first touch or later.
-    made = accounted(program(read(A, 2000), read(A, 2000), read(W, 400)), l2_bytes=5250)
-    assert made.misses == {"a": Fraction(1, 4), "w": Fraction(1, 4)}
-    assert made.bytes["memory"] == 1000 + 100
+def test_an_instruction_that_does_not_say_where_walks_on_through_its_tensor():
+    # 300 of 1000 bytes at a time: at 0, 300, 600 and then at 0 again, which is known.
+    made = accounted([[read(B, 300)] * 4], l2_start="cold")
+    assert fetched(made, count=4) == [1, 1, 1, 0]
 
 
-def test_cold_and_too_large_adds_first_touches_and_lost_ones():
-    # Half of the 4000 bytes read are first touches and miss; of the other half a quarter does.
-    made = accounted(program(read(A, 2000), read(A, 2000)), l2_bytes=5250, l2_start="cold")
-    assert made.misses == {"a": Fraction(5, 8)}
-    assert made.bytes["memory"] == 2500
+def test_a_warm_start_is_what_a_run_from_cold_leaves():
+    # Tiles 0 to 3 of 500 bytes go through 1000 bytes: 2 and 3 stay. The next run comes in the same order and
+    # pushes them out before it meets them, as every stack does.
+    made = accounted([reads(A, 500, range(4))], l2_bytes=1000)
+    assert fetched(made, count=4) == [1, 1, 1, 1]
+    # The other half is met again in time if it is all that the next phase reads.
+    made = accounted([reads(A, 500, range(4))], [reads(A, 500, "ab")], l2_bytes=1000, l2_start="cold")
+    assert fetched(made, phase=1, count=2) == [0, 0]
 
 
-def test_bytes_are_those_of_all_cores_and_phases():
-    made = kernel([(0, program(read(A, 100)))] * 3, [program(write(W, 7), read(B, 5))], tensors=(A, B, W))
-    assert account(made, FakeProfile()).bytes == {"l2_read": 305, "l2_write": 7, "memory": 0}
+# --- the stack ---------------------------------------------------------------------------------------------
+
+
+def test_a_tile_stays_as_long_as_no_more_than_the_capacity_is_touched_after_it():
+    # Tile 0, then 500 or 501 further bytes, then tile 0 again, in 1000 bytes.
+    for other, part in ((500, 0), (501, Fraction(1, 500)), (750, Fraction(1, 2)), (1000, 1)):
+        made = accounted(
+            [[read(A, 500, 0), read(W, other, 0), read(A, 500, 0)]], l2_bytes=1000, l2_start="cold"
+        )
+        assert fetched(made, count=3)[2] == part
+
+
+def test_touching_a_tile_again_keeps_it():
+    # 0 1 0 2 0 with room for two tiles: 0 is touched often enough, 1 goes.
+    made = accounted([reads(A, 500, [0, 1, 0, 2, 0, 1])], l2_bytes=1000, l2_start="cold")
+    assert fetched(made, count=6) == [1, 1, 0, 1, 0, 1]
+
+
+def test_a_tile_larger_than_l2_stays_in_part():
+    made = accounted([[read(A, 2000, 0), read(A, 2000, 0)]], l2_bytes=500, l2_start="cold")
+    assert fetched(made) == [1, Fraction(3, 4)]
+    assert memory(made) == (3500, 0)
+
+
+def stack_misses(sizes, walk, capacity):
+    """Missing bytes by definition: a tile's bytes lie below all that was touched since it was."""
+    missed, order = [], []
+    for tile in walk:
+        depth = sum(sizes[other] for other in order[order.index(tile) + 1 :]) if tile in order else capacity
+        missed.append(sizes[tile] - min(sizes[tile], max(0, capacity - depth)))
+        if tile in order:
+            order.remove(tile)
+        order.append(tile)
+    return missed
+
+
+tiles = st.lists(st.integers(1, 60), min_size=1, max_size=8)
+walks = st.lists(st.integers(0, 7), min_size=1, max_size=25)
+
+
+@settings(max_examples=300, deadline=None)
+@given(tiles, walks, st.integers(1, 300))
+def test_misses_are_those_of_a_stack_of_bytes(sizes, walk, capacity):
+    walk = [tile % len(sizes) for tile in walk]
+    made = accounted([[read(A, sizes[tile], tile) for tile in walk]], l2_bytes=capacity, l2_start="cold")
+    missed = stack_misses(sizes, walk, capacity)
+    assert fetched(made, count=len(walk)) == [
+        Fraction(part, sizes[tile]) for part, tile in zip(missed, walk, strict=True)
+    ]
+    assert memory(made) == (sum(missed), 0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from("rwa"), st.integers(0, 5)), max_size=12), min_size=1, max_size=3
+    ),
+    st.integers(1, 300),
+    st.integers(1, 100),
+)
+def test_a_larger_l2_never_moves_more_over_memory(cores, capacity, more):
+    make = {"r": read, "w": write, "a": lambda *at: write(*at, kind="atomic")}
+    phase = [[make[what](A, 10 * (at + 1), at) for what, at in rows] for rows in cores]
+    small, large = (accounted(phase, l2_bytes=c, l2_start="cold") for c in (capacity, capacity + more))
+    assert large.bytes["memory_read"] <= small.bytes["memory_read"]
+    # Of a tile that is dirty in part, the dirty bytes leave in proportion, rounded down each time.
+    rounded = sum(map(len, cores))
+    assert large.bytes["memory_write"] <= small.bytes["memory_write"] + rounded
+    for core in range(len(cores)):
+        parts = zip(
+            *(fetched(made, core=core, count=len(cores[core])) for made in (large, small)), strict=True
+        )
+        assert all(less <= more for less, more in parts)
+
+
+# --- dirty bytes -------------------------------------------------------------------------------------------
+
+
+def pushed(made, index, phase=0, core=0):
+    return made.outcomes[phase][core].get(index, HIT).pushed_out
+
+
+def test_writes_that_fit_are_absorbed():
+    made = accounted([[write(W, 1000, place) for place in range(4)]], l2_bytes=4000)
+    assert memory(made) == (0, 0)
+
+
+def test_writes_that_do_not_fit_push_each_other_out():
+    # Four writes of 1000 bytes in 2500: 1500 dirty bytes leave. Every byte that enters pushes out 3/8 of one.
+    made = accounted([[write(W, 1000, place) for place in range(4)]], l2_bytes=2500, l2_start="cold")
+    assert memory(made) == (0, 1500)
+    assert [pushed(made, index) for index in range(4)] == [Fraction(3, 8)] * 4
+
+
+def test_reads_push_out_dirty_bytes_too():
+    # 1000 dirty bytes, then 1500 read in 2000: 500 dirty ones leave for 2500 that enter.
+    made = accounted([[write(W, 1000, 0), read(A, 1500, 0)]], l2_bytes=2000, l2_start="cold")
+    assert memory(made) == (1500, 500)
+    assert made.outcomes[0][0][1] == Outcome(1, Fraction(1, 5), 1)
+
+
+def test_clean_bytes_leave_for_nothing():
+    made = accounted([reads(A, 500, range(4))], l2_bytes=700, l2_start="cold")
+    assert memory(made) == (2000, 0)
+
+
+def test_bytes_written_twice_leave_once():
+    made = accounted([[write(W, 900, 0), write(W, 900, 0), read(A, 1000, 0)]], l2_bytes=1000, l2_start="cold")
+    assert memory(made) == (1000, 900)
+
+
+def test_what_was_pushed_out_is_clean_when_it_comes_back():
+    # Written, pushed out, read again, pushed out again: one write-back.
+    rows = [write(W, 1000, 0), read(A, 1000, 0), read(W, 1000, 0), read(A, 1000, 0)]
+    assert memory(accounted([rows], l2_bytes=1000, l2_start="cold")) == (3000, 1000)
+
+
+def test_a_warm_kernel_finds_its_own_output_dirty():
+    # Run again and again, each run pushes out all 4000 bytes that the one before has written, or its own.
+    made = accounted([[write(W, 1000, place) for place in range(4)]], l2_bytes=2500)
+    assert memory(made) == (0, 4000)
+
+
+def test_what_is_dirty_at_the_end_stays():
+    assert memory(accounted([[write(W, 1000, 0)]], l2_bytes=1000, l2_start="cold")) == (0, 0)
+
+
+# --- tensors that L2 does not keep -------------------------------------------------------------------------
+
+
+def test_a_tensor_that_is_not_cached_is_read_from_memory_and_pushes_nothing_out():
+    stream = replace(A, cached=False)
+    made = accounted(
+        [[write(W, 900, 0), read(stream, 1000, 0), read(stream, 1000, 0), read(W, 900, 0)]],
+        l2_bytes=1000,
+        tensors=(stream, W),
+    )
+    assert fetched(made, count=4) == [0, 1, 1, 0]
+    assert memory(made) == (2000, 0)
+
+
+def test_a_tensor_that_is_not_cached_is_written_to_memory():
+    through = replace(W, cached=False)
+    made = accounted([[write(through, 900, 0)]], tensors=(through,))
+    assert pushed(made, 0) == 1
+    assert memory(made) == (0, 900)
+
+
+# --- many cores --------------------------------------------------------------------------------------------
+
+
+def folded(count, rows, **options):
+    """Equal cores that the kernel folds into one."""
+    made = kernel([(0, program(*rows))] * count, tensors=options.pop("tensors", ALL))
+    options = {"l2_bytes": 10**6, "l2_start": "cold"} | options
+    return account(made, FakeProfile(l2_bytes=options["l2_bytes"]), options["l2_start"])
+
+
+def test_cores_that_touch_more_than_there_is_touch_the_same():
+    # Four cores read all 2000 bytes: every byte is read by four, misses once, and all four wait for it.
+    made = folded(4, reads(A, 500, range(4)))
+    assert made.outcomes[0][0][0] == Outcome(Fraction(1, 4), 0, 4)
+    assert made.bytes["l2_read"] == 8000
+    assert memory(made) == (2000, 0)
+
+
+def test_cores_that_touch_no_more_than_there_is_touch_their_own():
+    made = folded(4, [read(A, 500, 0)])
+    assert made.outcomes[0][0][0] == Outcome(1, 0, 1)
+    assert memory(made) == (2000, 0)
+
+
+def test_slices_that_overlap_a_little_miss_a_little_less_each():
+    # Five slices of 500 of 2000 bytes: each byte is in 5/4 slices on average, and one core waits for it.
+    made = folded(1, reads(A, 500, range(5)))
+    assert made.outcomes[0][0][0] == Outcome(Fraction(4, 5), 0, 1)
+    assert memory(made) == (2000, 0)
+
+
+def test_shared_tiles_count_once_for_the_capacity():
+    # Four cores read the same 2000 bytes twice. They fit in 2000.
+    again = reads(A, 500, range(4)) * 2
+    assert memory(folded(4, again, l2_bytes=2000)) == (2000, 0)
+    # In 1500 every tile has gone when it is met again.
+    assert memory(folded(4, again, l2_bytes=1500)) == (4000, 0)
+
+
+def test_private_tiles_count_for_every_core():
+    # Four cores read 500 bytes each, twice with 250 others of their own in between: 3000 bytes.
+    rows = [read(A, 500, 0), read(B, 250, 0), read(A, 500, 0)]
+    assert memory(folded(4, rows, l2_bytes=3000)) == (3000, 0)
+    assert memory(folded(4, rows, l2_bytes=2999))[0] > 3000
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 4), walks), min_size=1, max_size=3),
+    st.integers(1, 3000),
+    st.sampled_from(["cold", "warm"]),
+)
+def test_memory_serves_no_byte_less_than_once_nor_more_than_is_read(groups, capacity, l2_start):
+    made = kernel(
+        [
+            (number, program(*reads(A, 100, walk)))
+            for number, (count, walk) in enumerate(groups)
+            for _ in range(count)
+        ],
+        tensors=ALL,
+    )
+    bytes_ = account(made, FakeProfile(l2_bytes=capacity), l2_start).bytes
+    touched = sum(count * 100 * len(set(walk)) for count, walk in groups)
+    assert bytes_["memory_read"] <= bytes_["l2_read"]
+    if l2_start == "cold":
+        # A tile's bytes are rounded down, so that all tiles are never more than the tensor.
+        assert min(touched, A.size_bytes) - len(groups) * 8 <= bytes_["memory_read"]
+
+
+def test_cores_walk_in_step():
+    # One core reads 0 1, the other 2 3, in 1000 bytes: 0 2 1 3, and 0 and 2 are gone when 1 and 3 are read.
+    phase = [reads(A, 500, [0, 1, 0]), reads(W, 500, [2, 3, 2])]
+    made = accounted(phase, l2_bytes=1000, l2_start="cold")
+    assert [fetched(made, core=core, count=3) for core in (0, 1)] == [[1, 1, 1]] * 2
+    # With room for four tiles the third step finds both.
+    made = accounted(phase, l2_bytes=2000, l2_start="cold")
+    assert [fetched(made, core=core, count=3) for core in (0, 1)] == [[1, 1, 0]] * 2
+
+
+def test_what_is_left_of_several_tensors_goes_from_all_alike():
+    # 1000 bytes each of a, b and w are there; 600 new ones push out 200 of each. Then each is walked again.
+    first = [read(A, 1000, 0), read(B, 1000, 0), read(W, 1000, 0)]
+    other = GmTensor("other", (300,), "float16", 2)
+    second = [read(other, 600, 0), read(A, 1000, 0), read(B, 1000, 0), read(W, 1000, 0)]
+    made = accounted([first], [second], l2_bytes=3000, l2_start="cold", tensors=(*ALL, other))
+    # a misses 200, which push out 100 each of b and w; b misses 300, which push out 300 of w.
+    assert fetched(made, phase=1, count=4) == [1, Fraction(2, 10), Fraction(3, 10), Fraction(6, 10)]
+
+
+# --- what timing makes of it -------------------------------------------------------------------------------
 
 
 def test_timing_uses_the_same_account():
-    made = kernel([program(read(A, 2000), read(A, 2000))], tensors=(A, B, W))
-    profile = FakeProfile(l2_bytes=5250, memory=(1, 1))
+    made = kernel([program(read(A, 2000, 0), read(A, 2000, 0))], tensors=ALL)
+    profile = FakeProfile(l2_bytes=500, memory=(1, 1))
     timeline = time_kernel(made, profile, l2_start="cold")
     assert timeline.bytes == account(made, profile, "cold").bytes
-    # Main memory does one byte a cycle, and 5/8 of 2000 bytes of each transfer come from there.
-    assert timeline.cycles == 2500
+    # Main memory does one byte a cycle: 2000 bytes, then three quarters of them.
+    assert timeline.phases[0].cores[0].end == [2000, 3500]
 
 
-def test_a_partly_missed_byte_is_a_missed_byte():
-    # 7000 bytes of tensors in 6000: 1/7 misses. Of 10 bytes that is 1.43, so two, one a cycle.
-    made = kernel([program(read(A, 10))], tensors=(A, B, W))
-    assert time_kernel(made, FakeProfile(l2_bytes=6000, memory=(1, 1))).cycles == 2
+def test_a_write_waits_for_the_dirty_bytes_that_make_room():
+    # 1000 bytes in 500 push out 500, half a byte each: 250 for either write, two a cycle.
+    made = kernel([program(write(W, 500, 0), write(W, 500, 1))], tensors=ALL)
+    timeline = time_kernel(made, FakeProfile(l2_bytes=500, memory=(2, 2)), l2_start="cold")
+    assert timeline.phases[0].cores[0].end == [125, 250]
+
+
+def test_cores_with_equal_signatures_share_their_outcomes_unfolded():
+    made = kernel([(0, program(*reads(A, 500, range(4))))] * 4, tensors=ALL)
+    profile = FakeProfile(memory=(10, 5), l2_bytes=900)
+    folded, unfolded = (time_kernel(made, profile, folded=f, l2_start="cold") for f in (True, False))
+    (one,) = folded.phases[0].cores
+    assert all(core.end == one.end for core in unfolded.phases[0].cores)
+    assert folded.bytes == unfolded.bytes
+
+
+def test_a_signature_that_lies_is_refused():
+    made = kernel([(0, program(read(A, 10))), (0, program(read(A, 10), read(A, 10)))], tensors=ALL)
+    with pytest.raises(ProgramError, match="equal signatures, but 1 and 2 instructions"):
+        time_kernel(made, FakeProfile(), folded=False)
 
 
 def test_an_unknown_start_is_refused():
     with pytest.raises(AscendSimError, match="l2_start is 'hot'; it must be one of warm, cold"):
-        accounted(program(read(A, 10)), l2_start="hot")
+        accounted([[read(A, 10)]], l2_start="hot")
 
 
 def test_traffic_of_an_unlisted_tensor_is_refused():
     with pytest.raises(
         ProgramError, match="kernel fake moves bytes of other, which is not among its tensors a"
     ):
-        accounted(program(read(replace(A, name="other"), 10)))
+        accounted([[read(replace(A, name="other"), 10)]])

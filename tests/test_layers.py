@@ -28,9 +28,10 @@ MAY_IMPORT = {
     "vector": MACHINE - {"cube"},
     "functional": {"errors", "numerics", "program", "timeline"},
     "costing": {"errors", "program"},
-    "l2": {"errors", "program", "costing"},
-    "links": {"errors", "program"},
-    "transfers": {"program", "links"},
+    "l2_stack": {"program"},
+    "l2": {"errors", "program", "costing", "l2_stack"},
+    "links": set(),
+    "transfers": {"program", "costing", "l2", "links"},
     "timing": {"errors", "program", "timeline", "costing", "links", "l2", "transfers"},
     "ops": MACHINE | {"profile", "rules", "timeline", "functional", "timing"},
     "validate": MACHINE | {"profile", "timeline", "timing", "ops"},
@@ -54,7 +55,7 @@ NEVER = {
 }
 # Libraries with one home.
 HOMES = {
-    "simpy": {"timing", "links"},
+    "simpy": {"timing"},
     "ml_dtypes": {"numerics"},
     "numba": {"numerics"},
     "llvmlite": {"numerics"},

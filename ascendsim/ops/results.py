@@ -14,13 +14,14 @@ from ascendsim.timeline import Timeline
 class KernelResult:
     """The cycles of one kernel.
 
-    cycles            of the cube clock, from the first core's start to the last core's end, without launch
+    cycles            of the cube clock, from the entry of the first core to the end of the last, no launch
     time_us           with launch: what msprof calls the task duration
     cores_used        cores with work in at least one phase
     busy              pipe -> cycles, averaged over the used cores that have the pipe
     bound_by          the busiest pipe apart from S
     bytes             source -> bytes moved: "l2_read", "l2_write" (all traffic of the cores with L2) and
-                      "memory" (the part of it that main memory serves)
+                      "memory" (what crosses the link to main memory): "memory_read" (what L2 does not hold) and
+                      "memory_write" (dirty bytes that leave L2 to make room)
     macs              multiply-adds the problem asks for; 0 for a vector kernel
     cube_utilisation  macs / (cycles x cube cores of the product x multiply-adds per cycle); 0: vector kernel
     kernel, timeline  the program and its spans, for traces and plots

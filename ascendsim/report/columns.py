@@ -34,7 +34,7 @@ KERNEL = (
         "cycles",
         "cycles",
         "cycles of the cube clock",
-        "From the first core's start to the last core's end, without the launch.",
+        "From the kernel's entry on the first core to the end of the last, without the launch.",
     ),
     Column("time_us", "us", "microseconds", "The same with the launch: what msprof calls the task duration."),
     Column("cores_used", "cores", "", "Cores that have work in at least one phase of the kernel."),
@@ -59,7 +59,9 @@ KERNEL = (
     ),
     Column("bytes.l2_read", "from L2", "bytes", "What the cores read through L2, hits and misses together."),
     Column("bytes.l2_write", "to L2", "bytes", "What the cores write through L2, atomic adds included."),
-    Column("bytes.memory", "memory", "bytes", "The part of both that main memory serves."),
+    Column("bytes.memory", "memory", "bytes", "What crosses the link to main memory, in and out."),
+    Column("bytes.memory_read", "memory read", "bytes", "What the cores ask for and L2 does not hold."),
+    Column("bytes.memory_write", "memory write", "bytes", "Dirty bytes that leave L2 to make room."),
 )
 
 CALL = (
