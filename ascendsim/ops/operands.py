@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.errors import ShapeError
 from ascendsim.ops.strided import View
 from ascendsim.rules import TensorDescription
 
@@ -22,21 +23,32 @@ class Operand:
     values: NDArray[Any] | HiFloat8Array
     dtype: str
     view: View
+    missing: bool = False
 
     @classmethod
     def of(cls, value: Any) -> Operand:
-        """Take anything that numpy takes; views keep their strides."""
+        """Take anything that numpy takes; views keep their strides.
+
+        Raises   ShapeError where numpy cannot make an array of it
+        """
         import numpy as np
 
+        if value is None:
+            return cls(np.zeros(0, np.float32), "float32", View((0,), (1,)), missing=True)
         if hasattr(value, "codes"):
             stored: NDArray[Any] = value.codes
             return cls(value, value.dtype.name, _view(stored))
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise ShapeError(f"a tensor cannot be read as an array: {error}") from None
         return cls(array, array.dtype.name, _view(array))
 
     @property
-    def described(self) -> TensorDescription:
-        """What the rules look at."""
+    def described(self) -> TensorDescription | None:
+        """What the rules look at; None, a null pointer, for a tensor that was not given."""
+        if self.missing:
+            return None
         return TensorDescription(self.view.shape, self.dtype, strides=self.view.strides)
 
     def carrier(self) -> NDArray[np.float32]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.errors import ConfigError
 from ascendsim.ops.call import Step
 from ascendsim.ops.results import KernelResult
 from ascendsim.ops.summary import summarise
@@ -25,9 +26,14 @@ def time_steps(steps: Sequence[Step], profile: Profile, l2_start: str) -> list[K
 def run_steps(
     steps: Sequence[Step], profile: Profile, l2_start: str, tensors: Tensors, order: str | int
 ) -> list[KernelResult]:
-    """Execute every kernel on the call's tensors, which gain what the kernels make; return their cycles."""
+    """Execute every kernel on the call's tensors, which gain what the kernels make; return their cycles.
+
+    Raises   ConfigError for an order without a meaning
+    """
     from ascendsim.functional import run_kernel
 
+    if order not in ("program", "arrival") and (isinstance(order, bool) or not isinstance(order, int)):
+        raise ConfigError(f'order is {order!r}; it must be "program", "arrival" or a whole number, the seed')
     results = []
     for step in steps:
         results.append(_timed(step, profile, l2_start, folded=order != "arrival"))
