@@ -52,7 +52,7 @@ def load(product):
 
 @pytest.mark.parametrize("case", GRID, ids=str)
 def test_the_gradients_are_those_of_the_ordered_reference(case):
-    check_bits(case)
+    check_bits(case, "program", "arrival", case.seed, case.seed + 1)
 
 
 def test_the_grid_reaches_what_it_is_for():
@@ -67,25 +67,22 @@ def test_the_grid_reaches_what_it_is_for():
         for call in calls
     )
     assert min(kinds[kind] for kind in ("atomic", "in order", "whole")) >= 10
-    assert sum(isinstance(case.order, int) for case in GRID) >= 20
-    assert sum(case.order == "arrival" for case in GRID) >= 10
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [*grid_2d(seed=7, per_shape=4), *other_ranks(7), *other_ranks(8)], ids=str)
+@pytest.mark.parametrize("case", [*grid_2d(seed=7, per_shape=2), *other_ranks(7), *other_ranks(8)], ids=str)
 def test_more_of_the_grid_in_every_order(case):
-    for order in ORDERS:
-        check_bits(replace(case, order=order))
+    check_bits(case, *ORDERS)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problem=problems(most_channels=18, most_pixels=60), seed=st.integers(0, 10**6))
 def test_random_problems_have_the_gradients_of_the_ordered_reference(problem, seed):
     check_bits(dress(random.Random(seed), problem))
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problem=problems(most_channels=40, most_pixels=150), seed=st.integers(0, 10**6))
 def test_many_random_problems_have_the_gradients_of_the_ordered_reference(problem, seed):
     check_bits(dress(random.Random(seed), problem))
@@ -110,9 +107,8 @@ def test_without_atomic_additions_every_order_gives_the_same_bits(case):
             assert_same_bits(result[name], results[0][name], name)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_atomic_additions_give_the_sum_in_the_order_of_arrival(order):
-    check_bits(replace(SPLIT_SUMS, order=order))
+def test_atomic_additions_give_the_sum_in_the_order_of_arrival():
+    check_bits(SPLIT_SUMS, *ORDERS)
 
 
 def test_the_order_of_atomic_additions_is_part_of_the_answer():
@@ -234,6 +230,5 @@ def test_a_layer_of_resnet_equals_the_reference():
     # ResNet-50 v1.5, 128 -> 128 channels, 3 x 3 on 28 x 28
     problem = ConvProblem((2, 128, 28, 28), (128, 128, 3, 3), 1, 1)
     case = Case(problem, profile=load("910B"), deterministic=True)
-    for order in ("program", "arrival", 5):
-        check_bits(replace(case, order=order))
-    check_bits(replace(case, deterministic=False, order="arrival"))
+    check_bits(case, "program", "arrival", 5)
+    check_bits(replace(case, deterministic=False), "arrival")
