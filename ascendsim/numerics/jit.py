@@ -54,7 +54,7 @@ def called(function: Function) -> Function:
 @cache
 def cache_folder() -> Path:
     """Return a folder for machine code of exactly these sources, readable and writable by this user alone."""
-    name = f"numba-{sources_hash()}"
+    name = f"numba-{sources_hash(Path(__file__).parent)}"
     for base in _cache_bases():
         folder = base / name
         try:
@@ -68,10 +68,10 @@ def cache_folder() -> Path:
     return folder
 
 
-def sources_hash() -> str:
-    """Return a short hash of all sources of this package, file names included."""
+def sources_hash(folder: Path) -> str:
+    """Return a short hash of all sources of a package, file names included."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(folder.glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 

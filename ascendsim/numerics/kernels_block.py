@@ -62,10 +62,9 @@ def _block(a: Array, b: Array, c: Array, doubles: Array, singles: Array, spare: 
         copy_out(singles, spare, n, c)
 
 
-@called
+@inlined
 def _run(job: Job, c: Array, first: int, m: int, n: int, rules: Rules) -> None:
     """Take the accumulators at an offset, m rows of n, through all blocks."""
-    out_of_line()
     usual = is_plain(rules.sum) and not rules.separate and not rules.split
     for i in range(0, m, ROWS):
         reach, unit = extent(c, first + i * n, first + (i + ROWS) * n)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ascendsim.numerics.jit import called, inlined
 from ascendsim.numerics.panels import (
+    HALF_CONVERSIONS,
     LANES,
     absolute,
     as_bits,
@@ -38,6 +39,15 @@ RNE: Final = 0
 RNA: Final = 1
 RZ: Final = 2
 MODES: Final = {"RNE": RNE, "RNA": RNA, "RZ": RZ}
+
+_SIGN: Final = np.int32(-(1 << 31))
+_EXPONENT: Final = np.int32(0xFF << 23)
+_THIRTEEN_BINADES: Final = np.int32(13 << 23)
+_SINGLE_ULP: Final = np.float32(2.0**-23)
+_SMALLEST_HALF: Final = np.float32(2.0**-14)
+_LARGEST_HALF: Final = np.float32(65504.0)
+_HALF_OVERFLOW: Final = np.float32(65520.0)  # the tie above the largest value, which goes up to infinity
+_INFINITY: Final = np.float32(np.inf)
 
 
 @inlined
@@ -131,14 +141,42 @@ def _into_half(x: Panel, mode: int) -> Panel:
 @inlined
 def single_into_half(x: Panel, mode: int) -> Panel:
     """Round sticky singles into binary16, returned as singles."""
-    nearest = to_half(x)
-    bits = as_bits(nearest)
+    return _nearest_half(x) if mode == RNE else half_by_addition(x, mode)
+
+
+@inlined
+def half_by_addition(x: Panel, mode: int) -> Panel:
+    """Round by adding and subtracting a power of two whose last bit is worth one unit of the result.
+
+    Below 2^-14 that unit is the one of the subnormals; where it would be out of range, all is overflow.
+    """
+    size = absolute(x)
+    above = select(size < spread(_SMALLEST_HALF), spread(_SMALLEST_HALF), size)
+    power = as_float((as_bits(above) & spread(_EXPONENT)) + spread(_THIRTEEN_BINADES))
+    result = (size + power) - power
+    unit = power * spread(_SINGLE_ULP)
     if mode == RZ:
-        bits = bits - as_ones(absolute(x) < absolute(half_to_single(nearest)), bits)
-    if mode == RNA:
-        above = half_to_single(as_float(bits + as_ones(equal(bits, bits), bits)))
-        bits = bits + as_ones(_tie_cut(absolute(x), absolute(half_to_single(nearest)), absolute(above)), bits)
-    return half_to_single(as_float(bits))
+        result = select(size < result, result - unit, result)
+        overflow = select(size < spread(_INFINITY), spread(_LARGEST_HALF), size)
+    else:
+        if mode == RNA:
+            result = select(_tie_cut(size, result, result + unit), result + unit, result)
+        overflow = size + spread(_INFINITY)
+    result = select(size < spread(_HALF_OVERFLOW), result, overflow)
+    return as_float(as_bits(result) | (as_bits(x) & spread(_SIGN)))
+
+
+if HALF_CONVERSIONS:
+
+    @inlined
+    def _nearest_half(x: Panel) -> Panel:
+        return half_to_single(to_half(x))
+
+else:
+
+    @inlined
+    def _nearest_half(x: Panel) -> Panel:
+        return half_by_addition(x, RNE)
 
 
 @inlined

@@ -35,21 +35,22 @@ lower_builtin: Any = numba.core.imputils.lower_builtin
 make_array: Any = numba.np.arrayobj.make_array
 
 
-def _lanes() -> int:
-    """Fill the registers: 16 vectors of 8 doubles with AVX-512, otherwise 8 of 4 or 16 of 2."""
+def _has(feature: str) -> bool:
+    """Tell whether the compiler will compile for a processor with this feature."""
     if config.CPU_NAME is None and config.CPU_FEATURES is None:
-        return 32 if llvmlite.binding.get_host_cpu_features().get("avx512f", False) else 8
-    return 32 if "+avx512f" in (config.CPU_FEATURES or "").split(",") else 8
+        return bool(llvmlite.binding.get_host_cpu_features().get(feature, False))
+    return f"+{feature}" in (config.CPU_FEATURES or "").split(",")
 
 
 ROWS: Final = 4
-LANES: Final = _lanes()
+# Fill the registers: 16 vectors of 8 doubles with AVX-512, otherwise 8 of 4 or 16 of 2.
+LANES: Final = 32 if _has("avx512f") else 8
+HALF_CONVERSIONS: Final = _has("f16c") or _has("avx512f")
 
 _ELEMENTS: Final[dict[str, Value]] = {
     "f2": ir.HalfType(),
     "f4": ir.FloatType(),
     "f8": ir.DoubleType(),
-    "i2": ir.IntType(16),
     "i4": ir.IntType(32),
     "i8": ir.IntType(64),
     "mask": ir.IntType(1),
