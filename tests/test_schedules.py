@@ -12,6 +12,7 @@ from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
 from ascendsim.ops.conv_problem import ConvProblem
 from ascendsim.ops.lowering import lower
+from ascendsim.profile import load_profile
 from ascendsim.program import HAZARDS
 from ascendsim.timing import time_kernel
 from tests.conv_cases import (
@@ -194,12 +195,57 @@ def test_no_kernel_is_faster_than_its_arithmetic_or_its_bytes(case):
     call = case.call()
     for kernel in kernels_of(case):
         timeline = time_kernel(kernel, case.profile)
-        for link, figures in case.profile.links.items():
-            moved = sum(size for source, size in timeline.bytes.items() if source.startswith(link))
-            assert timeline.cycles >= ceil(Fraction(moved) / figures.total_bytes_per_cycle), link
+        assert timeline.cycles >= byte_bound(timeline, case.profile)
         if kernel.macs:
             rate = case.profile.cube.rates[call.compute_dtype].macs_per_cycle
             assert timeline.cycles >= ceil(Fraction(multiplied(kernel)) / rate / case.profile.cores.cube)
+
+
+def byte_bound(timeline, profile):
+    """Return the cycles that the busiest link needs for its bytes at full rate."""
+    needs = []
+    for link, figures in profile.links.items():
+        moved = sum(size for source, size in timeline.bytes.items() if source.startswith(link))
+        needs.append(ceil(Fraction(moved) / figures.total_bytes_per_cycle))
+    return max(needs)
+
+
+# ResNet-50's first layer, a 3x3, a 1x1 with stride, a depthwise and a 3-D one
+REAL = [
+    ConvProblem((4, 3, 224, 224), (64, 3, 7, 7), 2, 3),
+    ConvProblem((4, 128, 28, 28), (128, 128, 3, 3), 1, 1),
+    ConvProblem((4, 256, 56, 56), (512, 256, 1, 1), 2),
+    ConvProblem((2, 96, 28, 28), (96, 1, 3, 3), 1, 1, groups=96),
+    ConvProblem((2, 32, 8, 28, 28), (32, 32, 3, 3, 3), 1, 1),
+]
+
+
+@pytest.mark.parametrize("product", ["910B", "910_95", "310P"])
+@pytest.mark.parametrize("problem", REAL, ids=lambda p: "x".join(map(str, p.weight)))
+def test_real_layers_are_no_faster_than_their_dense_arithmetic_or_their_bytes(problem, product):
+    profile = load_profile(product)
+    for step in lower(call_of(problem, profile=profile), ALL):
+        timeline = time_kernel(step.kernel, profile)
+        if step.kernel.macs:
+            # Of the dense formula's products, those with padded depths are left out.
+            reached = Fraction(multiplied(step.kernel))
+            assert problem.rank == 3 or reached >= step.kernel.macs
+            rate = profile.cube.rates["float16"].macs_per_cycle * profile.cores.cube
+            assert timeline.cycles >= reached / rate
+        assert timeline.cycles >= byte_bound(timeline, profile)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("product", ["910B", "910_95", "310P"])
+@pytest.mark.parametrize("problem", REAL, ids=lambda p: "x".join(map(str, p.weight)))
+def test_equal_signatures_of_real_layers_mean_equal_programs(problem, product):
+    profile = load_profile(product)
+    for step in lower(call_of(problem, profile=profile), ALL):
+        for phase in step.kernel.phases:
+            seen = {}
+            for work in phase.work:
+                found = commands(work.build())
+                assert seen.setdefault((work.core.kind, work.signature), found) == found
 
 
 def multiplied(kernel):
