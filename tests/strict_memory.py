@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.fixpipe import CopyL0cToUb
+from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.movers import CopyGmToL1, FillL1
 from ascendsim.functional import CoreMemory
 from ascendsim.numerics.dtypes import dtype
 from ascendsim.program import Gm, Program
-from ascendsim.vector.instructions import Cast, CopyGmToUb, Fill, SumLanes
+from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill, SumLanes
 
 
 class StrictMemory(CoreMemory):
@@ -65,6 +65,10 @@ class StrictMemory(CoreMemory):
     def check(self):
         for slot, tile, before in self._before:
             assert np.array_equal(tile, before, equal_nan=True), f"{self._instruction} changes {slot}"
+        counted = elements_of(self._instruction)
+        if counted is not None:
+            slot, elements = counted
+            assert self._tiles[slot.index].size == elements, f"{self._instruction} miscounts {slot}"
 
 
 def tile_bytes(instruction, slot, shape, itemsize):
@@ -80,6 +84,24 @@ def tile_bytes(instruction, slot, shape, itemsize):
     if isinstance(instruction, Cast | CopyL0cToUb):
         return elements * dtype(instruction.dtype).itemsize
     return elements * itemsize
+
+
+def elements_of(instruction):
+    """Return the slot whose elements an instruction counts for its cost, and how many it says; or None."""
+    match instruction:
+        case Add() | Cast():
+            return instruction.src, instruction.elements
+        case CopyL0cToUb():
+            return instruction.dst, instruction.elements
+        case AddLanes():
+            return instruction.src, instruction.rows * instruction.length
+        case SumLanes():
+            return instruction.dst, instruction.rows
+        case Fixpipe():
+            return instruction.src, instruction.bytes // instruction.dst.tensor.itemsize
+        case CopyUbToGm():
+            return instruction.src, instruction.bytes // instruction.dst.tensor.itemsize
+    return None
 
 
 @dataclass(frozen=True)
