@@ -86,12 +86,15 @@ class Traffic(NamedTuple):
     """Bytes that an instruction moves between a core and global memory.
 
     `kind` is "read", "write" or "atomic"; `peak_bytes_per_cycle` is what the core's own port can do.
+    `occupied_bytes` is how much of L2's rate the bytes take up if that is more than they are, as for requests
+    that fetch less than they could.
     """
 
     tensor: GmTensor
     kind: str
     bytes: int
     peak_bytes_per_cycle: Fraction | int
+    occupied_bytes: int = 0
 
 
 class Cost(NamedTuple):
@@ -363,6 +366,12 @@ class Kernel:
     compute_dtype: str = ""
     note: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the launch: cube cores, each with its vector cores; vector cores where no cube works."""
+        cores = {work.core for phase in self.phases for work in phase.work}
+        return sum(core.kind == "cube" for core in cores) or len(cores)
 
     @property
     def cores_used(self) -> int:

@@ -8,6 +8,8 @@ from math import ceil
 import numpy as np
 import pytest
 
+from ascendsim import Tiling, estimate
+from ascendsim.cube.mmad import spacing_needed
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
 from ascendsim.ops.conv_problem import ConvProblem
@@ -275,3 +277,19 @@ def test_a_core_runs_its_mmads_no_faster_than_its_peak():
                 for i, start, end in zip(work.program.instructions, work.start, work.end, strict=True):
                     if type(i).__name__ == "Mmad":
                         assert (end - start) * 16**3 >= i.m * i.k * i.n
+
+
+def test_small_accumulators_wait_for_the_product_before_them() -> None:
+    # 16 x 16 is one fractal, fewer than the spacing asks for: a barrier stands between the products of a tile,
+    # and none before the first. 160 x 64 makes 40 fractals and needs none.
+    profile = load_profile("910B")
+    assert spacing_needed(profile, 16, 16)
+    assert not spacing_needed(profile, 160, 64)
+    problem = ConvProblem(input=(1, 64, 4, 4), weight=(16, 64, 3, 3), padding=1)
+    small = Tiling(base_m=16, base_n=16, base_k=16, used_cores=1)
+    result = estimate(problem, product="910B", output_mask=(True, False, False), tiling=small)
+    for work in result.kernels[0].kernel.phases[-1].work:
+        names = [type(i).__name__ for i in work.build().instructions if i.pipe == "M"]
+        products = names.count("Mmad")
+        tiles = sum(type(i).__name__ == "Fixpipe" for i in work.build().instructions)
+        assert names.count("PipeBarrier") == products - tiles

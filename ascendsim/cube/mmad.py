@@ -83,6 +83,15 @@ class Mmad(_Mmad, Command):
         return Cost(cube.mmad_head_cycles + cycles, cube.mmad_latency_cycles)
 
 
+def spacing_needed(profile: Profile, m: int, n: int) -> bool:
+    """Return whether products that add to one (m, n) tile need a barrier between them.
+
+    Source   AscendC Mmad page: below `same_l0c_spacing_cycles` fractals the accumulator comes back too late
+    """
+    cube = profile.cube
+    return -(-m // cube.m0) * -(-n // cube.n0) < cube.same_l0c_spacing_cycles
+
+
 class _PipeBarrier(NamedTuple):
     on: str
 

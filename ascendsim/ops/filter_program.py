@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cube.mmad import Mmad
+from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Patches, Transposed, round_up
 from ascendsim.ops.rings import Ring
@@ -122,4 +122,6 @@ class FilterProgram:
         )
         self.b.add(LoadL0A(a, left, rows))
         self.b.add(LoadL0B(b, right[0], patches))
+        if not first and spacing_needed(self.s.profile, task.rows, columns.groups * s.c0):
+            self.b.add(PipeBarrier("M"))
         self.b.add(Mmad(accumulator, a, b, task.rows, k, columns.groups * s.c0, self.spec.rate, first))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cube.mmad import Mmad
+from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Patches, TapRows, round_up
 from ascendsim.ops.rings import Ring
@@ -127,6 +127,8 @@ class ImageProgram:
         rows = TapRows(box.rows * box.cols, spec.backwards, first_right, groups, c0, task.columns, size)
         self.b.add(LoadL0A(a, left[0], patches))
         self.b.add(LoadL0B(b, right[0], rows))
+        if not first and spacing_needed(self.s.profile, task.pixels, task.columns):
+            self.b.add(PipeBarrier("M"))
         self.b.add(Mmad(accumulator, a, b, task.pixels, groups * c0, task.columns, spec.rate, first))
 
 

@@ -18,7 +18,7 @@ def summarise(kernel: Kernel, profile: Profile, timeline: Timeline) -> KernelRes
     return KernelResult(
         name=kernel.name,
         cycles=timeline.cycles,
-        time_us=timeline.cycles / profile.clock.cube_mhz + profile.launch_us(kernel.cores_used),
+        time_us=timeline.cycles / profile.clock.cube_mhz + profile.launch_us(kernel.blocks),
         cores_used=kernel.cores_used,
         busy=busy,
         bound_by=bound_by(busy),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ascendsim.cube.mmad import PipeBarrier
 from ascendsim.ops.rings import Ring
 from ascendsim.ops.tiling.plan import shares
 from ascendsim.program import Core, CoreWork, Gm, GmTensor, Phase, Program, ProgramBuilder
@@ -114,6 +115,8 @@ def ordered_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> Phase:
             for part in range(1, parts.shape[0]):
                 load = loads.next()
                 b.add(CopyGmToUb(load, Gm(parts, (part, place)), size * 4, (size,)))
+                if part > 1:
+                    b.add(PipeBarrier("V"))  # each sum needs the one before
                 b.add(Add(total, load, size))
             b.add(CopyUbToGm(Gm(target, (place,)), total, size * target.itemsize))
         return b.build()
@@ -256,8 +259,10 @@ def _lane_sum_program(profile: Profile, source: GmTensor, sums: GmTensor, mine: 
                 load = loads.next()
                 place = (image, slice(channel, channel + rows), slice(start, start + count))
                 b.add(CopyGmToUb(load, Gm(source, place), rows * count * size, (rows, count)))
+                b.add(PipeBarrier("V"))
                 b.add(AddLanes(lane, load, rows, count))
         total = totals.next()
+        b.add(PipeBarrier("V"))
         b.add(SumLanes(total, lane, rows))
         target = Gm(sums, (mine.part, slice(channel, channel + rows)))
         b.add(CopyUbToGm(target, total, rows * sums.itemsize))

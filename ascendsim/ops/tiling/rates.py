@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.cube.mmad import Mmad
+from ascendsim.cube.mmad import Mmad, spacing_needed
 from ascendsim.cube.movers import LoadL0A, LoadL0B
 from ascendsim.cube.views import Patches, View, round_up
 from ascendsim.ops.sliding import Sliding
@@ -47,8 +47,9 @@ class Rates:
         return min(path, float(self.profile.links["l2_write"].total_bytes_per_cycle) / self.cores)
 
     def mmad(self, m: int, k: int, n: int) -> int:
-        """Cycles of one Mmad."""
-        return self._cycles(Mmad(NOWHERE, NOWHERE, NOWHERE, m, k, n, self.rate, True))
+        """Cycles of one Mmad, with the barrier that a small tile needs before the next."""
+        spacing = self.profile.cube.mmad_latency_cycles if spacing_needed(self.profile, m, n) else 0
+        return spacing + self._cycles(Mmad(NOWHERE, NOWHERE, NOWHERE, m, k, n, self.rate, True))
 
     def load_left(self, view: View) -> int:
         """Cycles of one load into L0A."""
