@@ -280,7 +280,7 @@ def test_a_core_runs_its_mmads_no_faster_than_its_peak():
 
 
 def test_small_accumulators_wait_for_the_product_before_them() -> None:
-    # 16 x 16 is one fractal, fewer than the spacing asks for: a barrier stands between the products of a tile,
+    # 16 x 16 is one fractal, fewer than the spacing asks for: a barrier stands between a tile's products,
     # and none before the first. 160 x 64 makes 40 fractals and needs none.
     profile = load_profile("910B")
     assert spacing_needed(profile, 16, 16)
