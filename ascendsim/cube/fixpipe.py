@@ -78,10 +78,9 @@ class Fixpipe(_Fixpipe, Command):
         if unit.read_bytes_per_cycle:
             elements = self.bytes // self.dst.tensor.itemsize
             cycles += ceil(FLOAT32_BYTES * elements / unit.read_bytes_per_cycle)
-        filler = max(0, least - cycles - int(self.bytes / rate))
         kind = "atomic" if self.atomic else "write"
         traffic = Traffic(self.dst.tensor, kind, self.bytes, rate)
-        return Cost(cycles + filler, max(0, path.latency_cycles - filler), traffic)
+        return Cost(cycles, path.latency_cycles, traffic, least)
 
 
 class _CopyL0cToUb(NamedTuple):

@@ -35,6 +35,7 @@ class _CopyGmToL1(NamedTuple):
     window: Window | None = None
     placement: Placement = Placement()
     rows: int = 1
+    aligned: bool = True
 
 
 class CopyGmToL1(_CopyGmToL1, Command):
@@ -45,7 +46,8 @@ class CopyGmToL1(_CopyGmToL1, Command):
              row zero, placed as `placement` says
     Pipe     MTE2
     Cost     head + whole sectors over shared links at no more than the path's rate + latency (path GM_L1);
-             each of `rows` runs of consecutive bytes takes its requests, however short it is
+             each of `rows` runs of consecutive bytes takes its requests, however short it is, and one more
+             if runs are not `aligned` to lines of L2
     """
 
     __slots__ = ()
@@ -59,7 +61,7 @@ class CopyGmToL1(_CopyGmToL1, Command):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return self.src.tensor.name, self.bytes, self.rows
+        return self.src.tensor.name, self.bytes, self.rows, self.aligned
 
     def execute(self, memory: CoreMemory) -> None:
         """Copy; a strided copy writes between the zeros that `FillL1` left."""
@@ -84,8 +86,12 @@ class CopyGmToL1(_CopyGmToL1, Command):
         path = profile.paths["GM_L1"]
         requests = path.requests(self.bytes, self.rows)
         fetched = profile.l2.fetched_bytes(self.bytes, self.rows)
-        traffic = Traffic(self.src.tensor, "read", fetched, path.bytes_per_cycle)
-        return Cost(*path.times(fetched, requests), traffic)
+        if not self.aligned:
+            requests += self.rows
+            fetched += self.rows * profile.l2.sector_bytes
+        occupied = requests * path.request_bytes
+        traffic = Traffic(self.src.tensor, "read", fetched, path.bytes_per_cycle, occupied)
+        return Cost(*path.times(fetched, requests), traffic, path.least_cycles)
 
 
 class _FillL1(NamedTuple):
@@ -121,7 +127,7 @@ class FillL1(_FillL1, Command):
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of writing the zeros."""
         path = profile.paths["GM_L1"]
-        return Cost(path.times(self.bytes)[0] + ceil(self.bytes / path.bytes_per_cycle))
+        return Cost(path.head_cycles + ceil(self.bytes / path.bytes_per_cycle))
 
 
 class _Load(NamedTuple):

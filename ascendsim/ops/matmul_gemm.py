@@ -6,12 +6,12 @@ which needs them again does not load them again.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.cube.mmad import Mmad, PipeBarrier
+from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Block, round_up
 from ascendsim.ops.matmul_problem import MatmulProblem
@@ -65,15 +65,23 @@ class MatmulSchedule:
     @cached_property
     def dealt(self) -> list[list[Tile]]:
         """The tiles of each core, in the order in which it makes them."""
-        p, t = self.problem, self.tiling
+        t = self.tiling
         cores: list[list[Tile]] = [[] for _ in range(t.used_cores)]
-        number = 0
-        for batch in range(p.batch):
-            for top in range(0, p.m, t.single_core_m):
-                for left in range(0, p.n, t.single_core_n):
-                    cores[number % t.used_cores] += self._tiles(batch, top, left)
-                    number += 1
+        for number, (batch, top, left) in enumerate(self._walk()):
+            cores[number % t.used_cores] += self._tiles(batch, top, left)
         return cores
+
+    def _walk(self) -> Iterator[tuple[int, int, int]]:
+        """Yield batch, first row and first column of every block, panel after panel."""
+        p, t = self.problem, self.tiling
+        rows = range(0, p.m, t.single_core_m)
+        columns = range(0, p.n, t.single_core_n)
+        across, along = (rows, columns) if t.panels == "rows" else (columns, rows)
+        for batch in range(p.batch):
+            for first in range(0, len(across), t.swizzle):
+                for one in along:
+                    for other in across[first : first + t.swizzle]:
+                        yield (batch, other, one) if t.panels == "rows" else (batch, one, other)
 
     def _tiles(self, batch: int, top: int, left: int) -> list[Tile]:
         """Return the tiles of one block, along n first."""
@@ -139,11 +147,11 @@ class _MatmulProgram:
 
     def _tile(self, tile: Tile) -> None:
         """Walk the reduction of one tile and write it."""
-        t, cube = self.s.tiling, self.s.profile.cube
+        t = self.s.tiling
         accumulator = self.l0c.next()
-        fractals = -(-tile.rows // cube.m0) * -(-tile.columns // cube.n0)
+        spaced = spacing_needed(self.s.profile, tile.rows, tile.columns)
         for first in range(0, self.p.k, t.base_k):
-            if first and fractals < cube.same_l0c_spacing_cycles:
+            if first and spaced:
                 self.b.add(PipeBarrier("M"))
             self._product(tile, accumulator, first, min(t.base_k, self.p.k - first))
         rows = slice(tile.row, tile.row + tile.rows)
@@ -201,5 +209,7 @@ class _MatmulProgram:
         index = (batch, slice(at[0], at[0] + length[0]), slice(at[1], at[1] + length[1]))
         size = length[0] * length[1] * self.size
         runs = self.p.runs(*length, self.size)
-        self.b.add(CopyGmToL1(slot, Gm(tensor, index), size, length, rows=runs))
+        line = self.s.profile.l2.line_bytes
+        aligned = self.p.layout == "NZ" or (tensor.shape[2] * self.size) % line == 0
+        self.b.add(CopyGmToL1(slot, Gm(tensor, index), size, length, rows=runs, aligned=aligned))
         return slot

@@ -130,20 +130,15 @@ class DataPath:
     def times(self, size_bytes: int, requests: int = 0) -> tuple[int, int]:
         """Return what an instruction takes beside its bytes at the path's rate: before them, and after.
 
-        Before them it holds the pipe for the head; for what requests lose that fetch less than they could, or
-        what the far side is slower by; and for what is missing to the least, which does not delay the result.
-        After them comes the latency of the farthest of the requests: the mean largest of so many draws.
+        Before them it holds the pipe for the head and for what the far side is slower by. After them comes
+        the latency of the farthest of the requests: the mean largest of so many draws.
         """
-        rate = Fraction(self.bytes_per_cycle)
-        data = size_bytes / rate
-        lost = max(Fraction(0), (requests * self.request_bytes - size_bytes) / rate)
+        head = self.head_cycles
         if self.drain_bytes_per_cycle:
             drained = (size_bytes - self.buffer_bytes) / Fraction(self.drain_bytes_per_cycle)
-            lost = max(lost, drained - data)
-        head = self.head_cycles + ceil(lost)
-        filler = max(0, self.least_cycles - int(data) - head)
+            head += ceil(max(Fraction(0), drained - size_bytes / Fraction(self.bytes_per_cycle)))
         nearer = self.spread_cycles // (requests + 1) if requests else 0
-        return head + filler, max(0, self.latency_cycles - nearer - filler)
+        return head, self.latency_cycles - nearer
 
 
 @dataclass(frozen=True)

@@ -116,10 +116,10 @@ def _sample_plan(tuning: str, profile: Profile) -> tuple[MatmulTiling, str]:
         m = n = 64
     if "single core" in tuning:
         note = "one copy in L1, one slice, the whole product one block: inferred from the counters"
-        one = {"single_core_m": 8192, "single_core_n": 8192, "al1_buffers": 1, "bl1_buffers": 1}
-        return MatmulTiling(m, n, 64, **one), note
+        one: dict[str, Any] = {"single_core_m": 8192, "single_core_n": 8192}
+        return MatmulTiling(m, n, 64, **one, al1_buffers=1, bl1_buffers=1), note
     down, across = (4, 8) if wide else ((2, 12) if "2x12" in tuning else (4, 6))
-    grid = {
+    grid: dict[str, Any] = {
         "single_core_m": 8192 // down,
         "single_core_n": -(-8192 // across // n) * n
         if "2x12" not in tuning
@@ -129,6 +129,8 @@ def _sample_plan(tuning: str, profile: Profile) -> tuple[MatmulTiling, str]:
     if "multi-core split" in tuning:
         note = f"grid of {down} x {across}, one copy in L1, one slice: inferred"
         return MatmulTiling(m, n, 64, al1_buffers=1, bl1_buffers=1, **grid), note
-    note = f"grid of {down} x {across}, two copies of {4 if not wide else 2} slices in L1: inferred"
-    steps = 2 if wide else 4
-    return MatmulTiling(m, n, 64, steps, steps, **grid), note
+    note = f"grid of {down} x {across}, two copies of four slices in L1: inferred"
+    if "L2 split" in tuning and wide:
+        grid |= {"single_core_n": grid["single_core_n"] // 2, "swizzle": down}
+        note += "; half the columns at a time"
+    return MatmulTiling(m, n, 64, 4, 4, **grid), note

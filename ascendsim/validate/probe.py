@@ -66,8 +66,10 @@ class Move(_Move, Command):
         path = profile.paths[self.path]
         head, latency = path.times(self.bytes)
         if self.path.startswith("GM"):
-            return Cost(head, latency, Traffic(PROBED, "read", self.bytes, path.bytes_per_cycle))
-        return Cost(head + ceil(self.bytes / path.bytes_per_cycle), latency)
+            traffic = Traffic(PROBED, "read", self.bytes, path.bytes_per_cycle)
+            return Cost(head, latency, traffic, path.least_cycles)
+        data = ceil(self.bytes / path.bytes_per_cycle)
+        return Cost(head + data, latency, least_cycles=path.least_cycles)
 
 
 class _Repeat(NamedTuple):

@@ -58,8 +58,9 @@ class CopyGmToUb(_CopyGmToUb, Command):
         path = profile.paths["GM_UB"]
         requests = path.requests(self.bytes)
         fetched = profile.l2.fetched_bytes(self.bytes)
-        traffic = Traffic(self.src.tensor, "read", fetched, path.bytes_per_cycle)
-        return Cost(*path.times(fetched, requests), traffic)
+        occupied = requests * path.request_bytes
+        traffic = Traffic(self.src.tensor, "read", fetched, path.bytes_per_cycle, occupied)
+        return Cost(*path.times(fetched, requests), traffic, path.least_cycles)
 
 
 class _CopyUbToGm(NamedTuple):
@@ -99,7 +100,7 @@ class CopyUbToGm(_CopyUbToGm, Command):
         path = profile.paths["UB_GM"]
         kind = "atomic" if self.atomic else "write"
         traffic = Traffic(self.dst.tensor, kind, self.bytes, path.bytes_per_cycle)
-        return Cost(*path.times(self.bytes), traffic)
+        return Cost(*path.times(self.bytes), traffic, path.least_cycles)
 
 
 def vector_cost(profile: Profile, kind: str, repeats: int) -> Cost:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
 FLOAT32_BYTES = 4
+PANELS = ("rows", "columns")
+SIZES = 13  # of a base block along one axis that are looked at: from the largest down to a quarter
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,12 @@ class MatmulTiling:
                             the block of c that a core takes at a time; its tiles run along n first
     al1_buffers, bl1_buffers, al0_buffers, bl0_buffers, cl0_buffers
                             copies of each tile: 1, or 2 for ping-pong
-    used_cores              cores that get blocks; block i goes to core i modulo their number
+    swizzle                 rows of blocks that are walked together, column by column, so that what the
+                            cores read at one time is nearly square
+    panels                  "rows" for that, or "columns" for columns walked together, row by row
+    used_cores              cores that get blocks; block i of the walk goes to core i modulo their number
 
-    Raises   ConfigError if a field is not a positive integer
+    Raises   ConfigError if a field is not a positive integer, or `panels` neither
     """
 
     base_m: int
@@ -45,12 +50,18 @@ class MatmulTiling:
     al0_buffers: int = 2
     bl0_buffers: int = 2
     cl0_buffers: int = 1
+    swizzle: int = 1
     used_cores: int = 1
+    panels: str = "rows"
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""
+        if self.panels not in PANELS:
+            raise ConfigError(f"matmul tiling: panels is {self.panels!r}; it must be rows or columns")
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.name == "panels":
+                continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ConfigError(f"matmul tiling: {field.name} is {value!r}; it must be a positive integer")
 
@@ -86,35 +97,44 @@ def _plans(
     cube, buffers = profile.cube, profile.buffers
     k0 = cube.rates[rate].k0
     half_a, half_b = buffers["L0A"].capacity_bytes // 2, buffers["L0B"].capacity_bytes // 2
-    for base_m in even_parts(problem.m, cube.m0, 256)[:6]:
+    for base_m in even_parts(problem.m, cube.m0, 256)[:SIZES]:
         most_n = buffers["L0C"].capacity_bytes // (FLOAT32_BYTES * base_m) // cube.n0 * cube.n0
-        for base_n in even_parts(problem.n, cube.n0, min(256, most_n))[:6] if most_n else ():
+        for base_n in even_parts(problem.n, cube.n0, min(256, most_n))[:SIZES] if most_n else ():
             k = min(half_a // (base_m * itemsize), half_b // (base_n * itemsize)) // k0 * k0
             if not k:
                 continue
             base_k = min(k, round_up(problem.k, k0))
             copies = 2 if 2 * FLOAT32_BYTES * base_m * base_n <= buffers["L0C"].capacity_bytes else 1
-            steps = _steps(problem, base_m, base_n, base_k, itemsize, buffers["L1"].capacity_bytes)
             blocks = problem.batch * ceil(problem.m / base_m) * ceil(problem.n / base_n)
-            if steps:
+            # The larger operand is walked once; the other again for every panel. Half the square panel leaves
+            # more of L2 to it.
+            panels = "rows" if problem.m >= problem.n else "columns"
+            square = cores * base_n / base_m if panels == "rows" else cores * base_m / base_n
+            for steps in _steps(problem, (base_m, base_n, base_k), itemsize, profile):
                 yield MatmulTiling(
-                    *(base_m, base_n, base_k, *steps),
+                    *(base_m, base_n, base_k, steps, steps),
                     single_core_m=base_m,
                     single_core_n=base_n,
                     cl0_buffers=copies,
+                    swizzle=max(1, round(square**0.5 / 2)),
                     used_cores=min(blocks, cores),
+                    panels=panels,
                 )
 
 
 def _steps(
-    problem: MatmulProblem, base_m: int, base_n: int, base_k: int, itemsize: int, l1_bytes: int
-) -> tuple[int, int] | None:
-    """Return how many slices of a and b fit into two L1 tiles each, equally many."""
-    slices = l1_bytes // (2 * (base_m + base_n) * base_k * itemsize)
-    if not slices:
-        return None
-    steps = min(slices, ceil(problem.k / base_k))
-    return steps, steps
+    problem: MatmulProblem, base: tuple[int, int, int], itemsize: int, profile: Profile
+) -> Iterator[int]:
+    """Yield how many slices to hold in each of two L1 tiles: as many as make whole lines, then the most."""
+    base_m, base_n, base_k = base
+    slices = profile.buffers["L1"].capacity_bytes // (2 * (base_m + base_n) * base_k * itemsize)
+    most = min(slices, ceil(problem.k / base_k))
+    for steps in range(most, 0, -1):
+        if steps * base_k * itemsize % profile.l2.line_bytes == 0:
+            yield steps
+            break
+    if most:
+        yield most
 
 
 def _bound(problem: MatmulProblem, plan: MatmulTiling, profile: Profile, rate: str, itemsize: int) -> float:
@@ -149,5 +169,5 @@ def _load_cycles(
     for piece, chunk in zip(pieces, depth, strict=True):
         size = piece[0] * piece[1] * itemsize
         requests = path.requests(size, problem.runs(*piece, itemsize))
-        held = path.times(size, requests)[0] + size / float(path.bytes_per_cycle)
-        yield max(held, size / share) * problem.k / chunk
+        occupied = max(size, requests * path.request_bytes)
+        yield max(path.least_cycles, occupied / min(share, float(path.bytes_per_cycle))) * problem.k / chunk
