@@ -1,0 +1,125 @@
+"""Measured convolution gradients against their estimates; the tilings are this simulator's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.errors import AscendSimError, ShapeError
+from ascendsim.ops.conv_problem import ConvProblem
+from ascendsim.ops.convolution_backward import estimate
+from ascendsim.validate.compare import Case, busiest
+from ascendsim.validate.counters import active_cycles, measured_counters
+from ascendsim.validate.products import profile_of
+from ascendsim.validate.rows import Row, Unusable
+
+if TYPE_CHECKING:
+    from ascendsim.ops.results import KernelResult
+    from ascendsim.profile import Profile
+
+GROUPS = (
+    ("msi-alex", "AlexNet, HF32"),
+    ("hpm-resnet50_16", "ResNet-50, batch 16"),
+    ("cb-dw3d", "3-D grad_weight with its layout kernels"),
+)
+NOTE = "tiling inferred: this simulator's choice"
+SPATIAL = ("D", "H", "W")
+
+
+def is_convolution(row: Row) -> bool:
+    """Tell whether a row measured one gradient of a convolution."""
+    return row.op.startswith(("Conv2DBackprop", "Conv3DBackprop"))
+
+
+def convolution_case(row: Row, variant: str) -> Case | Unusable:
+    """Estimate one measured gradient and compare."""
+    if row.us is None:
+        return Unusable(row.id, "gives no time")
+    if "SHAPES NOT IN THE TRACE" in row.notes:
+        return Unusable(row.id, "its sizes are inferred, not measured")
+    profile = profile_of(variant)
+    try:
+        problem = _problem(row)
+        kernel = _kernel(row, problem, profile)
+    except (AscendSimError, KeyError, TypeError, ValueError) as error:
+        return Unusable(row.id, f"its geometry cannot be used: {error}")
+    mhz = profile.clock.cube_mhz
+    counters = {pipe: cycles / mhz for pipe, cycles in active_cycles(kernel.timeline).items()}
+    measured = measured_counters(row.counters, row.us)
+    known = {pipe: counters[pipe] for pipe in measured if pipe in counters}
+    return Case(
+        row.id,
+        "convolution",
+        next((group for prefix, group in GROUPS if row.id.startswith(prefix)), "secondary"),
+        variant,
+        "us",
+        row.us,
+        kernel.time_us,
+        row.source,
+        (busiest(measured), busiest(known)),
+        {pipe: (measured[pipe], time) for pipe, time in known.items()},
+        NOTE,
+    )
+
+
+def _kernel(row: Row, problem: ConvProblem, profile: Profile) -> KernelResult:
+    """Return the gradient's own kernel."""
+    wanted = "grad_weight" if "Filter" in row.op else "grad_input"
+    dtype = {"hf32": "float32"}.get(row.dtype, row.dtype)
+    math_type = 3 if row.math_mode.startswith("HF32") else 0
+    if dtype not in profile.cube.rates:
+        dtype = "float16"
+    result = estimate(
+        problem,
+        dtype,
+        math_type,
+        product=profile,
+        output_mask=(wanted == "grad_input", wanted == "grad_weight", False),
+        l2_start="cold" if "cold L2" in row.notes else "warm",
+        rules="hardware",
+    )
+    return next(kernel for kernel in result.kernels if kernel.name.startswith(wanted))
+
+
+def _problem(row: Row) -> ConvProblem:
+    """Return the problem of a row, whichever way it spells its geometry.
+
+    Raises   KeyError if a size is missing, ShapeError if they do not fit
+    """
+    sizes, window = row.sizes, row.window
+    axes = [axis for axis in SPATIAL if f"{axis}i" in sizes]
+    big = [int(sizes[f"{axis}i"]) for axis in axes]
+    small = [int(sizes[f"{axis}o"]) for axis in axes]
+    kernel = [int(sizes[f"K{axis.lower()}"]) for axis in axes]
+    stride, dilation = _each(window["stride"], axes), _each(window.get("dilation", 1), axes)
+    groups = int(window.get("groups", 1))
+    pads = [_pads(big[i], small[i], kernel[i], stride[i], dilation[i]) for i in range(len(axes))]
+    if len(axes) == 2:
+        padding: Sequence[int] = (*pads[0], *pads[1])
+    elif all(before == after for before, after in pads):
+        padding = [before for before, _ in pads]
+    else:
+        raise ShapeError(f"3-D padding {pads} differs between the sides")
+    return ConvProblem(
+        (int(sizes["N"]), int(sizes["Cin"]), *big),
+        (int(sizes["Cout"]), int(sizes["Cin"]) // groups, *kernel),
+        stride,
+        padding,
+        dilation,
+        groups=groups,
+    )
+
+
+def _each(value: Any, axes: Sequence[str]) -> list[int]:
+    """Return one value for each axis."""
+    return [int(value)] * len(axes) if isinstance(value, int) else [int(part) for part in value]
+
+
+def _pads(big: int, small: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
+    """Return the padding in front and behind that makes the sizes fit, the smaller half in front.
+
+    The sizes say what the padding is in all, up to what the last step of the stride leaves over; sources
+    spell it in ways that do not always agree with them.
+    """
+    total = max(0, (small - 1) * stride + (kernel - 1) * dilation + 1 - big)
+    return total // 2, total - total // 2
