@@ -1,11 +1,15 @@
-"""What all tests share: outside data, and how its absence is reported."""
+"""What all tests share: outside data, the command, and why tests were skipped."""
 
+import json
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-NO_DATA = "ASCENDSIM_DATA is not set: no outside data"
+from ascendsim.cli import main
+
+NO_DATA = "no outside data (ASCENDSIM_DATA names its folder)"
 
 
 def pytest_addoption(parser):
@@ -30,10 +34,53 @@ def data_dir():
     return folder
 
 
+@pytest.fixture
+def answer(capsys):
+    """Run the command and return what it printed."""
+
+    def run(*words):
+        assert main(words) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def record(answer):
+    """Run the command and return the JSON that it printed."""
+
+    def run(*words):
+        return json.loads(answer("run", *words, "--json"))
+
+    return run
+
+
+@pytest.fixture
+def refusal(capsys):
+    """Run the command and return its error, after checking the form of it."""
+
+    def run(*words):
+        status = main(words)
+        printed = capsys.readouterr()
+        assert status == 2
+        assert printed.out == ""
+        assert printed.err.startswith("ascendsim: ")
+        assert printed.err.count("ascendsim: ") == 1
+        assert "Traceback" not in printed.err
+        assert "\n\n" not in printed.err.strip()
+        return printed.err
+
+    return run
+
+
 def pytest_terminal_summary(terminalreporter):
-    skipped = terminalreporter.stats.get("skipped", [])
-    for_data = sum(NO_DATA in str(report.longrepr) for report in skipped)
-    if for_data:
-        terminalreporter.write_line(
-            f"{for_data} tests skipped for want of outside data (ASCENDSIM_DATA names its folder)"
-        )
+    reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count} skipped: {reason}")
+
+
+def _reason(report):
+    """Return why a test was skipped: a report holds (file, line, "Skipped: ..."), or plain words."""
+    told = report.longrepr
+    words = told[2] if isinstance(told, tuple) else str(told)
+    return words.removeprefix("Skipped: ")

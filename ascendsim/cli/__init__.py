@@ -18,6 +18,7 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status: 0, 2 for a mistake of the user, 130 when interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
+    arguments = None
     try:
         arguments = parse(words)
         arguments.words = words
@@ -26,7 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ascendsim: {error}", file=sys.stderr)
     except MemoryError as error:
         detail = f" ({error})" if str(error) else ""
-        advice = "take a smaller batch, or --cycles-only, which needs no tensors"
+        from ascendsim.cli.tensors import memory_advice
+
+        advice = memory_advice(npz=getattr(arguments, "npz", None) is not None)
         print(f"ascendsim: not enough memory{detail}; {advice}", file=sys.stderr)
     except KeyboardInterrupt:
         print("ascendsim: interrupted", file=sys.stderr)

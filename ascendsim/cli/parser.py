@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Turn a mistake into an error of ours."""
-        raise ConfigError(f"{self.prog}: {message}; `{self.prog} --help` shows how it is used")
+        raise ConfigError(f"{message}; `{self.prog} --help` shows how it is used")
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.cli.call import Answer, backward, estimate_cycles, settings
 from ascendsim.cli.progress import busy
 from ascendsim.cli.request import DEFAULT_DTYPE, Single
-from ascendsim.cli.tensors import Tensors, normal_tensors, npz_tensors, tensor_dtypes
+from ascendsim.cli.tensors import (
+    Tensors,
+    memory_advice,
+    normal_tensors,
+    npz_dtypes,
+    npz_tensors,
+    require_tensor_dtype,
+)
 from ascendsim.errors import DataError
 from ascendsim.report.columns import AnyColumn
 from ascendsim.report.record import Run, run_document
@@ -35,7 +42,7 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
     metrics: Sequence[AnyColumn] = ()
     about: Sequence[AnyColumn] = ()
     if arguments.cycles_only:
-        dtype = arguments.dtype or tensor_dtypes(request.arrays) or DEFAULT_DTYPE
+        dtype = _dtype(request, arguments)
         shown = _shape(problem) | settings(request.mask, dtype, arguments)
         results = [estimate_cycles(problem, dtype, request.mask, p, arguments) for p in profiles]
         runs = [Run(result, profile) for result, profile in zip(results, profiles, strict=True)]
@@ -60,6 +67,15 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
         show,
         partial(write_run_folder, document=document, runs=runs, metrics=metrics, trace_spans=spans),
     )
+
+
+def _dtype(request: Single, arguments: Any) -> str | Sequence[str]:
+    """Return the format of the tensors that are not computed on: one, or one for each."""
+    if arguments.dtype is not None:
+        require_tensor_dtype(arguments.dtype)
+    if request.arrays is None:
+        return str(arguments.dtype or DEFAULT_DTYPE)
+    return npz_dtypes(arguments.npz, request.arrays, arguments.dtype)
 
 
 def _backward_runs(
@@ -87,7 +103,7 @@ def _tensors(request: Single, problem: ConvProblem, arguments: Any) -> Tensors:
     if need > there:
         raise DataError(
             f"computing these gradients needs about {need / 2**30:,.0f} GiB, but this machine has "
-            f"{there / 2**30:,.0f}; take a smaller batch, or --cycles-only, which needs no tensors"
+            f"{there / 2**30:,.0f}; {memory_advice(npz=arguments.npz is not None)}"
         )
     if request.arrays is None:
         return normal_tensors(problem, arguments.dtype or DEFAULT_DTYPE, arguments.seed)

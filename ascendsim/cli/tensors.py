@@ -37,10 +37,8 @@ class Tensors:
     @property
     def dtype(self) -> str | tuple[str, ...]:
         """Name of their format, or the three names where they differ."""
-        names = tuple(
-            lookup_dtype(tensor.dtype).name for tensor in (self.grad_output, self.input, self.weight)
-        )
-        return names[0] if len(set(names)) == 1 else names
+        tensors = (self.grad_output, self.input, self.weight)
+        return _one_if_equal(tuple(lookup_dtype(tensor.dtype).name for tensor in tensors))
 
 
 def normal_tensors(problem: ConvProblem, dtype: str, seed: int) -> Tensors:
@@ -62,10 +60,7 @@ def require_tensor_dtype(dtype: str) -> None:
 
     Raises   UnsupportedError with near misses
     """
-    fmt = lookup_dtype(dtype)
-    if fmt.storage_name is None:
-        raise UnsupportedError(f"--dtype {dtype}: the operator does not take {dtype} tensors yet")
-    if fmt.name.startswith("hf32"):
+    if lookup_dtype(dtype).name.startswith("hf32"):
         raise UnsupportedError(
             f"--dtype {dtype}: tensors are not stored in it, the cube reads float32 tensors so; "
             "take --dtype float32 --cube-math-type 1"
@@ -89,9 +84,13 @@ def read_npz(path: Path) -> dict[str, Any]:
             loaded = np.load(file, allow_pickle=False)
             if not isinstance(loaded, np.lib.npyio.NpzFile):
                 raise DataError(f"{path}: holds one array; an .npz with {', '.join(TENSORS)} is needed")
-            arrays = {name: loaded[name] for name in loaded.files}
+            arrays = {name: _member(path, loaded, name) for name in loaded.files}
     except DataError:
         raise
+    except MemoryError as error:
+        raise DataError(
+            f"{path}: does not fit into memory{_detail(error)}; {memory_advice(npz=True)}"
+        ) from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
@@ -101,6 +100,13 @@ def read_npz(path: Path) -> dict[str, Any]:
         ) from error
     _check_names(path, arrays)
     return arrays
+
+
+def memory_advice(*, npz: bool) -> str:
+    """Say what needs less memory: a user's file is read whole, whatever is computed from it."""
+    if npz:
+        return "give the sizes instead (--input, --weight, --cycles-only), or a file with fewer images"
+    return "take a smaller batch, or --cycles-only, which needs no tensors"
 
 
 def npz_attributes(path: Path, arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,33 +128,75 @@ def npz_attributes(path: Path, arrays: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def tensor_dtypes(arrays: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the formats of a user's arrays, nothing where there are none.
+def npz_dtypes(path: Path, arrays: Mapping[str, Any], dtype: str | None) -> str | tuple[str, ...]:
+    """Return the format in which a user's arrays are taken, or the three where they differ.
 
-    Raises   UnsupportedError for formats that are not ours
+    Raises   DataError for element types that are none of ours
     """
-    return tuple(lookup_dtype(arrays[name].dtype).name for name in TENSORS) if arrays else ()
+    for name in TENSORS:
+        if not _holds_codes(arrays[name], dtype):
+            _require_values(path, name, arrays[name])
+    return _one_if_equal(tuple(dtype or arrays[name].dtype.name for name in TENSORS))
 
 
 def npz_tensors(path: Path, arrays: Mapping[str, Any], dtype: str | None) -> Tensors:
-    """Return the tensors of a user's file, rounded to `dtype` if one is asked for.
+    """Return the tensors of a user's file in format `dtype`, or as they are stored if none is named.
 
-    Raises   DataError for element types other than float16 and float32
+    Types    float16 and float32 values, which are rounded to `dtype`; or codes of `dtype`: elements of as
+             many bits that are uint8, uint16 or what numpy makes of another library's types (V1, V2)
+    Raises   DataError for element types that are none of these
     """
     if dtype is not None:
         require_tensor_dtype(dtype)
+    npz_dtypes(path, arrays, dtype)
+    coded = [dtype is not None and _holds_codes(arrays[name], dtype) for name in TENSORS]
     made = []
-    for name in TENSORS:
+    for name, codes in zip(TENSORS, coded, strict=True):
         array = arrays[name]
-        if array.dtype.kind != "f" or array.dtype.itemsize > 4:
-            hint = ", then name their format with --dtype" if array.dtype.kind == "V" else ""
-            raise DataError(
-                f"{path}: {name} holds {array.dtype}; store tensors as float16 or float32{hint} "
-                f"(bfloat16 and 8-bit values fit into float32 exactly)"
-            )
-        made.append(array if dtype is None else stored(array.astype(np.float32), dtype))
-    about = f"{path.name}" + (f", rounded to {dtype}" if dtype else "")
-    return Tensors(made[0], made[1], made[2], about)
+        if dtype is not None:
+            array = _from_codes(array, dtype) if codes else stored(array.astype(np.float32), dtype)
+        made.append(array)
+    how = "" if dtype is None else f", codes of {dtype}" if all(coded) else f", rounded to {dtype}"
+    return Tensors(made[0], made[1], made[2], f"{path.name}{how}")
+
+
+def _one_if_equal(names: tuple[str, ...]) -> str | tuple[str, ...]:
+    return names[0] if len(set(names)) == 1 else names
+
+
+def _member(path: Path, loaded: Any, name: str) -> Any:
+    """Return one array of an archive in this machine's order of bytes."""
+    array = loaded[name]
+    if not isinstance(array, np.ndarray):  # numpy gives the bytes of what it cannot tell to be an array
+        raise DataError(f"{path}: {name} is no array; write the file with numpy.savez")
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _holds_codes(array: Any, dtype: str | None) -> bool:
+    """Tell whether elements are bare bits, as wide as those of a format that numpy itself has not."""
+    if dtype is None or dtype in ("float16", "float32"):
+        return False
+    bare = array.dtype in (np.uint8, np.uint16) or (array.dtype.kind == "V" and array.dtype.names is None)
+    return bare and array.dtype.itemsize == lookup_dtype(dtype).itemsize
+
+
+def _from_codes(array: Any, dtype: str) -> Any:
+    """Take bare bits as elements of a format."""
+    fmt = lookup_dtype(dtype)
+    if fmt.storage is not None:
+        return array.view(fmt.storage)
+    from ascendsim.numerics.hifloat8 import HiFloat8Array
+
+    return HiFloat8Array(array.view(np.uint8))
+
+
+def _require_values(path: Path, name: str, array: Any) -> None:
+    if array.dtype.kind == "f" and array.dtype.itemsize <= 4:
+        return
+    raise DataError(
+        f"{path}: {name} holds {array.dtype}; store tensors as float16 or float32 values (bfloat16 and 8-bit "
+        "ones fit into float32 exactly), or as the codes of the format that --dtype names (uint8, uint16)"
+    )
 
 
 def _check_names(path: Path, arrays: Mapping[str, Any]) -> None:
@@ -172,4 +220,12 @@ def _near(name: str, names: Any) -> str:
 
 
 def _brief(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    """Return the first line of an error, without numpy's advice to unpickle what it cannot read otherwise."""
+    text = str(error).strip()
+    if "pickle" in text:
+        return "it is no archive, or holds Python objects, which are not read"
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _detail(error: MemoryError) -> str:
+    return f" ({error})" if str(error) else ""
