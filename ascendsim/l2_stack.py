@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple
 
 from ascendsim.program import Traffic
 
 
 class Tile:
-    """A tile of a group, or what is left of a tensor from before (bytes on the whole chip)."""
+    """Some bytes of a tensor, how many of them are in L2, and how many of those are dirty."""
 
     __slots__ = ("dirty", "resident", "size", "tensor")
 
@@ -18,14 +17,6 @@ class Tile:
         self.size = size
         self.resident = 0
         self.dirty = 0
-
-
-class Change(NamedTuple):
-    """What a touch did to L2, in bytes on the whole chip."""
-
-    fetched: int
-    entered: int
-    written_through: int
 
 
 class Stack:
@@ -67,8 +58,8 @@ class Stack:
             kept.resident -= found
             self._stack[id(tile)] = tile
 
-    def touch(self, tile: Tile, traffic: Traffic) -> Change:
-        """Read, write or add to a tile."""
+    def touch(self, tile: Tile, traffic: Traffic) -> tuple[int, int]:
+        """Read, write or add to a tile; return the bytes that are fetched, and those written past L2."""
         missing = tile.size - tile.resident
         writes = traffic.kind != "read"
         fetched = 0 if traffic.kind == "write" else missing
@@ -76,14 +67,14 @@ class Stack:
         if not traffic.tensor.cached:
             through = tile.size if writes else 0
             self.written_bytes += through
-            return Change(fetched, 0, through)
+            return fetched, through
         tile.resident = tile.size
         if writes:
             tile.dirty = tile.size
         self._stack[id(tile)] = tile
         self._stack.move_to_end(id(tile))
         self._used += missing
-        return Change(fetched, missing, 0)
+        return fetched, 0
 
     def make_room(self) -> int:
         """Let go of what lies too deep; return how much of it was dirty."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.costing import PricedProgram
-from ascendsim.l2 import HIT, Outcome, Outcomes
+from ascendsim.l2_walk import HIT, Outcome, Outcomes
 from ascendsim.links import Link, Port, Rate
 from ascendsim.program import Traffic
 
@@ -102,7 +102,8 @@ class Transfers:
         have to make room go out over the same link.
         """
         link = link_of(traffic)
-        flows = [self._capped(link, kind, traffic.bytes, traffic.peak_bytes_per_cycle)]
+        occupied = max(traffic.bytes, traffic.occupied_bytes)
+        flows = [self._capped(link, kind, occupied, traffic.peak_bytes_per_cycle)]
         latency = self._profile.links[link].latency_cycles
         fetched, pushed = (share * traffic.bytes for share in (outcome.fetched, outcome.pushed_out))
         if fetched:
@@ -114,7 +115,7 @@ class Transfers:
             flows.append(Flow("memory", fetched + pushed))
         return Transfer(tuple(flows), latency)
 
-    def _capped(self, link: str, kind: str, size_bytes: Rate, peak: Rate, readers: int = 1) -> Flow:
+    def _capped(self, link: str, kind: str, size_bytes: Rate, peak: Rate, readers: Rate = 1) -> Flow:
         """Cap a flow by the core's own port and by what one core of this kind can take of the link."""
         figures = self._profile.links[link]
         own = (

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simpy import Environment
 
-from ascendsim.l2 import HIT, Outcome
+from ascendsim.l2_walk import HIT, Outcome
 from ascendsim.links import Link, Port
 from ascendsim.program import Traffic
 from ascendsim.timing import appointment

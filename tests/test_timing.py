@@ -170,8 +170,10 @@ def test_streaming_cores_reach_the_peak_of_the_link(cores, kind):
 
 def test_streaming_misses_reach_the_peak_of_main_memory():
     profile = PLAIN.but(read=(100, 100), memory=(12, 12))
-    prog = program(*[read(600, 100)] * 10)
-    assert time_kernel(kernel([prog] * 24), profile, l2_start="cold").cycles == 24 * 10 * 600 // 12
+    progs = [program(*[read(600, 100, place=(core, i)) for i in range(10)]) for core in range(24)]
+    assert time_kernel(kernel(progs), profile, l2_start="cold").cycles == 24 * 10 * 600 // 12
+    folded = kernel([(0, progs[0])] * 24)
+    assert time_kernel(folded, profile, l2_start="cold").cycles == 24 * 10 * 600 // 12
 
 
 # --- rings -------------------------------------------------------------------------------------------------

@@ -1,0 +1,247 @@
+"""The transfers of one phase in issue order, the tiles that they touch, and what L2 makes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from ascendsim.costing import PricedProgram
+from ascendsim.l2_stack import Stack, Tile
+from ascendsim.program import Gm, GmTensor, Traffic
+
+Share = Fraction | int
+
+
+class Outcome(NamedTuple):
+    """What L2 makes of a piece of traffic, as parts of its bytes.
+
+    `fetched` of them cross the link from main memory for this core, which waits for `readers` times as many:
+    the others cross for those that wait for the same. `pushed_out` as many dirty bytes leave on the way.
+    """
+
+    fetched: Share = 0
+    pushed_out: Share = 0
+    readers: Share = 1
+
+    @property
+    def uses_memory(self) -> bool:
+        """Whether any byte crosses the link to main memory."""
+        return bool(self.fetched or self.pushed_out)
+
+
+HIT = Outcome()
+# Instruction -> what L2 makes of its traffic, where that is not a plain hit.
+Outcomes = Mapping[int, Outcome]
+# Number of equal cores and the program of one of them.
+Group = tuple[int, PricedProgram]
+
+
+class Slice:
+    """A slice of a tensor that transfers name, and the tiles that it stands for.
+
+    The slice itself is `known`. Of a group of equal cores only the slice of one is; the others may have
+    slices like it of their own, in one tile for each group.
+    """
+
+    __slots__ = ("bytes", "cores", "known", "own", "tensor")
+
+    def __init__(self, tensor: GmTensor, size_bytes: int) -> None:
+        self.tensor = tensor
+        self.bytes = size_bytes
+        self.cores: dict[int, int] = {}
+        self.known = Tile(tensor.name, size_bytes)
+        self.own: dict[int, Tile] = {}
+
+
+class _Transfer(NamedTuple):
+    group: int
+    instruction: int
+    slice: Slice
+    traffic: Traffic
+
+
+class _Touch(NamedTuple):
+    """Transfers that touch a tile together, and how many cores of each transfer's group do.
+
+    `readers` of them wait for the same bytes.
+    """
+
+    tile: Tile
+    readers: Share
+    transfers: tuple[_Transfer, ...]
+    cores: tuple[Share, ...]
+
+
+class _Stay:
+    """The time for which a tile stays in L2 after bytes of it were fetched: who has found them there."""
+
+    __slots__ = ("cores", "fetched", "found", "groups")
+
+    def __init__(self, fetched: int) -> None:
+        self.fetched = fetched
+        self.cores: Share = 0
+        self.groups: set[int] = set()
+        self.found: list[tuple[_Transfer, Share, Share]] = []
+
+    def join(self, touch: _Touch) -> None:
+        """Let those of a touch join that are not here yet."""
+        for transfer, cores in zip(touch.transfers, touch.cores, strict=True):
+            if transfer.group not in self.groups:
+                self.groups.add(transfer.group)
+                self.cores += cores
+                self.found.append((transfer, cores, touch.readers))
+
+
+class Walk:
+    """One phase: all its transfers in step, the first of every core, then the second of every core, ..."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self._cores = [cores for cores, _ in groups]
+        slices: dict[Hashable, Slice] = {}
+        self._lanes = [list(_transfers(group, *work, slices)) for group, work in enumerate(groups)]
+        self._apart = cut(list(slices.values()))
+        self._tiles = [tile for part in slices.values() for tile in (part.known, *part.own.values())]
+        self._ends: dict[str, int] = {}
+        for tile in self._tiles:
+            self._ends[tile.tensor] = self._ends.get(tile.tensor, 0) + tile.size
+        self._touches: list[_Touch] = []
+        for step in range(max((len(lane) for lane in self._lanes), default=0)):
+            self._touches += self._step([lane[step] for lane in self._lanes if step < len(lane)])
+
+    def _step(self, transfers: list[_Transfer]) -> Iterator[_Touch]:
+        """Yield the touches of one step: those of one slice together, then of those like it."""
+        together: dict[tuple[int, str], list[_Transfer]] = {}
+        for transfer in transfers:
+            together.setdefault((id(transfer.slice), transfer.traffic.kind), []).append(transfer)
+        for same in together.values():
+            part = same[0].slice
+            apart = self._apart[part.tensor.name]
+            cores = tuple([1 + (self._cores[transfer.group] - 1) * (1 - apart) for transfer in same])
+            yield _Touch(part.known, sum(cores), tuple(same), cores)
+            for transfer in same:
+                if transfer.group in part.own:
+                    others = (self._cores[transfer.group] - 1) * apart
+                    yield _Touch(part.own[transfer.group], 1, (transfer,), (others,))
+
+    def run(self, stack: Stack) -> tuple[Outcomes, ...]:
+        """Send the phase through L2 and return what it makes of the traffic, group by group."""
+        stack.begin()
+        for tile in self._tiles:
+            tile.resident = tile.dirty = 0
+        walked = dict.fromkeys(self._ends, 0)
+        last: dict[int, _Stay | None] = {}
+        stays: list[_Stay] = []
+        pushed = 0
+        for touch in self._touches:
+            tile, traffic = touch.tile, touch.transfers[0].traffic
+            if id(tile) not in last:
+                last[id(tile)] = None
+                stack.find(tile, self._ends[tile.tensor], walked[tile.tensor])
+                walked[tile.tensor] += tile.size
+            fetched, through = stack.touch(tile, traffic)
+            pushed += through + stack.make_room()
+            stay = last[id(tile)]
+            if fetched:
+                stay = last[id(tile)] = _Stay(fetched)
+                stays.append(stay)
+            if stay is not None and traffic.kind != "write":
+                stay.join(touch)
+        return self._outcomes(stays, pushed)
+
+    def _outcomes(self, stays: Sequence[_Stay], pushed: int) -> tuple[Outcomes, ...]:
+        """Say what every transfer meets, the mean over the cores of its group."""
+        made = tuple(dict(outcomes) for outcomes in self._background(pushed))
+        for stay in stays:
+            for transfer, cores, readers in stay.found:
+                moved = self._cores[transfer.group] * transfer.slice.bytes
+                part = Fraction(stay.fetched * cores, moved) / stay.cores
+                mine = made[transfer.group]
+                mine[transfer.instruction] = _both(mine.get(transfer.instruction, HIT), part, readers)
+        return made
+
+    def _background(self, pushed: int) -> Iterator[Outcomes]:
+        """Yield for each group what its transfers carry of the bytes that are pushed out."""
+        read, written = (
+            sum(
+                self._cores[transfer.group] * transfer.slice.bytes
+                for lane in self._lanes
+                for transfer in lane
+                if (transfer.traffic.kind == "read") is reads
+            )
+            for reads in (True, False)
+        )
+        outcome = Outcome(0, Fraction(pushed, max(1, read, written)))
+        for lane in self._lanes:
+            yield {
+                transfer.instruction: outcome
+                for transfer in lane
+                if pushed and (transfer.traffic.kind == "read") is (read >= written)
+            }
+
+
+def _both(outcome: Outcome, fetched: Share, readers: Share) -> Outcome:
+    """Add fetched bytes to an outcome; a core waits for all that it waits for."""
+    if not outcome.fetched:
+        return Outcome(fetched, outcome.pushed_out, readers)
+    total = outcome.fetched + fetched
+    waited = outcome.fetched * outcome.readers + fetched * readers
+    return Outcome(total, outcome.pushed_out, Fraction(waited) / total)
+
+
+def cut(slices: Sequence[Slice]) -> dict[str, Fraction]:
+    """Give tiles their sizes; return by tensor which part of the unknown slices is apart from the known.
+
+    Slices that are not known lie apart as far as the tensor is large enough for them beside the known ones;
+    for the rest they are the known ones. Known slices of more bytes than there are overlap, so each counts
+    for its part of what there is.
+    """
+    known: dict[str, int] = {}
+    others: dict[str, int] = {}
+    for part in slices:
+        name = part.tensor.name
+        known[name] = known.get(name, 0) + part.bytes
+        more = part.bytes * sum(cores - 1 for cores in part.cores.values())
+        others[name] = others.get(name, 0) + more
+    apart: dict[str, Fraction] = {}
+    for part in slices:
+        name, size = part.tensor.name, part.tensor.size_bytes
+        apart[name] = Fraction(max(0, min(others[name], size - known[name])), others[name] or 1)
+        part.known.size = max(1, part.bytes * min(size, known[name]) // known[name])
+        for group, cores in part.cores.items():
+            if cores > 1 and apart[name]:
+                own = max(1, int(part.bytes * (cores - 1) * apart[name]))
+                part.own[group] = Tile(name, own)
+    return apart
+
+
+def _transfers(
+    group: int, cores: int, priced: PricedProgram, slices: dict[Hashable, Slice]
+) -> Iterator[_Transfer]:
+    """Yield the transfers of a group and note the slices that they name."""
+    walked: dict[str, int] = {}
+    for index, instruction in enumerate(priced.program.instructions):
+        traffic = priced.prices[index].traffic
+        if traffic is None:
+            continue
+        name = traffic.tensor.name
+        place = _place(instruction.gm)
+        if place is None:
+            # It does not say where, so it walks on through the tensor, and begins again at its end.
+            begin = walked.get(name, 0)
+            if begin + traffic.bytes > traffic.tensor.size_bytes:
+                begin = 0
+            walked[name] = begin + traffic.bytes
+            place = begin, traffic.bytes
+        key = name, place
+        if key not in slices:
+            slices[key] = Slice(traffic.tensor, traffic.bytes)
+        slices[key].cores[group] = cores
+        yield _Transfer(group, index, slices[key], traffic)
+
+
+def _place(gm: Gm | None) -> Hashable:
+    """Return the slice of a tensor as something that can be compared."""
+    if gm is None:
+        return None
+    return tuple([(i.start, i.stop, i.step) if isinstance(i, slice) else i for i in gm.index])
