@@ -113,6 +113,21 @@ def _ties(rng, grid, m, k, n):
     return powers((m, k)), powers((k, n)), c
 
 
+def _hairs(rng, grid, m, k, n):
+    """Few products, each a hair off half an ulp of c: on wide grids more bits than a double has."""
+    low, unit = max(grid.low, -12), 2.0 ** (1 - grid.bits)
+
+    def near_one(shape):
+        return np.ldexp(1 + unit * rng.choice([-0.5, 1.0], shape), low)
+
+    c = np.ldexp((2**23 + rng.integers(0, 64, (m, n))) * rng.choice([-1.0, 1.0], (m, n)), 2 * low + 1)
+    return (
+        near_one((m, k)) * (rng.random((m, k)) < 2 / k) * rng.choice([-1.0, 1.0], (m, k)),
+        near_one((k, n)),
+        c,
+    )
+
+
 def _integers(rng, _grid, m, k, n):
     return (rng.integers(-15, 16, s).astype(float) for s in ((m, k), (k, n), (m, n)))
 
@@ -142,9 +157,10 @@ def _overflow(rng, grid, m, k, n):
     return a * rng.choice([-1.0, 1.0], (m, k)), b, np.where(rng.random((m, n)) < 0.7, near, 0.0)
 
 
-def _zeros(rng, _grid, m, k, n):
+def _zeros(rng, grid, m, k, n):
     """Zeros of both signs and few others: the sign of a zero sum is the question."""
-    return (rng.choice([0.0, -0.0, -0.0, 1.0, -1.0], s, p=[0.3, 0.3, 0.3, 0.05, 0.05]) for s in
+    one = 2.0 - 2.0 ** (1 - grid.bits)
+    return (rng.choice([0.0, -0.0, -0.0, one, -one], s, p=[0.3, 0.3, 0.3, 0.05, 0.05]) for s in
             ((m, k), (k, n), (m, n)))  # fmt: skip
 
 
@@ -155,6 +171,7 @@ CLASSES: dict[str, Maker] = {
     "bits": _bits,
     "subnormal": _subnormal,
     "ties": _ties,
+    "hairs": _hairs,
     "integers": _integers,
     "cancellation": _cancellation,
     "sparse": _sparse,

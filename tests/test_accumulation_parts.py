@@ -15,8 +15,9 @@ import pytest
 from ascendsim.numerics import jit
 from ascendsim.numerics.exact import LIMBS, add_term, clear, sticky_value
 from ascendsim.numerics.extents import extent, is_narrow
+from ascendsim.numerics.panel_memory import store, tile
 from ascendsim.numerics.panel_rounding import MODES, exact_sum, half_by_addition, into_single
-from ascendsim.numerics.panels import LANES, ROWS, store, tile
+from ascendsim.numerics.panels import LANES, ROWS
 from ascendsim.numerics.twins import BINARY16, BINARY32, rounded, term
 
 PANEL = ROWS * LANES

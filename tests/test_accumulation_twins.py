@@ -189,6 +189,7 @@ def test_split3_drops_exactly_the_product_of_the_low_halves() -> None:
     # 1 + 2^-23 has the low half 2^-23; (1 + 2^-23)^2 without 2^-46 is 1 + 2^-22.
     x = 1 + 2.0**-23
     assert low_half(x) == 2.0**-23
+    assert [low_half(1 + 2.0**-e) for e in (11, 12)] == [0, 2.0**-12]
     assert product(x, x, "split3") == term(1 + 2.0**-22)
     assert product(x, x) == term(1 + 2.0**-22) + (1 << (298 - 46))  # type: ignore[operator]
     # Eleven bits have no low half: nothing changes.
@@ -196,8 +197,8 @@ def test_split3_drops_exactly_the_product_of_the_low_halves() -> None:
 
 
 def test_align_looks_at_operand_exponents_not_at_the_product() -> None:
-    # 1.5 * 1.5 = 2.25 has exponent 1, its operands 0 + 0. F1 cuts to halves: 2.25 -> 2.0, (1/4) -> 0.
-    assert one("align:2:F1:RZ", 0.0, [(1.5, 1.5), (0.5, 0.5)]) == 2.0
+    # 1.5 * 1.5 = 2.25 has exponent 1, its operands 0 + 0. So F1 cuts to halves: 2.25 -> 2, and 0.5 stays.
+    assert one("align:2:F1:RZ", 0.0, [(1.5, 1.5), (1.0, 0.5)]) == 2.5
 
 
 def test_flushed_operands_count_as_zero_of_their_sign() -> None:

@@ -15,6 +15,7 @@ from ascendsim.numerics.extents import extent
 from ascendsim.numerics.jit import called, inlined
 from ascendsim.numerics.job import PANEL, Job, Rules, factors, low_product, product
 from ascendsim.numerics.operands import fill_magnitudes
+from ascendsim.numerics.panel_memory import at, columns, put, rows, store, tile
 from ascendsim.numerics.panel_rounding import exact_sum, rounded, two_sum
 from ascendsim.numerics.panels import (
     LANES,
@@ -22,25 +23,21 @@ from ascendsim.numerics.panels import (
     absolute,
     any_lane,
     as_bits,
-    at,
-    columns,
     differs,
     fma,
     nonzero,
     out_of_line,
-    put,
-    rows,
     select,
     spread,
-    store,
-    tile,
     to_single,
     widen,
 )
 
 Panel = Any
 
-EXACT_UNITS: Final = 2.0**53
+# A double counts to 2^53. The bounds that it is compared with may be short by half a subnormal per rounding,
+# and by the low halves of split products: each less than a factor of two, so two bits are left for them.
+EXACT_UNITS: Final = 2.0**51
 SAFE_UNIT: Final = 2.0**-100  # products that are multiples of this are far from the subnormal singles
 _ROUNDOFF: Final = 2.0**-53
 
@@ -84,12 +81,15 @@ def plain_sum(job: Job, block: Block, acc: Panel, split: bool) -> Panel:
 
 @inlined
 def error_bound(job: Job, block: Block, start: Panel) -> Panel:
-    """Bound what `plain_sum` loses: two roundings per product or fewer, each 2^-53 of a partial sum."""
+    """Bound what `plain_sum` loses: two roundings per product or fewer, each 2^-53 of a partial sum.
+
+    Counting three leaves room for the roundings of the bound itself, which is summed in singles.
+    """
     size = absolute(to_single(start))
     for t in range(block.length):
         a, b = job.a_size + block.a + t * ROWS, job.b_size + block.b + t * LANES
         size = fma(rows(job.singles, a), columns(job.singles, b), size)
-    return widen(size) * spread((2 * block.length + 8) * _ROUNDOFF)
+    return widen(size) * spread((3 * block.length + 8) * _ROUNDOFF)
 
 
 @inlined

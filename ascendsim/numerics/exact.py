@@ -8,7 +8,7 @@ carried once at the end; as bit patterns they lie in the same memory of doubles 
 from typing import Any, Final
 
 from ascendsim.numerics.jit import called, inlined
-from ascendsim.numerics.panels import at, put, scalar_bits, scalar_float
+from ascendsim.numerics.panel_memory import at, put, scalar_bits, scalar_float
 
 Array = Any
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from ascendsim.numerics.jit import called
-from ascendsim.numerics.panels import at, scalar_bits, scalar_float
+from ascendsim.numerics.panel_memory import at, scalar_bits, scalar_float
 
 Array = Any
 

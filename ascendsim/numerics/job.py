@@ -16,8 +16,9 @@ from ascendsim.numerics.operands import (
     fill_rows,
     group_count,
 )
+from ascendsim.numerics.panel_memory import columns, put, rows
 from ascendsim.numerics.panel_rounding import Rounding
-from ascendsim.numerics.panels import LANES, ROWS, columns, out_of_line, put, rows
+from ascendsim.numerics.panels import LANES, ROWS, out_of_line, spread
 
 Array = Any
 Panel = Any
@@ -127,8 +128,12 @@ def factors(job: Job, a: int, b: int, t: int) -> tuple[Panel, Panel]:
 
 @inlined
 def low_product(job: Job, a: int, b: int, t: int) -> Panel:
-    """Return the product of the low halves of the same operands."""
-    return rows(job.doubles, job.a_low + a + t * ROWS) * columns(job.doubles, job.b_low + b + t * LANES)
+    """Return the product of the low halves of the same operands, +0 where it is zero.
+
+    Taking +0 away leaves every zero its sign.
+    """
+    x, y = rows(job.doubles, job.a_low + a + t * ROWS), columns(job.doubles, job.b_low + b + t * LANES)
+    return x * y + spread(0.0)
 
 
 @inlined

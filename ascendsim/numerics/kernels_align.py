@@ -13,6 +13,7 @@ from ascendsim.numerics.extents import extent, is_narrow
 from ascendsim.numerics.jit import called, inlined, kernel
 from ascendsim.numerics.job import Job, Rules, factors, low_product, prepare, sizes
 from ascendsim.numerics.operands import copy_in, copy_out, fill_singles, fits, group_count, padded_size
+from ascendsim.numerics.panel_memory import at, columns, rows, scalar_bits, store, tile
 from ascendsim.numerics.panel_rounding import exact_sum, into_single, rounded
 from ascendsim.numerics.panels import (
     LANES,
@@ -20,18 +21,12 @@ from ascendsim.numerics.panels import (
     absolute,
     as_bits,
     as_float,
-    at,
-    columns,
     equal,
     fma,
     integer_to_double,
     out_of_line,
-    rows,
-    scalar_bits,
     select,
     spread,
-    store,
-    tile,
     to_integer,
     truncated,
     widen,

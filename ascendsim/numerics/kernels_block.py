@@ -17,6 +17,7 @@ from ascendsim.numerics.extents import extent
 from ascendsim.numerics.jit import called, inlined, kernel
 from ascendsim.numerics.job import Job, Rules, prepare, sizes
 from ascendsim.numerics.operands import copy_in, copy_out, fits, group_count, padded_size
+from ascendsim.numerics.panel_memory import store, tile
 from ascendsim.numerics.panel_rounding import exact_sum, is_plain, rounded
 from ascendsim.numerics.panels import (
     LANES,
@@ -26,8 +27,6 @@ from ascendsim.numerics.panels import (
     differs,
     out_of_line,
     spread,
-    store,
-    tile,
     to_single,
     widen,
 )

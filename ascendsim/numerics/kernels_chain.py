@@ -11,8 +11,9 @@ import numpy as np
 from ascendsim.numerics.jit import called, kernel
 from ascendsim.numerics.job import Job, Rules, prepare, product, sizes
 from ascendsim.numerics.operands import copy_in, copy_out, fits, group_count, padded_size
+from ascendsim.numerics.panel_memory import store, tile
 from ascendsim.numerics.panel_rounding import exact_sum, rounded
-from ascendsim.numerics.panels import LANES, ROWS, out_of_line, store, tile, widen
+from ascendsim.numerics.panels import LANES, ROWS, out_of_line, widen
 
 Array = Any
 

@@ -21,7 +21,8 @@ from ascendsim.numerics.operands import (
     packed_size,
     padded_size,
 )
-from ascendsim.numerics.panels import LANES, ROWS, columns, fma, out_of_line, rows, store, tile
+from ascendsim.numerics.panel_memory import columns, rows, store, tile
+from ascendsim.numerics.panels import LANES, ROWS, fma, out_of_line
 
 Array = Any
 

@@ -22,8 +22,9 @@ from ascendsim.numerics.operands import (
     packed_size,
     padded_size,
 )
+from ascendsim.numerics.panel_memory import columns, rows, store, tile
 from ascendsim.numerics.panel_rounding import RNE, single_into_half, sticky, two_sum
-from ascendsim.numerics.panels import LANES, ROWS, columns, out_of_line, rows, store, tile
+from ascendsim.numerics.panels import LANES, ROWS, out_of_line
 
 Array = Any
 

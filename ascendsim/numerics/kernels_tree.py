@@ -12,8 +12,9 @@ import numpy as np
 from ascendsim.numerics.jit import called, inlined, kernel
 from ascendsim.numerics.job import PANEL, Job, Rules, prepare, product, sizes
 from ascendsim.numerics.operands import copy_in, copy_out, fill_singles, fits, group_count, padded_size
+from ascendsim.numerics.panel_memory import columns, rows, store, tile
 from ascendsim.numerics.panel_rounding import exact_sum, is_plain, rounded
-from ascendsim.numerics.panels import LANES, ROWS, columns, out_of_line, rows, spread, store, tile, widen
+from ascendsim.numerics.panels import LANES, ROWS, out_of_line, spread, widen
 
 Array = Any
 Panel = Any

@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from ascendsim.numerics.jit import called
-from ascendsim.numerics.panels import LANES, ROWS, at, put, scalar_bits, scalar_float
+from ascendsim.numerics.panel_memory import at, put, scalar_bits, scalar_float
+from ascendsim.numerics.panels import LANES, ROWS
 
 Array = Any  # a numpy array, as the compiler sees it
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ascendsim.numerics.jit import called, inlined
+from ascendsim.numerics.panel_memory import store, tile
 from ascendsim.numerics.panels import (
     HALF_CONVERSIONS,
     LANES,
@@ -25,8 +26,6 @@ from ascendsim.numerics.panels import (
     out_of_line,
     select,
     spread,
-    store,
-    tile,
     to_half,
     to_single,
     widen,

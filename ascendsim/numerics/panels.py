@@ -18,7 +18,6 @@ import numba.core.cgutils
 import numba.core.imputils
 import numba.core.typing.templates
 import numba.extending
-import numba.np.arrayobj
 from llvmlite import ir
 
 Value = Any  # a value or type of the compiler
@@ -32,7 +31,6 @@ models: Any = numba.extending.models
 templates: Any = numba.core.typing.templates
 intrinsic: Any = numba.extending.intrinsic
 lower_builtin: Any = numba.core.imputils.lower_builtin
-make_array: Any = numba.np.arrayobj.make_array
 
 
 def _has(feature: str) -> bool:
@@ -55,7 +53,7 @@ _ELEMENTS: Final[dict[str, Value]] = {
     "i8": ir.IntType(64),
     "mask": ir.IntType(1),
 }
-_SCALARS: Final = {types.float32: "f4", types.float64: "f8", types.int32: "i4", types.int64: "i8"}
+SCALARS: Final = {types.float32: "f4", types.float64: "f8", types.int32: "i4", types.int64: "i8"}
 
 
 class PanelType(types.Type):  # type: ignore[misc]
@@ -69,13 +67,14 @@ class PanelType(types.Type):  # type: ignore[misc]
 @numba.extending.register_model(PanelType)
 class _PanelModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Value, panel: PanelType) -> None:
-        super().__init__(manager, panel, ir.ArrayType(_vector(panel.element), ROWS))
+        super().__init__(manager, panel, ir.ArrayType(vector(panel.element), ROWS))
 
 
-_PANELS: Final = {element: PanelType(element) for element in _ELEMENTS}
+PANELS: Final = {element: PanelType(element) for element in _ELEMENTS}
 
 
-def _vector(element: str) -> Value:
+def vector(element: str) -> Value:
+    """Return the compiler's vector type for one row."""
     return ir.VectorType(_ELEMENTS[element], LANES)
 
 
@@ -87,7 +86,8 @@ def _is_float(vector: Value) -> bool:
     return _element(vector).startswith("f")
 
 
-def _pack(builder: Value, rows: Iterable[Value]) -> Value:
+def pack(builder: Value, rows: Iterable[Value]) -> Value:
+    """Make a panel of row vectors."""
     panel = None
     for index, row in enumerate(rows):
         if panel is None:
@@ -96,7 +96,8 @@ def _pack(builder: Value, rows: Iterable[Value]) -> Value:
     return panel
 
 
-def _unpack(builder: Value, panel: Value) -> list[Value]:
+def unpack(builder: Value, panel: Value) -> list[Value]:
+    """Return the row vectors of a panel."""
     return [builder.extract_value(panel, row) for row in range(ROWS)]
 
 
@@ -105,8 +106,8 @@ def _unpack(builder: Value, panel: Value) -> list[Value]:
 
 def _row_by_row(emit: Emit) -> Callable[..., Value]:
     def codegen(_context: Value, builder: Value, _signature: Value, panels: Value) -> Value:
-        rows = zip(*(_unpack(builder, panel) for panel in panels), strict=True)
-        return _pack(builder, (emit(builder, *vectors) for vectors in rows))
+        rows = zip(*(unpack(builder, panel) for panel in panels), strict=True)
+        return pack(builder, (emit(builder, *vectors) for vectors in rows))
 
     return codegen
 
@@ -115,7 +116,7 @@ def _unary(emit: Emit, result: Callable[[str], str] = lambda x: x) -> Callable[.
     """Make an operation on one panel; `result` maps the element type of the operand to that of the result."""
 
     def operation(_typing: Value, x: Value) -> Value:
-        return _PANELS[result(x.element)](x), _row_by_row(emit)
+        return PANELS[result(x.element)](x), _row_by_row(emit)
 
     return intrinsic(operation)  # type: ignore[no-any-return]
 
@@ -131,7 +132,7 @@ def _binary(emit: Emit, result: str = "") -> Callable[..., Any]:
     """Make an operation on two panels; its result is like the second unless it is named."""
 
     def operation(_typing: Value, x: Value, y: Value) -> Value:
-        return (_PANELS[result] if result else y)(x, y), _row_by_row(emit)
+        return (PANELS[result] if result else y)(x, y), _row_by_row(emit)
 
     return intrinsic(operation)  # type: ignore[no-any-return]
 
@@ -143,7 +144,7 @@ def _operator(symbol: Callable[..., Any], emit: Emit, result: str = "") -> None:
     class _Template(templates.AbstractTemplate):  # type: ignore[misc]
         def generic(self, args: Value, _kws: Value) -> Value:
             if len(args) == 2 and isinstance(args[0], PanelType) and args[0] == args[1]:
-                return templates.signature(_PANELS[result] if result else args[0], *args)
+                return templates.signature(PANELS[result] if result else args[0], *args)
             return None
 
     lower_builtin(symbol, PanelType, PanelType)(_row_by_row(emit))
@@ -185,16 +186,16 @@ negative = _unary(lambda b, x: b.icmp_signed("<", x, ir.Constant(x.type, None)),
 
 
 def _to(element: str, how: str) -> Callable[..., Any]:
-    return _unary(lambda b, x: getattr(b, how)(x, _vector(element)), lambda _: element)
+    return _unary(lambda b, x: getattr(b, how)(x, vector(element)), lambda _: element)
 
 
 def _widen(builder: Value, x: Value) -> Value:
-    return x if _element(x) == "f8" else builder.fpext(x, _vector("f8"))
+    return x if _element(x) == "f8" else builder.fpext(x, vector("f8"))
 
 
 def _cast_bits(builder: Value, x: Value) -> Value:
     element = _element(x)
-    return builder.bitcast(x, _vector(("i" if element[0] == "f" else "f") + element[1]))
+    return builder.bitcast(x, vector(("i" if element[0] == "f" else "f") + element[1]))
 
 
 def _other(element: str) -> str:
@@ -212,111 +213,22 @@ as_float = _unary(_cast_bits, _other)  # and back
 as_ones = _binary(lambda b, mask, x: b.zext(mask, x.type))  # a mask as 0 and 1, integers like the second
 
 
-# --- panels and scalars in memory ---------------------------------------------------------------------------
-#
-# Arrays are C-contiguous memory of one element type; a place in them is an offset in elements from the first,
-# whatever their shape.
+# --- panels from and to scalars ---------------------------------------------------------------------------
 
 
-def _index(value: int) -> Value:
-    return ir.Constant(ir.IntType(64), value)
-
-
-def _pointer(context: Value, builder: Value, array_type: Value, array: Value, offset: Value) -> Value:
-    return builder.gep(make_array(array_type)(context, builder, array).data, [offset])
-
-
-def _vector_at(builder: Value, pointer: Value, vector: Value) -> Value:
-    return builder.bitcast(pointer, vector.as_pointer())
-
-
-def _load(builder: Value, pointer: Value, vector: Value) -> Value:
-    return builder.load(_vector_at(builder, pointer, vector), align=4)
-
-
-def _down(builder: Value, pointer: Value, stride: Value) -> list[Value]:
-    pointers = [pointer]
-    for _ in range(ROWS - 1):
-        pointers.append(builder.gep(pointers[-1], [stride]))
-    return pointers
-
-
-def _splat(builder: Value, scalar: Value) -> Value:
+def splat(builder: Value, scalar: Value) -> Value:
+    """Return a row vector with a scalar in every lane."""
     undefined = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
     first = builder.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     return builder.shuffle_vector(first, undefined, zeros)
 
 
-def _reader(read: Callable[..., list[Value]], strided: bool) -> Callable[..., Any]:
-    """Make an operation (array, offset) or (array, offset, stride) -> panel."""
-
-    def describe(array: Value) -> Value:
-        element = _SCALARS[array.dtype]
-
-        def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
-            pointer = _pointer(context, builder, sig.args[0], args[0], args[1])
-            return _pack(builder, read(builder, pointer, _vector(element), *args[2:]))
-
-        return _PANELS[element](array, *[types.intp] * (2 if strided else 1)), codegen
-
-    if strided:
-        return intrinsic(lambda _typing, array, _offset, _stride: describe(array))  # type: ignore[no-any-return]
-    return intrinsic(lambda _typing, array, _offset: describe(array))  # type: ignore[no-any-return]
-
-
-def _read_rows(builder: Value, pointer: Value, _vector: Value) -> list[Value]:
-    return [_splat(builder, builder.load(builder.gep(pointer, [_index(row)]))) for row in range(ROWS)]
-
-
-def _read_columns(builder: Value, pointer: Value, vector: Value) -> list[Value]:
-    return [_load(builder, pointer, vector)] * ROWS
-
-
-def _read_tile(builder: Value, pointer: Value, vector: Value, stride: Value) -> list[Value]:
-    return [_load(builder, place, vector) for place in _down(builder, pointer, stride)]
-
-
-rows = _reader(_read_rows, strided=False)  # ROWS consecutive elements, each in all lanes of its row
-columns = _reader(_read_columns, strided=False)  # LANES consecutive elements, in every row
-tile = _reader(_read_tile, strided=True)  # LANES consecutive elements per row, rows `stride` apart
-
-
-def _store(_typing: Value, panel: Value, array: Value, _offset: Value, _stride: Value) -> Value:
-    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
-        pointer = _pointer(context, builder, sig.args[1], args[1], args[2])
-        for row, place in zip(_unpack(builder, args[0]), _down(builder, pointer, args[3]), strict=True):
-            builder.store(row, _vector_at(builder, place, row.type), align=4)
-        return context.get_dummy_value()
-
-    return types.void(panel, array, types.intp, types.intp), codegen
-
-
-def _at(_typing: Value, array: Value, _offset: Value) -> Value:
-    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
-        return builder.load(_pointer(context, builder, sig.args[0], args[0], args[1]))
-
-    return array.dtype(array, types.intp), codegen
-
-
-def _put(_typing: Value, array: Value, _offset: Value, _value: Value) -> Value:
-    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
-        builder.store(args[2], _pointer(context, builder, sig.args[0], args[0], args[1]))
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, array.dtype), codegen
-
-
-store = intrinsic(_store)  # (panel, array, offset, stride)
-at = intrinsic(_at)  # (array, offset) -> scalar
-put = intrinsic(_put)  # (array, offset, scalar), converting to the array's element type
-
-
 def _spread(_typing: Value, scalar: Value) -> Value:
     def codegen(_context: Value, builder: Value, _signature: Value, args: Value) -> Value:
-        return _pack(builder, [_splat(builder, args[0])] * ROWS)
+        return pack(builder, [splat(builder, args[0])] * ROWS)
 
-    return _PANELS[_SCALARS[scalar]](scalar), codegen
+    return PANELS[SCALARS[scalar]](scalar), codegen
 
 
 spread = intrinsic(_spread)  # a scalar in every place
@@ -326,7 +238,7 @@ def _any_lane(_typing: Value, mask: Value) -> Value:
     def codegen(_context: Value, builder: Value, _signature: Value, args: Value) -> Value:
         whole = ir.IntType(LANES)
         found = ir.Constant(whole, 0)
-        for row in _unpack(builder, args[0]):
+        for row in unpack(builder, args[0]):
             found = builder.or_(found, builder.bitcast(row, whole))
         return builder.icmp_unsigned("!=", found, ir.Constant(whole, 0))
 
@@ -334,25 +246,6 @@ def _any_lane(_typing: Value, mask: Value) -> Value:
 
 
 any_lane = intrinsic(_any_lane)  # mask -> bool
-
-
-# --- bits of scalars ----------------------------------------------------------------------------------------
-
-
-def _scalar_cast(results: dict[Value, Value]) -> Callable[..., Any]:
-    """Make an operation that reads the bits of one scalar type as another."""
-
-    def operation(_typing: Value, scalar: Value) -> Value:
-        def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
-            return builder.bitcast(args[0], context.get_value_type(sig.return_type))
-
-        return results[scalar](scalar), codegen
-
-    return intrinsic(operation)  # type: ignore[no-any-return]
-
-
-scalar_bits = _scalar_cast({types.float32: types.int32, types.float64: types.int64})
-scalar_float = _scalar_cast({types.int32: types.float32, types.int64: types.float64})
 
 
 # --- the shape of the machine code --------------------------------------------------------------------------

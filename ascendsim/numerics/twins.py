@@ -70,7 +70,7 @@ def product(a: float, b: float, form: str = "exact") -> Term:
     exact = (int(term(a)) * int(term(b))) >> FRACTION_BITS
     if form == "split3" and low_half(a) and low_half(b):
         exact -= (int(term(low_half(a))) * int(term(low_half(b)))) >> FRACTION_BITS
-    return exact or math.copysign(0.0, special)
+    return exact or 0.0
 
 
 def total(terms: Sequence[Term]) -> Term:

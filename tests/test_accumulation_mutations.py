@@ -1,0 +1,109 @@
+"""Would a wrong bit of an accumulation model be noticed?  Change one line in a copy: some test must fail.
+
+Rows are as in `test_mutations`, with an expression that picks the tests that have to notice, so that few
+kernels are compiled. A row for a compiled model is noticed by comparison with its twin, a row for a twin by
+answers derived by hand or by gmpy2.
+"""
+
+from typing import NamedTuple
+
+import pytest
+from test_mutations import ROOT, run_copy
+
+
+class Row(NamedTuple):
+    """One change to one file, the test file and the tests in it that should notice."""
+
+    file: str
+    old: str
+    new: str
+    tests: str = "test_accumulation_kernels"
+    pick: str = ""
+
+
+TWINS = [
+    # one rounding, one tie rule, one overflow, one block size, one pairing, one order, one option
+    ("2 * rest > ulp or", "2 * rest >= ulp or"),
+    ("whole % 2 == 1", "whole % 2 == 0"),
+    ("whole += 2 * rest >= ulp", "whole += 2 * rest > ulp"),
+    ('binary.largest if mode == "RZ"', 'binary.largest if mode == "RNA"'),
+    ("max(exponent(x), binary.min_exponent)", "exponent(x)"),
+    ("for i in range(0, len(pairs), size)", "for i in range(0, len(pairs), size + 1)"),
+    ('if pairing == "adjacent":', 'if pairing == "halves":'),
+    ("+ [0.0] * (block - len(products))", "+ [-0.0] * (block - len(products))"),
+    ("exponent(term(a)) + exponent(term(b)) for", "exponent(product(a, b)) for"),
+    ("if model.with_accumulator and _is_number(c):", "if _is_number(c):"),
+    ("return r2(total(", "return r(total("),
+    ("minus_zero else 0.0", "minus_zero else -0.0"),
+    ("value < math.ldexp(1.0, binary.min_exponent)", "value <= math.ldexp(1.0, binary.min_exponent)"),
+    ("np.uint32(0xFFFFF000)", "np.uint32(0xFFFFE000)"),
+    ("0.0 if math.isnan(c) else", "c if math.isnan(c) else"),
+]
+HARD = "hard_data and "
+COMPILED = [
+    # one rounding
+    ("panel_rounding", "| as_ones(inexact, bits))", "| as_ones(overshot, bits))", HARD + "seq:RNA"),
+    ("panel_rounding", "if mode == RZ:\n        bits = bits -", "if mode == RZ:\n        bits = bits +",
+     HARD + "seq:RZ"),
+    ("panel_rounding", "return how.mode == RNE and not how.half", "return not how.half", HARD + "seq:RZ"),
+    ("panel_rounding", "np.float32(65520.0)", "np.float32(65504.0)", HARD + "fp16-acc and RZ"),
+    ("kernels_fused", "acc = fma(rows(singles, a + t * ROWS), columns(singles, b + t * LANES), acc)",
+     "acc = acc + rows(singles, a + t * ROWS) * columns(singles, b + t * LANES)", HARD + "seq:RNE"),
+    ("kernels_block", "rounded(exact_sum(widen(acc), widen(part)), rules.add",
+     "rounded(exact_sum(widen(acc), widen(part)), rules.sum", HARD + "block-add"),
+    # one tie rule
+    ("panel_rounding", "equal(x - below, above - x)", "(above - x < x - below)", HARD + "RNA"),
+    # one block size, one ragged end, one pairing
+    ("accumulate", 'if kind == "exact" else model.block', 'if kind == "exact" else 2 * int(model.block)',
+     HARD + "block:4"),
+    ("job", "line + stop * width)", "line + start * width)", HARD + "block:16"),
+    ("kernels_tree", "leaf + (pairs if halves else 1)", "leaf + (1 if halves else pairs)", HARD + "tree:16"),
+    ("kernels_tree", "if t >= length:", "if t > length:", HARD + "tree:16"),
+    # one proof each: more is believed exact than is
+    ("block_sums", "EXACT_UNITS: Final = 2.0**51", "EXACT_UNITS: Final = 2.0**58", "block"),
+    ("block_sums", "(3 * block.length + 8) * _ROUNDOFF", "0.0 * _ROUNDOFF", "block"),
+    ("block_sums", "lost = lost + absolute(second)", "lost = lost * absolute(second)", "block"),
+    ("kernels_block", "(reach + part.size) * _GROWTH", "part.size * _GROWTH", "block"),
+    ("kernels_align", "largest <= _ACCUMULATOR_LIMIT and", "largest <= np.inf and", "align"),
+    ("kernels_half", "is_narrow(a, _LIMIT) and", "is_narrow(a, _LIMIT) or", HARD + "fp16-acc and seq"),
+    # one special case, one option
+    ("kernels_align", "_MINUS_ZERO)), plain, total)", "_MINUS_ZERO)), total, total)", HARD + "align"),
+    ("kernels_align", "select(absolute(plain) < spread(_INFINITY), total, plain)", "total", HARD + "align"),
+    ("job", "exact = exact - low_product(job, a, b, t)", "pass", HARD + "split3"),
+    ("job", "return x * y + spread(0.0)", "return x * y", HARD + "split3"),
+    ("operands", "np.int32(-4096)", "np.int32(-8192)", HARD + "split3"),
+    ("accumulate", "c[np.isnan(c)] = 0.0", "pass", HARD + "saturate"),
+    ("accumulate", "if model.ftz_acc:\n        c[:] =", "if model.ftz_acc:\n        c =", HARD + "ftz-acc"),
+]  # fmt: skip
+PARTS = [
+    ("exact", "(low + 0.5 * below)", "(low + 0.0 * below)"),
+    ("exact", "(bits - 1 if error < 0.0 else bits) | 1", "bits | 1"),
+    ("extents", "if magnitude & _FRACTION else 0", "if magnitude else 0"),
+    ("extents", "low == 0 and largest", "largest"),
+    (
+        "panel_rounding",
+        "above = select(size < spread(_SMALLEST_HALF), spread(_SMALLEST_HALF), size)",
+        "above = size",
+    ),
+]
+EVERY = [
+    *(Row("twins", *change, "test_accumulation_twins") for change in TWINS),
+    *(Row(*change, "test_accumulation_kernels", pick) for *change, pick in COMPILED),
+    *(Row(*change, "test_accumulation_parts") for change in PARTS),
+]
+
+
+@pytest.mark.parametrize("row", EVERY, ids=lambda row: f"{row.file}:{row.new}")
+def test_the_line_to_change_exists_once(row: Row) -> None:
+    text = (ROOT / "ascendsim" / "numerics" / f"{row.file}.py").read_text()
+    assert text.count(row.old) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", EVERY, ids=lambda row: f"{row.file}:{row.new}")
+def test_a_changed_line_makes_a_test_fail(row: Row, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTEST_ADDOPTS", f'-k "{row.pick}"')
+    done = run_copy(tmp_path / "copy", row.file, row.old, row.new, row.tests)
+    # 1: tests ran and some failed; 0: nobody noticed; 5: the expression picks no test
+    assert done.returncode == 1, f"no test noticed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
