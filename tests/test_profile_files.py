@@ -53,7 +53,7 @@ def test_all_problems_of_a_file_come_in_one_error(tmp_path):
     message = refusal(path)
     assert f"{path}: 9 problems" in message
     for line in (
-        "cores.cube.value: got '20', expected an integer of at least 1",
+        "cores.cube.value: got '20', expected an integer from 1 to 4096",
         "cores.vector.source: missing; expected a text that says where the value comes from",
         "cores.vector.confidence: got 'sure', expected one of vendor file, vendor doc, measured",
         "links.memory.efficency: unknown key; did you mean efficiency?",
@@ -78,7 +78,7 @@ def test_a_problem_in_a_variant_names_the_variant(tmp_path):
         'cores.cube = { value = 24, source = "INI Ascend910B2.ini"', "cores.cube = { value = 0"
     )
     message = refusal(write(tmp_path, text))
-    assert "variants.910B2.cores.cube.value: got 0, expected an integer of at least 1" in message
+    assert "variants.910B2.cores.cube.value: got 0, expected an integer from 1 to 4096" in message
     assert "variants.910B2.cores.cube.source: missing" in message
 
 
@@ -97,6 +97,20 @@ def test_a_bad_figure_says_why(tmp_path, figure, why):
     message = refusal(write(tmp_path, f'base = "910B"\n[links.memory]\nefficiency = {{ {figure} }}'))
     assert "links.memory.efficiency" in message
     assert why in message
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("load3d.L0A.cycles_per_stride", 0), ("cores.cube", 10**9), ("cores.vector", 4097)]
+)
+def test_a_figure_that_no_machine_has_is_refused(path, value):
+    assert f"{path}.value: got {value}, expected an integer" in refusal("910B", {path: value})
+
+
+def test_a_base_that_does_not_exist_is_told_with_the_file_that_names_it(tmp_path):
+    path = write(tmp_path, 'base = "nope"')
+    assert refusal(path).startswith(f"{path}: base: unknown product 'nope'")
+    above = write(tmp_path, 'base = "mine.toml"', "above.toml")
+    assert refusal(above).startswith(f"{above}: base: {path}: base: unknown product")
 
 
 def test_a_text_figure_must_be_among_its_alternatives(tmp_path):
@@ -195,7 +209,7 @@ def test_overrides_replace_values_and_leave_a_trace(b2):
     ("overrides", "why"),
     [
         ({"cores.cub": 3}, "cores.cub: no such figure; did you mean cores.cube?"),
-        ({"cores.cube": 0}, "cores.cube.value: got 0, expected an integer of at least 1"),
+        ({"cores.cube": 0}, "cores.cube.value: got 0, expected an integer from 1 to 4096"),
         ({"paths.L0C_UB.bytes_per_cycle": 3}, "paths.L0C_UB.bytes_per_cycle: no such figure"),
         ({"sync.barrier_cycles": 3}, "it follows from barrier_us"),
         ({"cores.vector": 0}, "expected at least 1 where core_structure is split"),

@@ -87,8 +87,7 @@ def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
     base = file.texts.get("base")
     below = _Choice([], {}, {})
     if base:
-        # A base that is a file lies beside this one, wherever the command runs.
-        below = _choose(str(path.parent / base) if _is_file_name(base) else base, (*above, str(path)))
+        below = _base(path, file, base, above)
     layers = [*below.layers, Layer(file.label, "", file.tree)]
     if file.variants:
         if chosen not in file.variants:
@@ -100,6 +99,15 @@ def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
         "evidence": file.texts.get("evidence", below.names.get("evidence", "")),
     }
     return _Choice(layers, {**below.sources, **file.sources}, names)
+
+
+def _base(path: Path, file: _File, base: str, above: tuple[str, ...]) -> _Choice:
+    """Resolve what a file builds on; a base that is a file lies beside it, wherever the command runs."""
+    name = str(path.parent / base) if _is_file_name(base) else base
+    try:
+        return _choose(name, (*above, str(path)))
+    except ConfigError as error:
+        raise ConfigError(f"{file.label}: base: {error}") from None
 
 
 def _locate(name: str) -> tuple[Path, str]:

@@ -61,8 +61,9 @@ class Maybe:
     entry: Any
 
 
-def _integer(least: int) -> Kind:
-    return Kind(f"an integer of at least {least}", cs.int_schema(strict=True, ge=least))
+def _integer(least: int, most: int | None = None) -> Kind:
+    words = f"an integer of at least {least}" if most is None else f"an integer from {least} to {most}"
+    return Kind(words, cs.int_schema(strict=True, ge=least, le=most))
 
 
 def _number(words: str, schema: cs.FloatSchema) -> Kind:
@@ -76,6 +77,8 @@ def _word(*choices: str) -> Kind:
 
 
 COUNT, POSITIVE = _integer(0), _integer(1)
+# Every core gets a program of its own: a number far beyond any chip would only be found out by its run time.
+MOST_CORES = 4096
 # Rates are kept in thousandths: anything below would be no rate at all.
 RATE = _number("of at least 0.001", cs.float_schema(strict=True, allow_inf_nan=False, ge=0.001))
 SHARE = _number("from 0.01 to 1", cs.float_schema(strict=True, allow_inf_nan=False, ge=0.01, le=1))
@@ -87,7 +90,7 @@ STRIDES = Kind(
 TREE: dict[str, Any] = {
     "core_structure": _word("split", "unified"),
     "npu_arch": _word(),
-    "cores": {"cube": POSITIVE, "vector": COUNT},
+    "cores": {"cube": _integer(1, MOST_CORES), "vector": _integer(0, MOST_CORES)},
     "clock": {"cube_mhz": POSITIVE, "vector_mhz": POSITIVE},
     "buffers": Each(BUFFERS, BUFFERS[:5], {"capacity_bytes": POSITIVE, "alignment_bytes": POSITIVE}),
     "cube": {
@@ -118,7 +121,7 @@ TREE: dict[str, Any] = {
     "load3d": {
         buffer: {
             "fractal_bytes": POSITIVE,
-            "cycles_per_stride": COUNT,
+            "cycles_per_stride": POSITIVE,
             "cycles_per_row": COUNT,
             "most_cycles": POSITIVE,
             "extra_cycles": COUNT,
