@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,20 @@ def _shipped() -> list[Path]:
 
 
 def _read(path: Path) -> _File:
-    """Read one file and part what it says about itself from its figures."""
+    """Read one file, or take what was read of it before if it has not changed since.
+
+    A study loads one product for every point, and parsing is most of the time that takes.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}; expected a product file") from None
+    return _parsed(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=16)
+def _parsed(path: Path, _changed_ns: int, _size: int) -> _File:
+    """Read one file and part what it says about itself from its figures; nobody may change the result."""
     label = path.name if path.parent == configs_directory() else str(path)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
