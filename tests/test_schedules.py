@@ -41,6 +41,14 @@ MANY_TILES = [
     Case(ConvProblem((6, 8, 9, 10), (8, 8, 3, 3), 1, 1), deterministic=True, splits=(0, 5)),
     Case(ConvProblem((6, 24, 9, 10), (24, 24, 3, 3), 1, 1), "float32", 1, splits=(2, 5)),
     Case(ConvProblem((6, 24, 9, 10), (24, 24, 3, 3), 1, 1), splits=(2, 4), profile=UNIFIED),
+    # plans whose last blocks of rows and columns are shorter, on one core with the others
+    Case(
+        ConvProblem((2, 40, 7, 8), (40, 40, 3, 3), 1, 1),
+        tilings=(
+            ("grad_input", Tiling(24, 32, 16, 3, 3, bl1_buffers=1, used_cores=2)),
+            ("grad_weight", Tiling(32, 32, 16, 1, 1, 1, 1, k_split=2, used_cores=2)),
+        ),
+    ),
     # in depth: single tiles for each depth, so that neighbouring tasks share their operands; each of two
     # cores begins at another phase of the stride
     Case(ConvProblem((1, 4, 6, 3, 3), (4, 4, 2, 1, 1), (2, 1, 1)), profile=TWO_CORES),
