@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import numpy as np
 import pytest
 
 from ascendsim import ConvProblem
@@ -90,6 +91,19 @@ def test_a_problem_is_a_value():
         problem().stride = 3
 
 
+def test_numbers_of_numpy_are_numbers():
+    one = np.int64(1)
+    made = problem(
+        np.array([2, 6, 9, 11]),
+        stride=one,
+        padding=np.array([0, 1]),
+        groups=np.int32(1),
+        transposed=np.False_,
+    )
+    assert made == problem(stride=1, padding=(0, 1))
+    assert {type(value) for value in (*made.input, *made.stride, *made.padding, made.groups)} == {int}
+
+
 # --- refusals, each with the numbers that break the rule
 
 
@@ -125,6 +139,11 @@ def test_a_problem_is_a_value():
         ({"stride": (1, 1.5)}, "stride is (1, 1.5); every value must be an integer"),
         ({"stride": "two"}, "stride is 'two'; it must be a sequence of integers"),
         ({"padding": (True, 1)}, "padding is (True, 1); every value must be an integer"),
+        ({"stride": True}, "stride is True; it must be a sequence of integers"),
+        ({"stride": (1.0, 1.0)}, "stride is (1.0, 1.0); every value must be an integer"),
+        ({"groups": True}, "groups is True; it must be an integer of at least 1"),
+        ({"transposed": "no"}, "transposed is 'no'; it must be true or false"),
+        ({"transposed": None}, "transposed is None; it must be true or false"),
         ({"input": 7}, "input shape is 7; it must be a sequence of integers"),
     ],
 )

@@ -12,6 +12,7 @@ from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
 from ascendsim.ops.conv_problem import ConvProblem
 from ascendsim.ops.generations import HF32_TIES, Generation, generation
+from ascendsim.ops.hf32 import as_multiplied, full_name, stored_name
 from ascendsim.ops.strided import View
 from ascendsim.ops.tiling.plan import Tiling
 from ascendsim.program import GmTensor, Kernel
@@ -82,14 +83,16 @@ class Call:
     @property
     def storage(self) -> DType:
         """Format in which GM and L1 hold the operands of the cube."""
-        return dtype("float32" if self.compute_dtype == "hf32" else self.compute_dtype)
+        return dtype(stored_name(self.compute_dtype))
 
     @property
     def operand(self) -> DType:
         """Format whose grid the operands lie on inside the cube."""
-        if self.compute_dtype != "hf32":
-            return self.storage
-        return dtype(f"hf32_{self.profile.cube.hf32_mantissa_bits}")
+        return dtype(full_name(self.compute_dtype, self.profile))
+
+    def multiplied(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the values that the cube multiplies for stored ones."""
+        return as_multiplied(values, self.compute_dtype, self.profile, self.math.hf32_ties)
 
     @property
     def c0(self) -> int:

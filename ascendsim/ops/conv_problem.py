@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ascendsim.errors import ShapeError
+from ascendsim.ops.arguments import truth, whole
 
 Triple = tuple[int, int, int]
 AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
@@ -43,6 +44,10 @@ class ConvProblem:
         """Bring sequences to tuples of int and check that everything fits."""
         for name in ("input", "weight"):
             object.__setattr__(self, name, _integers(f"{name} shape", getattr(self, name)))
+        transposed = truth(self.transposed)
+        if transposed is None:
+            raise ShapeError(f"convolution: transposed is {self.transposed!r}; it must be true or false")
+        object.__setattr__(self, "transposed", transposed)
         if len(self.input) not in (3, 4, 5):
             raise ShapeError(
                 f"convolution: input has rank {len(self.input)} {self.input}; it must be 3, 4 or 5"
@@ -63,7 +68,8 @@ class ConvProblem:
 
     def _check_attribute(self, name: str, least: int) -> None:
         value = getattr(self, name)
-        values = (value,) * self.rank if isinstance(value, int) else _integers(name, value)
+        number = whole(value)
+        values = _integers(name, value) if number is None else (number,) * self.rank
         lengths = (2, 4) if name == "padding" and self.rank == 2 else (self.rank,)
         if len(values) not in lengths:
             wanted = " or ".join(str(length) for length in lengths)
@@ -75,8 +81,10 @@ class ConvProblem:
     def _check_sizes(self) -> None:
         if min(self.input) < 1 or min(self.weight) < 1:
             raise ShapeError(f"convolution: input {self.input} and weight {self.weight} must not be empty")
-        if not isinstance(self.groups, int) or self.groups < 1:
+        groups = whole(self.groups)
+        if groups is None or groups < 1:
             raise ShapeError(f"convolution: groups is {self.groups!r}; it must be an integer of at least 1")
+        object.__setattr__(self, "groups", groups)
         ours = self.weight[0] if self.transposed else self.weight[1] * self.groups
         if self.input[1] != ours:
             rule = "weight.shape[0]" if self.transposed else "weight.shape[1] * groups"
@@ -228,10 +236,10 @@ def _integers(name: str, values: object) -> tuple[int, ...]:
     Raises   ShapeError if they are not integers
     """
     try:
-        given: tuple[Any, ...] = tuple(values)  # type: ignore[arg-type]
-        numbers = tuple(int(value) for value in given)
-    except (TypeError, ValueError):
+        given: tuple[Any, ...] = tuple(None if isinstance(values, str) else values)  # type: ignore[arg-type]
+    except TypeError:
         raise ShapeError(f"convolution: {name} is {values!r}; it must be a sequence of integers") from None
-    if any(number != value or isinstance(value, bool) for number, value in zip(numbers, given, strict=True)):
+    numbers = tuple(number for value in given if (number := whole(value)) is not None)
+    if len(numbers) < len(given):
         raise ShapeError(f"convolution: {name} is {given}; every value must be an integer")
     return numbers

@@ -19,7 +19,12 @@ from ascendsim.ops.strided import View
 from ascendsim.rules import ConvolutionBackwardCall, Decision, TensorDescription, resolve
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from ascendsim.numerics.dtypes import DType
     from ascendsim.ops.call import Tensors
+
+    Format = str | type | DType | np.dtype[Any]
 
 Mask = Sequence[bool]
 INPUTS = ("grad_output", "input", "weight")
@@ -102,7 +107,7 @@ def convolution_backward(
 
 def estimate(
     problem: ConvProblem,
-    dtype: str | Sequence[str] = "float16",
+    dtype: Format | Sequence[Format] = "float16",
     cube_math_type: int = 0,
     *,
     product: Product = "910B",
@@ -118,26 +123,19 @@ def estimate(
 ) -> Estimate:
     """Estimate the cycles of a call without tensors.
 
-    Types    `dtype` is the format of all three inputs, or one for each of grad_output, input, weight
+    Types    `dtype` is the format of all three inputs, or one for each of grad_output, input, weight: names,
+             or numpy's types
     Views    `strides` of grad_output, input or weight in elements, where they are not contiguous
     Returns  one record for each kernel
     Raises   as `convolution_backward`
     """
-    names = (dtype,) * 3 if isinstance(dtype, str) else tuple(dtype)
-    if len(names) != 3:
-        raise ConfigError(f"estimate: dtype has {len(names)} names {names}; it needs one, or three")
-    unknown = set(strides or ()) - set(INPUTS)
-    if unknown:
-        raise ConfigError(f"estimate: strides has keys {sorted(unknown)}; it takes {', '.join(INPUTS)}")
+    if not isinstance(problem, ConvProblem):
+        raise ConfigError(f"estimate: problem is {problem!r}; it must be ConvProblem(input=..., weight=...)")
     options = Options(product, accumulation, tiling, deterministic, output_dtypes, l2_start, rules, fixpipe)
-    shapes = dict(zip(INPUTS, (problem.grad_output, problem.input, problem.weight), strict=True))
-    views = {
-        name: View(shape, tuple((strides or {}).get(name, View.row_major(shape).strides)))
-        for name, shape in shapes.items()
-    }
+    views = _views(problem, strides)
     described = (
-        TensorDescription(view.shape, lookup_dtype(given).name, strides=view.strides)
-        for view, given in zip(views.values(), names, strict=True)
+        TensorDescription(view.shape, name, strides=view.strides)
+        for view, name in zip(views.values(), _names(dtype), strict=True)
     )
     asked = ConvolutionBackwardCall(
         next(described),
@@ -165,6 +163,38 @@ def decide(asked: ConvolutionBackwardCall, options: Options) -> Decision:
     Raises   AclnnError with the status that the interface would answer
     """
     return resolve(asked.with_usual_outputs(options.wanted_dtypes), options.profile, options.rules)
+
+
+def _names(dtype: Format | Sequence[Format]) -> tuple[str, ...]:
+    """Return the formats of grad_output, input and weight.
+
+    Raises   ConfigError unless there is one for all or one for each, UnsupportedError for unknown ones
+    """
+    several = isinstance(dtype, Sequence) and not isinstance(dtype, str)
+    given: tuple[Any, ...] = tuple(dtype) if several else (dtype,) * 3  # type: ignore[arg-type]
+    if len(given) != 3:
+        raise ConfigError(f"estimate: dtype has {len(given)} names {given}; it needs one, or three")
+    if any(name is None for name in given):
+        raise ConfigError(f"estimate: dtype is {dtype!r}; it must be a format such as float16, or three")
+    return tuple(lookup_dtype(name).name for name in given)
+
+
+def _views(problem: ConvProblem, strides: Mapping[str, Sequence[int]] | None) -> dict[str, View]:
+    """Return where the elements of the inputs lie; whether strides fit is for the rules to say.
+
+    Raises   ConfigError for anything but some inputs' strides by name
+    """
+    given = {} if strides is None else strides
+    if not isinstance(given, Mapping) or not all(hasattr(own, "__iter__") for own in given.values()):
+        raise ConfigError(f"estimate: strides is {strides!r}; it must be like {{'input': (512, 16, 4, 1)}}")
+    unknown = set(given) - set(INPUTS)
+    if unknown:
+        raise ConfigError(f"estimate: strides has keys {sorted(unknown)}; it takes {', '.join(INPUTS)}")
+    shapes = dict(zip(INPUTS, (problem.grad_output, problem.input, problem.weight), strict=True))
+    return {
+        name: View(shape, tuple(given.get(name, View.row_major(shape).strides)))
+        for name, shape in shapes.items()
+    }
 
 
 def _problem(asked: ConvolutionBackwardCall, decision: Decision) -> ConvProblem:

@@ -29,9 +29,6 @@ from ascendsim.ops.vector_kernels import cast, ordered_sum, tree_sum, zero_fill
 from ascendsim.program import GmTensor, Kernel, Phase
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ascendsim.ops.call import Tensors
 
 
@@ -115,8 +112,8 @@ def grad_input(call: Call) -> Step:
 
     def bind(tensors: Tensors) -> Tensors:
         size = p.big_size if p.transposed else p.small_size
-        source = pack_activation(_operand(call, tensors["grad_output"]), p.groups, size, call.c0)
-        weight = _operand(call, tensors["weight"])
+        source = pack_activation(call.multiplied(tensors["grad_output"]), p.groups, size, call.c0)
+        weight = call.multiplied(tensors["weight"])
         return {
             "source": source,
             "weight": pack_weight(weight, p, call.c0, reduce_small=not p.transposed),
@@ -200,10 +197,10 @@ def grad_weight(call: Call) -> Step:
 
     def bind(given: Tensors) -> Tensors:
         small, big = ("input", "grad_output") if p.transposed else ("grad_output", "input")
-        packed = pack_activation(_operand(call, given[small]), p.groups, p.small_size, call.c0)
+        packed = pack_activation(call.multiplied(given[small]), p.groups, p.small_size, call.c0)
         return {
             "small": packed.reshape(spec.small.shape),
-            "big": pack_activation(_operand(call, given[big]), p.groups, p.big_size, call.c0),
+            "big": pack_activation(call.multiplied(given[big]), p.groups, p.big_size, call.c0),
         }
 
     def collect(gm: Tensors) -> Tensors:
@@ -236,12 +233,3 @@ def _filter_phases(
         else:
             phases.append(ordered_sum(call.profile, parts, _flat(spec.output)))
     return schedule, tuple(phases)
-
-
-def _operand(call: Call, values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the values that the cube multiplies; HF32 rounds each element on its way out of L0."""
-    if call.compute_dtype != "hf32":
-        return values
-    from ascendsim.numerics.casts import hf32
-
-    return hf32(values, call.profile.cube.hf32_mantissa_bits, call.math.hf32_ties)

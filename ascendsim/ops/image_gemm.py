@@ -152,11 +152,6 @@ class ImageGemmSchedule:
         boxes = zip(self._boxes(self.tiling.step_ka), self._boxes(self.tiling.step_kb), strict=True)
         return tuple(segments_of(left, right, most) for left, right in boxes)
 
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """The whole reduction at one kernel depth."""
-        return tuple(segment for part in self.parts for segment in part)
-
     @cached_property
     def _right_bytes(self) -> int:
         t, s = self.tiling, self.spec.sliding

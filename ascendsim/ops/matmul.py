@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.errors import UnsupportedError
+from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.controls import fixpipe_overflow
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.settings import MathSettings
 from ascendsim.ops.call import Step, gm_tensor, is_described, vector_overflow
 from ascendsim.ops.generations import HF32_TIES
+from ascendsim.ops.hf32 import as_multiplied, full_name, stored_name
 from ascendsim.ops.matmul_gemm import MatmulSchedule
 from ascendsim.ops.matmul_problem import MatmulProblem, problem_of
 from ascendsim.ops.options import Options, Product
@@ -21,9 +22,6 @@ from ascendsim.ops.vector_steps import Named, Vectors, converted
 from ascendsim.program import GmTensor, Kernel
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ascendsim.numerics.models import AccumulationModel
     from ascendsim.ops.call import Tensors
     from ascendsim.profile import Profile
@@ -46,7 +44,7 @@ class _Call:
     @property
     def storage(self) -> str:
         """Format in which the cube's operands lie in memory."""
-        return "float32" if self.compute == "hf32" else self.compute
+        return stored_name(self.compute)
 
 
 def matmul(
@@ -103,6 +101,8 @@ def estimate_matmul(
     Types    `dtype` is the format of both operands
     Raises   as `matmul`
     """
+    if not isinstance(problem, MatmulProblem):
+        raise ConfigError(f"estimate_matmul: problem is {problem!r}; it must be MatmulProblem(m, k, n)")
     options = Options(product, accumulation, l2_start=l2_start)
     name = lookup_dtype(dtype).name
     call = _resolve(problem, (name, name), out_dtype, cube_math_type, options, tiling)
@@ -179,7 +179,9 @@ def _product(call: _Call) -> Step:
 
     def bind(tensors: Tensors) -> Tensors:
         return {
-            name: _operand(call, tensors[name].reshape(shape))
+            name: as_multiplied(
+                tensors[name].reshape(shape), call.compute, profile, HF32_TIES["matrix product"]
+            )
             for name, shape in (("a", p.stored_a), ("b", p.stored_b))
         }
 
@@ -193,24 +195,12 @@ def _overflow(profile: Profile, c: GmTensor) -> str:
     return vector_overflow(profile, c.dtype)
 
 
-def _operand(call: _Call, values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the values that the cube multiplies; HF32 rounds each element on its way out of L0."""
-    if call.compute != "hf32":
-        return values
-    from ascendsim.numerics.casts import hf32
-
-    return hf32(values, call.profile.cube.hf32_mantissa_bits, HF32_TIES["matrix product"])
-
-
 def _fields(call: _Call) -> dict[str, Any]:
     """Return what every result says of the call."""
-    compute = call.compute
-    if compute == "hf32":
-        compute = f"hf32_{call.profile.cube.hf32_mantissa_bits}"
     return {
         "product": call.profile.product,
         "variant": call.profile.variant,
-        "compute_dtype": compute,
+        "compute_dtype": full_name(call.compute, call.profile),
         "accumulation": str(call.model),
         "notes": () if call.tiling else (NOTE,),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.errors import ShapeError
+from ascendsim.ops.arguments import whole
 
 LAYOUTS = ("ND", "NZ")
 
@@ -32,8 +33,10 @@ class MatmulProblem:
         """Refuse what is no matrix product."""
         for name in ("m", "k", "n", "batch"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            number = whole(value)
+            if number is None or number < 1:
                 raise ShapeError(f"matmul: {name} is {value!r}; it must be a positive integer")
+            object.__setattr__(self, name, number)
         if self.layout not in LAYOUTS:
             raise ShapeError(f"matmul: layout is {self.layout!r}; it must be one of {', '.join(LAYOUTS)}")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import ShapeError
+from ascendsim.ops.arguments import whole
 from ascendsim.ops.strided import View
 from ascendsim.rules import TensorDescription
 
@@ -42,7 +43,9 @@ class Operand:
             array = np.asarray(value)
         except ValueError as error:
             raise ShapeError(f"a tensor cannot be read as an array: {error}") from None
-        return cls(array, array.dtype.name, _view(array))
+        # Whichever end of an element comes first, its value is the same; casts work on this machine's order.
+        native = array.astype(array.dtype.newbyteorder("="), copy=False)
+        return cls(native, array.dtype.name, _view(array))
 
     @property
     def described(self) -> TensorDescription | None:
@@ -65,8 +68,9 @@ def _view(array: NDArray[Any]) -> View:
 
 def spread(value: Any, count: int) -> Any:
     """Return one number as `count` of them; anything else stays what it is, a sequence as a tuple."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return (value,) * count
+    number = whole(value)
+    if number is not None:
+        return (number,) * count
     try:
         return tuple(value)
     except TypeError:

@@ -11,9 +11,11 @@ from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.controls import FIXPIPE_PRESETS
 from ascendsim.numerics.dtypes import dtype
 from ascendsim.numerics.models import BINARY32_MIN_EXPONENT, AccumulationModel
+from ascendsim.ops.arguments import truth
 from ascendsim.ops.call import Call
 from ascendsim.ops.conv_problem import ConvProblem
 from ascendsim.ops.generations import generation
+from ascendsim.ops.hf32 import stored_name
 from ascendsim.ops.strided import View
 from ascendsim.ops.tiling.plan import Tiling
 from ascendsim.profile import Profile, load_profile
@@ -61,7 +63,21 @@ class Options:
     def __post_init__(self) -> None:
         """Refuse values without a meaning."""
         if self.fixpipe not in FIXPIPE_PRESETS:
-            raise ConfigError(f"fixpipe is {self.fixpipe!r}; it must be one of {', '.join(FIXPIPE_PRESETS)}")
+            raise _refusal("fixpipe", self.fixpipe, f"one of {', '.join(FIXPIPE_PRESETS)}")
+        if not isinstance(self.product, str | Path | Profile):
+            raise _refusal("product", self.product, "a name, the path of a .toml file, or a loaded Profile")
+        if not isinstance(self.accumulation, str | AccumulationModel | None):
+            raise _refusal("accumulation", self.accumulation, "the text of a model, a model or None")
+        if self.deterministic is not None and truth(self.deterministic) is None:
+            raise _refusal("deterministic", self.deterministic, "true, false or None")
+        plans = tuple(self.tiling.values()) if isinstance(self.tiling, Mapping) else (self.tiling,)
+        if self.tiling is not None and not all(isinstance(plan, Tiling) for plan in plans):
+            raise _refusal("tiling", self.tiling, 'a Tiling, {"grad_input": Tiling(...), ...} or None')
+        self._check_output_dtypes()
+
+    def _check_output_dtypes(self) -> None:
+        if isinstance(self.output_dtypes, str) or not isinstance(self.output_dtypes, Sequence | None):
+            raise _refusal("output_dtypes", self.output_dtypes, "three formats, None: default")
         if len(self.wanted_dtypes) != 3:
             raise ConfigError(
                 f"output_dtypes has {len(self.wanted_dtypes)} entries {self.wanted_dtypes}; it needs three, "
@@ -76,7 +92,8 @@ class Options:
     @property
     def wanted_dtypes(self) -> tuple[str | None, ...]:
         """Formats of the gradients by canonical name, None where the default is wanted."""
-        return tuple(name and dtype(name).name for name in self.output_dtypes or (None, None, None))
+        wanted = (None, None, None) if self.output_dtypes is None else self.output_dtypes
+        return tuple(None if name is None else dtype(name).name for name in wanted)
 
     def model(self, compute_dtype: str) -> AccumulationModel:
         """Return the accumulation model for a compute dtype on this product.
@@ -91,10 +108,10 @@ class Options:
                 f"the cube of {profile.variant} does not multiply {compute_dtype}; it does "
                 + ", ".join(name for name in profile.cube.rates if name in profile.accumulation)
             )
-        model = self.accumulation or profile.accumulation[compute_dtype]
+        model = profile.accumulation[compute_dtype] if self.accumulation is None else self.accumulation
         if isinstance(model, str):
             model = AccumulationModel.parse(model)
-        operand = dtype("float32" if compute_dtype == "hf32" else compute_dtype)
+        operand = dtype(stored_name(compute_dtype))
         said = model.ftz_in_exponent != BINARY32_MIN_EXPONENT
         smallest = None if said or operand.tapered else operand.min_exponent
         return model.resolve(profile.cube.rates[compute_dtype].block_k, smallest)
@@ -146,3 +163,7 @@ class Options:
                 )
             found.append("With a float16 accumulator the cycles are those of a float32 one.")
         return (*found, *decision.warnings)
+
+
+def _refusal(name: str, given: object, rule: str) -> ConfigError:
+    return ConfigError(f"{name} is {given!r}; it must be {rule}")

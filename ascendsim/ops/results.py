@@ -20,8 +20,8 @@ class KernelResult:
     busy              pipe -> cycles, averaged over the used cores that have the pipe
     bound_by          the busiest pipe apart from S
     bytes             source -> bytes moved: "l2_read", "l2_write" (all traffic of the cores with L2) and
-                      "memory" (what crosses the link to main memory): "memory_read" (what L2 does not hold) and
-                      "memory_write" (dirty bytes that leave L2 to make room)
+                      "memory" (what crosses the link to main memory): "memory_read" (what L2 does not hold)
+                      and "memory_write" (dirty bytes that leave L2 to make room)
     macs              multiply-adds the problem asks for; 0 for a vector kernel
     cube_utilisation  macs / (cycles x cube cores of the product x multiply-adds per cycle); 0: vector kernel
     kernel, timeline  the program and its spans, for traces and plots

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import ConfigError
+from ascendsim.ops.arguments import whole
 from ascendsim.ops.call import Step
+from ascendsim.ops.hf32 import full_name
 from ascendsim.ops.results import KernelResult
 from ascendsim.ops.summary import summarise
 from ascendsim.timing import time_kernel
@@ -32,8 +34,11 @@ def run_steps(
     """
     from ascendsim.functional import run_kernel
 
-    if order not in ("program", "arrival") and (isinstance(order, bool) or not isinstance(order, int)):
-        raise ConfigError(f'order is {order!r}; it must be "program", "arrival" or a whole number, the seed')
+    seed = whole(order)
+    if order not in ("program", "arrival") and (seed is None or seed < 0):
+        raise ConfigError(
+            f'order is {order!r}; it must be "program", "arrival" or a whole number of 0 or more, the seed'
+        )
     results = []
     for step in steps:
         results.append(_timed(step, profile, l2_start, folded=order != "arrival"))
@@ -47,14 +52,11 @@ def common_fields(
     options: Options, decision: Decision, model: str, results: list[KernelResult]
 ) -> dict[str, Any]:
     """Return the fields that every result has."""
-    compute = decision.compute_dtype
-    if compute == "hf32":
-        compute = f"hf32_{options.profile.cube.hf32_mantissa_bits}"
     gathered = any(result.name.startswith(("contiguous", "transpose")) for result in results)
     return {
         "product": options.profile.product,
         "variant": options.profile.variant,
-        "compute_dtype": compute,
+        "compute_dtype": full_name(decision.compute_dtype, options.profile),
         "accumulation": model,
         "kernels": tuple(results),
         "notes": options.notes(decision, strided=gathered),

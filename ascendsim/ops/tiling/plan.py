@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from ascendsim.errors import ConfigError
+from ascendsim.ops.arguments import whole
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,10 @@ class Tiling:
         """Refuse what no schedule could execute."""
         for field in fields(self):
             value = getattr(self, field.name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            number = whole(value)
+            if number is None or number < 1:
                 raise ConfigError(f"tiling: {field.name} is {value!r}; it must be a positive integer")
+            object.__setattr__(self, field.name, number)
 
 
 def require_whole_units(gradient: str, plan: Tiling, units: Mapping[str, int], cores: int) -> None:
