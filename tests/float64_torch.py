@@ -13,8 +13,8 @@ UNIT = 2.0**-24  # half the distance of neighbouring float32 values, relative
 TINY = 2.0**-149
 
 
-def torch_gradients(problem, grad_output, input, weight):
-    """Return grad_input, grad_weight and grad_bias as float64 arrays.
+def torch_gradients(problem, grad_output, input, weight, mask=(True, True, True)):
+    """Return grad_input, grad_weight and grad_bias as float64 arrays, None where masked.
 
     Four paddings are applied to the big side by hand, and cut off its gradient again.
     """
@@ -34,10 +34,12 @@ def torch_gradients(problem, grad_output, input, weight):
         problem.transposed,
         [0] * rank if not problem.transposed else list(np.broadcast_to(problem.output_padding, rank)),
         problem.groups,
-        [True, True, True],
+        list(mask),
     )
-    grad_input, grad_weight, grad_bias = (gradient.numpy() for gradient in made)
-    if not symmetric and not problem.transposed:
+    grad_input, grad_weight, grad_bias = (
+        gradient.numpy() if wanted else None for gradient, wanted in zip(made, mask, strict=True)
+    )
+    if grad_input is not None and not symmetric and not problem.transposed:
         inner = tuple(
             slice(before, before + size) for (before, _), size in zip(pads, problem.input[2:], strict=True)
         )

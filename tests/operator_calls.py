@@ -131,8 +131,8 @@ class ApiCall:
         """Return the gradients by definition, None where masked, as float32 carriers."""
         call = self.resolved()
         named = dict(zip(INPUTS, self.carriers(), strict=True))
-        made = reference_gradients(call, **named, arrivals=in_order(call))
-        return [made[name] if wanted else None for name, wanted in zip(GRADIENTS, self.mask, strict=True)]
+        made = reference_gradients(call, **named, arrivals=in_order(call), mask=self.mask)
+        return [made.get(name) for name in GRADIENTS]
 
 
 def in_order(call):

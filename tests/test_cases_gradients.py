@@ -1,7 +1,7 @@
 """Are the gradients of the outside cases exact, and inside the vendor's own tolerances?
 
 Every record that expects success, whose shapes are those of a convolution and that has less than 50 million
-multiply-adds is run; by default every eighth of them on its first product, with the slow tests all of them on
+multiply-adds is run; by default every fourth of them on its first product, with the slow tests all of them on
 all their products. The rules are those of the shipped operator, which is what the records describe; a record
 of a bare kernel runs under the hardware rules with a float32 grad_weight.
 """
@@ -28,7 +28,22 @@ from tests.conv_cases import assert_same_bits
 from tests.operator_calls import GRADIENTS, INPUTS, as_carrier, gradients, in_order, on_the_cube
 
 MOST_MACS = 50_000_000
-EVERY = 8
+EVERY = 4
+# Sums of hundreds or thousands of float32 terms that cancel to less than 1e-3 of their size: the ordered
+# arithmetic (bits as in the reference) is off by more than 1e-4 of such a sum in more than one of 10,000
+# elements. The bias of the first adds 4096 images one after the other; the next add term by term, as the cube
+# of 910_95 does in float32; of the last three elements in 7744 cancel.
+BEYOND = {
+    ("atk-conv-209", "910B", "grad_bias"): 16,
+    ("atk-conv-209", "910_93", "grad_bias"): 16,
+    ("atk-conv-209", "910_95", "grad_bias"): 16,
+    ("atk-tbc-035", "910_95", "grad_weight"): 4,
+    ("atk-tbc-040", "910_95", "grad_weight"): 3,
+    ("atk-tbc-041", "910_95", "grad_weight"): 3,
+    ("atk-tbc-072", "910_95", "grad_input"): 5,
+    ("gtest-conv-ascend910B2_test_PreDilation_FP32_4dim_padding", "910B", "grad_input"): 1,
+    ("gtest-conv-ascend910B2_test_PreDilation_FP32_4dim_padding", "910B", "grad_weight"): 2,
+}
 ABSOLUTE = 1e-8
 TBC_AXES = {"grad_output": (1, 2, 0), "input": (1, 2, 0), "weight": (2, 1, 0)}
 
@@ -109,6 +124,8 @@ class Ready:
         """Return the carriers and the problem as a convolution."""
         if not self.is_tbc:
             call = self.call
+            # The shapes rule over output_padding, of which a record may give four values.
+            spare = self.decided().output_padding
             problem = ConvProblem(
                 call.input.shape,
                 call.weight.shape,
@@ -116,21 +133,24 @@ class Ready:
                 call.padding,
                 call.dilation,
                 call.transposed,
-                call.output_padding,
+                spare,
                 call.groups,
             )
             return problem, self.carriers
         moved = {name: self.carriers[name].transpose(axes) for name, axes in TBC_AXES.items()}
         return ConvProblem(moved["input"].shape, moved["weight"].shape, 1, self.call.pad), moved
 
-    def resolved(self, problem):
-        """Return what fixes the kernels."""
-        options = Options(**self.options)
-        asked = self.call
+    def decided(self):
+        """Return what the rules decide; a record of a bare kernel gets the outputs that it lacks."""
+        options, asked = Options(**self.options), self.call
         if self.record.kernel:
             asked = replace(asked, grad_input=None, grad_weight=None, grad_bias=None)
             asked = asked.with_usual_outputs(options.wanted_dtypes)
-        return options.call(problem, resolve(asked, options.profile, self.rules), {})
+        return resolve(asked, options.profile, self.rules)
+
+    def resolved(self, problem):
+        """Return what fixes the kernels."""
+        return Options(**self.options).call(problem, self.decided(), {})
 
     def as_given(self, made):
         """Bring gradients of a convolution to the order of the call's own tensors."""
@@ -159,45 +179,66 @@ def check(record, product):
     case = ready(record, product)
     got = gradients(case.run())
     if not all(carrier.size for carrier in case.carriers.values()):
-        # an empty tensor: zeros, without any arithmetic to compare
-        assert all(g is None or not as_carrier(g).any() for g in got)
+        check_empty(case, got)
         return
     problem, carriers = case.convolution()
     call = case.resolved(problem)
-    made = reference_gradients(call, **carriers, arrivals=in_order(call))
-    want = case.as_given([made[name] for name in GRADIENTS])
+    mask = tuple(values is not None for values in got)
+    made = reference_gradients(call, **carriers, arrivals=in_order(call), mask=mask)
+    want = case.as_given([made.get(name) for name in GRADIENTS])
     for name, values, bits in zip(GRADIENTS, got, want, strict=True):
         if values is not None:
             assert_same_bits(as_carrier(values), np.ascontiguousarray(bits), name)
-    for name, values, exact in zip(GRADIENTS, got, golden(case, problem, carriers, call), strict=True):
-        if values is not None:
-            check_tolerance(name, as_carrier(values), exact, call)
+    exact = golden(case, problem, carriers, call, mask)
+    for name, values, want in zip(GRADIENTS, got, exact, strict=True):
+        if values is None:
+            continue
+        missed = misses_of(name, as_carrier(values), want, call)
+        known = BEYOND.get((record.id, product, name))
+        fits = missed.sum() == known if known else missed.mean() <= tolerance(name, call)
+        assert fits, f"{name}: {missed.sum()} of {values.size} are off"
+        if known:
+            magnitudes = {name: np.abs(carrier) for name, carrier in carriers.items()}
+            size = golden(case, problem, magnitudes, call, mask)[GRADIENTS.index(name)]
+            assert (np.abs(want)[missed] < 1e-3 * size[missed]).all(), f"{name}: not for cancellation"
 
 
-def golden(case, problem, carriers, call):
+def check_empty(case, got):
+    """Ask for zeros where a tensor is empty; the shipped TBC operator counts the terms of its bias."""
+    terms = np.prod(case.call.grad_output.shape[:2]) if case.is_tbc else 0
+    for name, values in zip(GRADIENTS, got, strict=True):
+        expected = terms if name == "grad_bias" else 0
+        assert values is None or (as_carrier(values) == expected).all(), name
+
+
+def golden(case, problem, carriers, call, mask):
     """Return the gradients in float64, of the operands as the cube multiplies them."""
     from tests.float64_torch import torch_gradients  # skips here, after the bits, where there is no torch
 
     cube = [on_the_cube(call, name, np.ascontiguousarray(carriers[name])) for name in INPUTS]
-    made = list(torch_gradients(problem, *cube))
+    # without the bias, which is a sum of grad_output as it came
+    made = list(torch_gradients(problem, *cube, (*mask[:2], False)))
     made[2] = carriers["grad_output"].astype(np.float64).sum(axis=(0, *range(2, 2 + problem.rank)))
     return case.as_given(made)
 
 
-def check_tolerance(name, got, exact, call):
-    """Ask that at most so many elements are off by so much, relative to float64.
+def misses_of(name, got, exact, call):
+    """Return which elements are off by more than the tolerance, relative to float64.
 
     The float64 value is brought into the formats that the gradient passes on its way out, as the vendor's own
     comparisons bring theirs into the output format: half a unit of bfloat16 is more than the tolerance.
     """
-    true_float32 = call.compute_dtype == "float32" and call.dtypes[name] == "float32"
-    relative = share = 1e-4 if true_float32 else 1e-3
     wanted = exact
     for fmt in (lookup_dtype(fmt) for fmt in formats_on_the_way(name, call)):
         if fmt.bits < 32:
             wanted = round_to(narrow_to_odd(wanted), fmt).astype(np.float64)
-    misses = np.abs(got - wanted) > ABSOLUTE + relative * np.abs(wanted)
-    assert misses.mean() <= share, f"{name}: {misses.sum()} of {misses.size} elements are off"
+    return np.abs(got - wanted) > ABSOLUTE + tolerance(name, call) * np.abs(wanted)
+
+
+def tolerance(name, call):
+    """Return the vendor's relative tolerance, which is also the share of elements that may be off."""
+    true_float32 = call.compute_dtype == "float32" and call.dtypes[name] == "float32"
+    return 1e-4 if true_float32 else 1e-3
 
 
 def formats_on_the_way(name, call):
@@ -235,5 +276,6 @@ def test_every_record_is_accounted_for(data_dir, capsys):
     with capsys.disabled():
         print(
             f"\noutside records: {len(RUN)} of {len(RECORDS)} have gradients to compare, on "
-            f"{len(USUAL) + len(REST)} pairs with a product ({len(USUAL)} by default); left out: {reasons}"
+            f"{len(USUAL) + len(REST)} pairs with a product ({len(USUAL)} by default); left out: {reasons}; "
+            f"{len(BEYOND)} gradients are beyond the tolerance, where sums cancel"
         )

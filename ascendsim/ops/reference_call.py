@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ascendsim.ops.reference import Floats
+    from ascendsim.ops.reference import Floats, Product
 
 
 def image_order(call: Call) -> ImageOrder:
@@ -57,8 +57,9 @@ def reference_gradients(
     input: Floats,
     weight: Floats,
     arrivals: NDArray[np.int_] | None = None,
+    mask: tuple[bool, bool, bool] = (True, True, True),
 ) -> dict[str, Floats]:
-    """Return grad_input, grad_weight and grad_bias of a call in the ordered arithmetic.
+    """Return grad_input, grad_weight and grad_bias of a call in the ordered arithmetic, those of the mask.
 
     Shapes    float32 carriers of the call's tensors in the user's layout; so are the results
     arrivals  the order of atomic additions, see `FilterOrder`; None where the parts are added in order
@@ -66,25 +67,26 @@ def reference_gradients(
     multiply = product_of(call.accumulation, call.problem.macs)
     given = {"grad_output": grad_output, "input": input, "weight": weight}
     a, x, w = (_operand(call, name, values) for name, values in given.items())
-    order = replace(filter_order(call), arrivals=arrivals)
-    sums = {
-        "grad_input": image_gradient(call.problem, a, w, image_order(call), multiply),
-        "grad_weight": filter_gradient(call.problem, a, x, order, multiply),
-    }
-    shape = call.problem.grad_output
-    parts = bias_parts(call.profile, shape[0], shape[1])
-    bias = _cast(call, bias_gradient(grad_output, parts), call.dtypes["grad_output"])
-    # A result leaves L0C in the cube's own format; a Cast kernel makes the asked one of it.
-    in_parts = bool(image_order(call).parts)
-    leaves = call.cube_math("convolution backward", call.storage.name, by_vector=in_parts).overflow
-    made = {
-        "grad_input": round_to(sums["grad_input"], call.storage, overflow=leaves),
-        "grad_weight": sums["grad_weight"],
-        "grad_bias": bias,
-    }
-    if call.squeezed:
-        made["grad_weight"] = _cast(call, made["grad_weight"], "float16")
+    made = {}
+    if mask[0]:
+        made["grad_input"] = _grad_input(call, a, w, multiply)
+    if mask[1]:
+        order = replace(filter_order(call), arrivals=arrivals)
+        sums = filter_gradient(call.problem, a, x, order, multiply)
+        made["grad_weight"] = _cast(call, sums, "float16") if call.squeezed else sums
+    if mask[2]:
+        shape = call.problem.grad_output
+        parts = bias_parts(call.profile, shape[0], shape[1])
+        made["grad_bias"] = _cast(call, bias_gradient(grad_output, parts), call.dtypes["grad_output"])
     return {name: _cast(call, values, call.dtypes[name]) for name, values in made.items()}
+
+
+def _grad_input(call: Call, a: Floats, w: Floats, multiply: Product) -> Floats:
+    """Return grad_input as it leaves the cube: in the format that the cube multiplies."""
+    order = image_order(call)
+    sums = image_gradient(call.problem, a, w, order, multiply)
+    math = call.cube_math("convolution backward", call.storage.name, by_vector=bool(order.parts))
+    return round_to(sums, call.storage, overflow=math.overflow)
 
 
 def _cast(call: Call, values: Floats, target: str) -> Floats:
