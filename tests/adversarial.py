@@ -128,6 +128,26 @@ def _hairs(rng, grid, m, k, n):
     )
 
 
+def _scattered(rng, grid, m, k, n):
+    """Terms on scales so far apart that not even two doubles hold a sum; large ones may cancel."""
+    far = max(grid.low, -100)
+    a = np.ldexp(rng.choice([-1.0, 1.0], (m, k)), rng.choice([0, far], (m, k)))
+    a[:, 1::2] = -a[:, 0 : 2 * (k // 2) : 2]
+    b = np.ldexp(rng.choice([1.0, 3.0], (k, n)), rng.choice([max(grid.low, -25), far], (k, n)))
+    return a, b, np.where(rng.random((m, n)) < 0.7, 1 + 2.0**-23, 2.0**-24)
+
+
+def _wild_c(rng, _grid, m, k, n):
+    """Tame operands, any bit pattern in c."""
+    c = rng.integers(0, 2**32, (m, n), dtype=np.uint32).view(np.float32)
+    special = rng.choice(np.array([np.inf, -np.inf, np.nan, 1e30, 1e-40, -0.0], np.float32), (m, n))
+    return (
+        rng.standard_normal((m, k)),
+        rng.standard_normal((k, n)),
+        np.where(rng.random((m, n)) < 0.3, special, c),
+    )
+
+
 def _integers(rng, _grid, m, k, n):
     return (rng.integers(-15, 16, s).astype(float) for s in ((m, k), (k, n), (m, n)))
 
@@ -172,6 +192,8 @@ CLASSES: dict[str, Maker] = {
     "subnormal": _subnormal,
     "ties": _ties,
     "hairs": _hairs,
+    "scattered": _scattered,
+    "wild_c": _wild_c,
     "integers": _integers,
     "cancellation": _cancellation,
     "sparse": _sparse,

@@ -42,6 +42,7 @@ MODELS = [
     "align:16:F23:RZ",
     "align:8:F13:RNE:acc",
     "align:4:F32:RNA",
+    "align:2:F1:RZ:acc",
     "fp16-acc(exact:RNE)",
     "fp16-acc(seq:RNE)",
     "fp16-acc(seq:RNA)",
@@ -123,6 +124,13 @@ def test_tiles_of_several_panels_agree(text: str, grid: str, kind: str) -> None:
     check(text, *tile(kind, grid, 9, 50, 68))
 
 
+@pytest.mark.parametrize("text", MODELS)
+def test_zero_sums_have_the_right_sign(text: str) -> None:
+    # One or two products only: then all terms are often -0, the one case whose sum is -0.
+    for k in (1, 2):
+        check(text, *tile("zeros", "fp32", 5, k, 37))
+
+
 @pytest.mark.parametrize("name", PROBES)
 @pytest.mark.parametrize("text", MODELS)
 def test_probe_vectors_agree(text: str, name: str) -> None:
@@ -133,7 +141,7 @@ def test_probe_vectors_agree(text: str, name: str) -> None:
 FLOATS = st.floats(width=32) | st.sampled_from([2.0**e for e in range(-140, 120, 9)])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
 @given(st.sampled_from(MODELS), st.lists(st.tuples(FLOATS, FLOATS), min_size=1, max_size=20), FLOATS)
 def test_any_floats_agree(text: str, pairs: list[tuple[float, float]], c: float) -> None:
     both = np.array(pairs, np.float32)

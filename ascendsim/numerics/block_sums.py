@@ -35,9 +35,9 @@ from ascendsim.numerics.panels import (
 
 Panel = Any
 
-# A double counts to 2^53. The bounds that it is compared with may be short by half a subnormal per rounding,
-# and by the low halves of split products: each less than a factor of two, so two bits are left for them.
-EXACT_UNITS: Final = 2.0**51
+EXACT_UNITS: Final = 2.0**53
+_GROWTH: Final = 1.001  # a rounding to 11 bits or more, or the low halves of products, add less than this
+_SUBNORMAL: Final = 2.0**-24  # and a rounding to a subnormal adds half of this at most
 SAFE_UNIT: Final = 2.0**-100  # products that are multiples of this are far from the subnormal singles
 _ROUNDOFF: Final = 2.0**-53
 
@@ -66,6 +66,21 @@ def block_of(job: Job, i: int, j: int, number: int, size: int) -> Block:
         length * at(job.doubles, a_extent) * at(job.doubles, b_extent),
         at(job.doubles, a_extent + 1) * at(job.doubles, b_extent + 1),
     )
+
+
+@inlined
+def widened(reach: float, unit: float, block: Block) -> tuple[float, float]:
+    """Return a bound of the accumulators and a unit of theirs, as they are after one more block.
+
+    What is known stays true: sums are multiples of the common unit, and rounding leaves them so.
+    """
+    return (reach + block.size) * _GROWTH + _SUBNORMAL, min(unit, block.unit)
+
+
+@inlined
+def is_exact(reach: float, unit: float) -> bool:
+    """Tell whether a double holds every multiple of a unit up to a bound."""
+    return reach <= EXACT_UNITS * unit
 
 
 @inlined
@@ -112,7 +127,8 @@ def careful_sum(job: Job, block: Block, rules: Rules) -> None:
     start = tile(job.doubles, job.start, LANES)
     if block.size <= EXACT_UNITS * block.unit:
         reach, unit = extent(job.doubles, job.start, job.start + PANEL)
-        if reach + block.size <= EXACT_UNITS * min(unit, block.unit):
+        reach, unit = widened(reach, unit, block)
+        if is_exact(reach, unit):
             store(plain_sum(job, block, start, rules.split), job.doubles, job.result, LANES)
             return
     if block.unit < SAFE_UNIT or not _bounded_sum(job, block, start, rules):

@@ -5,13 +5,14 @@ from typing import Any, Final
 import numpy as np
 
 from ascendsim.numerics.block_sums import (
-    EXACT_UNITS,
     SAFE_UNIT,
     block_of,
     careful_sum,
     error_bound,
+    is_exact,
     need_sizes,
     plain_sum,
+    widened,
 )
 from ascendsim.numerics.extents import extent
 from ascendsim.numerics.jit import called, inlined, kernel
@@ -34,7 +35,6 @@ from ascendsim.numerics.panels import (
 Array = Any
 Panel = Any
 
-_GROWTH: Final = 1.001  # a rounding, even to 11 bits, makes nothing larger than this
 _LARGEST_UNIT: Final = 32.0  # of the largest binary16, in which an overflow toward zero ends
 
 
@@ -72,24 +72,21 @@ def _run(job: Job, c: Array, first: int, m: int, n: int, rules: Rules) -> None:
             if _proven(job, i, j, reach, unit, rules):
                 _proven_panel(job, c, place, n, i, j, rules)
             elif usual:
-                _bounded_panel(job, c, place, n, i, j, rules)
+                _bounded_panel(job, c, place, n, i, j, reach, unit, rules)
             else:
                 _careful_panel(job, c, place, n, i, j, rules)
 
 
 @inlined
 def _proven(job: Job, i: int, j: int, reach: float, unit: float, rules: Rules) -> bool:
-    """Tell whether doubles hold every partial sum of every block of a panel.
-
-    What is known of an accumulator stays true: rounding leaves multiples of a unit what they are.
-    """
+    """Tell whether doubles hold every partial sum of every block of a panel."""
     proven = True
     for number in range(job.blocks):
         part = block_of(job, i, j, number, rules.size)
         if rules.separate:
             reach, unit = 0.0, np.inf
-        reach, unit = (reach + part.size) * _GROWTH, min(min(unit, _LARGEST_UNIT), part.unit)
-        proven = proven and reach <= EXACT_UNITS * unit
+        reach, unit = widened(reach, min(unit, _LARGEST_UNIT), part)
+        proven = proven and is_exact(reach, unit)
     return proven
 
 
@@ -114,22 +111,27 @@ def _new_accumulators(job: Job, acc: Panel, total: Panel, rules: Rules) -> Panel
 
 
 @called
-def _bounded_panel(job: Job, c: Array, place: int, stride: int, i: int, j: int, rules: Rules) -> None:
-    """Take one panel through all blocks, trying the error bound first; for sums rounded as usual."""
+def _bounded_panel(
+    job: Job, c: Array, place: int, stride: int, i: int, j: int, reach: float, unit: float, rules: Rules
+) -> None:
+    """Take one panel through all blocks, by proofs and else by error bounds; for sums rounded as usual."""
     out_of_line()
     need_sizes(job)
     acc = tile(c, place, stride)
     for number in range(job.blocks):
         part = block_of(job, i, j, number, rules.size)
+        reach, unit = widened(reach, min(unit, _LARGEST_UNIT), part)
         start = widen(acc)
         total = plain_sum(job, part, start, False)
-        error = error_bound(job, part, start)
-        low, high = to_single(total - error), to_single(total + error)
-        if part.unit < SAFE_UNIT or any_lane(differs(as_bits(low), as_bits(high))):
-            store(start, job.doubles, job.start, LANES)
-            careful_sum(job, part, rules)
-            low = to_single(tile(job.doubles, job.result, LANES))
-        acc = low
+        found = to_single(total)
+        if not is_exact(reach, unit):
+            error = error_bound(job, part, start)
+            found, high = to_single(total - error), to_single(total + error)
+            if part.unit < SAFE_UNIT or any_lane(differs(as_bits(found), as_bits(high))):
+                store(start, job.doubles, job.start, LANES)
+                careful_sum(job, part, rules)
+                found = to_single(tile(job.doubles, job.result, LANES))
+        acc = found
     store(acc, c, place, stride)
 
 
