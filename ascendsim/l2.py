@@ -69,9 +69,12 @@ def account_of(
         raise AscendSimError(f"l2_start is {l2_start!r}; it must be one of {', '.join(L2_STARTS)}")
     moved = _bytes_moved(phases, kernel)
     capacity = profile.l2.capacity_bytes
+    contended = profile.links["l2_read"].shared_efficiency < 1
     sizes = [tensor.size_bytes for tensor in kernel.tensors.values() if tensor.cached]
     if l2_start == "warm" and sum(sizes) <= capacity and len(sizes) == len(kernel.tensors):
-        outcomes: tuple[tuple[Outcomes, ...], ...] = tuple(tuple({} for _ in groups) for groups in phases)
+        outcomes: tuple[tuple[Outcomes, ...], ...] = tuple(
+            Walk(groups).together() if contended else tuple({} for _ in groups) for groups in phases
+        )
         return L2Account(outcomes, moved | {"memory": 0, "memory_read": 0, "memory_write": 0})
     walks = [Walk(groups) for groups in phases]
     stack = Stack(capacity)

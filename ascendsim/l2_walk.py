@@ -18,11 +18,13 @@ class Outcome(NamedTuple):
 
     `fetched` of them cross the link from main memory for this core, which waits for `readers` times as many:
     the others cross for those that wait for the same. `pushed_out` as many dirty bytes leave on the way.
+    The part `together` is read by several cores in one step.
     """
 
     fetched: Share = 0
     pushed_out: Share = 0
     readers: Share = 1
+    together: Share = 0
 
     @property
     def uses_memory(self) -> bool:
@@ -151,7 +153,9 @@ class Walk:
 
     def _outcomes(self, stays: Sequence[_Stay], pushed: int) -> tuple[Outcomes, ...]:
         """Say what every transfer meets, the mean over the cores of its group."""
-        made = tuple(dict(outcomes) for outcomes in self._background(pushed))
+        made = self.together()
+        if pushed:
+            self._push(pushed, made)
         for stay in stays:
             for transfer, cores, readers in stay.found:
                 moved = self._cores[transfer.group] * transfer.slice.bytes
@@ -160,33 +164,42 @@ class Walk:
                 mine[transfer.instruction] = _both(mine.get(transfer.instruction, HIT), part, readers)
         return made
 
-    def _background(self, pushed: int) -> Iterator[Outcomes]:
-        """Yield for each group what its transfers carry of the bytes that are pushed out."""
-        read, written = (
-            sum(
-                self._cores[transfer.group] * transfer.slice.bytes
-                for lane in self._lanes
-                for transfer in lane
-                if (transfer.traffic.kind == "read") is reads
-            )
-            for reads in (True, False)
-        )
-        outcome = Outcome(0, Fraction(pushed, max(1, read, written)))
+    def together(self) -> tuple[dict[int, Outcome], ...]:
+        """Say which bytes are read by several cores in one step, as if all of them were in L2."""
+        made: tuple[dict[int, Outcome], ...] = tuple({} for _ in self._cores)
+        known: dict[Share, Outcome] = {}
+        for touch in self._touches:
+            if touch.readers > 1 and touch.transfers[0].traffic.kind == "read":
+                for transfer, cores in zip(touch.transfers, touch.cores, strict=True):
+                    part = Fraction(cores) / self._cores[transfer.group]
+                    made[transfer.group][transfer.instruction] = known.setdefault(
+                        part, Outcome(together=part)
+                    )
+        return made
+
+    def _push(self, pushed: int, made: tuple[dict[int, Outcome], ...]) -> None:
+        """Let transfers carry what is pushed out: the reads, or the writes if more is written."""
+        moved = {"read": 0, "write": 0}
+        for transfer in self._transfers():
+            size = self._cores[transfer.group] * transfer.slice.bytes
+            moved[_direction(transfer.traffic)] += size
+        carrier = "read" if moved["read"] >= moved["write"] else "write"
+        part = Fraction(pushed, moved[carrier])
+        for transfer in self._transfers():
+            if _direction(transfer.traffic) == carrier:
+                mine = made[transfer.group]
+                mine[transfer.instruction] = mine.get(transfer.instruction, HIT)._replace(pushed_out=part)
+
+    def _transfers(self) -> Iterator[_Transfer]:
         for lane in self._lanes:
-            yield {
-                transfer.instruction: outcome
-                for transfer in lane
-                if pushed and (transfer.traffic.kind == "read") is (read >= written)
-            }
+            yield from lane
 
 
 def _both(outcome: Outcome, fetched: Share, readers: Share) -> Outcome:
     """Add fetched bytes to an outcome; a core waits for all that it waits for."""
-    if not outcome.fetched:
-        return Outcome(fetched, outcome.pushed_out, readers)
     total = outcome.fetched + fetched
     waited = outcome.fetched * outcome.readers + fetched * readers
-    return Outcome(total, outcome.pushed_out, Fraction(waited) / total)
+    return outcome._replace(fetched=total, readers=Fraction(waited) / total)
 
 
 def cut(slices: Sequence[Slice]) -> dict[str, Fraction]:
@@ -238,6 +251,10 @@ def _transfers(
             slices[key] = Slice(traffic.tensor, traffic.bytes)
         slices[key].cores[group] = cores
         yield _Transfer(group, index, slices[key], traffic)
+
+
+def _direction(traffic: Traffic) -> str:
+    return "read" if traffic.kind == "read" else "write"
 
 
 def _place(gm: Gm | None) -> Hashable:

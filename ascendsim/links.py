@@ -73,9 +73,14 @@ class Link:
         self._totals = totals
         self.cores = cores
 
-    def rate(self, port: Port, name: str, peak: Rate | None, cap: Rate | None) -> Fraction:
-        """Return the rate of one flow: `peak` is its own, `cap` its core's (None: no limit)."""
-        part = Fraction(self._totals[port.kind]) / self.cores
+    def rate(
+        self, port: Port, name: str, peak: Rate | None, cap: Rate | None, efficiency: Rate = 1
+    ) -> Fraction:
+        """Return the rate of one flow: `peak` is its own, `cap` its core's (None: no limit).
+
+        It reaches `efficiency` of what the core has of the link.
+        """
+        part = Fraction(self._totals[port.kind]) * efficiency / self.cores
         if cap is not None and cap < part:
             part = Fraction(cap)
         part /= port.crowd[name]

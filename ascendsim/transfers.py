@@ -18,12 +18,16 @@ Speed = tuple[int, tuple[Fraction, ...]]
 
 
 class Flow(NamedTuple):
-    """Part of a transfer on one link; no faster than its own `peak` and the core's `cap` (None: no limit)."""
+    """Part of a transfer on one link.
+
+    No faster than its own `peak`, the core's `cap` (None: no limit) and `efficiency` of the core's part.
+    """
 
     link: str
     bytes: Rate
     peak: Rate | None = None
     cap: Rate | None = None
+    efficiency: Rate = 1
 
 
 class Transfer:
@@ -83,6 +87,8 @@ class Transfers:
             )
             for name, figures in profile.links.items()
         }
+        # Of more than two vector cores each has its partner in the same AI core at work, too.
+        self._in_pairs = sum(port.weight for port in ports if port.kind == "vector") > 2
         self._known: dict[tuple[str, Traffic, Outcome], Transfer] = {}
         self._moving: dict[Moving, None] = {}
 
@@ -102,9 +108,13 @@ class Transfers:
         have to make room go out over the same link.
         """
         link = link_of(traffic)
+        figures = self._profile.links[link]
         occupied = max(traffic.bytes, traffic.occupied_bytes)
         flows = [self._capped(link, kind, occupied, traffic.peak_bytes_per_cycle)]
-        latency = self._profile.links[link].latency_cycles
+        if outcome.together and figures.shared_efficiency < 1:
+            slower = outcome.together / Fraction(str(figures.shared_efficiency))
+            flows[0] = flows[0]._replace(efficiency=1 / (1 - outcome.together + slower))
+        latency = figures.latency_cycles
         fetched, pushed = (share * traffic.bytes for share in (outcome.fetched, outcome.pushed_out))
         if fetched:
             flows.append(self._capped("memory", kind, fetched, traffic.peak_bytes_per_cycle, outcome.readers))
@@ -118,9 +128,11 @@ class Transfers:
     def _capped(self, link: str, kind: str, size_bytes: Rate, peak: Rate, readers: Rate = 1) -> Flow:
         """Cap a flow by the core's own port and by what one core of this kind can take of the link."""
         figures = self._profile.links[link]
-        own = (
-            figures.per_vector_core_bytes_per_cycle if kind == "vector" else figures.per_core_bytes_per_cycle
-        )
+        own: Rate = figures.per_core_bytes_per_cycle
+        if kind == "vector":
+            own, pair = figures.per_vector_core_bytes_per_cycle, figures.per_vector_pair_bytes_per_cycle
+            if pair and self._in_pairs:
+                own = min(own, Fraction(pair) / 2)
         return Flow(link, size_bytes, Fraction(peak) / readers, Fraction(own) / readers)
 
     def send(self, at: int, port: Port, pipe: str, transfer: Transfer, arrived: Callable[[], None]) -> None:
@@ -145,7 +157,8 @@ class Transfers:
 
     def _speed(self, transfer: Transfer, port: Port) -> Speed:
         rates = tuple(
-            self._links[flow.link].rate(port, flow.link, flow.peak, flow.cap) for flow in transfer.flows
+            self._links[flow.link].rate(port, flow.link, flow.peak, flow.cap, flow.efficiency)
+            for flow in transfer.flows
         )
         return _cycles([flow.bytes for flow in transfer.flows], rates), rates
 
@@ -198,7 +211,8 @@ def moves_of(priced: PricedProgram, outcomes: Outcomes) -> dict[tuple[str, str],
     for (pipe, traffic), count in priced.traffic.items():
         place = pipe, link_of(traffic)
         moves[place] = moves.get(place, 0) + count
-    for index in outcomes:
-        place = priced.pipes[index], "memory"
-        moves[place] = moves.get(place, 0) + 1
+    for index, outcome in outcomes.items():
+        if outcome.uses_memory:
+            place = priced.pipes[index], "memory"
+            moves[place] = moves.get(place, 0) + 1
     return moves

@@ -71,6 +71,8 @@ class FakeProfile:
     l2_bytes: int = 1 << 40
     vector_cap: int = 10**6
     vector_total: int = 10**6
+    vector_pair: int = 0
+    shared_efficiency: float = 1.0
     latency: tuple = (0, 0, 0)  # l2_read, l2_write, memory
     variant: str = "fake"
 
@@ -102,6 +104,8 @@ class FakeProfile:
                 vector_total_bytes_per_cycle=self.vector_total,
                 per_core_bytes_per_cycle=per_core,
                 per_vector_core_bytes_per_cycle=self.vector_cap,
+                per_vector_pair_bytes_per_cycle=self.vector_pair,
+                shared_efficiency=self.shared_efficiency,
                 latency_cycles=latency,
             )
             for (name, (total, per_core)), latency in zip(pairs.items(), self.latency, strict=True)

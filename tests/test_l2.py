@@ -273,7 +273,7 @@ def folded(count, rows, **options):
 def test_cores_that_touch_more_than_there_is_touch_the_same():
     # Four cores read all 2000 bytes: every byte is read by four, misses once, and all four wait for it.
     made = folded(4, reads(A, 500, range(4)))
-    assert made.outcomes[0][0][0] == Outcome(Fraction(1, 4), 0, 4)
+    assert made.outcomes[0][0][0] == Outcome(Fraction(1, 4), 0, 4, together=1)
     assert made.bytes["l2_read"] == 8000
     assert memory(made) == (2000, 0)
 
@@ -296,7 +296,7 @@ def test_who_finds_fetched_bytes_has_a_part_in_fetching_them():
     # read by one and a step later by the other: each fetches half, and waits for that. Nobody shares in b.
     phase = [[read(A, 500, 0), read(A, 500, 1)], [read(A, 500, 0), read(B, 100, 0), read(A, 500, 1)]]
     made = accounted(phase, l2_start="cold")
-    together, apart = Outcome(Fraction(1, 2), 0, 2), Outcome(Fraction(1, 2), 0, 1)
+    together, apart = Outcome(Fraction(1, 2), 0, 2, 1), Outcome(Fraction(1, 2), 0, 1)
     assert made.outcomes == (({0: together, 1: apart}, {0: together, 1: Outcome(1, 0, 1), 2: apart}),)
     assert memory(made) == (1100, 0)
 
@@ -396,6 +396,18 @@ def test_what_is_left_of_several_tensors_goes_from_all_alike():
     made = accounted([first], [second], l2_bytes=3000, l2_start="cold", tensors=(*ALL, other))
     # a misses 200, which push out 100 each of b and w; b misses 300, which push out 300 of w.
     assert fetched(made, phase=1, count=4) == [1, Fraction(2, 10), Fraction(3, 10), Fraction(6, 10)]
+
+
+def test_reads_of_the_same_bytes_in_one_step_are_told():
+    # Of three equal cores that read 500 bytes of b each, two thirds read the known slice: 2 of 3.
+    rows = [read(B, 500, 0)]
+    made = kernel([(0, program(*rows))] * 3, tensors=ALL)
+    contended = FakeProfile(shared_efficiency=0.5)
+    assert account(made, contended).outcomes[0][0] == {0: Outcome(together=Fraction(2, 3))}
+    assert account(made, FakeProfile()).outcomes[0][0] == {}
+    # Writes of the same bytes, and reads of one core, are not.
+    alone = kernel([program(*rows, write(W, 9, 0)), program(write(B, 9, 1), write(W, 9, 0))], tensors=ALL)
+    assert account(alone, contended).outcomes[0] == ({}, {})
 
 
 # --- what timing makes of it -------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ def test_pipes_of_a_core_share_what_the_core_has_until_one_is_through():
 def flows(kind, size, peak, outcome, **figures):
     profile = FakeProfile(read=(100, 50), write=(100, 40), memory=(90, 8), latency=(7, 9, 100), **figures)
     transfer = Transfers(profile, [], lambda *_: None).transfer("cube", Traffic(X, kind, size, peak), outcome)
-    return [tuple(flow) for flow in transfer.flows], transfer.latency_cycles
+    return [(f.link, f.bytes, f.peak, f.cap) for f in transfer.flows], transfer.latency_cycles
 
 
 def test_a_hit_stays_between_core_and_l2():
@@ -201,3 +201,35 @@ def test_dirty_bytes_go_out_over_the_same_link():
     assert latency == 9
     made, _ = flows("read", 64, 20, Outcome(1, Fraction(1, 2), 1))
     assert made[1:] == [("memory", 64, 20, 8), ("memory", 32, 20, 8), ("memory", 96, None, None)]
+
+
+def cycles_of(kind, peak, together, **figures):
+    """How long 1200 bytes of one core take."""
+    pipe, link = ("MTE2", "l2_read") if kind == "read" else ("FIX", "l2_write")
+    port, ends = Port("cube", 1, {(pipe, link): 1}), []
+    memory = Transfers(FakeProfile(**figures), [port], lambda cycle, _: ends.append(cycle))
+    transfer = memory.transfer("cube", Traffic(X, kind, 1200, peak), Outcome(together=together))
+    memory.send(0, port, pipe, transfer, None)
+    return ends[0]
+
+
+def test_cores_that_read_the_same_lines_reach_less_of_the_link():
+    # Of the link's 100 bytes a cycle a quarter where reads are together: half of them at 100 and half at 25
+    # make 40. Neither the core's cap of 50 nor a peak of 30 is touched.
+    figures = {"read": (100, 50), "write": (100, 50), "shared_efficiency": 0.25}
+    assert cycles_of("read", 99, Fraction(1, 2), **figures) == 1200 // 40
+    assert cycles_of("read", 99, 0, **figures) == 1200 // 50
+    assert cycles_of("read", 30, Fraction(1, 2), **figures) == 1200 // 30
+    assert cycles_of("read", 99, 1, **figures) == 1200 // 25
+
+
+@pytest.mark.parametrize(("cores", "rate"), [(1, 20), (2, 20), (3, 15), (4, 15)])
+def test_vector_cores_share_the_port_of_their_pair(cores, rate):
+    # One alone can read 20 bytes a cycle, a pair 30; more than two are taken to work in pairs.
+    ports = [Port("vector", 1, {("MTE2", "l2_read"): 1}) for _ in range(cores)]
+    ends = []
+    profile = FakeProfile(vector_cap=20, vector_pair=30)
+    memory = Transfers(profile, ports, lambda cycle, _: ends.append(cycle))
+    for port in ports:
+        memory.send(0, port, "MTE2", memory.transfer("vector", Traffic(X, "read", 300, 99)), None)
+    assert ends == [300 // rate] * cores

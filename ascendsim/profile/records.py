@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.profile.check import hint
@@ -89,13 +89,22 @@ class Cube:
         return self._hf32_mantissa_bits
 
 
+class Requests(NamedTuple):
+    """How many requests a copy takes, and as how many bytes of full ones they occupy L2."""
+
+    count: int
+    occupied_bytes: Fraction
+
+
 @dataclass(frozen=True)
 class DataPath:
     """A way for bytes inside one core: who runs it, how fast, what it costs once per instruction.
 
     least_cycles            what an instruction holds the pipe for, however few bytes it moves
     spread_cycles           how much earlier the nearest part of L2 answers than the farthest
-    request_bytes           what a request fetches at most; a shorter one takes as long (0: only bytes count)
+    request_bytes           what a request fetches at most; the core sends a shorter one no sooner (0: only
+                            bytes count)
+    request_fixed_share     share of L2's time for a full request that a shorter one takes as well
     buffer_bytes, drain_bytes_per_cycle
                             how far a writer may be ahead, and how fast the far side takes bytes (0: no limit)
     transposing_bytes_per_cycle
@@ -109,23 +118,35 @@ class DataPath:
     least_cycles: int = 0
     spread_cycles: int = 0
     request_bytes: int = 0
+    request_fixed_share: float = 0.0
     buffer_bytes: int = 0
     drain_bytes_per_cycle: Exact = 0
     transposing_bytes_per_cycle: Exact = 0
 
-    def requests(self, size_bytes: int, rows: int = 1) -> int:
-        """Return the requests that `rows` equal runs of bytes take; 0 if the path does not count them.
+    def requests(self, size_bytes: int, rows: int = 1) -> Requests:
+        """Return the requests that `rows` equal runs of bytes take; none if the path does not count them.
 
         A run is fetched in whole requests, and what is left of it in bursts of the lengths that there are.
         """
         if not self.request_bytes:
-            return 0
+            return Requests(0, Fraction(0))
         whole, rest = divmod(-(-size_bytes // rows), self.request_bytes)
         blocks = -(-rest // BLOCK_BYTES)
+        count, fetched = whole, whole * self.request_bytes
         for burst in BURSTS:
-            count, blocks = divmod(blocks, burst)
-            whole += count
-        return rows * whole
+            times, blocks = divmod(blocks, burst)
+            count += times
+            fetched += times * burst * BLOCK_BYTES
+        fixed = Fraction(str(self.request_fixed_share))
+        occupied = fixed * count * self.request_bytes + (1 - fixed) * fetched
+        return Requests(rows * count, rows * occupied)
+
+    def peak(self, size_bytes: int, requests: int, occupied_bytes: Fraction) -> Exact:
+        """Return the core's own rate, in bytes as L2 is occupied: no request sooner than a full one."""
+        if not requests:
+            return self.bytes_per_cycle
+        sent = requests * self.request_bytes
+        return self.bytes_per_cycle * max(Fraction(size_bytes), occupied_bytes) / max(sent, size_bytes)
 
     def times(self, size_bytes: int, requests: int = 0) -> tuple[int, int]:
         """Return what an instruction takes beside its bytes at the path's rate: before them, and after.
@@ -170,7 +191,9 @@ class Link:
     """A shared link: what the chip moves in a cube cycle, and what one core can take of it.
 
     `total_bytes_per_cycle` has the efficiency in it; the vector total is what vector cores reach together,
-    the same unless `vector_tb_per_s` was measured apart. `latency_cycles` comes on top of the path's own.
+    the same unless `vector_tb_per_s` was measured apart. Cores that read the same bytes at the same time
+    reach `shared_efficiency` of it. The two vector cores of an AI core may have a limit as a pair (0: none).
+    `latency_cycles` comes on top of the path's own.
     """
 
     nominal_tb_per_s: float
@@ -180,6 +203,8 @@ class Link:
     per_core_bytes_per_cycle: Exact
     per_vector_core_bytes_per_cycle: Exact
     latency_cycles: int
+    per_vector_pair_bytes_per_cycle: Exact = 0
+    shared_efficiency: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -327,8 +352,9 @@ class Profile:
         return Fraction(law.fractal_bytes, law.fractal_cycles(stride_w, rows))
 
     def launch_us(self, cores: int) -> float:
-        """Return the time to start a kernel on this many cores, in microseconds."""
-        return self.launch.base_us + self.launch.per_core_us * cores
+        """Return the time to start a kernel on this many cores and to enter it, in microseconds."""
+        entry_us = self.scalar.start_cycles / self.clock.cube_mhz
+        return self.launch.base_us + self.launch.per_core_us * cores + entry_us
 
     def assumed(self) -> dict[str, Figure]:
         """Return the figures that nobody published or measured, by dotted path; each has a range."""

@@ -113,6 +113,7 @@ TREE: dict[str, Any] = {
             "least_cycles": Maybe(POSITIVE),
             "spread_cycles": Maybe(POSITIVE),
             "request_bytes": Maybe(POSITIVE),
+            "request_fixed_share": Maybe(SHARE),
             "buffer_bytes": Maybe(POSITIVE),
             "drain_bytes_per_cycle": Maybe(RATE),
             "transposing_bytes_per_cycle": Maybe(RATE),
@@ -145,7 +146,9 @@ TREE: dict[str, Any] = {
             "efficiency": SHARE,
             "per_core_bytes_per_cycle": RATE,
             "per_vector_core_bytes_per_cycle": RATE,
+            "per_vector_pair_bytes_per_cycle": Maybe(RATE),
             "vector_tb_per_s": Maybe(RATE),
+            "shared_efficiency": Maybe(SHARE),
             "latency_cycles": COUNT,
         }
         for link in ("l2_read", "l2_write", "memory")
