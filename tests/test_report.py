@@ -15,6 +15,7 @@ from ascendsim.ops.summary import summarise
 from ascendsim.report.columns import KERNEL, Column
 from ascendsim.report.files import make_folder, replacing, write_text
 from ascendsim.report.folder import write_network_folder, write_run_folder
+from ascendsim.report.markdown import run_page
 from ascendsim.report.occupancy import core_spans, coverage, middle_window
 from ascendsim.report.record import (
     Run,
@@ -25,7 +26,16 @@ from ascendsim.report.record import (
     plain,
     run_document,
 )
-from ascendsim.report.tables import bounds, kernel_table, layer_table, percent, size, value
+from ascendsim.report.tables import (
+    bounds,
+    critical_path_table,
+    kernel_table,
+    layer_table,
+    occupation_table,
+    percent,
+    size,
+    value,
+)
 from ascendsim.report.trace import write_trace
 from ascendsim.timing import time_kernel
 
@@ -81,6 +91,39 @@ def test_kernel_numbers(timed):
     assert record["busy"]["MTE2"] == 50 / 80
     # 2 cores x 16 x 16 x 16 multiply-adds a cycle
     assert record["cube_utilisation"] == 1000 / (80 * 2 * 4096)
+
+
+def test_where_the_cycles_of_each_pipe_went(timed):
+    record = kernel_record(timed)
+    # MTE2 runs from 0 to 30 and from 30 to 50 of 80 cycles; M is issued at once, waits until 30, ends at 80.
+    assert record["occupation"]["MTE2"] == {"busy": 50 / 80, "waiting": {}, "idle": 30 / 80}
+    assert record["occupation"]["M"] == {"busy": 50 / 80, "waiting": {"MTE2": 30 / 80}, "idle": 0}
+    assert record["critical_path"] == {"M": 50, "MTE2": 30}
+
+
+def test_the_busy_shares_of_both_accounts_agree(profile):
+    # Cores that differ, one of which leaves a pipe idle: averages are over both.
+    long, short = program(Fake("MTE2", 30), (Fake("M", 50), (0,))), program(Fake("MTE2", 10))
+    uneven = replace(kernel([("long", long), ("short", short), ("short", short)]), compute_dtype="float16")
+    record = kernel_record(summarise(uneven, profile, time_kernel(uneven, FakeProfile())))
+    for pipe, spent in record["occupation"].items():
+        assert spent["busy"] == pytest.approx(record["busy"][pipe])
+        assert spent["busy"] + sum(spent["waiting"].values()) + spent["idle"] == pytest.approx(1)
+    assert record["occupation"]["M"]["waiting"]["MTE2"] == pytest.approx(30 / 80 / 3)
+    assert sum(record["critical_path"].values()) == record["cycles"]
+
+
+def test_the_page_shows_the_waits_and_the_critical_path(document):
+    product = document["products"][0]
+    table = occupation_table(product["kernels"][0])
+    assert table.headings == ("pipe", "busy", "waits for MTE2", "idle")
+    assert table.rows[:2] == (("M", "62%", "38%", "0%"), ("MTE2", "62%", "", "38%"))
+    path = critical_path_table(product)
+    assert path.headings == ("kernel", "M", "MTE2")
+    assert path.rows[0] == ("grad_weight", "62%", "38%")
+    page = run_page(document, [ERROR], [{}])
+    assert "grad_weight: where the cycles of each pipe went" in page
+    assert "What the critical path spends its cycles on" in page
 
 
 def test_the_kernel_table_sums_the_call(document):

@@ -52,6 +52,22 @@ KERNEL = (
     ),
     Column("bound_by", "bound", "", "The busiest pipe apart from the scalar unit S."),
     Column(
+        "occupation",
+        "where the cycles of each pipe went",
+        "shares of cycles, by pipe",
+        "busy: as above. waiting: an instruction had been issued and waited for a result or a free slot of "
+        "the named pipe (its own: until it had drained); S: for room in that pipe's queue. idle: nothing was "
+        "issued to it. The three add up to 1.",
+    ),
+    Column(
+        "critical_path",
+        "critical path",
+        "cycles, by cause",
+        "The chain of causes from the last cycle back to the entry, by what passed: an instruction held a "
+        "pipe (S: was being issued); latency: its result became visible; flag: another pipe woke it up; barrier: "
+        "between phases; entry: until the scalar units are ready. They add up to cycles.",
+    ),
+    Column(
         "macs",
         "macs",
         "",

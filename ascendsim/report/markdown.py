@@ -11,9 +11,11 @@ from ascendsim.report.tables import (
     TextTable,
     bounds,
     bytes_table,
+    critical_path_table,
     gradient_table,
     kernel_table,
     layer_table,
+    occupation_table,
     products_table,
     value,
 )
@@ -24,7 +26,9 @@ def run_page(document: Record, metrics: Sequence[AnyColumn], files: Sequence[Map
     """Return the page of a run; `files` names the plot and the trace of each product."""
     parts = _head(document)
     for product, shown in zip(document["products"], files, strict=True):
-        parts += [f"## {product_line(product)}", _table(kernel_table(product)), _table(bytes_table(product))]
+        tables = [kernel_table(product), bytes_table(product), critical_path_table(product)]
+        tables += [occupation_table(kernel) for kernel in product["kernels"]]
+        parts += [f"## {product_line(product)}", *(_table(table) for table in tables)]
         if product["gradients"]:
             parts.append(_table(gradient_table(product, metrics)))
         parts += _end(product)

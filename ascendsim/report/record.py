@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim import __version__
 from ascendsim.report.columns import CALL, GRADIENT, KERNEL, LAYER, AnyColumn, definitions
+from ascendsim.report.waits import critical_path_record, occupation_record
 
 if TYPE_CHECKING:
     from ascendsim.ops.results import Estimate, KernelResult
@@ -136,6 +137,8 @@ def kernel_record(kernel: KernelResult) -> Record:
         "cube_utilisation": kernel.cube_utilisation,
         "busy": {pipe: busy / cycles for pipe, busy in kernel.busy.items()},
         "bound_by": kernel.bound_by,
+        "occupation": occupation_record(kernel.timeline),
+        "critical_path": critical_path_record(kernel.timeline),
         "macs": kernel.macs,
         "bytes": dict(kernel.bytes),
         "note": kernel.kernel.note,

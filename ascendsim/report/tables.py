@@ -10,6 +10,7 @@ from ascendsim.report.columns import AnyColumn
 from ascendsim.report.record import Record
 
 _PIPE_ORDER = ("M", "MTE1", "MTE2", "FIX", "V", "MTE3", "S")
+_CAUSE_ORDER = ("entry", *_PIPE_ORDER, "latency", "flag", "barrier")
 
 
 class TextTable(NamedTuple):
@@ -48,6 +49,40 @@ def kernel_table(product: Record) -> TextTable:
         tuple(rows),
         total=True,
     )
+
+
+def occupation_table(kernel: Record) -> TextTable:
+    """Show what each pipe of a kernel did with the cycles: busy, waiting for which pipe, idle."""
+    pipes = {pipe: kernel["occupation"][pipe] for pipe in _PIPE_ORDER if pipe in kernel["occupation"]}
+    causes = [cause for cause in _PIPE_ORDER if any(cause in spent["waiting"] for spent in pipes.values())]
+    rows = tuple(
+        (
+            pipe,
+            percent(spent["busy"]),
+            *(percent(spent["waiting"][cause]) if cause in spent["waiting"] else "" for cause in causes),
+            percent(spent["idle"]),
+        )
+        for pipe, spent in pipes.items()
+    )
+    headings = ("pipe", "busy", *(f"waits for {cause}" for cause in causes), "idle")
+    return TextTable(f"{kernel['name']}: where the cycles of each pipe went", headings, frozenset({0}), rows)
+
+
+def critical_path_table(product: Record) -> TextTable:
+    """Show what the critical path of each kernel spends its cycles on."""
+    kernels = product["kernels"]
+    causes = [cause for cause in _CAUSE_ORDER if any(cause in kernel["critical_path"] for kernel in kernels)]
+    rows = tuple(
+        (
+            kernel["name"],
+            *(
+                percent(spent / max(kernel["cycles"], 1)) if spent else ""
+                for spent in (kernel["critical_path"].get(cause, 0) for cause in causes)
+            ),
+        )
+        for kernel in kernels
+    )
+    return TextTable("What the critical path spends its cycles on", ("kernel", *causes), frozenset({0}), rows)
 
 
 def bytes_table(product: Record) -> TextTable:
