@@ -64,8 +64,8 @@ KERNEL = (
         "critical path",
         "cycles, by cause",
         "The chain of causes from the last cycle back to the entry, by what passed: an instruction held a "
-        "pipe (S: was being issued); latency: its result became visible; flag: another pipe woke it up; barrier: "
-        "between phases; entry: until the scalar units are ready. They add up to cycles.",
+        "pipe (S: was being issued); latency: its result became visible; flag: another pipe woke it up; "
+        "barrier: between phases; entry: until the scalar units are ready. They add up to cycles.",
     ),
     Column(
         "macs",
