@@ -45,7 +45,9 @@ def test_a_wrong_type_is_found_first(field, value):
 
 
 @pytest.mark.parametrize("field", ["dtype", "format"])
-@pytest.mark.parametrize("value", [1, 1.5, b"NCHW", (), Hostile()], ids=kind)
+@pytest.mark.parametrize(
+    "value", [1, 1.5, b"NCHW", (), Hostile(), "x" * 10**6], ids=lambda v: type(v).__name__
+)
 def test_a_dtype_or_format_without_a_name(field, value):
     assert answer(changed(conv(), {f"input.{field}": value})) == (161002, "0")
 

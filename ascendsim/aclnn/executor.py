@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.aclnn.tensor import AclTensor, values_of, write
 from ascendsim.errors import AclnnError, AscendSimError
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
+from ascendsim.rules.typed import shown
 
 if TYPE_CHECKING:
     from ascendsim.ops.results import ConvolutionBackwardResult
@@ -67,8 +68,7 @@ class Executor:
             raise AclnnError(
                 INVALID,
                 "run",
-                f"workspace_size is {given if given >= 0 else workspace_size!r}; the first phase asked for "
-                f"{self.workspace_size}",
+                f"workspace_size is {shown(workspace_size)}; the first phase asked for {self.workspace_size}",
             )
 
     def _computed(self, inputs: dict[str, Any]) -> ConvolutionBackwardResult:

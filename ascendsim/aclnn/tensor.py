@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import AclnnError, UnsupportedError
 from ascendsim.rules import TensorDescription
-from ascendsim.rules.typed import CHECK, dtype_name
+from ascendsim.rules.typed import CHECK, dtype_name, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,14 +56,14 @@ def describe(name: str, tensor: Any) -> Any:
         raise AclnnError(
             161002,
             CHECK,
-            f"{name} is said to be {about.dtype}, but its array holds {array.dtype.name}; it must hold "
-            f"{' or '.join(expected)}",
+            f"{name} is said to be {shown(about.dtype)}, but its array holds {array.dtype.name}; it must "
+            f"hold {' or '.join(expected)}",
         )
     if not _same_strides(array, about.strides):
         raise AclnnError(
             161002,
             CHECK,
-            f"{name} has strides {about.strides!r}, but its array of shape {tuple(array.shape)} has "
+            f"{name} has strides {shown(about.strides)}, but its array of shape {tuple(array.shape)} has "
             f"{_strides(memory_of(array))}; pass the view itself and leave strides out",
         )
     return about

@@ -15,12 +15,19 @@ if TYPE_CHECKING:
 # What the runtime takes for itself beside the kernels.
 SYSTEM_BYTES = 16 * 2**20
 INNER = 561103
-# Larger calls are accepted by the rules and not planned: their kernels would have more tiles than a process
-# can hold. Images are counted in blocks of 64 pixels.
-LARGEST_TENSORS_BYTES = 64 * 2**30
-LARGEST_BLOCKS = 4 * 2**20
-LARGEST_MACS = 10**13
+# Larger calls are accepted by the rules and not planned: describing their kernels would take minutes and
+# gigabytes. Measured so that the largest ones take about a minute and 2 GiB.
 BLOCK_PIXELS = 64
+LARGEST = {
+    "bytes of tensors in float32": 64 * 2**30,
+    "channels": 2**26,
+    "groups": 2**20,
+    "pixels in one image": 2**25,
+    "row pieces to reduce over (batch x depth x kernel depth x rows)": 10**6,
+    "images (groups x batch x depth x kernel depth)": 10**7,
+    "blocks of 64 pixels in all images": 3 * 10**7,
+    "kernel taps x row pieces of one image": 6 * 10**7,
+}
 
 
 def workspace_bytes(
@@ -94,15 +101,7 @@ def _require_plannable(problem: ConvProblem, check: str) -> None:
 
     Raises   AclnnError 561103
     """
-    tensors = sum(4 * prod(shape) for shape in (problem.input, problem.weight, problem.grad_output))
-    depth, height, width = problem.big_size
-    pixels = -(-height * width // BLOCK_PIXELS)
-    blocks = problem.groups * problem.batch * depth * max(pixels, problem.kernel[0])
-    for what, value, most in (
-        ("bytes of tensors in float32", tensors, LARGEST_TENSORS_BYTES),
-        (f"blocks of {BLOCK_PIXELS} pixels", blocks, LARGEST_BLOCKS),
-        ("multiply-adds", problem.macs, LARGEST_MACS),
-    ):
+    for (what, most), value in zip(LARGEST.items(), _sizes(problem), strict=True):
         if value > most:
             raise AclnnError(
                 INNER,
@@ -110,3 +109,22 @@ def _require_plannable(problem: ConvProblem, check: str) -> None:
                 f"the call has {value:.3g} {what}; ascendsim plans kernels up to {most:.3g} "
                 "(a limit of the simulator, not of the product)",
             )
+
+
+def _sizes(problem: ConvProblem) -> tuple[int, ...]:
+    """Return what `LARGEST` limits, in its order."""
+    depth, height, width = problem.big_size
+    taps_deep, taps_high, taps_wide = problem.kernel
+    _, rows, columns = problem.small_size
+    slices = problem.batch * depth * taps_deep
+    pieces = rows * -(-columns // BLOCK_PIXELS)
+    return (
+        sum(4 * prod(shape) for shape in (problem.input, problem.weight, problem.grad_output)),
+        max(problem.input[1], problem.grad_output[1]),
+        problem.groups,
+        height * width,
+        slices * pieces,
+        problem.groups * slices,
+        problem.groups * slices * -(-height * width // BLOCK_PIXELS),
+        taps_high * taps_wide * pieces,
+    )

@@ -21,6 +21,7 @@ from ascendsim.rules.calls import (
 CHECK = "0 (argument types)"
 # Longer arrays are nothing that the interface means; reading them could take for ever.
 LONGEST_ARRAY = 64
+LONGEST_NAME = 40
 INT64 = 63
 INT32 = 31
 SHOWN = 60
@@ -106,10 +107,10 @@ def _tensor(name: str, given: Any) -> Tensor:
     if min(shape, default=0) < 0:
         raise _refusal(f"{name}.shape", shape, "extents of 0 or more")
     dtype = dtype_name(given.dtype)
-    if dtype is None:
+    if dtype is None or len(dtype) > LONGEST_NAME:
         raise _refusal(f"{name}.dtype", given.dtype, "the name of a dtype")
     layout = format_name(given.format, len(shape))
-    if layout is None:
+    if layout is None or len(layout) > LONGEST_NAME:
         raise _refusal(f"{name}.format", given.format, "the name of a format, such as NCHW")
     strides = given.strides
     if strides is not None:
@@ -167,10 +168,14 @@ def _bool(name: str, given: Any) -> bool:
 
 
 def _refusal(name: str, given: Any, expected: str) -> AclnnError:
-    """Make the error for an argument of a wrong type; its text stays short whatever was given."""
+    """Make the error for an argument of a wrong type."""
+    return AclnnError(161002, CHECK, f"{name} is {shown(given)}; it must be {expected}")
+
+
+def shown(value: Any) -> str:
+    """Return a text for any value at all, never long."""
     try:
-        shown = reprlib.repr(given)
+        text = reprlib.repr(value)
     except Exception:  # likewise
-        shown = f"a {type(given).__name__}"
-    shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}..."
-    return AclnnError(161002, CHECK, f"{name} is {shown}; it must be {expected}")
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
