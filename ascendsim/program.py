@@ -94,7 +94,7 @@ class Traffic(NamedTuple):
     kind: str
     bytes: int
     peak_bytes_per_cycle: Fraction | int
-    occupied_bytes: int = 0
+    occupied_bytes: Fraction | int = 0
 
 
 class Cost(NamedTuple):

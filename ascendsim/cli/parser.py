@@ -54,6 +54,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def _make_parser() -> tuple[Parser, dict[str, Parser]]:
     from ascendsim.cli.check_options import add_check
+    from ascendsim.cli.validate import add_validate
 
     parser = Parser(
         prog="ascendsim",
@@ -87,7 +88,8 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     profiles.add_argument("--json", action="store_true", help="print JSON")
     profiles.set_defaults(command=_profiles)
-    return parser, {"run": run, "profiles": profiles, "check": add_check(choices)}
+    others = {"check": add_check(choices), "validate": add_validate(choices)}
+    return parser, {"run": run, "profiles": profiles, **others}
 
 
 def _add_problem(run: Parser) -> None:

@@ -84,14 +84,15 @@ class CopyGmToL1(_CopyGmToL1, Command):
     def cost(self, profile: Profile) -> Cost:
         """Return head, traffic and latency of the path GM_L1."""
         path = profile.paths["GM_L1"]
-        requests = path.requests(self.bytes, self.rows)
+        count, occupied = path.requests(self.bytes, self.rows)
         fetched = profile.l2.fetched_bytes(self.bytes, self.rows)
         if not self.aligned:
-            requests += self.rows
+            count, more = count + self.rows, path.requests(profile.l2.sector_bytes).occupied_bytes
+            occupied += self.rows * more
             fetched += self.rows * profile.l2.sector_bytes
-        occupied = requests * path.request_bytes
-        traffic = Traffic(self.src.tensor, "read", fetched, path.bytes_per_cycle, occupied)
-        return Cost(*path.times(fetched, requests), traffic, path.least_cycles)
+        peak = path.peak(fetched, count, occupied)
+        traffic = Traffic(self.src.tensor, "read", fetched, peak, occupied)
+        return Cost(*path.times(fetched, count), traffic, path.least_cycles)
 
 
 class _FillL1(NamedTuple):

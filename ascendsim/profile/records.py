@@ -92,7 +92,7 @@ class Cube:
 class Requests(NamedTuple):
     """How many requests a copy takes, and as how many bytes of full ones they occupy L2."""
 
-    count: int
+    number: int
     occupied_bytes: Fraction
 
 

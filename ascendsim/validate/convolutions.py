@@ -10,7 +10,7 @@ from ascendsim.ops.conv_problem import ConvProblem
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.validate.compare import Case, busiest
 from ascendsim.validate.counters import active_cycles, measured_counters
-from ascendsim.validate.products import profile_of
+from ascendsim.validate.products import Overrides, profile_of
 from ascendsim.validate.rows import Row, Unusable
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ def is_convolution(row: Row) -> bool:
     return row.op.startswith(("Conv2DBackprop", "Conv3DBackprop"))
 
 
-def convolution_case(row: Row, variant: str) -> Case | Unusable:
+def convolution_case(row: Row, variant: str, overrides: Overrides = ()) -> Case | Unusable:
     """Estimate one measured gradient and compare."""
     if row.us is None:
         return Unusable(row.id, "gives no time")
     if "SHAPES NOT IN THE TRACE" in row.notes:
         return Unusable(row.id, "its sizes are inferred, not measured")
-    profile = profile_of(variant)
+    profile = profile_of(variant, overrides)
     try:
         problem = _problem(row)
         kernel = _kernel(row, problem, profile)
@@ -93,7 +93,9 @@ def _problem(row: Row) -> ConvProblem:
     kernel = [int(sizes[f"K{axis.lower()}"]) for axis in axes]
     stride, dilation = _each(window["stride"], axes), _each(window.get("dilation", 1), axes)
     groups = int(window.get("groups", 1))
-    pads = [_pads(big[i], small[i], kernel[i], stride[i], dilation[i]) for i in range(len(axes))]
+    pads = _told_pads(window.get("pad"), axes, big, small, kernel, stride, dilation) or [
+        _pads(big[i], small[i], kernel[i], stride[i], dilation[i]) for i in range(len(axes))
+    ]
     if len(axes) == 2:
         padding: Sequence[int] = (*pads[0], *pads[1])
     elif all(before == after for before, after in pads):
@@ -108,6 +110,20 @@ def _problem(row: Row) -> ConvProblem:
         dilation,
         groups=groups,
     )
+
+
+def _told_pads(told: Any, axes: Sequence[str], *sizes_of_axes: Sequence[int]) -> list[tuple[int, int]] | None:
+    """Return the padding that the source tells, one value an axis or two, if it fits the sizes."""
+    if not isinstance(told, list) or len(told) not in (len(axes), 2 * len(axes)):
+        return None
+    twice = len(told) == 2 * len(axes)
+    pads = [(told[2 * i], told[2 * i + 1]) if twice else (told[i], told[i]) for i in range(len(axes))]
+    for (before, after), (big, small, kernel, stride, dilation) in zip(
+        pads, zip(*sizes_of_axes, strict=True), strict=True
+    ):
+        if (big + before + after - (kernel - 1) * dilation - 1) // stride + 1 != small:
+            return None
+    return pads
 
 
 def _each(value: Any, axes: Sequence[str]) -> list[int]:

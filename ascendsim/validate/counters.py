@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ascendsim.program import Core
     from ascendsim.timeline import CoreTimeline, Timeline
 
 # The profiler's names of the pipes that bound a cube kernel.
@@ -38,19 +39,21 @@ def measured_counters(counters: Mapping[str, Any], us: float | None) -> dict[str
 
 
 def active_cycles(timeline: Timeline) -> dict[str, float]:
-    """Return how long each pipe had an instruction under way, averaged over the cores of the kernel.
+    """Return how long each pipe had an instruction under way, averaged over the cores that have the pipe.
 
     An instruction is under way until its result is visible, which is what the profiler's counters see: an
     isolated copy counts with its latency, copies in flight together do not count twice.
     """
     totals: dict[str, int] = {}
-    cores: set[Any] = set()
+    kinds: dict[str, set[str]] = {}
+    cores: set[Core] = set()
     for phase in timeline.phases:
         for work in phase.cores:
             cores.update(work.cores)
             for pipe, cycles in _under_way(work).items():
                 totals[pipe] = totals.get(pipe, 0) + cycles * len(work.cores)
-    return {pipe: total / len(cores) for pipe, total in totals.items()}
+                kinds.setdefault(pipe, set()).add(work.cores[0].kind)
+    return {pipe: total / sum(core.kind in kinds[pipe] for core in cores) for pipe, total in totals.items()}
 
 
 def core_active_cycles(work: CoreTimeline) -> dict[str, int]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.errors import ShapeError
+from ascendsim.errors import CapacityError, ShapeError
 from ascendsim.ops.matmul_problem import MatmulProblem
-from ascendsim.ops.tiling.matmul import MatmulTiling, matmul_tiling
+from ascendsim.ops.tiling.matmul import MatmulTiling, block_tiling, matmul_tiling
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -54,8 +54,7 @@ def run_of(row: Row, profile: Profile) -> Run | str:
         tiling, note, out = plan
         return Run(problem, dtype, math_type, tiling, out, start, note)
     rate = "hf32" if math_type == 3 else dtype
-    blocks = row.counters.get("block_dim")
-    tiling = matmul_tiling(problem, profile, rate, 4 if dtype == "float32" else 2, blocks)
+    tiling = _chosen(row, problem, profile, rate)
     return Run(problem, dtype, math_type, tiling, None, start, "tiling inferred: this simulator's choice")
 
 
@@ -82,6 +81,21 @@ def _turned(sizes: Mapping[str, Any], flag: str, shape: str, plain: tuple[int, i
         return bool(sizes[flag])
     stored = sizes.get(shape)
     return isinstance(stored, list) and tuple(stored) != plain and tuple(stored[::-1]) == plain
+
+
+def _chosen(row: Row, problem: MatmulProblem, profile: Profile, rate: str) -> MatmulTiling:
+    """Return this simulator's plan for the number of blocks that ran.
+
+    Where cores are unified the kernels cut c into that many equal blocks; elsewhere blocks are cores.
+    """
+    itemsize = 4 if rate in ("float32", "hf32") else 2
+    blocks = row.counters.get("block_dim")
+    if isinstance(blocks, int) and profile.core_structure == "unified" and problem.batch == 1:
+        try:
+            return block_tiling(problem, profile, rate, itemsize, blocks)
+        except CapacityError:
+            pass
+    return matmul_tiling(problem, profile, rate, itemsize, blocks)
 
 
 def _published_plan(row: Row, profile: Profile) -> tuple[MatmulTiling, str, str | None] | None:
@@ -133,4 +147,7 @@ def _sample_plan(tuning: str, profile: Profile) -> tuple[MatmulTiling, str]:
     if "L2 split" in tuning and wide:
         grid |= {"single_core_n": grid["single_core_n"] // 2, "swizzle": down}
         note += "; half the columns at a time"
-    return MatmulTiling(m, n, 64, 4, 4, **grid), note
+    step_b = 2 if "MDL" in tuning and not wide else 4
+    if step_b == 2:
+        note += ", two of b"
+    return MatmulTiling(m, n, 64, 4, step_b, **grid), note

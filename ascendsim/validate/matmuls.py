@@ -12,7 +12,7 @@ from ascendsim.ops.tiling.matmul import MatmulTiling
 from ascendsim.validate.compare import Case, busiest
 from ascendsim.validate.counters import active_cycles, core_active_cycles, measured_counters
 from ascendsim.validate.matmul_rows import Run, run_of
-from ascendsim.validate.products import profile_of
+from ascendsim.validate.products import Overrides, profile_of
 from ascendsim.validate.rows import Row, Unusable
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ def is_matmul(row: Row) -> bool:
     return ("matmul" in name or "gemm" in name) and not fused and not row.id.startswith("cz-")
 
 
-def matmul_case(row: Row, variant: str) -> Case | Unusable:
+def matmul_case(row: Row, variant: str, overrides: Overrides = ()) -> Case | Unusable:
     """Estimate one measured product and compare."""
     if row.us is None:
         return Unusable(row.id, "gives no time")
     for word in ("EXCLUDE", "do not use", "shape incomplete", "SHAPES NOT IN THE TRACE"):
         if word in row.notes:
             return Unusable(row.id, f"its source says: {word.lower()}")
-    profile = profile_of(variant)
+    profile = profile_of(variant, overrides)
     run = run_of(row, profile)
     if isinstance(run, str):
         return Unusable(row.id, run)
@@ -119,7 +119,7 @@ def is_tile_run(row: Row) -> bool:
     return row.id.startswith("cz-")
 
 
-def tile_cases(row: Row, variant: str) -> list[Case | Unusable]:
+def tile_cases(row: Row, variant: str, overrides: Overrides = ()) -> list[Case | Unusable]:
     """Compare the counters of one core of a run with known tiles: cube, MTE1 and Fixpipe.
 
     The product is the one whose tiles the run's cores share: 8 rows of 4 tiles, as 12 of its 20 cores took
@@ -129,7 +129,7 @@ def tile_cases(row: Row, variant: str) -> list[Case | Unusable]:
     steps, tiles = int(sizes["k_steps_inferred"]), int(sizes["tiles_on_core"])
     m, n, k = (int(sizes[key]) for key in ("baseM", "baseN", "baseK"))
     held = min(steps, 4)
-    profile = profile_of(variant)
+    profile = profile_of(variant, overrides)
     tiling = MatmulTiling(
         *(m, n, k),
         *((held, held) if steps <= held else (2, 2)),

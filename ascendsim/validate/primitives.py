@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 from ascendsim.cube.fixpipe import Fixpipe
@@ -13,6 +12,7 @@ from ascendsim.cube.views import Block, TapRows
 from ascendsim.program import Gm, GmTensor, Instruction
 from ascendsim.validate.compare import Case
 from ascendsim.validate.probe import PROBED, Move, Repeat, alone_cycles, slot, stream_cycles
+from ascendsim.validate.products import Overrides, profile_of
 from ascendsim.validate.rows import Row, Unusable
 from ascendsim.validate.vector_kinds import vector_kind
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
@@ -57,9 +57,13 @@ def _bytes(row: Row) -> int:
     return int(row.sizes["repeat"]) * FRACTAL_BYTES
 
 
-def primitive_case(row: Row, variant: str) -> Case | Unusable:
+# A micro-benchmark's operands are constants: its scalar unit has nothing to reckon.
+ISSUE = ("scalar.issue_cycles", 1)
+
+
+def primitive_case(row: Row, variant: str, overrides: Overrides = ()) -> Case | Unusable:
     """Run the instruction of a micro-benchmark row and compare."""
-    profile = _quiet(variant)
+    profile = profile_of(variant, (ISSUE, *overrides))
     measured = measured_cycles(row, profile.clock.cube_mhz)
     if measured is None:
         return Unusable(row.id, "gives neither cycles nor a rate")
@@ -69,14 +73,6 @@ def primitive_case(row: Row, variant: str) -> Case | Unusable:
     run = stream_cycles if bench.stream else alone_cycles
     estimated = float(run(bench.instruction, profile, bench.core))
     return Case(row.id, "primitives", bench.group, variant, "cycles", measured, estimated, row.source)
-
-
-@cache
-def _quiet(variant: str) -> Profile:
-    """Return the product as a micro-benchmark sees it: its operands are constants, so issue takes a cycle."""
-    from ascendsim.profile import load_profile
-
-    return load_profile(variant, overrides={"scalar.issue_cycles": 1})
 
 
 def _bench(row: Row, variant: str, profile: Profile) -> Bench | str:

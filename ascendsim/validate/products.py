@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Any
 
 from ascendsim.profile import Profile, list_products, load_profile
 
@@ -35,7 +36,10 @@ def variant_of(chip_variant: str) -> str | None:
     return None
 
 
+Overrides = tuple[tuple[str, Any], ...]
+
+
 @lru_cache(maxsize=64)
-def profile_of(variant: str) -> Profile:
-    """Load a variant once."""
-    return load_profile(variant)
+def profile_of(variant: str, overrides: Overrides = ()) -> Profile:
+    """Load a variant once, with figures of it replaced."""
+    return load_profile(variant, overrides=dict(overrides))

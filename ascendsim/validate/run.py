@@ -9,7 +9,7 @@ from ascendsim.validate.compare import Case
 from ascendsim.validate.convolutions import convolution_case, is_convolution
 from ascendsim.validate.matmuls import is_matmul, is_tile_run, matmul_case, tile_cases
 from ascendsim.validate.primitives import is_primitive, primitive_case
-from ascendsim.validate.products import variant_of
+from ascendsim.validate.products import Overrides, variant_of
 from ascendsim.validate.rows import Row, Unusable
 from ascendsim.validate.streams import is_stream, stream_case
 
@@ -33,20 +33,26 @@ def compare_rows(
     rows: Sequence[Row | Unusable],
     classes: Iterable[str] = CLASSES,
     progress: Callable[[str], None] = lambda _: None,
+    overrides: Overrides = (),
 ) -> Outcome:
-    """Run every row of the asked classes; `progress` is told the name of each before it begins."""
+    """Run every row of the asked classes; `progress` is told the name of each before it begins.
+
+    `overrides` replace figures of every product, by dotted path.
+    """
     wanted = set(classes)
     cases: list[Case] = []
     unusable: list[Unusable] = []
     seen: set[tuple[object, ...]] = set()
     for row in rows:
         progress(row.id)
-        for found in _compare(row, wanted, seen):
+        for found in _compare(row, wanted, seen, overrides):
             (cases if isinstance(found, Case) else unusable).append(found)  # type: ignore[arg-type]
     return Outcome(tuple(cases), tuple(unusable))
 
 
-def _compare(row: Row | Unusable, wanted: set[str], seen: set[tuple[object, ...]]) -> list[Case | Unusable]:
+def _compare(
+    row: Row | Unusable, wanted: set[str], seen: set[tuple[object, ...]], overrides: Overrides
+) -> list[Case | Unusable]:
     """Return what comes of one row; nothing if its class is not asked for."""
     if isinstance(row, Unusable):
         return [row]
@@ -66,7 +72,7 @@ def _compare(row: Row | Unusable, wanted: set[str], seen: set[tuple[object, ...]
     if kind == "primitives" and same in seen:
         return [Unusable(row.id, "repeats another row")]
     seen.add(same)
-    return _case(row, variant)
+    return _case(row, variant, overrides)
 
 
 def class_of(row: Row) -> str | None:
@@ -78,13 +84,13 @@ def class_of(row: Row) -> str | None:
     return "convolution" if is_convolution(row) else None
 
 
-def _case(row: Row, variant: str) -> list[Case | Unusable]:
+def _case(row: Row, variant: str, overrides: Overrides) -> list[Case | Unusable]:
     if is_primitive(row):
-        return [primitive_case(row, variant)]
+        return [primitive_case(row, variant, overrides)]
     if is_stream(row):
-        return [stream_case(row, variant)]
+        return [stream_case(row, variant, overrides)]
     if is_tile_run(row):
-        return tile_cases(row, variant)
+        return tile_cases(row, variant, overrides)
     if is_matmul(row):
-        return [matmul_case(row, variant)]
-    return [convolution_case(row, variant)]
+        return [matmul_case(row, variant, overrides)]
+    return [convolution_case(row, variant, overrides)]

@@ -14,7 +14,7 @@ from ascendsim.program import Core, CoreWork, Gm, GmTensor, Kernel, Phase, Progr
 from ascendsim.timing import time_kernel
 from ascendsim.validate.compare import Case
 from ascendsim.validate.probe import PROBED, alone_cycles, slot
-from ascendsim.validate.products import profile_of
+from ascendsim.validate.products import Overrides, profile_of
 from ascendsim.validate.rows import Row, Unusable
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
 
@@ -55,9 +55,9 @@ def is_stream(row: Row) -> bool:
     return row.id.startswith(("ad-dc", "ad-add", "kir-950dt", "kir-a3"))
 
 
-def stream_case(row: Row, variant: str) -> Case | Unusable:
+def stream_case(row: Row, variant: str, overrides: Overrides = ()) -> Case | Unusable:
     """Run the copies of a row and compare the time they take."""
-    profile = profile_of(variant)
+    profile = profile_of(variant, overrides)
     if row.us is not None and "bytes" in row.sizes:
         us = _one_copy_us(int(row.sizes["bytes"]), "GM->UB" in row.op, profile)
         return Case(row.id, "primitives", "one copy and its wait", variant, "us", row.us, us, row.source)

@@ -56,11 +56,10 @@ class CopyGmToUb(_CopyGmToUb, Command):
     def cost(self, profile: Profile) -> Cost:
         """Return head, traffic and latency of the path GM_UB."""
         path = profile.paths["GM_UB"]
-        requests = path.requests(self.bytes)
+        count, occupied = path.requests(self.bytes)
         fetched = profile.l2.fetched_bytes(self.bytes)
-        occupied = requests * path.request_bytes
-        traffic = Traffic(self.src.tensor, "read", fetched, path.bytes_per_cycle, occupied)
-        return Cost(*path.times(fetched, requests), traffic, path.least_cycles)
+        traffic = Traffic(self.src.tensor, "read", fetched, path.peak(fetched, count, occupied), occupied)
+        return Cost(*path.times(fetched, count), traffic, path.least_cycles)
 
 
 class _CopyUbToGm(NamedTuple):
@@ -105,10 +104,10 @@ class CopyUbToGm(_CopyUbToGm, Command):
 
 def vector_cost(profile: Profile, kind: str, repeats: int) -> Cost:
     """Return the cost of one vector instruction of so many repeats, in cycles of the cube clock."""
-    return _on_the_cube_clock(profile, profile.vector.instruction_cycles(kind, repeats))
+    return on_the_cube_clock(profile, profile.vector.instruction_cycles(kind, repeats))
 
 
-def _on_the_cube_clock(profile: Profile, cycles: int) -> Cost:
+def on_the_cube_clock(profile: Profile, cycles: int) -> Cost:
     """Return the cost of so many cycles of the vector clock, each figure rounded up once."""
     cube, vector = profile.clock.cube_mhz, profile.clock.vector_mhz
     return Cost(-(-cycles * cube // vector), -(-profile.vector.latency_cycles * cube // vector))
@@ -285,7 +284,7 @@ class AddLanes(_AddLanes, Command):
         """Return the cycles of both kinds of repeats."""
         repeats = self.rows * ceil(self.length / FLOAT32_LANES)
         casts = repeats * profile.vector.repeat_cycles["cast"]
-        return _on_the_cube_clock(profile, profile.vector.instruction_cycles("binary", repeats) + casts)
+        return on_the_cube_clock(profile, profile.vector.instruction_cycles("binary", repeats) + casts)
 
 
 class _SumLanes(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -90,6 +90,35 @@ def matmul_tiling(
     return best[1]
 
 
+def block_tiling(
+    problem: MatmulProblem, profile: Profile, rate: str, itemsize: int, blocks: int
+) -> MatmulTiling:
+    """Return the best plan that cuts c into a grid of exactly so many equal blocks, one core each.
+
+    Where there are more blocks than cores, some cores take a second one.
+
+    Raises   CapacityError if no grid leaves every block a fractal that fits
+    """
+    cube = profile.cube
+    best: tuple[float, MatmulTiling] | None = None
+    for down in (count for count in range(1, blocks + 1) if blocks % count == 0):
+        m = round_up(ceil(problem.m / down), cube.m0)
+        n = round_up(ceil(problem.n / (blocks // down)), cube.n0)
+        if ceil(problem.m / m) * ceil(problem.n / n) != blocks:
+            continue
+        block = replace(problem, m=min(m, problem.m), n=min(n, problem.n))
+        for plan in _plans(block, profile, rate, itemsize, 1):
+            score = _bound(block, plan, profile, rate, itemsize)
+            if best is None or score < best[0]:
+                whole = replace(
+                    plan, single_core_m=m, single_core_n=n, used_cores=min(blocks, profile.cores.cube)
+                )
+                best = score, whole
+    if best is None:
+        raise CapacityError(f"matmul: c {problem.m} x {problem.n} cannot be cut into {blocks} equal blocks")
+    return best[1]
+
+
 def _plans(
     problem: MatmulProblem, profile: Profile, rate: str, itemsize: int, cores: int
 ) -> Iterator[MatmulTiling]:
@@ -168,6 +197,6 @@ def _load_cycles(
     )
     for piece, chunk in zip(pieces, depth, strict=True):
         size = piece[0] * piece[1] * itemsize
-        requests = path.requests(size, problem.runs(*piece, itemsize))
-        occupied = max(size, requests * path.request_bytes)
-        yield max(path.least_cycles, occupied / min(share, float(path.bytes_per_cycle))) * problem.k / chunk
+        count, occupied = path.requests(size, problem.runs(*piece, itemsize))
+        rate = min(share, float(path.peak(size, count, occupied)))
+        yield max(path.least_cycles, max(size, float(occupied)) / rate) * problem.k / chunk

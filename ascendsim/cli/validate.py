@@ -1,0 +1,121 @@
+"""`ascendsim validate`: hold the model against measured cases."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.cli.progress import progress
+from ascendsim.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from ascendsim.validate.rows import Row, Unusable
+    from ascendsim.validate.run import Outcome
+
+CLASSES = ("primitives", "matmul", "convolution")
+TABLE = "silicon.csv"
+
+
+def add_validate(choices: Any) -> Any:
+    """Add the command to a parser's choices and return it."""
+    command = choices.add_parser(
+        "validate",
+        help="hold the model against measured cases",
+        description="Run the model on measured cases and print measured against estimated, per row and per "
+        "class. Without --data and --msprof: the table that ASCENDSIM_DATA names, or the rows quoted here.",
+        allow_abbrev=False,
+    )
+    command.add_argument("--data", type=Path, metavar="FILE", help="a table of measured cases")
+    command.add_argument(
+        "--msprof", type=Path, metavar="FILE", help="your own profile: kernel_details.csv or op_summary.csv"
+    )
+    command.add_argument("--product", metavar="NAME", help="with --msprof: the product the profile is of")
+    command.add_argument(
+        "--class",
+        dest="classes",
+        action="append",
+        choices=CLASSES,
+        help="a class of cases; repeat it for several (default: all)",
+    )
+    command.add_argument(
+        "--rows", choices=("worst", "all"), default="worst", help="rows of large groups to list"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    command.add_argument(
+        "--out", type=Path, metavar="DIR", help="write validation.md and validation.png there"
+    )
+    command.set_defaults(command=validate)
+    return command
+
+
+def validate(arguments: Any) -> int:
+    """Compare and print."""
+    rows = _rows(arguments)
+    outcome = _compare(rows, arguments.classes or CLASSES)
+    if arguments.json:
+        from ascendsim.report.validation import outcome_record
+
+        print(json.dumps(outcome_record(outcome), indent=1))
+    else:
+        from ascendsim.report.validation_terminal import print_validation
+
+        print_validation(outcome, every=arguments.rows == "all")
+    if arguments.out:
+        from ascendsim.report.committed import write_validation
+
+        write_validation(arguments.out, _compare(quoted_rows(), CLASSES), outcome)
+    return 0
+
+
+def _rows(arguments: Any) -> list[Row | Unusable]:
+    """Return the rows that were asked for.
+
+    Raises   ConfigError if options do not fit together
+    """
+    from ascendsim.validate.msprof import read_msprof
+    from ascendsim.validate.rows import read_rows
+
+    if arguments.msprof:
+        if arguments.data:
+            raise ConfigError("--data and --msprof cannot be combined; validate them one after the other")
+        if not arguments.product:
+            raise ConfigError("--msprof needs --product, the variant that was profiled, such as 910B2")
+        from ascendsim.profile import load_profile
+
+        return read_msprof(arguments.msprof, load_profile(arguments.product).variant)
+    if arguments.product:
+        raise ConfigError("--product goes with --msprof; a table of cases names the product of every row")
+    path = arguments.data or data_table()
+    return read_rows(path) if path else quoted_rows()
+
+
+def data_table() -> Path | None:
+    """Return the table that ASCENDSIM_DATA names: a file, or a folder that holds silicon.csv; None if unset.
+
+    Raises   DataError if it names neither
+    """
+    named = os.environ.get("ASCENDSIM_DATA")
+    if not named:
+        return None
+    path = Path(named)
+    path = path / TABLE if path.is_dir() else path
+    if not path.is_file():
+        raise DataError(f"ASCENDSIM_DATA names {named}, which is neither a table nor a folder with {TABLE}")
+    return path
+
+
+def quoted_rows() -> list[Row | Unusable]:
+    """Return the rows that the project quotes."""
+    from ascendsim.validate.rows import read_rows
+
+    return read_rows(Path(str(files("ascendsim.validate") / "quoted.csv")))
+
+
+def _compare(rows: list[Row | Unusable], classes: Any) -> Outcome:
+    from ascendsim.validate.run import compare_rows
+
+    with progress(len(rows)) as advance:
+        return compare_rows(rows, classes, advance)

@@ -1,0 +1,208 @@
+"""Measured against estimated: tables, the page of a validation and its scatter plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ascendsim.report.markdown import markdown_table
+from ascendsim.report.tables import TextTable
+
+if TYPE_CHECKING:
+    from ascendsim.validate.compare import Case, Summary
+    from ascendsim.validate.run import Outcome
+
+# Of a group with more rows than this the ones with the largest errors are listed.
+MOST_ROWS = 60
+WORST_ROWS = 10
+TITLES = {"primitives": "Primitives", "matmul": "Matrix products", "convolution": "Convolution gradients"}
+UNMEASURED = (
+    "No kernel of the 310P, and no convolution backward of the 910_93, was measured in public: nothing here "
+    "says how well their cycles are estimated."
+)
+DEFINITIONS = (
+    "error: estimated / measured - 1. median, mean, p95, worst: of its absolute value over the rows of a "
+    "group. rank: Spearman's correlation of measured and estimated. bound: rows whose busiest pipe is right, "
+    "of those whose source tells it; pipes within 7 % of the busiest count as busiest. A pipe is busy while "
+    "an instruction is under way, until its result is visible, as the profiler counts."
+)
+
+
+class Group(NamedTuple):
+    """The cases of one group, with their statistics."""
+
+    kind: str
+    name: str
+    cases: tuple[Case, ...]
+    summary: Summary
+
+
+def grouped(cases: Sequence[Case]) -> list[Group]:
+    """Return the cases by class and group, in the order in which they came."""
+    from ascendsim.validate.compare import summarise
+
+    found: dict[tuple[str, str], list[Case]] = {}
+    for case in sorted(cases, key=lambda case: list(TITLES).index(case.kind)):
+        found.setdefault((case.kind, case.group), []).append(case)
+    return [Group(kind, name, tuple(own), summarise(own)) for (kind, name), own in found.items()]
+
+
+def summary_table(groups: Sequence[Group]) -> TextTable:
+    """Show the statistics of every group, and of every class as a whole."""
+    from ascendsim.validate.compare import summarise
+
+    rows = []
+    for kind, title in TITLES.items():
+        own = [group for group in groups if group.kind == kind]
+        if not own:
+            continue
+        rows += [_summary_row(f"{title}: {group.name}", group.summary) for group in own]
+        if len(own) > 1:
+            rows.append(
+                _summary_row(f"{title}, all", summarise([case for group in own for case in group.cases]))
+            )
+    headings = ("cases", "rows", "median", "mean", "p95", "worst", "worst row", "rank", "bound")
+    return TextTable("Errors by class", headings, frozenset({0, 6}), tuple(rows))
+
+
+def _summary_row(name: str, summary: Summary) -> tuple[str, ...]:
+    errors = (summary.median, summary.mean, summary.p95, summary.worst)
+    rank = "" if summary.rank != summary.rank else f"{summary.rank:.3f}"
+    bound = f"{summary.bounds_right} of {summary.bounds_told}" if summary.bounds_told else ""
+    return (name, str(summary.count), *(f"{e:.1%}" for e in errors), summary.worst_id, rank, bound)
+
+
+def rows_table(group: Group, *, every: bool = False) -> TextTable:
+    """Show the rows of a group, or the worst of a large one."""
+    shown: Sequence[Case] = group.cases
+    title = f"{TITLES[group.kind]}: {group.name}"
+    if len(shown) > MOST_ROWS and not every:
+        shown = sorted(shown, key=lambda case: -abs(case.error))[:WORST_ROWS]
+        title += f", the {WORST_ROWS} worst of {len(group.cases)}"
+    told = any(case.bound_right is not None for case in shown)
+    rows = tuple(_case_row(case, told) for case in shown)
+    headings = ("row", "on", "unit", "measured", "estimated", "error", *(("bound by",) if told else ()))
+    return TextTable(title, headings, frozenset({0, 1, 2, 6}), rows)
+
+
+def _case_row(case: Case, told: bool) -> tuple[str, ...]:
+    """Return the cells of one case; where both bounds agree one is printed."""
+    cells = (
+        case.id,
+        case.variant,
+        case.unit,
+        number(case.measured),
+        number(case.estimated),
+        f"{case.error:+.1%}",
+    )
+    if not told:
+        return cells
+    measured, estimated = (" ".join(sorted(bound)) for bound in case.bounds)
+    if case.bound_right is None:
+        return (*cells, "")
+    return (*cells, estimated if case.bound_right else f"{estimated}, measured {measured}")
+
+
+def number(value: float) -> str:
+    """Print a measurement with as many digits as tell something."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def reasons(outcome: Outcome) -> list[tuple[str, list[str]]]:
+    """Return why rows could not be used, most frequent first, with their ids."""
+    found: dict[str, list[str]] = {}
+    for row in outcome.unusable:
+        found.setdefault(row.reason, []).append(row.id)
+    return sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+
+
+def roles_line(cases: Sequence[Case]) -> str:
+    """Say how many rows calibrated the model and how many only judge it."""
+    from ascendsim.validate.constants import role_of
+
+    roles = [role_of(case.id) for case in cases]
+    fitted = roles.count("calibration")
+    return (
+        f"{len(roles)} comparisons: {fitted} of calibration rows, on which constants of the model were "
+        f"fitted, and {len(roles) - fitted} of validation rows, on which none was."
+    )
+
+
+def outcome_record(outcome: Outcome) -> dict[str, Any]:
+    """Return everything as plain values for JSON."""
+    from ascendsim.validate.constants import role_of
+
+    return {
+        "groups": [
+            {"class": group.kind, "group": group.name, **_plain(asdict(group.summary))}
+            for group in grouped(outcome.cases)
+        ],
+        "cases": [
+            {
+                "id": case.id,
+                "class": case.kind,
+                "group": case.group,
+                "variant": case.variant,
+                "unit": case.unit,
+                "measured": case.measured,
+                "estimated": case.estimated,
+                "error": case.error,
+                "measured_bound": sorted(case.bounds[0]),
+                "estimated_bound": sorted(case.bounds[1]),
+                "bound_right": case.bound_right,
+                "counters": {pipe: list(pair) for pipe, pair in case.counters.items()},
+                "role": role_of(case.id),
+                "note": case.note,
+                "source": case.source,
+            }
+            for case in outcome.cases
+        ],
+        "unusable": [{"id": row.id, "reason": row.reason} for row in outcome.unusable],
+    }
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values that JSON has: no NaN."""
+    return {key: None if value != value else value for key, value in values.items()}
+
+
+def quoted_part(outcome: Outcome) -> list[str]:
+    """Return the part of the page that shows every row of the quoted table."""
+    groups = grouped(outcome.cases)
+    parts = [
+        "## Rows that are quoted in the project",
+        "Figures of published documents; each row of `ascendsim/validate/quoted.csv` names its own.",
+        table_text(summary_table(groups)),
+    ]
+    for group in groups:
+        parts.append(table_text(rows_table(group, every=True)))
+        notes = sorted({f"{_stem(case.id)}: {case.note}" for case in group.cases if case.note})
+        parts += [f"- {note}" for note in notes]
+    if outcome.unusable:
+        parts.append("Not compared:\n\n" + "\n".join(f"- {row.id}: {row.reason}" for row in outcome.unusable))
+    return parts
+
+
+def outside_part(outcome: Outcome) -> list[str]:
+    """Return the part that tells of rows whose source has no licence: statistics only, no measured number."""
+    groups = grouped(outcome.cases)
+    unusable = "\n".join(f"- {len(ids)}: {reason} ({ids[0]})" for reason, ids in reasons(outcome))
+    return [
+        "## All rows at hand",
+        "Read with `--data`; most sources have no licence, so their numbers stay outside and only what they "
+        "say of the model is shown. " + roles_line(outcome.cases),
+        table_text(summary_table(groups)),
+        "![Measured against estimated, all rows](validation.png)",
+        f"{len(outcome.unusable)} rows were not compared, by reason, with one of each:",
+        unusable,
+    ]
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(" ")[0] or name
+
+
+def table_text(table: TextTable) -> str:
+    """Return a table in Markdown under its title."""
+    return f"**{table.title}**\n\n{markdown_table(table)}"

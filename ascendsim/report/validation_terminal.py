@@ -1,0 +1,41 @@
+"""Print a validation on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from ascendsim.report.terminal import make_console, print_table
+from ascendsim.report.validation import (
+    DEFINITIONS,
+    UNMEASURED,
+    grouped,
+    reasons,
+    roles_line,
+    rows_table,
+    summary_table,
+)
+
+if TYPE_CHECKING:
+    from ascendsim.validate.run import Outcome
+
+
+def print_validation(outcome: Outcome, *, every: bool = False, console: Console | None = None) -> None:
+    """Print rows and statistics of all groups, and what was not compared."""
+    out = console or make_console()
+    groups = grouped(outcome.cases)
+    for group in groups:
+        print_table(out, rows_table(group, every=every))
+    if groups:
+        print_table(out, summary_table(groups))
+        out.print(Text(roles_line(outcome.cases)))
+    if outcome.unusable:
+        out.print(Text(f"\nNot compared: {len(outcome.unusable)} rows", style="bold"))
+        for reason, ids in reasons(outcome):
+            more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
+            out.print(Text(f"  {len(ids)}: {reason} ({', '.join(ids[:3])}{more})"))
+    out.print()
+    out.print(Text(DEFINITIONS))
+    out.print(Text(UNMEASURED))

@@ -1,0 +1,162 @@
+"""A user's own profile as measured cases: kernel_details.csv of the framework, op_summary.csv of msprof.
+
+Both list one kernel a line with its type, shapes, formats, duration and pipe counters, in columns of almost
+the same names. Matrix products and gradients of 2-D convolutions are taken; a kernel that ran several times
+with the same shapes becomes one case with the median duration. The profile says nothing of stride, padding
+and the sides of a kernel: the kernel is taken as square, the rest follows from the sizes.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from math import isqrt
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ascendsim.errors import DataError
+from ascendsim.validate.rows import Row, Unusable
+
+# What a column is called in kernel_details.csv and in op_summary.csv.
+_COLUMNS = {
+    "name": ("Name", "Op Name"),
+    "type": ("Type", "OP Type"),
+    "us": ("Duration(us)", "Task Duration(us)"),
+    "inputs": ("Input Shapes",),
+    "input_types": ("Input Data Types",),
+    "outputs": ("Output Shapes",),
+}
+_BLOCKS = ("Block Dim", "Block Num")
+_FORMATS = {"FLOAT16": "float16", "BF16": "bfloat16", "FLOAT": "float32", "FLOAT32": "float32"}
+MATMULS = ("MatMul", "MatMulV2", "MatMulV3", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+GRADIENTS = {"Conv2DBackpropInput": "grad_input", "Conv2DBackpropFilter": "grad_weight"}
+
+Shape = tuple[int, ...]
+
+
+def read_msprof(path: Path, product: str) -> list[Row | Unusable]:
+    """Read a profile of a run on a product, as rows of the same kind as a table of cases has.
+
+    Raises   DataError if the file cannot be read or is neither of the two
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            table = csv.DictReader(file)
+            names = _names(table.fieldnames or (), path)
+            kernels = [{key: line[column] or "" for key, column in names.items()} | line for line in table]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}; --msprof takes a profile") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: is not a table in UTF-8 with commas: {error}") from None
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for kernel in kernels:
+        key = (kernel["type"], kernel["inputs"], kernel["outputs"], kernel["input_types"])
+        groups.setdefault(key, []).append(kernel)
+    return [_row(group, product) for group in groups.values()]
+
+
+def _names(columns: Sequence[str], path: Path) -> dict[str, str]:
+    """Return which column of the file holds what."""
+    names = {}
+    for key, choices in _COLUMNS.items():
+        found = next((choice for choice in choices if choice in columns), None)
+        if found is None:
+            raise DataError(
+                f"{path}: has no column {' or '.join(choices)}; --msprof takes kernel_details.csv or "
+                "op_summary.csv"
+            )
+        names[key] = found
+    return names
+
+
+def _row(kernels: Sequence[Mapping[str, Any]], product: str) -> Row | Unusable:
+    """Return the case of equal kernels, or why there is none."""
+    first = kernels[0]
+    name, kind = first["name"], first["type"]
+    if kind not in MATMULS and kind not in GRADIENTS:
+        return Unusable(name, f"{kind}: neither a matrix product nor a gradient of a 2-D convolution")
+    inputs, outputs = _shapes(first["inputs"]), _shapes(first["outputs"])
+    dtype = _FORMATS.get(first["input_types"].split(";")[0].removeprefix("DT_"))
+    times = [float(kernel["us"]) for kernel in kernels if kernel["us"]]
+    if dtype is None or not times or not inputs or not outputs:
+        return Unusable(name, "its shapes, formats or duration are not told")
+    try:
+        sizes, window = (
+            _product(inputs, outputs[0]) if kind in MATMULS else _gradient(kind, inputs, outputs[0])
+        )
+    except ValueError as error:
+        return Unusable(name, str(error))
+    hf32 = "HF32" if str(first.get("HF32 Eligible", "")).upper() == "YES" else ""
+    counters = _counters(kernels)
+    return Row(
+        name,
+        product,
+        product,
+        kind,
+        dtype,
+        hf32,
+        "ND",
+        sizes,
+        window,
+        median(times),
+        None,
+        counters,
+        "the user's profile",
+        "real-hardware",
+        f"median of {len(times)}",
+    )
+
+
+def _shapes(text: str) -> list[Shape]:
+    """Read "4096,1024;1024,2048", with or without quotes; empty shapes are dropped."""
+    parts = text.replace('"', "").split(";")
+    return [tuple(int(size) for size in part.split(",")) for part in parts if part.strip()]
+
+
+def _counters(kernels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the medians of the pipe counters, and the blocks."""
+    found: dict[str, Any] = {}
+    for column in kernels[0]:
+        if column.endswith("_time(us)"):
+            values = [float(kernel[column]) for kernel in kernels if kernel[column] not in ("", "N/A", None)]
+            if values:
+                found[column] = median(values)
+    for column in _BLOCKS:
+        if str(kernels[0].get(column) or "").isdigit():
+            found["block_dim"] = int(kernels[0][column])
+    return found
+
+
+def _product(inputs: Sequence[Shape], output: Shape) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return sizes of a matrix product; the transposes follow from the shapes."""
+    a, b = inputs[0], inputs[1] if len(inputs) > 1 else ()
+    if len(a) < 2 or len(a) != len(b) or len(output) < 2:
+        raise ValueError(f"its shapes {inputs} are not two matrices")
+    m, n = output[-2:]
+    k = a[-2] * a[-1] // m
+    if k * m != a[-2] * a[-1] or b[-2] * b[-1] != k * n:
+        raise ValueError(f"shapes {a} and {b} do not give {output}")
+    batch = 1
+    for extent in output[:-2]:
+        batch *= extent
+    sizes = {"M": m, "K": k, "N": n, "batch": batch, "A": list(a[-2:]), "B": list(b[-2:])}
+    return sizes, {}
+
+
+def _gradient(kind: str, inputs: Sequence[Shape], output: Shape) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return sizes of a gradient from its blocked shapes: NC1HWC0 images and FRACTAL_Z weights."""
+    images = [shape for shape in (*inputs, output) if len(shape) == 5]
+    weights = [shape for shape in (*inputs, output) if len(shape) == 4]
+    if len(images) != 2 or len(weights) != 1:
+        raise ValueError(f"shapes {inputs} and {output} are not two images NC1HWC0 and weights FRACTAL_Z")
+    # grad_input: grad_output comes in, the input's gradient goes out; grad_weight: input, then grad_output.
+    small, big = images if kind == "Conv2DBackpropInput" else images[::-1]
+    weight = weights[0]
+    side = isqrt(weight[0] // big[1])
+    if side * side * big[1] != weight[0]:
+        raise ValueError(f"weights {weight} have no square kernel over {big[1]} groups of channels")
+    sizes = {"N": big[0], "Cin": big[1] * big[4], "Hi": big[2], "Wi": big[3], "Cout": weight[1] * weight[2]}
+    sizes |= {"Kh": side, "Kw": side, "Ho": small[2], "Wo": small[3]}
+    stride = [max(1, -(-sizes["Hi"] // sizes["Ho"])), max(1, -(-sizes["Wi"] // sizes["Wo"]))]
+    return sizes, {"stride": stride, "dilation": [1, 1], "groups": 1}
