@@ -25,10 +25,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import NamedTuple
 
 Rate = int | Fraction
 # (pipe, link) -> transfers that a core still has to make there.
 Moves = Mapping[tuple[str, str], int]
+
+
+class Flow(NamedTuple):
+    """Part of a transfer on one link.
+
+    It is no faster than its own `peak`, nor than what the core has: its `cap`, and `efficiency` of its part
+    of the link. A flow that does not cross the link is only what the core has to do for it. None: no limit.
+    """
+
+    link: str
+    bytes: Rate
+    peak: Rate | None = None
+    cap: Rate | None = None
+    efficiency: Rate = 1
+    crosses: bool = True
 
 
 class Port:
@@ -73,15 +89,11 @@ class Link:
         self._totals = totals
         self.cores = cores
 
-    def rate(
-        self, port: Port, name: str, peak: Rate | None, cap: Rate | None, efficiency: Rate = 1
-    ) -> Fraction:
-        """Return the rate of one flow: `peak` is its own, `cap` its core's (None: no limit).
-
-        It reaches `efficiency` of what the core has of the link.
-        """
-        part = Fraction(self._totals[port.kind]) * efficiency / self.cores
-        if cap is not None and cap < part:
-            part = Fraction(cap)
-        part /= port.crowd[name]
-        return part if peak is None or peak > part else Fraction(peak)
+    def rate(self, port: Port, flow: Flow) -> Fraction:
+        """Return the rate of one flow."""
+        part = Fraction(self._totals[port.kind]) * flow.efficiency / self.cores
+        limits = [part] if flow.crosses else []
+        if flow.cap is not None:
+            limits.append(Fraction(flow.cap))
+        rate = min(limits) / port.crowd[flow.link]
+        return rate if flow.peak is None or flow.peak > rate else Fraction(flow.peak)

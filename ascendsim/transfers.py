@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ascendsim.costing import PricedProgram
 from ascendsim.l2_walk import HIT, Outcome, Outcomes
-from ascendsim.links import Link, Port, Rate
+from ascendsim.links import Flow, Link, Port, Rate
 from ascendsim.program import Traffic
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
+    from ascendsim.profile.records import Link as LinkFigures
 
 Speed = tuple[int, tuple[Fraction, ...]]
-
-
-class Flow(NamedTuple):
-    """Part of a transfer on one link.
-
-    No faster than its own `peak`, the core's `cap` (None: no limit) and `efficiency` of the core's part.
-    """
-
-    link: str
-    bytes: Rate
-    peak: Rate | None = None
-    cap: Rate | None = None
-    efficiency: Rate = 1
 
 
 class Transfer:
@@ -102,38 +90,37 @@ class Transfers:
     def _spread(self, kind: str, traffic: Traffic, outcome: Outcome) -> Transfer:
         """Spread traffic over the links.
 
-        Every byte passes L2. What is not there comes over main memory at the same time: the core waits for
-        all of it at its own rate for misses, and for the memory's latency; but bytes for which several cores
-        wait cross the link once, so each core's flow is its part of them, and so is its cap. Dirty bytes that
-        have to make room go out over the same link.
+        Every byte passes L2. What is not there comes over main memory at the same time. The core waits for
+        all of it, at its own rate for misses and with the memory's latency, but bytes for which several cores
+        wait cross the link once. Dirty bytes that have to make room go out over the same link.
         """
         link = link_of(traffic)
-        figures = self._profile.links[link]
+        figures, memory = self._profile.links[link], self._profile.links["memory"]
         occupied = max(traffic.bytes, traffic.occupied_bytes)
-        flows = [self._capped(link, kind, occupied, traffic.peak_bytes_per_cycle)]
+        efficiency: Rate = 1
         if outcome.together and figures.shared_efficiency < 1:
             slower = outcome.together / Fraction(str(figures.shared_efficiency))
-            flows[0] = flows[0]._replace(efficiency=1 / (1 - outcome.together + slower))
+            efficiency = 1 / (1 - outcome.together + slower)
+        flows = [Flow(link, occupied, traffic.peak_bytes_per_cycle, self._cap(figures, kind), efficiency)]
         latency = figures.latency_cycles
-        fetched, pushed = (share * traffic.bytes for share in (outcome.fetched, outcome.pushed_out))
-        if fetched:
-            flows.append(self._capped("memory", kind, fetched, traffic.peak_bytes_per_cycle, outcome.readers))
-            latency += self._profile.links["memory"].latency_cycles
+        if outcome.fetched:
+            waited = outcome.fetched * outcome.readers * occupied
+            flows.append(Flow("memory", waited, cap=self._cap(memory, kind), crosses=False))
+            latency += memory.latency_cycles
+        pushed = outcome.pushed_out * traffic.bytes
         if pushed:
-            flows.append(self._capped("memory", kind, pushed, traffic.peak_bytes_per_cycle))
-        if fetched and pushed:
-            flows.append(Flow("memory", fetched + pushed))
+            flows.append(Flow("memory", pushed, cap=self._cap(memory, kind), crosses=False))
+        if outcome.uses_memory:
+            flows.append(Flow("memory", outcome.fetched * traffic.bytes + pushed))
         return Transfer(tuple(flows), latency)
 
-    def _capped(self, link: str, kind: str, size_bytes: Rate, peak: Rate, readers: Rate = 1) -> Flow:
-        """Cap a flow by the core's own port and by what one core of this kind can take of the link."""
-        figures = self._profile.links[link]
-        own: Rate = figures.per_core_bytes_per_cycle
-        if kind == "vector":
-            own, pair = figures.per_vector_core_bytes_per_cycle, figures.per_vector_pair_bytes_per_cycle
-            if pair and self._in_pairs:
-                own = min(own, Fraction(pair) / 2)
-        return Flow(link, size_bytes, Fraction(peak) / readers, Fraction(own) / readers)
+    def _cap(self, figures: LinkFigures, kind: str) -> Rate:
+        """Return what one core of this kind can take of a link."""
+        if kind != "vector":
+            return figures.per_core_bytes_per_cycle
+        pair = figures.per_vector_pair_bytes_per_cycle
+        alone = figures.per_vector_core_bytes_per_cycle
+        return min(alone, Fraction(pair) / 2) if pair and self._in_pairs else alone
 
     def send(self, at: int, port: Port, pipe: str, transfer: Transfer, arrived: Callable[[], None]) -> None:
         """Let bytes flow from cycle `at` on; call `arrived` in the cycle by which the last has arrived."""
@@ -156,10 +143,7 @@ class Transfers:
             moving.event = self._schedule(moving.end, lambda event: self._arrive(moving, event))
 
     def _speed(self, transfer: Transfer, port: Port) -> Speed:
-        rates = tuple(
-            self._links[flow.link].rate(port, flow.link, flow.peak, flow.cap, flow.efficiency)
-            for flow in transfer.flows
-        )
+        rates = tuple(self._links[flow.link].rate(port, flow) for flow in transfer.flows)
         return _cycles([flow.bytes for flow in transfer.flows], rates), rates
 
     def _arrive(self, moving: Moving, event: object) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simpy import Environment
 
 from ascendsim.l2_walk import HIT, Outcome
-from ascendsim.links import Link, Port
+from ascendsim.links import Flow, Link, Port
 from ascendsim.program import Traffic
 from ascendsim.timing import appointment
 from ascendsim.transfers import Transfers
@@ -152,7 +152,7 @@ def test_streaming_cores_reach_the_peak_of_the_link(cores):
 
 def test_cube_and_vector_cores_may_reach_different_totals():
     link = Link({"cube": 40, "vector": 60}, cores=4)
-    rates = {k: link.rate(Port(k, 1, {("MTE2", "x"): 1}), "x", None, None) for k in ("cube", "vector")}
+    rates = {k: link.rate(Port(k, 1, {("MTE2", "x"): 1}), Flow("x", 1)) for k in ("cube", "vector")}
     assert rates == {"cube": 10, "vector": 15}
 
 
@@ -160,9 +160,10 @@ def test_pipes_of_a_core_share_what_the_core_has_until_one_is_through():
     port = Port("cube", 1, {("FIX", "x"): 2, ("MTE3", "x"): 1, ("MTE2", "y"): 1})
     link = Link({"cube": 100}, cores=2)
     # Half the link is 50, the core's cap 30: 15 for each of two pipes.
-    assert link.rate(port, "x", None, 30) == 15
+    flow = Flow("x", 1, cap=30)
+    assert link.rate(port, flow) == 15
     assert [port.arrived("FIX", "x"), port.arrived("MTE3", "x")] == [False, True]
-    assert link.rate(port, "x", None, 30) == 30
+    assert link.rate(port, flow) == 30
     assert port.arrived("FIX", "x")
     assert port.crowd == {"y": 1}
 
@@ -173,34 +174,63 @@ def test_pipes_of_a_core_share_what_the_core_has_until_one_is_through():
 def flows(kind, size, peak, outcome, **figures):
     profile = FakeProfile(read=(100, 50), write=(100, 40), memory=(90, 8), latency=(7, 9, 100), **figures)
     transfer = Transfers(profile, [], lambda *_: None).transfer("cube", Traffic(X, kind, size, peak), outcome)
-    return [(f.link, f.bytes, f.peak, f.cap) for f in transfer.flows], transfer.latency_cycles
+    return [(f.link, f.bytes, f.peak, f.cap, f.crosses) for f in transfer.flows], transfer.latency_cycles
 
 
 def test_a_hit_stays_between_core_and_l2():
-    assert flows("read", 64, 20, HIT) == ([("l2_read", 64, 20, 50)], 7)
-    assert flows("write", 64, 20, HIT) == ([("l2_write", 64, 20, 40)], 9)
-    assert flows("atomic", 64, 20, HIT) == ([("l2_write", 64, 20, 40)], 9)
+    assert flows("read", 64, 20, HIT) == ([("l2_read", 64, 20, 50, True)], 7)
+    assert flows("write", 64, 20, HIT) == ([("l2_write", 64, 20, 40, True)], 9)
+    assert flows("atomic", 64, 20, HIT) == ([("l2_write", 64, 20, 40, True)], 9)
+
+
+def test_a_flow_that_does_not_cross_the_link_has_the_core_to_itself():
+    port = Port("cube", 1, {("MTE2", "x"): 1})
+    link = Link({"cube": 100}, cores=50)
+    assert link.rate(port, Flow("x", 1, cap=30)) == 2
+    assert link.rate(port, Flow("x", 1, cap=30, crosses=False)) == 30
+    assert link.rate(port, Flow("x", 1, peak=20, cap=30, crosses=False)) == 20
 
 
 def test_missing_bytes_also_cross_the_link_to_memory():
     made, latency = flows("read", 64, 20, Outcome(Fraction(1, 4), 0, 1))
-    assert made == [("l2_read", 64, 20, 50), ("memory", 16, 20, 8)]
+    assert made == [
+        ("l2_read", 64, 20, 50, True),
+        ("memory", 16, None, 8, False),
+        ("memory", 16, None, None, True),
+    ]
     assert latency == 7 + 100
 
 
 def test_cores_that_wait_for_the_same_bytes_fetch_them_once_each_at_its_own_rate():
-    # 4 cores wait for all 64 bytes. Each has a quarter of them on the link, at a quarter of its cap: the 8
-    # cycles that it takes a core to miss 64 bytes at 8 a cycle, while the link moves 8 a cycle for all four.
+    # 4 cores wait for all 64 bytes, each at its own 8 a cycle; a quarter of them is each core's on the link.
     made, _ = flows("read", 64, 20, Outcome(Fraction(1, 4), 0, 4))
-    assert made[1] == ("memory", 16, 5, 2)
+    assert made[1] == ("memory", 64, None, 8, False)
+    assert made[2] == ("memory", 16, None, None, True)
+
+
+def test_requests_that_take_up_more_than_their_bytes_do_so_at_the_core():
+    # 64 bytes in requests that take up 100 bytes of L2's rate, half missing: 50 at the core, 32 on the link.
+    profile = FakeProfile(read=(100, 50), memory=(90, 8))
+    transfer = Transfers(profile, [], lambda *_: None).transfer(
+        "cube", Traffic(X, "read", 64, 20, 100), Outcome(Fraction(1, 2))
+    )
+    assert [flow.bytes for flow in transfer.flows] == [100, 50, 32]
 
 
 def test_dirty_bytes_go_out_over_the_same_link():
     made, latency = flows("write", 64, 20, Outcome(0, Fraction(1, 2), 1))
-    assert made == [("l2_write", 64, 20, 40), ("memory", 32, 20, 8)]
+    assert made == [
+        ("l2_write", 64, 20, 40, True),
+        ("memory", 32, None, 8, False),
+        ("memory", 32, None, None, True),
+    ]
     assert latency == 9
     made, _ = flows("read", 64, 20, Outcome(1, Fraction(1, 2), 1))
-    assert made[1:] == [("memory", 64, 20, 8), ("memory", 32, 20, 8), ("memory", 96, None, None)]
+    assert made[1:] == [
+        ("memory", 64, None, 8, False),
+        ("memory", 32, None, 8, False),
+        ("memory", 96, None, None, True),
+    ]
 
 
 def cycles_of(kind, peak, together, **figures):
