@@ -9,6 +9,7 @@ import pytest
 from fake_machine import Fake, FakeProfile, kernel, program
 from toy_profiles import toy_split
 
+from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import DataError
 from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
 from ascendsim.ops.summary import summarise
@@ -91,6 +92,15 @@ def test_kernel_numbers(timed):
     assert record["busy"]["MTE2"] == 50 / 80
     # 2 cores x 16 x 16 x 16 multiply-adds a cycle
     assert record["cube_utilisation"] == 1000 / (80 * 2 * 4096)
+
+
+def test_the_entry_of_a_kernel_counts_once():
+    # It is in the cycles, so that the launch beside them is the two figures of the product alone.
+    profile = load_profile("910B")
+    (made,) = estimate(ConvProblem((1, 16, 4, 4), (16, 16, 1, 1)), output_mask=(True, False, False)).kernels
+    assert made.timeline.entry_cycles == profile.scalar.start_cycles
+    launch_us = profile.launch.base_us + made.kernel.blocks * profile.launch.per_core_us
+    assert made.time_us == pytest.approx(made.cycles / profile.clock.cube_mhz + launch_us)
 
 
 def test_where_the_cycles_of_each_pipe_went(timed):

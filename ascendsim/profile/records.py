@@ -352,9 +352,8 @@ class Profile:
         return Fraction(law.fractal_bytes, law.fractal_cycles(stride_w, rows))
 
     def launch_us(self, cores: int) -> float:
-        """Return the time to start a kernel on this many cores and to enter it, in microseconds."""
-        entry_us = self.scalar.start_cycles / self.clock.cube_mhz
-        return self.launch.base_us + self.launch.per_core_us * cores + entry_us
+        """Return the microseconds to start a kernel on this many cores; its entry is in its cycles."""
+        return self.launch.base_us + self.launch.per_core_us * cores
 
     def assumed(self) -> dict[str, Figure]:
         """Return the figures that nobody published or measured, by dotted path; each has a range."""
