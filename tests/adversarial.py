@@ -118,7 +118,7 @@ def _hairs(rng, grid, m, k, n):
     low, unit = max(grid.low, -12), 2.0 ** (1 - grid.bits)
 
     def near_one(shape):
-        return np.ldexp(1 + unit * rng.choice([-0.5, 1.0], shape), low)
+        return np.ldexp(1 + unit * rng.choice([-1.0, 1.0], shape), low)  # (1 + u)(1 - u) = 1 - u^2
 
     c = np.ldexp((2**23 + rng.integers(0, 64, (m, n))) * rng.choice([-1.0, 1.0], (m, n)), 2 * low + 1)
     return (

@@ -42,7 +42,7 @@ TWINS = [
 HARD = "hard_data and "
 COMPILED = [
     # one rounding
-    ("panel_rounding", "| as_ones(inexact, bits))", "| as_ones(overshot, bits))", HARD + "seq:RNA"),
+    ("panel_rounding", "| as_ones(inexact, bits))", "| as_ones(overshot, bits))", HARD + "ftz-acc"),
     ("panel_rounding", "if mode == RZ:\n        bits = bits -", "if mode == RZ:\n        bits = bits +",
      HARD + "seq:RZ"),
     ("panel_rounding", "return how.mode == RNE and not how.half", "return not how.half", HARD + "seq:RZ"),

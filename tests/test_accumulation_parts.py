@@ -127,35 +127,46 @@ def test_special_sums_are_those_of_ieee() -> None:
     assert str(found[:5].tolist()) == "[inf, nan, nan, -0.0, 0.0]"
 
 
-def test_long_integers_lose_nothing() -> None:
-    rng = random.Random(2)
+def long_sum(memory: np.ndarray, terms: list[float]) -> float:
+    """Sum terms in a long integer that is zero before and after."""
+    indices = [add_term(memory, 0, t) for t in terms]
+    return float(sticky_value(memory, 0, min(indices), max(indices)))
+
+
+def empty_memory() -> np.ndarray:
     memory = np.empty((1, LIMBS))
     clear(memory, 0)
+    return memory
+
+
+def test_long_integers_lose_nothing() -> None:
+    rng = random.Random(2)
+    memory = empty_memory()
     for count in (1, 2, 5, 40) * 25:
         terms = [
             rng.choice([-1, 1]) * rng.getrandbits(48) * 2.0 ** rng.randrange(-298, 208) for _ in range(count)
         ]
         terms += [-t for t in terms[: count // 2]]  # so that the largest cancel
-        for t in terms:
-            add_term(memory, 0, t)
         exact = sum(n * (1 << 400) // d for n, d in (t.as_integer_ratio() for t in terms))
-        assert is_sticky(sticky_value(memory, 0), exact)
+        assert is_sticky(long_sum(memory, terms), exact)
 
 
 def test_a_single_bit_far_below_decides_that_a_long_integer_is_odd() -> None:
-    # 2^200 + 2^-290: the lowest bit is 13 limbs below the kept ones, and must still be seen.
-    memory = np.empty((1, LIMBS))
-    for small, expected in ((2.0**-290, 2.0**200 + math.ulp(2.0**200)), (0.0, 2.0**200)):
-        clear(memory, 0)
-        add_term(memory, 0, 2.0**200)
-        add_term(memory, 0, small)
-        assert sticky_value(memory, 0) == expected
-    # And with the other sign: just below 2^200 the odd neighbour is the next double down.
-    add_term(memory, 0, 2.0**200)
-    add_term(memory, 0, -(2.0**-290))
-    assert sticky_value(memory, 0) == math.nextafter(2.0**200, 0)
-    # Nothing is left over from call to call, and an empty sum is +0.
-    assert str(sticky_value(memory, 0)) == "0.0"
+    # 2^200 + 2^-290: the lowest bit is 13 limbs below the kept ones, and must still be seen. Just below 2^200
+    # the odd neighbour is the next double down.
+    memory, large, small = empty_memory(), 2.0**200, 2.0**-290
+    assert long_sum(memory, [large, 0.0]) == large
+    assert long_sum(memory, [large, small]) == large + math.ulp(large)
+    assert long_sum(memory, [large, -small]) == math.nextafter(large, 0)
+    assert long_sum(memory, [-large, small]) == -math.nextafter(large, 0)
+
+
+def test_long_integers_go_to_both_ends_and_cancel_to_plus_zero() -> None:
+    memory, largest = empty_memory(), (2.0**24 - 1) ** 2 * 2.0**208
+    assert long_sum(memory, [2.0**-298]) == 2.0**-298
+    assert long_sum(memory, [largest] * 4) == 4 * largest
+    assert str(long_sum(memory, [-largest, 2.0**-298, largest, -(2.0**-298)])) == "0.0"
+    assert not memory.view(np.int64).any()
 
 
 @pytest.mark.parametrize(

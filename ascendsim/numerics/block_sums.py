@@ -171,11 +171,12 @@ def _sum_as_integers(job: Job, block: Block, split: bool) -> None:
     for place in range(PANEL):
         if at(job.doubles, job.flags + place) > 0.0:
             a, b = block.a + place // LANES, block.b + place % LANES
-            add_term(job.doubles, job.limbs, at(job.doubles, job.start + place))
+            lowest = highest = add_term(job.doubles, job.limbs, at(job.doubles, job.start + place))
             for t in range(block.length):
                 x, y = t * ROWS + a, t * LANES + b
                 exact = at(job.doubles, job.a + x) * at(job.doubles, job.b + y)
                 if split:
                     exact -= at(job.doubles, job.a_low + x) * at(job.doubles, job.b_low + y)
-                add_term(job.doubles, job.limbs, exact)
-            put(job.doubles, job.result + place, sticky_value(job.doubles, job.limbs))
+                index = add_term(job.doubles, job.limbs, exact)
+                lowest, highest = min(lowest, index), max(highest, index)
+            put(job.doubles, job.result + place, sticky_value(job.doubles, job.limbs, lowest, highest))

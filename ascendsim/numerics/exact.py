@@ -36,44 +36,50 @@ def clear(doubles: Array, limbs: int) -> None:
         _set(doubles, limbs + index, 0)
 
 
-@called
-def add_term(doubles: Array, limbs: int, term: float) -> None:
-    """Add one finite double, zero or of magnitude 2^-298 to 2^256, to the long integer."""
+@inlined
+def add_term(doubles: Array, limbs: int, term: float) -> int:
+    """Add one finite double, zero or of magnitude 2^-298 to 2^256, to the long integer.
+
+    Returns   the index of the lowest limb that may have changed, of three; for zero one in the middle
+    """
     bits = scalar_bits(term)
     exponent = (bits >> 52) & 0x7FF
-    if exponent == 0:  # no term is subnormal in double: zero
-        return
-    significand = (bits & _FRACTION) | _HIDDEN
-    position = exponent - 1075 + _LOWEST_BIT
-    place, shift = limbs + (position >> 5), position & 31
+    significand = (bits & _FRACTION) | _HIDDEN if exponent else 0  # no term is subnormal in double
+    position = exponent - 1075 + _LOWEST_BIT if exponent else 16 * LIMBS
+    index, shift = position >> 5, position & 31
     low, high = (significand & _LIMB_MASK) << shift, (significand >> 32) << shift
-    sign = 1 if bits >= 0 else -1
+    sign, place = 1 if bits >= 0 else -1, limbs + index
     _set(doubles, place, _get(doubles, place) + sign * (low & _LIMB_MASK))
     _set(doubles, place + 1, _get(doubles, place + 1) + sign * ((low >> 32) + (high & _LIMB_MASK)))
     _set(doubles, place + 2, _get(doubles, place + 2) + sign * (high >> 32))
+    return index
 
 
 @called
-def sticky_value(doubles: Array, limbs: int) -> float:
-    """Return the long integer as a sticky double (see `panel_rounding`), and clear it; zero gives +0."""
-    _carry(doubles, limbs)
-    negative = _get(doubles, limbs + LIMBS - 1) < 0
+def sticky_value(doubles: Array, limbs: int, lowest: int, highest: int) -> float:
+    """Return the long integer as a sticky double (see `panel_rounding`), and clear it; zero gives +0.
+
+    lowest, highest   of what `add_term` returned for its terms: other limbs are zero
+    """
+    first, last = limbs + lowest, limbs + highest + 3  # the last one takes the final carry, and so the sign
+    _carry(doubles, first, last)
+    negative = _get(doubles, last) < 0
     if negative:
-        for index in range(LIMBS):
-            _set(doubles, limbs + index, -_get(doubles, limbs + index))
-        _carry(doubles, limbs)
-    top = LIMBS - 1
-    while top > 2 and _get(doubles, limbs + top) == 0:
+        for place in range(first, last + 1):
+            _set(doubles, place, -_get(doubles, place))
+        _carry(doubles, first, last)
+    top = last
+    while top > limbs + 2 and _get(doubles, top) == 0:
         top -= 1
     # No term is below 2^-298, so the top limb is never one of the two lowest. It and the two below it hold at
     # least 65 bits, more than a double keeps; what is further down only decides whether anything is.
     below = False
-    for index in range(top - 2):
-        below |= _get(doubles, limbs + index) != 0
-    place = limbs + top
-    value = _odd(_get(doubles, place), _get(doubles, place - 1), _get(doubles, place - 2), below)
-    value *= scalar_float((32 * (top - 2) - _LOWEST_BIT + 1023) << 52)
-    clear(doubles, limbs)
+    for place in range(first, top - 2):
+        below |= _get(doubles, place) != 0
+    value = _odd(_get(doubles, top), _get(doubles, top - 1), _get(doubles, top - 2), below)
+    value *= scalar_float((32 * (top - limbs - 2) - _LOWEST_BIT + 1023) << 52)
+    for place in range(first, last + 1):
+        _set(doubles, place, 0)
     return float(-value if negative else value)
 
 
@@ -92,10 +98,10 @@ def _odd(top: int, middle: int, low: int, below: bool) -> float:
 
 
 @called
-def _carry(doubles: Array, limbs: int) -> None:
+def _carry(doubles: Array, first: int, last: int) -> None:
     carry = 0
-    for place in range(limbs, limbs + LIMBS - 1):
+    for place in range(first, last):
         whole = _get(doubles, place) + carry
         _set(doubles, place, whole & _LIMB_MASK)
         carry = whole >> 32
-    _set(doubles, limbs + LIMBS - 1, _get(doubles, limbs + LIMBS - 1) + carry)
+    _set(doubles, last, _get(doubles, last) + carry)

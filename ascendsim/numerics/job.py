@@ -48,7 +48,8 @@ class Job(NamedTuple):
 
     doubles    a, b             packed operands, one after the other
                a_low, b_low     low halves of their significands, for `split3`
-               a_extents, ...   largest magnitude and smallest lowest bit, per group and block
+               a_extents, ...   largest magnitude and smallest lowest bit, per group and block;
+                                those of c, per row group, are for the kernel to fill in
                start            a panel: accumulators before a careful sum
                result           a panel: sticky sums after it, and scratch memory for rounding
                flags            a panel: positive where a sum is not found yet
@@ -67,6 +68,7 @@ class Job(NamedTuple):
     b_low: int
     a_extents: int
     b_extents: int
+    c_extents: int
     start: int
     result: int
     flags: int
@@ -99,22 +101,26 @@ def prepare(a: Array, b: Array, doubles: Array, singles: Array, rules: Rules) ->
         fill_low_halves(doubles, a_packed, a_low, a_low)
     row_groups, column_groups = group_count(a.shape[0], ROWS), group_count(b.shape[1], LANES)
     more_extents = extents + 2 * row_groups * blocks
-    _measure(doubles, a_packed, extents, row_groups, ROWS, k, rules.size)
-    _measure(doubles, b_packed, more_extents, column_groups, LANES, k, rules.size)
+    measure(doubles, a_packed, doubles, extents, row_groups, ROWS, k, rules.size)
+    measure(doubles, b_packed, doubles, more_extents, column_groups, LANES, k, rules.size)
     a_size = aligned(singles, 0)
     put(singles, a_size, -1.0)
     b_size = a_size + b_packed - a_packed
-    packed = (a_packed, b_packed, a_low, b_low, extents, more_extents)
+    last_extents = more_extents + 2 * column_groups * blocks
+    packed = (a_packed, b_packed, a_low, b_low, extents, more_extents, last_extents)
     return Job(doubles, singles, k, blocks, *packed, start, result, flags, limbs, a_size, b_size)
 
 
 @called
-def _measure(doubles: Array, first: int, extents: int, count: int, width: int, k: int, size: int) -> None:
+def measure(
+    values: Array, first: int, doubles: Array, extents: int, groups: int, width: int, lines: int, size: int
+) -> None:
+    """Put the extents of every group of `lines` lines, in parts of `size` lines, one after the other."""
     place = extents
-    for group in range(count):
-        for start in range(0, k, size):
-            line, stop = first + group * k * width, min(start + size, k)
-            largest, finest = extent(doubles, line + start * width, line + stop * width)
+    for group in range(groups):
+        for start in range(0, lines, size):
+            line, stop = first + group * lines * width, min(start + size, lines)
+            largest, finest = extent(values, line + start * width, line + stop * width)
             put(doubles, place, largest)
             put(doubles, place + 1, finest)
             place += 2

@@ -14,11 +14,10 @@ from ascendsim.numerics.block_sums import (
     plain_sum,
     widened,
 )
-from ascendsim.numerics.extents import extent
 from ascendsim.numerics.jit import called, inlined, kernel
-from ascendsim.numerics.job import Job, Rules, prepare, sizes
+from ascendsim.numerics.job import Job, Rules, measure, prepare, sizes
 from ascendsim.numerics.operands import copy_in, copy_out, fits, group_count, padded_size
-from ascendsim.numerics.panel_memory import store, tile
+from ascendsim.numerics.panel_memory import at, store, tile
 from ascendsim.numerics.panel_rounding import exact_sum, is_plain, rounded
 from ascendsim.numerics.panels import (
     LANES,
@@ -65,10 +64,11 @@ def _block(a: Array, b: Array, c: Array, doubles: Array, singles: Array, spare: 
 def _run(job: Job, c: Array, first: int, m: int, n: int, rules: Rules) -> None:
     """Take the accumulators at an offset, m rows of n, through all blocks."""
     usual = is_plain(rules.sum) and not rules.separate and not rules.split
-    for i in range(0, m, ROWS):
-        reach, unit = extent(c, first + i * n, first + (i + ROWS) * n)
-        for j in range(0, n, LANES):
-            place = first + i * n + j
+    measure(c, first, job.doubles, job.c_extents, m // ROWS, ROWS, n, n)
+    for j in range(0, n, LANES):
+        for i in range(0, m, ROWS):
+            place, known = first + i * n + j, job.c_extents + i // ROWS * 2
+            reach, unit = at(job.doubles, known), at(job.doubles, known + 1)
             if _proven(job, i, j, reach, unit, rules):
                 _proven_panel(job, c, place, n, i, j, rules)
             elif usual:
