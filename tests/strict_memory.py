@@ -11,6 +11,7 @@ from ascendsim.functional import CoreMemory
 from ascendsim.numerics.dtypes import dtype
 from ascendsim.program import Gm, Program
 from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill, SumLanes
+from ascendsim.vector.row_sums import AddRows, SumPixels
 
 
 class StrictMemory(CoreMemory):
@@ -77,7 +78,7 @@ def tile_bytes(instruction, slot, shape, itemsize):
     if isinstance(instruction, CopyGmToL1 | FillL1) and len(shape) == 2:
         is_image = isinstance(instruction, FillL1) or instruction.window is not None
         return (elements - shape[1] * is_image) * itemsize  # the last row of zeros is the simulator's own
-    if slot.buffer == "L0C" or isinstance(instruction, SumLanes):
+    if slot.buffer == "L0C" or isinstance(instruction, SumLanes | SumPixels):
         return elements * 4
     if isinstance(instruction, CopyGmToUb | Fill):
         return instruction.bytes
@@ -95,7 +96,9 @@ def elements_of(instruction):
             return instruction.dst, instruction.elements
         case AddLanes():
             return instruction.src, instruction.rows * instruction.length
-        case SumLanes():
+        case AddRows():
+            return instruction.src, instruction.rows * instruction.length
+        case SumLanes() | SumPixels():
             return instruction.dst, instruction.rows
         case Fixpipe():
             return instruction.src, instruction.bytes // instruction.dst.tensor.itemsize

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.numerics.casts import hf32, round_to
 from ascendsim.ops.call import vector_overflow
+from ascendsim.ops.channel_sums import bias_parts
 from ascendsim.ops.filter_gemm import FilterGemmSchedule
 from ascendsim.ops.image_gemm import ImageGemmSchedule
 from ascendsim.ops.lowering import Call, filter_gemm, image_gemm
@@ -20,7 +21,6 @@ from ascendsim.ops.reference import (
 )
 from ascendsim.ops.tiling.filter import filter_tiling
 from ascendsim.ops.tiling.image import image_tiling
-from ascendsim.ops.vector_kernels import bias_parts
 
 if TYPE_CHECKING:
     import numpy as np

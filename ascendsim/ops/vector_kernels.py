@@ -1,10 +1,10 @@
-"""Schedules of the vector cores: zero fill, cast, ordered sum of parts, sum over batch and space."""
+"""Schedules of the vector cores: zero fill, cast, sums of parts in order and as a tree."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ascendsim.cube.mmad import PipeBarrier
 from ascendsim.ops.rings import Ring
@@ -13,12 +13,10 @@ from ascendsim.program import Core, CoreWork, Gm, GmTensor, Phase, Program, Prog
 from ascendsim.vector.instructions import (
     FLOAT32_LANES,
     Add,
-    AddLanes,
     Cast,
     CopyGmToUb,
     CopyUbToGm,
     Fill,
-    SumLanes,
 )
 
 if TYPE_CHECKING:
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 # The largest piece that one vector instruction sequence works on; two copies of it and of its source fit in
 # every product's UB, and 16 KiB is where the vendor calls a transfer efficient.
 PIECE_BYTES = 16 * 1024
-
-LANE_SUM_SLOTS = 5  # two loads, the lanes, two totals
 
 
 def vector_cores(profile: Profile) -> list[Core]:
@@ -61,7 +57,7 @@ def zero_fill(profile: Profile, tensor: GmTensor, value: float = 0.0) -> Phase:
 
     def program(profile: Profile, first: int, count: int) -> Program:
         b = ProgramBuilder(profile)
-        piece = min(count, _piece_elements(profile, tensor.itemsize))
+        piece = min(count, piece_elements(profile, tensor.itemsize))
         (slot,) = b.slots("UB", piece * tensor.itemsize, "zeros")
         b.add(Fill(slot, (piece,), piece * tensor.itemsize, value))
         # A short last piece is filled again, because a tile is copied as a whole.
@@ -81,7 +77,7 @@ def cast(profile: Profile, source: GmTensor, target: GmTensor) -> Phase:
 
     def program(profile: Profile, first: int, count: int) -> Program:
         b = ProgramBuilder(profile)
-        piece = min(count, _piece_elements(profile, widest))
+        piece = min(count, piece_elements(profile, widest))
         loads = Ring(b.slots("UB", piece * source.itemsize, "in", 2))
         results = Ring(b.slots("UB", piece * target.itemsize, "out", 2))
         for start in range(first, first + count, piece):
@@ -104,7 +100,7 @@ def ordered_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> Phase:
 
     def program(profile: Profile, first: int, count: int) -> Program:
         b = ProgramBuilder(profile)
-        piece = min(count, _piece_elements(profile, 4))
+        piece = min(count, piece_elements(profile, 4))
         loads = Ring(b.slots("UB", piece * 4, "in", 2))
         totals = Ring(b.slots("UB", piece * 4, "total", 2))
         for start in range(first, first + count, piece):
@@ -167,7 +163,7 @@ def _tree_program(
 ) -> Program:
     """Add row + stride to row for each run (row, first element, end)."""
     b = ProgramBuilder(profile)
-    piece = min(max(end - start for _, start, end in runs), _piece_elements(profile, 4))
+    piece = min(max(end - start for _, start, end in runs), piece_elements(profile, 4))
     loads = Ring(b.slots("UB", piece * 4, "in", 2))
     totals = Ring(b.slots("UB", piece * 4, "total", 2))
     for row, first, end in runs:
@@ -183,87 +179,7 @@ def _tree_program(
     return b.build()
 
 
-def _piece_elements(profile: Profile, itemsize: int) -> int:
+def piece_elements(profile: Profile, itemsize: int) -> int:
     """Return how many elements a piece holds: four slots of it must fit in UB."""
     limit = min(PIECE_BYTES, profile.buffers["UB"].capacity_bytes // 4)
     return max(1, limit // itemsize // FLOAT32_LANES) * FLOAT32_LANES
-
-
-def lane_sums(profile: Profile, source: GmTensor, sums: GmTensor) -> Phase:
-    """Return the phase that sums each channel of `source` (N, C, space) over a part of the images.
-
-    Order    per channel and part: 64 float32 lanes start at +0; image after image, each row of `space`
-             elements is added 64 at a time from the left; then the lanes are added by halves
-    Tensors  `sums` (parts, C); part p takes images N * p / parts ... N * (p + 1) / parts
-    """
-    batch, channels, space = source.shape
-    parts = sums.shape[0]
-    cores = vector_cores(profile)
-    block = _channel_block(profile, space, source.itemsize)
-    each = len(cores) // parts
-    work: list[CoreWork] = []
-    for part in range(parts):
-        for share in shares(channels, each):
-            first, count = _images(batch, parts, part)
-            mine = _ChannelSums(part, first, count, share.start, len(share), min(block, len(share)))
-            build = partial(_lane_sum_program, profile, source, sums, mine)
-            work.append(CoreWork(cores[len(work)], (len(share), count, space), build))
-    return Phase("lane sums", tuple(work))
-
-
-def _channel_block(profile: Profile, space: int, itemsize: int) -> int:
-    """Return how many channels are summed at once: as many as a piece holds, if UB holds all their lanes."""
-    figures, most = profile.buffers["UB"], _piece_elements(profile, 4)
-    each = 2 * min(space, most) * itemsize + FLOAT32_LANES * 4 + 2 * 4
-    fitting = (figures.capacity_bytes - LANE_SUM_SLOTS * figures.alignment_bytes) // each
-    return max(1, min(most // space, fitting))
-
-
-def bias_parts(profile: Profile, batch: int, channels: int) -> int:
-    """Return into how many parts of the batch the sum is cut, so that few channels still use all cores."""
-    return max(1, min(batch, len(vector_cores(profile)) // channels))
-
-
-class _ChannelSums(NamedTuple):
-    """The share of one core: channels of a part, summed in blocks of channels."""
-
-    part: int
-    first_image: int
-    images: int
-    first_channel: int
-    channels: int
-    block: int
-
-
-def _images(batch: int, parts: int, part: int) -> tuple[int, int]:
-    """Return first image and number of images of one part."""
-    first, last = batch * part // parts, batch * (part + 1) // parts
-    return first, last - first
-
-
-def _lane_sum_program(profile: Profile, source: GmTensor, sums: GmTensor, mine: _ChannelSums) -> Program:
-    space, size = source.shape[2], source.itemsize
-    b = ProgramBuilder(profile)
-    piece = min(space, _piece_elements(profile, 4))
-    loads = Ring(b.slots("UB", mine.block * piece * size, "in", 2))
-    lanes = Ring(b.slots("UB", mine.block * FLOAT32_LANES * 4, "lanes", 1))
-    totals = Ring(b.slots("UB", mine.block * 4, "total", 2))
-    last_channel = mine.first_channel + mine.channels
-    for channel in range(mine.first_channel, last_channel, mine.block):
-        rows = min(mine.block, last_channel - channel)
-        lane = lanes.next()
-        b.add(Fill(lane, (rows, FLOAT32_LANES), rows * FLOAT32_LANES * 4))
-        for image in range(mine.first_image, mine.first_image + mine.images):
-            for start in range(0, space, piece):
-                count = min(piece, space - start)
-                load = loads.next()
-                place = (image, slice(channel, channel + rows), slice(start, start + count))
-                b.add(CopyGmToUb(load, Gm(source, place), rows * count * size, (rows, count)))
-                b.add(PipeBarrier("V"))
-                b.add(AddLanes(lane, load, rows, count))
-        total = totals.next()
-        b.add(PipeBarrier("V"))
-        b.add(SumLanes(total, lane, rows))
-        target = Gm(sums, (mine.part, slice(channel, channel + rows)))
-        b.add(CopyUbToGm(target, total, rows * sums.itemsize))
-    return b.build()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.numerics.settings import MathSettings
 from ascendsim.ops.call import Step, gm_tensor, vector_overflow
+from ascendsim.ops.channel_sums import bias_parts, lane_sums
 from ascendsim.ops.strided import View, gather
-from ascendsim.ops.vector_kernels import bias_parts, cast, lane_sums, ordered_sum, zero_fill
+from ascendsim.ops.vector_kernels import cast, ordered_sum, zero_fill
 from ascendsim.program import Kernel, Phase
 
 if TYPE_CHECKING:

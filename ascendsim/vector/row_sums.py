@@ -1,0 +1,111 @@
+"""Sums of short rows in UB: tiles of many images with few pixels each."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ascendsim.program import Command, Cost, Slot
+from ascendsim.vector.instructions import FLOAT32_LANES, vector_cost
+
+if TYPE_CHECKING:
+    from ascendsim.functional import CoreMemory
+    from ascendsim.profile import Profile
+
+
+class _AddRows(NamedTuple):
+    dst: Slot
+    src: Slot
+    rows: int
+    length: int
+
+
+class AddRows(_AddRows, Command):
+    """Add the rows of a tile to one float32 row, the first row first.
+
+    Shapes   dst (length,), src (rows, length)
+    Pipe     V
+    Cost     for each row: a cast (to float32) and a binary instruction of one repeat for each 64 elements,
+             and between two rows the latency until the sum is there
+    """
+
+    __slots__ = ()
+    pipe = "V"
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """The sum and the rows."""
+        return (self.dst, self.src)
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The sum."""
+        return (self.dst,)
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.rows, self.length
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Add row after row; accumulate() is sequential by definition."""
+        total = memory.tile(self.dst)
+        chain = np.concatenate([total[None], memory.tile(self.src)])
+        total[...] = np.add.accumulate(chain, axis=0)[-1]
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of all rows."""
+        repeats = ceil(self.length / FLOAT32_LANES)
+        add, cast = (vector_cost(profile, kind, repeats) for kind in ("binary", "cast"))
+        cycles = self.rows * (add.cycles + cast.cycles) + (self.rows - 1) * add.latency_cycles
+        return Cost(cycles, add.latency_cycles)
+
+
+class _SumPixels(NamedTuple):
+    dst: Slot
+    src: Slot
+    rows: int
+    pixels: int
+
+
+class SumPixels(_SumPixels, Command):
+    """Add fewer than 64 pixels of each channel by halves, as 64 lanes of which the rest hold +0.
+
+    Shapes   src (rows * pixels,) -> dst (rows,)
+    Pipe     V
+    Cost     head + one reduce repeat for each row
+    """
+
+    __slots__ = ()
+    pipe = "V"
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """The pixels."""
+        return (self.src,)
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The sums."""
+        return (self.dst,)
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.rows
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Halve six times."""
+        lanes = np.zeros((self.rows, FLOAT32_LANES), np.float32)
+        lanes[:, : self.pixels] = memory.tile(self.src).reshape(self.rows, self.pixels)
+        while lanes.shape[1] > 1:
+            half = lanes.shape[1] // 2
+            lanes = lanes[:, :half] + lanes[:, half:]
+        memory.new_tile(self.dst, (self.rows,))[...] = lanes[:, 0]
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of the repeats."""
+        return vector_cost(profile, "reduce_add_32bit", self.rows)
