@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ascendsim.numerics.casts import hf32, round_to
+from ascendsim.numerics.casts import round_to
 from ascendsim.ops.call import vector_overflow
 from ascendsim.ops.channel_sums import bias_parts
 from ascendsim.ops.filter_gemm import FilterGemmSchedule
@@ -97,6 +97,4 @@ def _cast(call: Call, values: Floats, target: str) -> Floats:
 def _operand(call: Call, name: str, values: Floats) -> Floats:
     """Return a tensor on the grid that the cube multiplies: cast to its storage format, then to HF32."""
     stored = _cast(call, values, call.storage.name) if call.dtypes[name] != call.storage.name else values
-    if call.compute_dtype != "hf32":
-        return stored
-    return hf32(stored, call.profile.cube.hf32_mantissa_bits, call.math.hf32_ties)
+    return call.multiplied(stored)
