@@ -156,76 +156,94 @@ class Walk:
         made = self.together()
         if pushed:
             self._push(pushed, made)
+        # Equal outcomes are one object, here and below: timing looks them up by identity. Both sides are kept,
+        # so that no identity is used twice.
+        known: dict[Hashable, tuple[Outcome, Outcome]] = {}
         for stay in stays:
             for transfer, cores, readers in stay.found:
                 moved = self._cores[transfer.group] * transfer.slice.bytes
-                part = Fraction(stay.fetched * cores, moved) / stay.cores
                 mine = made[transfer.group]
-                mine[transfer.instruction] = _both(mine.get(transfer.instruction, HIT), part, readers)
+                before = mine.get(transfer.instruction, HIT)
+                key = id(before), stay.fetched, cores, moved, stay.cores, readers
+                if key not in known:
+                    part = Fraction(stay.fetched * cores, moved) / stay.cores
+                    known[key] = before, _both(before, part, readers)
+                mine[transfer.instruction] = known[key][1]
         return made
 
     def together(self) -> tuple[dict[int, Outcome], ...]:
         """Say which bytes are read by several cores in one step, as if all of them were in L2."""
         made: tuple[dict[int, Outcome], ...] = tuple({} for _ in self._cores)
-        known: dict[Share, Outcome] = {}
+        known: dict[tuple[Share, int], Outcome] = {}
         for touch in self._touches:
             if touch.readers > 1 and touch.transfers[0].traffic.kind == "read":
                 for transfer, cores in zip(touch.transfers, touch.cores, strict=True):
-                    part = Fraction(cores) / self._cores[transfer.group]
-                    made[transfer.group][transfer.instruction] = known.setdefault(
-                        part, Outcome(together=part)
-                    )
+                    key = cores, self._cores[transfer.group]
+                    outcome = known.get(key)
+                    if outcome is None:
+                        outcome = known[key] = Outcome(together=_whole(Fraction(*key)))
+                    made[transfer.group][transfer.instruction] = outcome
         return made
 
     def _push(self, pushed: int, made: tuple[dict[int, Outcome], ...]) -> None:
         """Let transfers carry what is pushed out: the reads, or the writes if more is written."""
         moved = {"read": 0, "write": 0}
-        for transfer in self._transfers():
-            size = self._cores[transfer.group] * transfer.slice.bytes
-            moved[_direction(transfer.traffic)] += size
+        for lane in self._lanes:
+            for transfer in lane:
+                size = self._cores[transfer.group] * transfer.slice.bytes
+                moved[_direction(transfer.traffic)] += size
         carrier = "read" if moved["read"] >= moved["write"] else "write"
         part = Fraction(pushed, moved[carrier])
-        for transfer in self._transfers():
-            if _direction(transfer.traffic) == carrier:
-                mine = made[transfer.group]
-                mine[transfer.instruction] = mine.get(transfer.instruction, HIT)._replace(pushed_out=part)
-
-    def _transfers(self) -> Iterator[_Transfer]:
-        for lane in self._lanes:
-            yield from lane
+        known: dict[int, tuple[Outcome, Outcome]] = {}
+        for lane, mine in zip(self._lanes, made, strict=True):
+            for transfer in lane:
+                if _direction(transfer.traffic) == carrier:
+                    before = mine.get(transfer.instruction, HIT)
+                    if id(before) not in known:
+                        known[id(before)] = before, before._replace(pushed_out=part)
+                    mine[transfer.instruction] = known[id(before)][1]
 
 
 def _both(outcome: Outcome, fetched: Share, readers: Share) -> Outcome:
     """Add fetched bytes to an outcome; a core waits for all that it waits for."""
     total = outcome.fetched + fetched
     waited = outcome.fetched * outcome.readers + fetched * readers
-    return outcome._replace(fetched=total, readers=Fraction(waited) / total)
+    return outcome._replace(fetched=_whole(Fraction(total)), readers=_whole(Fraction(waited) / total))
 
 
-def cut(slices: Sequence[Slice]) -> dict[str, Fraction]:
+def cut(slices: Sequence[Slice]) -> dict[str, Share]:
     """Give tiles their sizes; return by tensor which part of the unknown slices is apart from the known.
 
     Slices that are not known lie apart as far as the tensor is large enough for them beside the known ones;
     for the rest they are the known ones. Known slices of more bytes than there are overlap, so each counts
     for its part of what there is.
     """
+    sizes: dict[str, int] = {}
     known: dict[str, int] = {}
     others: dict[str, int] = {}
     for part in slices:
         name = part.tensor.name
+        sizes[name] = part.tensor.size_bytes
         known[name] = known.get(name, 0) + part.bytes
-        more = part.bytes * sum(cores - 1 for cores in part.cores.values())
-        others[name] = others.get(name, 0) + more
-    apart: dict[str, Fraction] = {}
+        others[name] = others.get(name, 0) + part.bytes * (sum(part.cores.values()) - len(part.cores))
+    apart: dict[str, Share] = {
+        name: _whole(Fraction(max(0, min(others[name], size - known[name])), others[name] or 1))
+        for name, size in sizes.items()
+    }
     for part in slices:
-        name, size = part.tensor.name, part.tensor.size_bytes
-        apart[name] = Fraction(max(0, min(others[name], size - known[name])), others[name] or 1)
-        part.known.size = max(1, part.bytes * min(size, known[name]) // known[name])
-        for group, cores in part.cores.items():
-            if cores > 1 and apart[name]:
-                own = max(1, int(part.bytes * (cores - 1) * apart[name]))
-                part.own[group] = Tile(name, own)
+        name = part.tensor.name
+        if known[name] > sizes[name]:
+            part.known.size = max(1, part.bytes * sizes[name] // known[name])
+        if apart[name]:
+            for group, cores in part.cores.items():
+                if cores > 1:
+                    part.own[group] = Tile(name, max(1, int(part.bytes * (cores - 1) * apart[name])))
     return apart
+
+
+def _whole(share: Fraction) -> Share:
+    """Return a share as an int where it is one; ints are faster."""
+    return int(share) if share.denominator == 1 else share
 
 
 def _transfers(

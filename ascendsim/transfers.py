@@ -77,14 +77,18 @@ class Transfers:
         }
         # Of more than two vector cores each has its partner in the same AI core at work, too.
         self._in_pairs = sum(port.weight for port in ports if port.kind == "vector") > 2
-        self._known: dict[tuple[str, Traffic, Outcome], Transfer] = {}
+        # By identity, which is faster than comparing fractions; what is known is kept alive.
+        self._known: dict[tuple[str, int, int], Transfer] = {}
+        self._kept: list[tuple[Traffic, Outcome]] = []
         self._moving: dict[Moving, None] = {}
 
     def transfer(self, kind: str, traffic: Traffic, outcome: Outcome = HIT) -> Transfer:
         """Return how the traffic of a core of this kind spreads."""
-        known = self._known.get((kind, traffic, outcome))
+        key = kind, id(traffic), id(outcome)
+        known = self._known.get(key)
         if known is None:
-            known = self._known[kind, traffic, outcome] = self._spread(kind, traffic, outcome)
+            known = self._known[key] = self._spread(kind, traffic, outcome)
+            self._kept.append((traffic, outcome))
         return known
 
     def _spread(self, kind: str, traffic: Traffic, outcome: Outcome) -> Transfer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from time import perf_counter
+from time import process_time
 from typing import NamedTuple
 
 from ascendsim import ConvProblem, estimate
@@ -35,9 +35,9 @@ def best_of(runs: int, call: Callable[[], object]) -> float:
     """Return the shortest time of several runs: the others were disturbed."""
     times = []
     for _ in range(runs):
-        begin = perf_counter()
+        begin = process_time()
         call()
-        times.append(perf_counter() - begin)
+        times.append(process_time() - begin)
     return min(times)
 
 
