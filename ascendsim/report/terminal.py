@@ -106,7 +106,13 @@ def print_table(out: Console, table: TextTable) -> None:
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="", show_edge=False)
     for index, heading in enumerate(table.headings):
         left = index in table.left
-        shown.add_column(escape(heading), justify="left" if left else "right", no_wrap=not left or index == 0)
+        widest = max(len(heading), *(len(row[index]) for row in table.rows)) if table.rows else len(heading)
+        shown.add_column(
+            escape(heading),
+            justify="left" if left else "right",
+            no_wrap=not left,
+            min_width=None if left else widest,
+        )
     for index, row in enumerate(table.rows):
         if table.total and index == len(table.rows) - 1:
             shown.add_section()
