@@ -17,7 +17,7 @@ from ascendsim.ops.matmul_problem import MatmulProblem, problem_of
 from ascendsim.ops.options import Options, Product
 from ascendsim.ops.results import Estimate, MatmulResult
 from ascendsim.ops.running import name_of, run_steps, time_steps
-from ascendsim.ops.tiling.matmul import MatmulTiling, matmul_tiling
+from ascendsim.ops.tiling.matmul import MatmulTiling, matmul_tiling, require_plan
 from ascendsim.ops.vector_steps import Named, Vectors, converted
 from ascendsim.program import GmTensor, Kernel
 
@@ -122,6 +122,8 @@ def _resolve(
         raise UnsupportedError(f"matmul: a is {formats[0]} and b {formats[1]}; both must be of one format")
     compute = compute_format(formats[0], cube_math_type, options.profile)
     out = lookup_dtype(out_dtype or formats[0]).name
+    if tiling is not None:
+        require_plan(tiling, options.profile, compute)
     return _Call(problem, options.profile, compute, (*formats, out), options.model(compute), tiling)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.errors import ShapeError
-from ascendsim.ops.arguments import whole
+from ascendsim.ops.arguments import truth, whole
 
 LAYOUTS = ("ND", "NZ")
 
@@ -18,7 +18,8 @@ class MatmulProblem:
     transpose_a    a lies in memory as (k, m); transpose_b: b lies as (n, k)
     layout         how all three lie in memory: "ND" (row after row) or "NZ" (columns of fractals)
 
-    Raises         ShapeError for sizes that are not positive; a layout that is neither
+    Raises         ShapeError for sizes that are not positive, flags that are no truth values, a layout that
+                   is neither
     """
 
     m: int
@@ -37,6 +38,11 @@ class MatmulProblem:
             if number is None or number < 1:
                 raise ShapeError(f"matmul: {name} is {value!r}; it must be a positive integer")
             object.__setattr__(self, name, number)
+        for name in ("transpose_a", "transpose_b"):
+            flag = truth(getattr(self, name))
+            if flag is None:
+                raise ShapeError(f"matmul: {name} is {getattr(self, name)!r}; it must be true or false")
+            object.__setattr__(self, name, flag)
         if self.layout not in LAYOUTS:
             raise ShapeError(f"matmul: layout is {self.layout!r}; it must be one of {', '.join(LAYOUTS)}")
 

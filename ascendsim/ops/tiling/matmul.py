@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.cube.views import round_up
 from ascendsim.errors import CapacityError, ConfigError
+from ascendsim.ops.arguments import whole
 from ascendsim.ops.matmul_problem import MatmulProblem
 from ascendsim.ops.tiling.plan import even_parts
 
@@ -27,7 +28,8 @@ class MatmulTiling:
     base_m, base_n, base_k  one L0C tile and the reduction of one Mmad
     step_ka, step_kb        slices of base_k that one L1 tile of a and of b holds
     single_core_m, single_core_n
-                            the block of c that a core takes at a time; its tiles run along n first
+                            the block of c that a core takes at a time; its tiles run along n first;
+                            0: one base block
     al1_buffers, bl1_buffers, al0_buffers, bl0_buffers, cl0_buffers
                             copies of each tile: 1, or 2 for ping-pong
     swizzle                 rows of blocks that are walked together, column by column, so that what the
@@ -43,8 +45,8 @@ class MatmulTiling:
     base_k: int
     step_ka: int = 1
     step_kb: int = 1
-    single_core_m: int = 1
-    single_core_n: int = 1
+    single_core_m: int = 0
+    single_core_n: int = 0
     al1_buffers: int = 2
     bl1_buffers: int = 2
     al0_buffers: int = 2
@@ -58,12 +60,36 @@ class MatmulTiling:
         """Refuse what no schedule could execute."""
         if self.panels not in PANELS:
             raise ConfigError(f"matmul tiling: panels is {self.panels!r}; it must be rows or columns")
+        defaults = {"single_core_m": self.base_m, "single_core_n": self.base_n}
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name == "panels":
                 continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            number = whole(value)
+            if number == 0:
+                number = whole(defaults.get(field.name))
+            if number is None or number < 1:
                 raise ConfigError(f"matmul tiling: {field.name} is {value!r}; it must be a positive integer")
+            object.__setattr__(self, field.name, number)
+
+
+def require_plan(plan: MatmulTiling, profile: Profile, rate: str) -> None:
+    """Refuse what is no plan, cuts through a fractal of the reduction, or wants cores that are not there.
+
+    Raises   ConfigError naming the field
+    """
+    if not isinstance(plan, MatmulTiling):
+        raise ConfigError(f"matmul: tiling is {plan!r}; it must be a MatmulTiling or None")
+    k0, cores = profile.cube.rates[rate].k0, profile.cores.cube
+    if plan.base_k % k0:
+        raise ConfigError(
+            f"matmul tiling: base_k is {plan.base_k}, which is no multiple of {k0}; take "
+            f"{round_up(plan.base_k, k0)}"
+        )
+    if plan.used_cores > cores:
+        raise ConfigError(
+            f"matmul tiling: used_cores is {plan.used_cores}, but {profile.variant} has {cores} cores"
+        )
 
 
 def matmul_tiling(
