@@ -156,8 +156,8 @@ class Walk:
         made = self.together()
         if pushed:
             self._push(pushed, made)
-        # Equal outcomes are one object, here and below: timing looks them up by identity. Both sides are kept,
-        # so that no identity is used twice.
+        # Equal outcomes are one object, here and below: timing looks them up by identity. Both sides are
+        # kept, so that no identity is used twice.
         known: dict[Hashable, tuple[Outcome, Outcome]] = {}
         for stay in stays:
             for transfer, cores, readers in stay.found:

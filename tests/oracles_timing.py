@@ -3,20 +3,41 @@
 from fractions import Fraction
 from math import ceil
 
+from ascendsim.l2_walk import HIT
+
+HUGE = Fraction(10**12)
+
 
 def spans_of(core):
     """The four lists of a CoreTimeline, to compare with an oracle's."""
     return core.issue, core.start, core.end, core.done
 
 
-def links_of(instruction, miss=Fraction(0)):
-    """The links that an instruction's bytes flow over, and how many bytes on each."""
+def links_of(instruction):
+    """The link that an instruction's bytes take to or from L2, and how many."""
     if not instruction.kind or not instruction.bytes:
         return {}
-    if instruction.kind != "read":
-        return {"l2_write": instruction.bytes}
-    missed = ceil(miss * instruction.bytes)
-    return {"l2_read": instruction.bytes} | ({"memory": missed} if missed else {})
+    return {"l2_read" if instruction.kind == "read" else "l2_write": instruction.bytes}
+
+
+def flows_of(instruction, outcome, profile):
+    """All that an instruction's bytes have to do: (link, bytes, limit, whether they cross the link).
+
+    What misses is waited for at the core's rate, and crosses with what is pushed out, without such a limit.
+    """
+    flows = [
+        (link, Fraction(size), cap_of(instruction, link, profile), True)
+        for link, size in links_of(instruction).items()
+    ]
+    if not flows:
+        return flows
+    fetched, pushed, readers, _ = outcome
+    own = Fraction(profile.links["memory"].per_core_bytes_per_cycle)
+    waits = [instruction.bytes * fetched * readers, instruction.bytes * pushed]
+    flows += [("memory", Fraction(size), own, False) for size in waits if size]
+    if fetched or pushed:
+        flows.append(("memory", Fraction(instruction.bytes) * (fetched + pushed), None, True))
+    return flows
 
 
 def cap_of(instruction, link, profile):
@@ -84,19 +105,20 @@ def longest_path(program, profile, share=1):
 class TickedCore:
     """One core, looked at in every cycle; nothing of the future is known but when a result is visible."""
 
-    def __init__(self, program, profile):
-        self.program, self.profile = program, profile
+    def __init__(self, program, profile, outcomes):
+        self.program, self.profile, self.outcomes = program, profile, outcomes
         count = len(program.instructions)
         self.issue, self.start, self.end, self.done = ([None] * count for _ in range(4))
         self.orders = {}
         for i, ins in enumerate(program.instructions):
             self.orders.setdefault(ins.pipe, []).append(i)
-        # (instruction, link) -> bytes that have not arrived yet, and which of them flow.
-        self.left = {
-            (i, link): Fraction(size)
+        # (instruction, number of the flow) -> the flow, its bytes that have not arrived, and which flow now.
+        self.flows = {
+            (i, number): flow
             for i, ins in enumerate(program.instructions)
-            for link, size in links_of(ins).items()
+            for number, flow in enumerate(flows_of(ins, outcomes.get(i, HIT), profile))
         }
+        self.left = {place: flow[1] for place, flow in self.flows.items()}
         self.flowing = set()
 
     def look(self, now):
@@ -104,22 +126,23 @@ class TickedCore:
         return self._issue(now) or any(self._pipe(order, now) for order in self.orders.values())
 
     def crowd(self, link):
-        """How many pipes have bytes left for a link."""
-        return len({self.program.instructions[i].pipe for i, name in self.left if name == link})
+        """How many pipes have transfers left that use a link; a transfer is over when all its bytes are."""
+        over = {i for i, _ in self.flows} - {i for i, _ in self.left}
+        users = {i for (i, _), flow in self.flows.items() if flow[0] == link and i not in over}
+        return len({self.program.instructions[i].pipe for i in users})
 
     def tick(self, cores):
         """Serve one cycle, `cores` being how many share each link; return what has arrived after it."""
         arrived = []
-        for i, link in self.flowing:
+        for place in self.flowing:
+            link, _, limit, crosses = self.flows[place]
             figures = self.profile.links[link]
-            part = min(
-                Fraction(figures.per_core_bytes_per_cycle),
-                Fraction(figures.total_bytes_per_cycle) / cores[link],
-            )
-            part /= self.crowd(link)
-            self.left[i, link] -= min(part, Fraction(self.program.instructions[i].peak))
-            if self.left[i, link] <= 0:
-                arrived.append((i, link))
+            mine = Fraction(figures.per_core_bytes_per_cycle) if limit is not None else HUGE
+            total = Fraction(figures.total_bytes_per_cycle) / cores[link] if crosses else HUGE
+            rate = min(mine, total) / self.crowd(link)
+            self.left[place] -= rate if limit is None else min(rate, limit)
+            if self.left[place] <= 0:
+                arrived.append(place)
         return arrived
 
     def _issue(self, now):
@@ -147,7 +170,7 @@ class TickedCore:
         ins = self.program.instructions[i]
         if now < self.start[i] + ins.cycles:
             return False
-        flows = {(i, link) for link in links_of(ins) if (i, link) in self.left}
+        flows = {place for place in self.left if place[0] == i}
         if flows - self.flowing:
             self.flowing |= flows
             return True
@@ -156,7 +179,8 @@ class TickedCore:
         if self.done[i] is None:
             # The last byte is here; the pipe may have to be held on.
             place = order.index(i)
-            extra = max((self.profile.links[link].latency_cycles for link in links_of(ins)), default=0)
+            extra = sum(self.profile.links[link].latency_cycles for link in links_of(ins))
+            extra += bool(self.outcomes.get(i, HIT).fetched) * self.profile.links["memory"].latency_cycles
             self.done[i] = max(now + ins.latency + extra, self.done[order[place - 1]] if place else 0)
         if now < self.start[i] + ins.least:
             return False
@@ -178,9 +202,10 @@ class TickedCore:
         return all(time is not None and time + wait <= now for time, wait in times)
 
 
-def ticked_machine(programs, profile):
+def ticked_machine(programs, profile, outcomes=None):
     """Spans of one phase, found by looking at every core in every cycle until nothing changes."""
-    cores = [TickedCore(program, profile) for program in programs]
+    outcomes = outcomes or [{}] * len(programs)
+    cores = [TickedCore(program, profile, mine) for program, mine in zip(programs, outcomes, strict=True)]
     now = 0
     while any(None in core.end for core in cores):
         while any(core.look(now) for core in cores):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from oracles_timing import longest_path, spans_of, ticked_machine
 
 from ascendsim.errors import ProgramError
+from ascendsim.l2 import account
 from ascendsim.program import Core, CoreWork, Phase, ProgramBuilder
 from ascendsim.timing import time_kernel
 
@@ -275,6 +276,30 @@ def test_equal_cores_take_the_longest_path_at_their_share_of_the_links(prog, pro
 def test_cores_that_share_links_behave_like_a_machine_that_is_ticked(progs, profile):
     timeline = time_kernel(kernel(progs), profile, folded=False)
     assert [spans_of(core) for core in timeline.phases[0].cores] == ticked_machine(progs, profile)
+
+
+@st.composite
+def placed(draw, prog):
+    """The same program, its transfers in one of a few places."""
+    places = st.sampled_from([0, 1, 2, None])
+    made = tuple(replace(i, place=draw(places) if i.kind else None) for i in prog.instructions)
+    return replace(prog, instructions=made)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(programs(most=12).flatmap(placed), min_size=1, max_size=3),
+    profiles,
+    st.sampled_from([(5, 4), (Fraction(31, 3), 2)]),
+    st.integers(1, 300),
+    st.sampled_from(["warm", "cold"]),
+)
+def test_misses_and_write_back_behave_like_a_machine_that_is_ticked(progs, profile, memory, l2_bytes, start):
+    profile = profile.but(memory=memory, l2_bytes=l2_bytes)
+    made = kernel(progs)
+    outcomes = account(made, profile, start).outcomes[0]
+    timeline = time_kernel(made, profile, folded=False, l2_start=start)
+    assert [spans_of(core) for core in timeline.phases[0].cores] == ticked_machine(progs, profile, outcomes)
 
 
 def unfolded_spans(timeline):
