@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -281,3 +282,12 @@ def test_the_list_of_commands_knows_it(capsys):
     with pytest.raises(SystemExit):
         main(("--help",))
     assert "would the interface accept a call" in capsys.readouterr().out
+
+
+def test_the_example_calls_get_what_they_expect(answers):
+    path = Path(__file__).parent.parent / "examples" / "interface_calls.json"
+    status, rows = answers(path)
+    assert [row for row in rows if not row["as_expected"]] == []
+    assert (status, len(rows)) == (0, 36)
+    # They are worth showing only if both answers occur.
+    assert {row["status"] for row in rows} == {0, 161001, 161002, 561103}
