@@ -55,6 +55,11 @@ def validate(arguments: Any) -> int:
     """Compare and print."""
     rows = _rows(arguments)
     outcome = _compare(rows, arguments.classes or CLASSES)
+    if not outcome.cases:
+        raise DataError(
+            f"no row of {' or '.join(arguments.classes or CLASSES)} among the {len(rows)} given; the rows "
+            "quoted in the project hold copies and matrix products only: name a table with --data"
+        )
     if arguments.json:
         from ascendsim.report.validation import outcome_record
 

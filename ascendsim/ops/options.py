@@ -29,6 +29,10 @@ NOTES = (
     "Layout conversions between NCHW and NC1HWC0 (TransData kernels) are not part of the cycles.",
     "Tilings are this simulator's own; the product's operators choose their own.",
 )
+L2_NOTES = {
+    "warm": "L2 is warm: tensors that fit are in it when a kernel starts; main memory serves none of them.",
+    "cold": "L2 is cold: every tensor is fetched from main memory when a kernel first reads it.",
+}
 STRIDED_NOTE = (
     "What a vector core needs to gather strided elements is published nowhere: Contiguous and Transpose "
     "kernels read in blocks of 32 bytes or whole lines, whichever is less."
@@ -151,7 +155,7 @@ class Options:
 
     def notes(self, decision: Decision, *, strided: bool) -> tuple[str, ...]:
         """Return the sentences that a reader of the result must know."""
-        found = [*NOTES, f"Checked by the rule set {self.rules}."]
+        found = [*NOTES, L2_NOTES[self.l2_start], f"Call checked by the rule set {self.rules}."]
         if strided:
             found.append(STRIDED_NOTE)
         if not decision.empty and self.model(decision.compute_dtype).half:

@@ -50,7 +50,7 @@ KERNEL = (
         "share of cycles, by pipe",
         "Cycles in which the pipe is occupied, averaged over the used cores that have it, / cycles.",
     ),
-    Column("bound_by", "bound", "", "The busiest pipe apart from the scalar unit S."),
+    Column("bound_by", "busiest", "", "The busiest pipe apart from the scalar unit S."),
     Column(
         "occupation",
         "where the cycles of each pipe went",

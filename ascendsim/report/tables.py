@@ -41,7 +41,7 @@ def kernel_table(product: Record) -> TextTable:
     ]
     blank = ("",) * (len(pipes) + 3)
     rows.append(("all kernels", f"{product['cycles']:,}", microseconds(product["time_us"]), *blank))
-    headings = ("kernel", "cycles", "us", "cores", "cube", *pipes, "bound")
+    headings = ("kernel", "cycles", "us", "cores", "cube", *pipes, "busiest")
     return TextTable(
         "Cycles, and the share of them in which each pipe is busy",
         headings,
@@ -122,7 +122,7 @@ def _metric(metric: AnyColumn, measured: Any) -> str:
         failed = [verdict["standard"] for verdict in measured if not verdict["passed"]]
         if len(failed) == len(measured):
             return "none passed"
-        return f"not {' '.join(failed)}" if failed else "all passed"
+        return f"fails {' '.join(failed)}" if failed else "all passed"
     if metric.unit == "share of 1":
         return f"{100 * measured:.2f}%"
     if metric.unit:
