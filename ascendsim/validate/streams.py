@@ -95,7 +95,8 @@ def _stream(row: Row, profile: Profile) -> Stream | str:
 def _working_set(row: Row, profile: Profile) -> Stream | str:
     size = float(row.sizes["working_set_MiB"])
     path = "UB_GM" if "write" in row.op else "GM_UB"
-    return Stream(path, profile.cores.vector, int(size * MIB), 4096 * MIB, shared="shared" in row.id)
+    moved = int(float(row.counters["TB_per_s"]) * 1e6 * (row.us or 0))
+    return Stream(path, profile.cores.vector, int(size * MIB), moved, shared="shared" in row.id)
 
 
 def _sample(row: Row, profile: Profile) -> Stream | str:

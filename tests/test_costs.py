@@ -1,0 +1,295 @@
+"""Do the mechanisms behind the costs do what their figures say?
+
+Figures are set on the toy products (`toy_profiles.py`): GM_L1 64 bytes a cycle and 100 cycles until visible,
+UB_GM 64 and 50, L0C_GM 64 and 40, no heads unless a test sets one.
+"""
+
+from fractions import Fraction
+from math import ceil
+
+import pytest
+
+from ascendsim.cube.fixpipe import Fixpipe
+from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
+from ascendsim.cube.views import Block, TapRows
+from ascendsim.ops.matmul import estimate_matmul
+from ascendsim.ops.matmul_problem import MatmulProblem
+from ascendsim.ops.tiling.matmul import MatmulTiling
+from ascendsim.profile import load_profile
+from ascendsim.profile.records import Vector
+from ascendsim.program import Gm, GmTensor, Slot
+from ascendsim.validate.probe import Move, Repeat, alone_cycles, slot, stream_cycles
+from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
+from tests.toy_profiles import toy_split
+
+L1, L0C = Slot("L1", 8192, "t", 0), Slot("L0C", 4096, "c", 1)
+HALF = GmTensor("x", (1 << 20,), "float16", 2)
+SINGLE = GmTensor("y", (1 << 20,), "float32", 4, role="output")
+SHIPPED = ("910B", "910_93", "910_95", "310P", "910")
+
+
+def toy(**figures):
+    """A toy whose copies have no head, with figures of its paths changed or added."""
+    plain = {f"paths.{path}.head_cycles": 0 for path in ("GM_L1", "GM_UB", "UB_GM", "L0C_GM")}
+    return toy_split(**plain, **figures)
+
+
+def copy(size, rows=1, aligned=True):
+    return CopyGmToL1(L1, Gm(HALF, ()), size, rows=rows, aligned=aligned)
+
+
+# --- requests: how short runs of bytes are fetched ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [
+        (512, 1),  # a whole request
+        (1024, 2),
+        (416, 3),  # 13 blocks of 32 bytes: 8 + 4 + 1
+        (96, 1),  # 3 blocks: a burst of its own
+        (480, 3),  # 15 blocks: 8 + 4 + 3
+        (32, 1),
+        (544, 2),  # a whole one and a block
+    ],
+)
+def test_a_run_is_fetched_in_whole_requests_and_the_bursts_that_there_are(size, count):
+    path = load_profile("910B1").paths["GM_L1"]
+    assert path.requests(size).number == count
+    assert path.requests(7 * size, rows=7).number == 7 * count
+
+
+def test_a_short_request_occupies_l2_for_its_fixed_share_and_its_bytes():
+    # Half of 512 fixed, and half of the 128 bytes: 256 + 64.
+    profile = toy(**{"paths.GM_L1.request_bytes": 512, "paths.GM_L1.request_fixed_share": 0.5})
+    assert profile.paths["GM_L1"].requests(128).occupied_bytes == 320
+    assert copy(128 * 4, rows=4).cost(profile).traffic.occupied_bytes == 4 * 320
+
+
+def test_a_core_sends_no_request_sooner_than_a_full_one():
+    # Alone the core takes 512 / 64 = 8 cycles for each of 4 rows of 128 bytes, and 100 until visible.
+    profile = toy(**{"paths.GM_L1.request_bytes": 512, "links.l2_read.per_core_bytes_per_cycle": 10**6})
+    assert alone_cycles(copy(128 * 4, rows=4), profile, "cube") == 4 * 8 + 100
+
+
+def test_full_rows_cost_what_one_run_of_as_many_bytes_costs():
+    profile = toy(**{"paths.GM_L1.request_bytes": 512})
+    assert copy(2048, rows=4).cost(profile) == copy(2048).cost(profile)
+
+
+def test_a_misaligned_run_takes_a_request_and_a_sector_more():
+    profile = toy(**{"paths.GM_L1.request_bytes": 512})
+    plain, crossing = (copy(1024, rows=2, aligned=aligned).cost(profile).traffic for aligned in (True, False))
+    assert crossing.bytes == plain.bytes + 2 * 128
+    assert crossing.occupied_bytes == plain.occupied_bytes + 2 * 128
+
+
+def test_bytes_are_fetched_in_whole_sectors():
+    # 2 rows of 100 bytes: two sectors of 128.
+    assert copy(200, rows=2).cost(toy()).traffic.bytes == 256
+
+
+@pytest.mark.parametrize(("requests", "nearer"), [(1, 30), (2, 20), (5, 10), (59, 1)])
+def test_few_requests_are_answered_by_a_nearer_part_of_l2(requests, nearer):
+    # The farthest of n draws from 60 cycles is on average 60 / (n + 1) nearer than the farthest there is.
+    profile = toy(**{"paths.GM_L1.request_bytes": 512, "paths.GM_L1.spread_cycles": 60})
+    assert copy(512 * requests).cost(profile).latency_cycles == 100 - nearer
+
+
+# --- least times and drains ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "interval"), [(128, 20), (1280, 20), (1408, 22)])
+def test_a_copy_holds_the_pipe_for_its_least(size, interval):
+    # 64 bytes a cycle: 2 and 20 cycles are held up to the least of 20, 22 are not.
+    profile = toy(**{"paths.GM_UB.least_cycles": 20, "links.l2_read.per_vector_core_bytes_per_cycle": 64})
+    move = CopyGmToUb(slot("UB"), Gm(HALF, ()), size, ())
+    assert stream_cycles(move, profile, "vector") == interval
+
+
+def test_the_least_does_not_delay_the_result():
+    # Two cycles for 128 bytes, then 100 until visible.
+    profile = toy(**{"paths.GM_L1.least_cycles": 50})
+    assert alone_cycles(copy(128), profile, "cube") == 102
+
+
+@pytest.mark.parametrize(("size", "cycles"), [(1024, 16), (2048, 32), (4096, 96)])
+def test_a_write_drains_slower_than_it_enters(size, cycles):
+    # It enters at 64 bytes a cycle; all but 1024 bytes have drained at 32: the larger of both counts.
+    figures = {"paths.UB_GM.buffer_bytes": 1024, "paths.UB_GM.drain_bytes_per_cycle": 32}
+    profile = toy(**figures, **{"links.l2_write.per_vector_core_bytes_per_cycle": 64})
+    assert alone_cycles(CopyUbToGm(Gm(HALF, ()), slot("UB"), size), profile, "vector") == cycles + 50
+
+
+# --- Fixpipe ------------------------------------------------------------------------------------------------
+
+
+def test_fixpipe_reads_l0c_before_it_writes():
+    # 256 results of 16 bits: 1024 bytes of L0C at 128, then 512 bytes at 64.
+    profile = toy(**{"fixpipe.read_bytes_per_cycle": 128})
+    store = Fixpipe(Gm(HALF, ()), L0C, 512, 16)
+    assert alone_cycles(store, profile, "cube") == 8 + 8 + 40
+
+
+def test_a_plain_matrix_has_a_least_of_its_own():
+    profile = toy(**{"paths.L0C_GM.least_cycles": 30, "fixpipe.matrix_least_cycles": 35})
+    assert stream_cycles(Fixpipe(Gm(HALF, ()), L0C, 64, 16), profile, "cube") == 30
+    assert stream_cycles(Fixpipe(Gm(HALF, ()), L0C, 64), profile, "cube") == 35
+
+
+def test_groups_of_eight_channels_leave_at_their_own_rate():
+    profile = toy(**{"fixpipe.channel_split_bytes_per_cycle": 16})
+    assert Fixpipe(Gm(SINGLE, ()), L0C, 512, 8).cost(profile).traffic.peak_bytes_per_cycle == 16
+    assert Fixpipe(Gm(HALF, ()), L0C, 512, 16).cost(profile).traffic.peak_bytes_per_cycle == 64
+    assert Fixpipe(Gm(SINGLE, ()), L0C, 512).cost(profile).traffic.peak_bytes_per_cycle == 64
+
+
+# --- loads into L0 ------------------------------------------------------------------------------------------
+
+
+def rows(groups, *, backwards):
+    return TapRows(9, backwards, 0, groups, 16, 16, 2)
+
+
+def test_taps_that_are_walked_backwards_take_a_command_each():
+    # Fractals of 512 bytes at 128: 4 cycles each; the head 3, and 7 for every command after the first.
+    profile = toy(load2d__head_cycles=3, load2d__issue_cycles=7)
+    forwards, backwards = (LoadL0B(slot("L0B"), L1, rows(5, backwards=way)) for way in (False, True))
+    assert forwards.cost(profile).cycles == 3 + 5 * 4
+    assert backwards.cost(profile).cycles == 3 + 4 * 7 + 5 * 4
+
+
+def test_one_tap_is_one_command_whichever_way_it_is_walked():
+    profile = toy(load2d__issue_cycles=7)
+    one = TapRows(1, True, 0, 5, 16, 16, 2)
+    assert LoadL0B(slot("L0B"), L1, one).cost(profile).cycles == 2 + 5 * 4
+
+
+def test_a_plain_load_takes_its_least():
+    profile = toy(load2d__head_cycles=1, load2d__least_cycles=9)
+    assert LoadL0A(slot("L0A"), L1, rows(1, backwards=False)).cost(profile).cycles == 9
+
+
+def test_bytes_that_arrive_in_l1_hold_up_a_load():
+    # 16 x 16 of 16 bits at 256 is 2 cycles after a head of 2; 1024 bytes at 512 are 2 more.
+    profile = toy(l1_write_bytes_per_cycle=512)
+    block = Block(0, 16, 0, 16, False, 2)
+    assert LoadL0A(slot("L0A"), L1, block).cost(profile).cycles == 4
+    assert LoadL0A(slot("L0A"), L1, block, written=1024).cost(profile).cycles == 6
+
+
+@pytest.mark.parametrize(("transposed", "cycles"), [(True, 2 + 4), (False, 2 + 8)])
+def test_turning_fractals_over_may_take_longer(transposed, cycles):
+    # 16 x 16 of 16 bits, 512 bytes: 128 a cycle as they are, 64 turned over; L0B turns what is not transposed
+    profile = toy(**{"paths.L1_L0B.transposing_bytes_per_cycle": 64})
+    assert LoadL0B(slot("L0B"), L1, Block(0, 16, 0, 16, transposed, 2)).cost(profile).cycles == cycles
+
+
+# --- vector instructions ------------------------------------------------------------------------------------
+
+VECTOR = Vector(
+    256,
+    head_cycles=1,
+    latency_cycles=0,
+    least_cycles=3,
+    repeat_cycles={"unary": 1, "divide": 4, "mask": 2},
+    kind_head_cycles={"divide": 5},
+    kind_least_cycles={"mask": 7},
+    group_repeats={"mask": 8},
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "repeats", "cycles"),
+    [
+        ("unary", 1, 3),  # the least
+        ("unary", 3, 4),  # head and repeats
+        ("divide", 2, 13),  # a head of its own
+        ("mask", 8, 17),  # one whole group: head and 8 x 2
+        ("mask", 1, 8),  # a group begun: head and its least
+        ("mask", 13, 27),  # a whole group, and 5 x 2 beyond
+    ],
+)
+def test_a_vector_instruction_takes_head_repeats_and_groups(kind, repeats, cycles):
+    assert VECTOR.instruction_cycles(kind, repeats) == cycles
+
+
+# --- unloaded latency and peak rate of every path and unit, on every product --------------------------------
+
+
+def on_chip(profile):
+    """Paths that no link is part of."""
+    return [(name, path) for name, path in profile.paths.items() if "GM" not in name]
+
+
+@pytest.mark.parametrize("product", SHIPPED)
+def test_every_path_inside_a_core_reaches_its_peak_and_its_unloaded_latency(product):
+    profile = load_profile(product, overrides={"scalar.issue_cycles": 0})
+    for name, path in on_chip(profile):
+        size = 4096 * path.bytes_per_cycle.numerator
+        move = Move(name, path.pipe, size)
+        data = Fraction(size) / path.bytes_per_cycle
+        core = "vector" if name.startswith("UB") and profile.core_structure == "split" else "cube"
+        assert stream_cycles(move, profile, core) == path.head_cycles + data, name
+        assert alone_cycles(move, profile, core) == path.head_cycles + data + path.latency_cycles, name
+
+
+@pytest.mark.parametrize("product", SHIPPED)
+def test_a_stream_from_l2_reaches_the_rate_of_one_core(product):
+    profile = load_profile(product, overrides={"scalar.issue_cycles": 0})
+    path, link = profile.paths["GM_L1"], profile.links["l2_read"]
+    rate = min(path.bytes_per_cycle, link.per_core_bytes_per_cycle)
+    size = 512 * 1024
+    assert stream_cycles(copy(size), profile, "cube") == path.head_cycles + ceil(size / rate)
+
+
+@pytest.mark.parametrize("product", SHIPPED)
+def test_the_vector_unit_reaches_a_repeat_a_cycle_for_each_kind(product):
+    profile = load_profile(product, overrides={"scalar.issue_cycles": 0})
+    clock = Fraction(profile.clock.cube_mhz, profile.clock.vector_mhz)
+    core = "vector" if profile.core_structure == "split" else "cube"
+    for kind in ("unary", "binary", "divide"):
+        cycles = profile.vector.head_cycles + 1000 * profile.vector.repeat_cycles[kind]
+        assert stream_cycles(Repeat(kind, 1000), profile, core) == ceil(cycles * clock)
+
+
+# --- at a fixed program a faster figure never gives more cycles ---------------------------------------------
+
+FASTER = {
+    "cube.mmad_head_cycles": 0,
+    "cube.mmad_latency_cycles": 0,
+    "paths.GM_L1.bytes_per_cycle": 400.0,
+    "paths.GM_L1.latency_cycles": 100,
+    "paths.GM_L1.least_cycles": 1,
+    "paths.GM_L1.request_bytes": 32,
+    "paths.GM_L1.request_fixed_share": 0.01,
+    "paths.L1_L0A.bytes_per_cycle": 512.0,
+    "paths.L1_L0B.bytes_per_cycle": 512.0,
+    "paths.L1_L0B.latency_cycles": 0,
+    "paths.L0C_GM.bytes_per_cycle": 256.0,
+    "paths.L0C_GM.latency_cycles": 0,
+    "fixpipe.read_bytes_per_cycle": 512.0,
+    "fixpipe.matrix_least_cycles": 1,
+    "l1_write_bytes_per_cycle": 4096.0,
+    "links.l2_read.efficiency": 1.0,
+    "links.l2_read.shared_efficiency": 1.0,
+    "links.l2_write.efficiency": 1.0,
+    "links.memory.efficiency": 1.0,
+    "links.memory.latency_cycles": 200,
+    "links.memory.per_core_bytes_per_cycle": 170.0,
+    "sync.flag_cycles": 1,
+    "scalar.issue_cycles": 1,
+}
+
+
+@pytest.mark.parametrize("figure", FASTER)
+def test_a_faster_figure_never_gives_more_cycles(figure):
+    problem = MatmulProblem(700, 900, 1100, transpose_b=True)
+    plan = MatmulTiling(128, 256, 64, 4, 2, single_core_m=256, single_core_n=256, used_cores=15)
+    cycles = [
+        estimate_matmul(
+            problem, product=load_profile("910B", overrides=overrides), tiling=plan, l2_start="cold"
+        ).cycles
+        for overrides in ({}, {figure: FASTER[figure]})
+    ]
+    assert cycles[1] <= cycles[0]
