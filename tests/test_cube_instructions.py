@@ -5,6 +5,7 @@ cycle after 4 cycles, 100 until visible; L1_L0A 256 and L1_L0B 128 after 2, visi
 8, visible 40 later; cube 16x16x16 products a cycle in float16, 16x16x4 in float32, head 2, visible 20 later.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -219,6 +220,20 @@ def test_the_transposed_view_costs_whole_fractals():
     assert load(A0, Transposed(2, 40, 5, 17, 16, 2)).cost(TOY) == Cost(2 + 8, 10)
 
 
+def test_a_plain_load_pays_for_every_command():
+    profile = replace(TOY, load2d=replace(TOY.load2d, head_cycles=5, issue_cycles=3, least_cycles=20))
+    # 4 groups of 16 rows and 16 columns of float16 are 2048 bytes: 8 cycles into L0A
+    forwards, backwards = (TapRows(9, back, 0, 4, 16, 16, 2) for back in (False, True))
+    assert load(A0, forwards).cost(profile) == Cost(20, 10)  # one command: 5 + 8 is less than the least
+    assert load(A0, backwards).cost(profile) == Cost(5 + 3 * 3 + 8, 10)  # every tap a command of its own
+    assert load(A0, Transposed(4, 16, 0, 16, 16, 2)).cost(profile) == Cost(5 + 3 * 3 + 8, 10)
+    # load3d is one command with the head of the path
+    w = window(64, 64, out_width=16)
+    assert load(A0, Patches(w, 0, 16, 0, 4, 2)).cost(profile) == load(A0, Patches(w, 0, 16, 0, 4, 2)).cost(
+        TOY
+    )
+
+
 def test_a_load_rounds_its_cycles_up_once():
     # 8 channels, 16 pixels, float32: 512 bytes at 768 a cycle are two thirds of a cycle
     quick = toy_split(**{"paths.L1_L0A.bytes_per_cycle": 768})
@@ -326,6 +341,22 @@ def test_fixpipe_costs_head_traffic_and_latency():
     assert added.cost(TOY) == Cost(8, 40, Traffic(y, "atomic", 32, 64))
     assert plain.shape != added.shape
     assert (plain.pipe, plain.reads, plain.writes) == ("FIX", (C0,), ())
+
+
+def test_fixpipe_reads_l0c_before_it_writes():
+    # 32 float16 results are 128 bytes of float32: one cycle at 128 a cycle
+    unit = replace(
+        TOY.fixpipe, read_bytes_per_cycle=128, matrix_least_cycles=50, channel_split_bytes_per_cycle=32
+    )
+    profile = replace(TOY, fixpipe=unit)
+    y = GmTensor("y", (32,), "float16", 2, "output")
+
+    def cost(c0):
+        return Fixpipe(Gm(y, (slice(0, 32),)), C0, 64, c0).cost(profile)
+
+    assert cost(16) == Cost(8 + 1, 40, Traffic(y, "write", 64, 64))
+    assert cost(8) == Cost(8 + 1, 40, Traffic(y, "write", 64, 32))  # fractals of 16 columns are cut in two
+    assert cost(0) == Cost(8 + 1, 40, Traffic(y, "write", 64, 64), 50)  # a plain matrix takes 50 at least
 
 
 def test_columns_of_an_accumulator_go_to_ub_converted():

@@ -14,6 +14,7 @@ from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
 from ascendsim.program import Cost, Gm, GmTensor, Kernel, Slot, Traffic
 from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill, SumLanes
+from ascendsim.vector.row_sums import AddRows, SumPixels
 from tests.toy_profiles import toy_split
 
 TOY = toy_split()
@@ -194,6 +195,31 @@ def test_sums_of_lanes_have_one_value_for_each_row():
 
 def test_summing_lanes_costs_one_reduction_for_each_row():
     assert SumLanes(B, A, 5).cost(TOY).cycles == 2 + 5 * 3
+
+
+# --- short rows of many images
+
+
+def test_rows_are_added_to_a_sum_one_after_the_other():
+    mem = memory()
+    put(mem, A, [2.0**24, 1])
+    put(mem, B, [[1, 1], [1, 2]])
+    add = AddRows(A, B, 2, 2)
+    add.execute(mem)
+    assert mem.tile(A).tolist() == [2.0**24, 4]  # each one is lost; their sum would not be
+    assert (add.reads, add.writes) == ((A, B), (A,))
+    # a row of 65 elements: a cast and an addition of two repeats, (2 + 2) + (2 + 4) cycles, and 10 until the
+    # sum is there for the next row
+    assert AddRows(A, B, 3, 65).cost(TOY) == Cost(3 * 10 + 2 * 10, 10)
+
+
+def test_few_pixels_are_added_as_if_they_were_64_lanes():
+    mem = memory()
+    put(mem, A, [2.0**24, 1, 1, 1, 5, 6, 7, 8])
+    SumPixels(B, A, 2, 4).execute(mem)
+    # lanes 2 and 3 meet 0 and 1: (2^24 + 1) + (1 + 1), where the first one is lost
+    assert mem.tile(B).tolist() == [2.0**24 + 2, 26]
+    assert SumPixels(B, A, 5, 4).cost(TOY).cycles == 2 + 5 * 3
 
 
 # --- clocks and waits
