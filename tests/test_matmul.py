@@ -165,6 +165,13 @@ def test_float32_with_cube_math_type_2_is_the_product_of_the_halves():
     assert len(halves.kernels) == 1
 
 
+@pytest.mark.parametrize(("product", "width"), [("910B", 11), ("910_95", 10)])
+def test_hf32_rounds_a_tie_of_an_operand_away_from_zero(product, width):
+    # Halfway between 1 and its neighbour 1 + 2^-width; ties to even would give 1.
+    a, b = np.float32([[-1 - 2.0 ** -(width + 1)]]), np.float32([[1]])
+    assert matmul_of(a, b, product=product, cube_math_type=3).output == -1 - 2.0**-width
+
+
 @EVERY_COMPUTE
 def test_the_error_stays_below_the_sum_of_the_roundings(fmt, product, math, model):
     # Every block ends with one rounding of at most 2^-24 of the running sum, which is at most |a| |b|. The
@@ -294,6 +301,30 @@ def test_folding_equal_cores_changes_no_cycle(problem, fmt, product):
     folded, unfolded = (time_kernel(kernel.kernel, profile, folded=flag) for flag in (True, False))
     assert (folded.cycles, folded.bytes) == (unfolded.cycles, unfolded.bytes)
     assert by_core(folded) == by_core(unfolded)
+
+
+def test_cores_that_meet_their_pieces_in_another_order_are_not_equal():
+    # 4 x 4 blocks along n, dealt to 3 cores: rows of blocks of core 1 are 0 1 1 2 3, of core 2 are 0 1 2 2 3,
+    # and each keeps what its second visit to a row needs. Each
+    # has 5 tiles of two loads to L0, a product and a Fixpipe, and loads 4 pieces of a and 5 of b to L1.
+    plan = MatmulTiling(16, 16, 64, used_cores=3)
+    (kernel,) = estimate_matmul(MatmulProblem(64, 64, 64), tiling=plan).kernels
+    folded, unfolded = (
+        time_kernel(kernel.kernel, load_profile("910B"), folded=flag) for flag in (True, False)
+    )
+    assert [len(core.program) for core in unfolded.phases[0].cores[1:]] == [29, 29]
+    assert by_core(folded) == by_core(unfolded)
+
+
+def test_blocks_are_dealt_to_the_cores_in_turn():
+    # 7 x 3 blocks for 4 cores: 6, 5, 5 and 5, each with one Fixpipe.
+    plan = MatmulTiling(16, 16, 16, used_cores=4)
+    (kernel,) = estimate_matmul(MatmulProblem(100, 16, 48), tiling=plan).kernels
+    counts = [
+        sum(instruction.pipe == "FIX" for instruction in work.build().instructions)
+        for work in kernel.kernel.phases[0].work
+    ]
+    assert counts == [6, 5, 5, 5]
 
 
 def by_core(timeline):
