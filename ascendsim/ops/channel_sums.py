@@ -114,7 +114,7 @@ def _lane_sum_program(profile: Profile, source: GmTensor, sums: GmTensor, mine: 
 
 
 def _row_sum_program(profile: Profile, source: GmTensor, sums: GmTensor, mine: _ChannelSums) -> Program:
-    """Sum channels of fewer pixels than lanes: pixel s is lane s, and the pixels of all channels lie in a row.
+    """Sum channels of fewer pixels than lanes: pixel s is lane s; the pixels of all channels lie in a row.
 
     The additions are those of `_lane_sum_program`, without the lanes that no pixel ever reaches.
     """
