@@ -291,3 +291,21 @@ def test_the_example_calls_get_what_they_expect(answers):
     assert (status, len(rows)) == (0, 36)
     # They are worth showing only if both answers occur.
     assert {row["status"] for row in rows} == {0, 161001, 161002, 561103}
+
+
+@pytest.mark.parametrize(("rules", "status"), [("documented", 2), ("shipped", 0), ("hardware", 0)])
+def test_runs_follow_a_rule_set_too(capsys, rules, status):
+    # bfloat16 with USE_FP16: refused by the page, computed in float16 by the operator.
+    words = ("--input", "1,16,6,6", "--weight", "16,16,3,3", "--dtype", "bfloat16", "--cube-math-type", "2")
+    assert main(("run", *words, "--cycles-only", "--rules", rules)) == status
+    printed = capsys.readouterr()
+    if status:
+        assert printed.err.startswith("ascendsim: 161002 ACLNN_ERR_PARAM_INVALID, check 14")
+    else:
+        assert f"rule set {rules}" in " ".join(printed.out.split())
+
+
+def test_runs_refuse_an_unknown_rule_set(capsys):
+    words = ("--input", "1,16,6,6", "--weight", "16,16,3,3", "--cycles-only", "--rules", "shiped")
+    assert main(("run", *words)) == 2
+    assert "did you mean shipped?" in capsys.readouterr().err

@@ -67,4 +67,5 @@ def _keywords(profile: Profile, arguments: Any) -> dict[str, Any]:
         "product": profile,
         "accumulation": arguments.accumulation,
         "deterministic": arguments.deterministic,
+        "rules": arguments.rules,
     }

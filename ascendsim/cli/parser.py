@@ -139,6 +139,12 @@ def _add_arithmetic(run: Parser) -> None:
         choices=range(4),
         help="the interface's cubeMathType: 0 keep, 1 allow lower precision, 2 float16, 3 HF32 (default 0)",
     )
+    how.add_argument(
+        "--rules",
+        default="documented",
+        metavar="NAME",
+        help="what is accepted: documented (default), shipped, hardware, ..., or the path of a .toml file",
+    )
     how.add_argument("--accumulation", metavar="MODEL", help="accumulation model, such as block:16:RNE")
     how.add_argument(
         "--deterministic",
