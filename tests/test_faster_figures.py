@@ -1,0 +1,113 @@
+"""At a fixed program, does a faster figure ever cost cycles?
+
+It cannot, by the rules of timing (`links.py` has the proof) as long as no instruction's cost rises when a
+figure gets faster. So every figure of a product that is a time or a rate is made faster, one after the other,
+and real kernels are timed again as they are: with loads that share links, unequal cores, misses and
+write-back. What decides what a program looks like or what L2 holds is no such figure.
+"""
+
+import pytest
+
+from ascendsim import ConvProblem, estimate
+from ascendsim.profile import load_profile
+from ascendsim.timing import time_kernel
+
+UNEVEN = ConvProblem(input=(3, 72, 15, 13), weight=(40, 72, 3, 3), stride=2, padding=1)
+# Less L2 than the kernels touch, so that they miss and write back.
+SMALL_L2 = {"l2.capacity_bytes": 100_000}
+# Not figures of speed: sizes and numbers of things, and marks.
+NOT_SPEED = ("cores.", "buffers.", "cube.rates.", "l2.", "accumulation.", "clock.")
+SIZES = ("m0", "n0", "same_l0c_spacing_cycles", "hf32_mantissa_bits", "fractal_bytes", "request_bytes")
+
+
+def faster(path, value):
+    """A faster value of a figure, or None if it is no figure of speed or cannot be faster."""
+    name = path.rpartition(".")[2]
+    if isinstance(value, bool | str | list | tuple) or path.startswith(NOT_SPEED) or name in SIZES:
+        return None
+    if name in ("efficiency", "shared_efficiency"):
+        return min(1.0, 1.1 * value)
+    if name == "spread_cycles":  # the nearest part of L2 answers so much earlier
+        return 2 * value
+    if path.startswith("queues.") or name == "buffer_bytes":
+        return 2 * value
+    if name == "request_fixed_share":
+        return value / 2
+    if "cycles_per" in name or name.endswith("_cycles") or ".repeat_cycles." in path or "_cycles." in path:
+        return max(least_of(path), value // 2)
+    if name.endswith("_us"):
+        return value / 2
+    if "per_cycle" in path or name.endswith("tb_per_s"):
+        return type(value)(2 * value)
+    return None
+
+
+def least_of(path):
+    """The smallest value that a product file may give."""
+    return 1 if path.startswith(("vector.repeat", "vector.kind")) or ".cycles_per_stride" in path else 0
+
+
+def test_figures_are_made_faster_in_the_right_direction():
+    assert faster("scalar.issue_cycles", 4) == 2
+    assert faster("paths.GM_L1.bytes_per_cycle", 174) == 348
+    assert faster("links.memory.efficiency", 0.95) == 1.0
+    assert faster("links.memory.nominal_tb_per_s", 1.5) == 3.0
+    assert faster("vector.repeat_cycles.unary", 1) == 1
+    assert faster("queues.cube.M", 16) == 32
+    assert faster("launch.base_us", 0.4) == 0.2
+    assert faster("cores.cube", 24) is faster("npu_arch", "2201") is faster("l2.line_bytes", 512) is None
+
+
+def figures_of(product):
+    """Paths and faster values of all figures that a file gives."""
+    found = {}
+    for path, figure in load_profile(product).figures.items():
+        given = figure.confidence != "derived" or not path.endswith(
+            ("total_bytes_per_cycle", "barrier_cycles", "start_cycles", "macs_per_cycle")
+        )
+        value = faster(path, figure.value) if given else None
+        if value is not None and value != figure.value:
+            found[path] = value
+    return found
+
+
+def cycles(kernels, profile):
+    return [time_kernel(one, profile, l2_start=start).cycles for one in kernels for start in ("warm", "cold")]
+
+
+def check(product, problem):
+    kernels = [result.kernel for result in estimate(problem, product=product).kernels]
+    for l2 in ({}, SMALL_L2):
+        before = cycles(kernels, load_profile(product, overrides=l2))
+        for path, value in figures_of(product).items():
+            after = cycles(kernels, load_profile(product, overrides=l2 | {path: value}))
+            assert all(new <= old for new, old in zip(after, before, strict=True)), (
+                path,
+                value,
+                before,
+                after,
+            )
+
+
+def test_enough_figures_are_tried():
+    tried = figures_of("910B")
+    assert len(tried) > 70
+    assert {"links.memory.per_core_bytes_per_cycle", "sync.barrier_us", "paths.GM_UB.least_cycles"} <= set(
+        tried
+    )
+
+
+def test_no_faster_figure_costs_cycles_on_910b():
+    check("910B", UNEVEN)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("product", ["910_93", "910_95", "310P", "910"])
+def test_no_faster_figure_costs_cycles(product):
+    check(product, UNEVEN)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("product", ["910B", "910_95", "310P"])
+def test_no_faster_figure_costs_cycles_on_a_larger_problem(product):
+    check(product, ConvProblem(input=(4, 96, 28, 28), weight=(128, 96, 3, 3), padding=1))
