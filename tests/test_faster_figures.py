@@ -7,6 +7,7 @@ write-back. What decides what a program looks like or what L2 holds is no such f
 """
 
 import pytest
+from test_peaks import copies, run
 
 from ascendsim import ConvProblem, estimate
 from ascendsim.profile import load_profile
@@ -99,6 +100,14 @@ def test_enough_figures_are_tried():
 
 def test_no_faster_figure_costs_cycles_on_910b():
     check("910B", UNEVEN)
+
+
+def test_a_faster_way_out_of_ub_does_not_cost_cycles_where_the_link_binds():
+    # 64 KiB of each of 48 vector cores: the far side drains slower than UB, and the link slower than both.
+    programs = [copies("UB_GM", core, 1, 64 * 1024) for core in range(48)]
+    twice = load_profile("910B", overrides={"paths.UB_GM.bytes_per_cycle": 202.0})
+    before, after = (run(programs, p, "vector").cycles for p in (load_profile("910B"), twice))
+    assert after <= before
 
 
 @pytest.mark.slow

@@ -92,7 +92,7 @@ class CopyGmToL1(_CopyGmToL1, Command):
             fetched += self.rows * profile.l2.sector_bytes
         peak = path.peak(fetched, count, occupied)
         traffic = Traffic(self.src.tensor, "read", fetched, peak, occupied)
-        return Cost(*path.times(fetched, count), traffic, path.least_cycles)
+        return Cost(*path.times(count), traffic, path.least_cycles)
 
 
 class _FillL1(NamedTuple):

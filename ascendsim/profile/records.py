@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
 from ascendsim.errors import UnsupportedError
@@ -148,18 +147,21 @@ class DataPath:
         sent = requests * self.request_bytes
         return self.bytes_per_cycle * max(Fraction(size_bytes), occupied_bytes) / max(sent, size_bytes)
 
-    def times(self, size_bytes: int, requests: int = 0) -> tuple[int, int]:
+    def writing_peak(self, size_bytes: int) -> Exact:
+        """Return the core's own rate of a write: that of its way out, or of the far side if it is slower."""
+        behind = size_bytes - self.buffer_bytes
+        if not self.drain_bytes_per_cycle or behind <= 0:
+            return self.bytes_per_cycle
+        return min(self.bytes_per_cycle, Fraction(size_bytes) * self.drain_bytes_per_cycle / behind)
+
+    def times(self, requests: int = 0) -> tuple[int, int]:
         """Return what an instruction takes beside its bytes at the path's rate: before them, and after.
 
-        Before them it holds the pipe for the head and for what the far side is slower by. After them comes
-        the latency of the farthest of the requests: the mean largest of so many draws.
+        Before them it holds the pipe for the head. After them comes the latency of the farthest of the
+        requests: the mean largest of so many draws.
         """
-        head = self.head_cycles
-        if self.drain_bytes_per_cycle:
-            drained = (size_bytes - self.buffer_bytes) / Fraction(self.drain_bytes_per_cycle)
-            head += ceil(max(Fraction(0), drained - size_bytes / Fraction(self.bytes_per_cycle)))
         nearer = self.spread_cycles // (requests + 1) if requests else 0
-        return head, self.latency_cycles - nearer
+        return self.head_cycles, self.latency_cycles - nearer
 
 
 @dataclass(frozen=True)

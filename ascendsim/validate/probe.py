@@ -64,7 +64,7 @@ class Move(_Move, Command):
     def cost(self, profile: Profile) -> Cost:
         """Return what the path says."""
         path = profile.paths[self.path]
-        head, latency = path.times(self.bytes)
+        head, latency = path.times()
         if self.path.startswith("GM"):
             traffic = Traffic(PROBED, "read", self.bytes, path.bytes_per_cycle)
             return Cost(head, latency, traffic, path.least_cycles)

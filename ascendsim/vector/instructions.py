@@ -59,7 +59,7 @@ class CopyGmToUb(_CopyGmToUb, Command):
         count, occupied = path.requests(self.bytes)
         fetched = profile.l2.fetched_bytes(self.bytes)
         traffic = Traffic(self.src.tensor, "read", fetched, path.peak(fetched, count, occupied), occupied)
-        return Cost(*path.times(fetched, count), traffic, path.least_cycles)
+        return Cost(*path.times(count), traffic, path.least_cycles)
 
 
 class _CopyUbToGm(NamedTuple):
@@ -98,8 +98,8 @@ class CopyUbToGm(_CopyUbToGm, Command):
         """Return head, traffic and latency of the path UB_GM."""
         path = profile.paths["UB_GM"]
         kind = "atomic" if self.atomic else "write"
-        traffic = Traffic(self.dst.tensor, kind, self.bytes, path.bytes_per_cycle)
-        return Cost(*path.times(self.bytes), traffic, path.least_cycles)
+        traffic = Traffic(self.dst.tensor, kind, self.bytes, path.writing_peak(self.bytes))
+        return Cost(*path.times(), traffic, path.least_cycles)
 
 
 def vector_cost(profile: Profile, kind: str, repeats: int) -> Cost:
