@@ -9,6 +9,8 @@ torch = pytest.importorskip(
     "torch", reason="torch is not installed: no independent convolution to compare with"
 )
 
+torch.set_num_threads(1)  # small tensors: handing them to threads takes longer than the arithmetic
+
 UNIT = 2.0**-24  # half the distance of neighbouring float32 values, relative
 TINY = 2.0**-149
 

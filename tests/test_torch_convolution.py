@@ -43,7 +43,7 @@ def test_calls_lie_within_the_bound(case):
 
 
 @pytest.mark.slow
-@settings(USUAL, max_examples=3000)
+@settings(USUAL, max_examples=1500)
 @given(case=calls())
 def test_calls_lie_within_the_bound_at_length(case):
     check_against_float64(case)
