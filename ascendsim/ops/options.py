@@ -30,7 +30,7 @@ NOTES = (
     "Tilings are this simulator's own; the product's operators choose their own.",
 )
 L2_NOTES = {
-    "warm": "L2 is warm: tensors that fit are in it when a kernel starts; main memory serves none of them.",
+    "warm": "L2 is warm, as a run of the same kernel leaves it: a kernel whose tensors fit misses nothing.",
     "cold": "L2 is cold: every tensor is fetched from main memory when a kernel first reads it.",
 }
 STRIDED_NOTE = (
@@ -48,7 +48,7 @@ class Options:
     tiling         a Tiling for the one cube gradient asked for, or {"grad_input": ..., "grad_weight": ...}
     deterministic  add the parts of grad_weight in a fixed order; None: the product's default
     output_dtypes  formats of the three gradients; None: those of input, weight and grad_output (or bias)
-    l2_start       "warm" (tensors that fit are in L2 when a kernel starts) or "cold"
+    l2_start       "warm" (L2 holds what a run of the same kernel leaves in it) or "cold"
     rules          rule set that says what is accepted and in which type it computes
     fixpipe        which of the vendor's pages says when Fixpipe saturates: "ctrl48" or "c-api-pages"
 
