@@ -148,6 +148,12 @@ def _wild_c(rng, _grid, m, k, n):
     )
 
 
+def _infinite_c(rng, _grid, m, k, n):
+    """Tame operands and accumulators, some of these infinite."""
+    c = np.where(rng.random((m, n)) < 0.2, rng.choice([-np.inf, np.inf], (m, n)), rng.standard_normal((m, n)))
+    return rng.standard_normal((m, k)), rng.standard_normal((k, n)), c
+
+
 def _integers(rng, _grid, m, k, n):
     return (rng.integers(-15, 16, s).astype(float) for s in ((m, k), (k, n), (m, n)))
 
@@ -194,6 +200,7 @@ CLASSES: dict[str, Maker] = {
     "hairs": _hairs,
     "scattered": _scattered,
     "wild_c": _wild_c,
+    "infinite_c": _infinite_c,
     "integers": _integers,
     "cancellation": _cancellation,
     "sparse": _sparse,
