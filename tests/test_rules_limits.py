@@ -167,3 +167,21 @@ def test_limits_of_conv_tbc(rules, changes, most, expected):
 @pytest.mark.parametrize("product", ["910_95", "310P", "910"])
 def test_pad_of_conv_tbc_is_free_elsewhere(product):
     assert answer(tbc(pad=1000, dtype="float16"), product, "shipped") == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "groups", "status"),
+    [("float16", 1, 0), ("float16", 2, 561103), ("float32", 1, 561103), ("bfloat16", 2, 561103)],
+)
+def test_which_calls_must_take_the_newer_kernel(dtype, groups, status):
+    # Stride 64 along W is beyond it; an older kernel is tried for 16-bit calls without groups.
+    call = conv(
+        (1, 4, 1, 1, 64),
+        (4, 4 // groups, 1, 1, 1),
+        groups=groups,
+        padding=0,
+        stride=(1, 1, 64),
+        dtype=dtype,
+        mask=(True, False, False),
+    )
+    assert answer(call, "910B", "shipped")[0] == status

@@ -190,3 +190,11 @@ def test_an_unknown_product_is_no_status(name):
 
 def test_a_description_is_not_checked_before_it_is_used():
     assert T(5, None).shape == 5
+
+
+def test_refusals_are_short_whatever_was_given():
+    for value in ("x" * 10**6, list(range(10**5)), {n: n for n in range(10**4)}, b"y" * 10**6):
+        with pytest.raises(AclnnError) as caught:
+            resolve(changed(conv(), {"groups": value}))
+        assert len(str(caught.value)) < 200
+        assert "groups is" in str(caught.value)
