@@ -12,9 +12,6 @@ import pytest
 from ascendsim.cube.fixpipe import Fixpipe
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Block, TapRows
-from ascendsim.ops.matmul import estimate_matmul
-from ascendsim.ops.matmul_problem import MatmulProblem
-from ascendsim.ops.tiling.matmul import MatmulTiling
 from ascendsim.profile import load_profile
 from ascendsim.profile.records import Vector
 from ascendsim.program import Gm, GmTensor, Slot
@@ -214,7 +211,7 @@ def test_a_vector_instruction_takes_head_repeats_and_groups(kind, repeats, cycle
     assert VECTOR.instruction_cycles(kind, repeats) == cycles
 
 
-# --- unloaded latency and peak rate of every path and unit, on every product --------------------------------
+# --- unloaded latency and peak rate inside the cores of every product (across links: test_peaks.py) --------
 
 
 def on_chip(profile):
@@ -235,15 +232,6 @@ def test_every_path_inside_a_core_reaches_its_peak_and_its_unloaded_latency(prod
 
 
 @pytest.mark.parametrize("product", SHIPPED)
-def test_a_stream_from_l2_reaches_the_rate_of_one_core(product):
-    profile = load_profile(product, overrides={"scalar.issue_cycles": 0})
-    path, link = profile.paths["GM_L1"], profile.links["l2_read"]
-    rate = min(path.bytes_per_cycle, link.per_core_bytes_per_cycle)
-    size = 512 * 1024
-    assert stream_cycles(copy(size), profile, "cube") == path.head_cycles + ceil(size / rate)
-
-
-@pytest.mark.parametrize("product", SHIPPED)
 def test_the_vector_unit_reaches_a_repeat_a_cycle_for_each_kind(product):
     profile = load_profile(product, overrides={"scalar.issue_cycles": 0})
     clock = Fraction(profile.clock.cube_mhz, profile.clock.vector_mhz)
@@ -251,45 +239,3 @@ def test_the_vector_unit_reaches_a_repeat_a_cycle_for_each_kind(product):
     for kind in ("unary", "binary", "divide"):
         cycles = profile.vector.head_cycles + 1000 * profile.vector.repeat_cycles[kind]
         assert stream_cycles(Repeat(kind, 1000), profile, core) == ceil(cycles * clock)
-
-
-# --- at a fixed program a faster figure never gives more cycles ---------------------------------------------
-
-FASTER = {
-    "cube.mmad_head_cycles": 0,
-    "cube.mmad_latency_cycles": 0,
-    "paths.GM_L1.bytes_per_cycle": 400.0,
-    "paths.GM_L1.latency_cycles": 100,
-    "paths.GM_L1.least_cycles": 1,
-    "paths.GM_L1.request_bytes": 32,
-    "paths.GM_L1.request_fixed_share": 0.01,
-    "paths.L1_L0A.bytes_per_cycle": 512.0,
-    "paths.L1_L0B.bytes_per_cycle": 512.0,
-    "paths.L1_L0B.latency_cycles": 0,
-    "paths.L0C_GM.bytes_per_cycle": 256.0,
-    "paths.L0C_GM.latency_cycles": 0,
-    "fixpipe.read_bytes_per_cycle": 512.0,
-    "fixpipe.matrix_least_cycles": 1,
-    "l1_write_bytes_per_cycle": 4096.0,
-    "links.l2_read.efficiency": 1.0,
-    "links.l2_read.shared_efficiency": 1.0,
-    "links.l2_write.efficiency": 1.0,
-    "links.memory.efficiency": 1.0,
-    "links.memory.latency_cycles": 200,
-    "links.memory.per_core_bytes_per_cycle": 170.0,
-    "sync.flag_cycles": 1,
-    "scalar.issue_cycles": 1,
-}
-
-
-@pytest.mark.parametrize("figure", FASTER)
-def test_a_faster_figure_never_gives_more_cycles(figure):
-    problem = MatmulProblem(700, 900, 1100, transpose_b=True)
-    plan = MatmulTiling(128, 256, 64, 4, 2, single_core_m=256, single_core_n=256, used_cores=15)
-    cycles = [
-        estimate_matmul(
-            problem, product=load_profile("910B", overrides=overrides), tiling=plan, l2_start="cold"
-        ).cycles
-        for overrides in ({}, {figure: FASTER[figure]})
-    ]
-    assert cycles[1] <= cycles[0]

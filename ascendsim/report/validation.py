@@ -27,6 +27,13 @@ DEFINITIONS = (
     "of those whose source tells it; pipes within 7 % of the busiest count as busiest. A pipe is busy while "
     "an instruction is under way, until its result is visible, as the profiler counts."
 )
+SUMMARY = ("cases", "rows", "median", "mean", "p95", "worst", "worst row", "rank", "bound")
+NO_CLASS = ": no class of these"
+TILINGS = (
+    "No source gives the tilings of the other matrix products. They run under the plan of least estimated "
+    "time with the measured number of cores. The kernels of the first generation were often cut worse than "
+    "that, and neighbouring sizes very differently: there an estimate is a bound from below."
+)
 
 
 class Group(NamedTuple):
@@ -62,8 +69,7 @@ def summary_table(groups: Sequence[Group]) -> TextTable:
             rows.append(
                 _summary_row(f"{title}, all", summarise([case for group in own for case in group.cases]))
             )
-    headings = ("cases", "rows", "median", "mean", "p95", "worst", "worst row", "rank", "bound")
-    return TextTable("Errors by class", headings, frozenset({0, 6}), tuple(rows))
+    return TextTable("Errors by class", SUMMARY, frozenset({0, 6}), tuple(rows))
 
 
 def _summary_row(name: str, summary: Summary) -> tuple[str, ...]:
@@ -82,15 +88,19 @@ def rows_table(group: Group, *, every: bool = False) -> TextTable:
         title += f", the {WORST_ROWS} worst of {len(group.cases)}"
     told = any(case.bound_right is not None for case in shown)
     rows = tuple(_case_row(case, told) for case in shown)
-    headings = ("row", "on", "unit", "measured", "estimated", "error", *(("bound by",) if told else ()))
-    return TextTable(title, headings, frozenset({0, 1, 2, 6}), rows)
+    more = ("bound by",) if told else ()
+    headings = ("row", "on", "used for", "unit", "measured", "estimated", "error", *more)
+    return TextTable(title, headings, frozenset({0, 1, 2, 3, 7}), rows)
 
 
 def _case_row(case: Case, told: bool) -> tuple[str, ...]:
     """Return the cells of one case; where both bounds agree one is printed."""
+    from ascendsim.validate.constants import role_of
+
     cells = (
         case.id,
         case.variant,
+        role_of(case.id),
         case.unit,
         number(case.measured),
         number(case.estimated),
@@ -102,6 +112,42 @@ def _case_row(case: Case, told: bool) -> tuple[str, ...]:
     if case.bound_right is None:
         return (*cells, "")
     return (*cells, estimated if case.bound_right else f"{estimated}, measured {measured}")
+
+
+def targets_table(cases: Sequence[Case]) -> TextTable:
+    """Show what was aimed at and what is reached."""
+    from ascendsim.validate.targets import reached
+
+    words = {"p95": "95th percentile", "bounds": "wrong bounds"}
+    rows = tuple(
+        (
+            item.target.name,
+            words.get(item.target.statistic, item.target.statistic),
+            str(item.count),
+            f"{item.target.limit:.0%}",
+            f"{item.value:.1%}",
+            "yes" if item.kept else "no",
+        )
+        for item in reached(cases)
+    )
+    headings = ("cases", "of the errors", "rows", "aim", "reached", "kept")
+    return TextTable("Aims", headings, frozenset({0, 1, 5}), rows)
+
+
+def roles_table(cases: Sequence[Case]) -> TextTable:
+    """Show the statistics of calibration rows and of validation rows of every class."""
+    from ascendsim.validate.compare import summarise
+    from ascendsim.validate.constants import role_of
+
+    rows = []
+    for kind, title in TITLES.items():
+        for role in ("calibration", "validation"):
+            own = [case for case in cases if case.kind == kind and role_of(case.id) == role]
+            if own:
+                rows.append(_summary_row(f"{title}: {role} rows", summarise(own)))
+    return TextTable(
+        "Rows that constants were fitted on, and all others", SUMMARY, frozenset({0, 6}), tuple(rows)
+    )
 
 
 def number(value: float) -> str:
@@ -178,7 +224,7 @@ def quoted_part(outcome: Outcome) -> list[str]:
     for group in groups:
         parts.append(table_text(rows_table(group, every=True)))
         notes = sorted({f"{_stem(case.id)}: {case.note}" for case in group.cases if case.note})
-        parts += [f"- {note}" for note in notes]
+        parts += ["\n".join(f"- {note}" for note in notes)] if notes else []
     if outcome.unusable:
         parts.append("Not compared:\n\n" + "\n".join(f"- {row.id}: {row.reason}" for row in outcome.unusable))
     return parts
@@ -187,16 +233,33 @@ def quoted_part(outcome: Outcome) -> list[str]:
 def outside_part(outcome: Outcome) -> list[str]:
     """Return the part that tells of rows whose source has no licence: statistics only, no measured number."""
     groups = grouped(outcome.cases)
-    unusable = "\n".join(f"- {len(ids)}: {reason} ({ids[0]})" for reason, ids in reasons(outcome))
     return [
         "## All rows at hand",
         "Read with `--data`; most sources have no licence, so their numbers stay outside and only what they "
         "say of the model is shown. " + roles_line(outcome.cases),
+        table_text(targets_table(outcome.cases)),
         table_text(summary_table(groups)),
+        table_text(roles_table(outcome.cases)),
+        TILINGS,
         "![Measured against estimated, all rows](validation.png)",
-        f"{len(outcome.unusable)} rows were not compared, by reason, with one of each:",
-        unusable,
+        *_unusable_part(outcome),
     ]
+
+
+def _unusable_part(outcome: Outcome) -> list[str]:
+    """Count the rows that were not compared by reason; kernels of other kinds on one line."""
+    found = reasons(outcome)
+    others = [(reason.removesuffix(NO_CLASS), ids) for reason, ids in found if reason.endswith(NO_CLASS)]
+    lines = [f"- {len(ids)}: {reason} ({ids[0]})" for reason, ids in found if not reason.endswith(NO_CLASS)]
+    kinds = ", ".join(f"{name} {len(ids)}" for name, ids in others)
+    count = sum(len(ids) for _, ids in others)
+    parts = [
+        f"{len(outcome.unusable)} rows were not compared, by reason, with one of each:",
+        "\n".join(lines),
+    ]
+    if others:
+        parts.append(f"{count} more measured what no class here compares: {kinds}.")
+    return parts if outcome.unusable else []
 
 
 def _stem(name: str) -> str:

@@ -28,10 +28,10 @@ GROUPS = (
     ("ad-mm8192-case0", "published tilings"),
     ("ad-mm8192-case1", "published tilings"),
     ("ad-mm8192", "inferred tilings"),
-    ("msi-llm", "other"),
-    ("mstt", "other"),
-    ("cb-gemm", "other"),
-    ("hpm", "other"),
+    ("msi-llm", "other, A2 generation"),
+    ("mstt", "other, A2 generation"),
+    ("cb-gemm", "other, A2 generation"),
+    ("hpm", "other, first generation"),
 )
 
 
