@@ -1,0 +1,79 @@
+"""Are the pages under reports/ what the code makes today? `pytest --update` rewrites them."""
+
+from pathlib import Path
+
+import pytest
+
+from ascendsim.cli.validate import CLASSES, quoted_rows
+from ascendsim.report.committed import (
+    OUTSIDE,
+    PRODUCTS,
+    constants_part,
+    profiles_page,
+    sensitivity_page,
+    validation_page,
+)
+from ascendsim.report.scatter import plot_scatter
+from ascendsim.report.validation import UNMEASURED
+from ascendsim.validate.rows import read_rows
+from ascendsim.validate.run import compare_rows
+
+REPORTS = Path(__file__).parent.parent / "reports"
+
+
+def expect(name, text, update):
+    """Compare a page with the committed one, or rewrite it."""
+    if update:
+        REPORTS.mkdir(exist_ok=True)
+        (REPORTS / name).write_text(text)
+    assert (REPORTS / name).read_text() == text, f"reports/{name} is old: pytest --update rewrites it"
+
+
+@pytest.fixture(scope="module")
+def quoted():
+    return compare_rows(quoted_rows(), CLASSES)
+
+
+def test_the_products_side_by_side(update):
+    expect("profiles.md", profiles_page(), update)
+
+
+@pytest.mark.slow
+def test_what_the_assumed_figures_move(update):
+    # Some 300 estimates of a layer: a minute or two.
+    expect("sensitivity.md", sensitivity_page(), update)
+
+
+def test_the_quoted_part_of_the_validation(quoted, update):
+    if update:
+        pytest.skip("rewritten with the rows at hand")
+    committed = (REPORTS / "validation.md").read_text()
+    made = validation_page(quoted, quoted, [])
+    assert committed.partition(OUTSIDE)[0] == made.partition(OUTSIDE)[0]
+
+
+@pytest.mark.slow
+def test_the_whole_validation(quoted, data_dir, update):
+    rows = read_rows(data_dir / "silicon.csv")
+    outcome = compare_rows(rows, CLASSES)
+    expect("validation.md", validation_page(quoted, outcome, constants_part(rows)), update)
+    if update:
+        plot_scatter(REPORTS / "validation.png", outcome.cases)
+
+
+@pytest.mark.parametrize("name", ["profiles.md", "sensitivity.md", "validation.md"])
+def test_every_page_says_what_was_never_measured(name):
+    assert UNMEASURED in (REPORTS / name).read_text()
+
+
+def test_no_measured_number_of_an_outside_row_is_committed():
+    # The part after the mark has statistics, not the rows: no table with a column "measured".
+    outside = (REPORTS / "validation.md").read_text().partition(OUTSIDE)[2]
+    assert "| row | on |" not in outside
+    assert "| measured |" not in outside
+
+
+def test_every_product_has_its_constants_listed():
+    outside = (REPORTS / "validation.md").read_text().partition(OUTSIDE)[2]
+    for product in PRODUCTS:
+        assert f"**{product}**" in outside
