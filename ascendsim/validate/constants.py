@@ -49,7 +49,6 @@ CONSTANTS: dict[str, tuple[Constant, ...]] = {
         Constant("vector.repeat_cycles.reduce_add_16bit", 1, _VECTOR),
         Constant("l1_write_bytes_per_cycle", 10**6, ("cz-r4", "ad-mm8192-case6-a2")),
         Constant("links.l2_read.shared_efficiency", 1.0, ("pto-gemm", "ad-mm8192-case6-a2", "msi-llm")),
-        Constant("links.memory.per_core_bytes_per_cycle", 38, ("cb-gemm", "ad-dc-l1-64x64-a2")),
     ),
     "910_93": (
         Constant("paths.UB_GM.latency_cycles", 0, ("kir-a3-ubgm",)),

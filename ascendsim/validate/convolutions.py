@@ -102,7 +102,7 @@ def _problem(row: Row) -> ConvProblem:
         padding = [before for before, _ in pads]
     else:
         raise ShapeError(f"3-D padding {pads} differs between the sides")
-    return ConvProblem(
+    problem = ConvProblem(
         (int(sizes["N"]), int(sizes["Cin"]), *big),
         (int(sizes["Cout"]), int(sizes["Cin"]) // groups, *kernel),
         stride,
@@ -110,6 +110,9 @@ def _problem(row: Row) -> ConvProblem:
         dilation,
         groups=groups,
     )
+    if problem.grad_output[2:] != tuple(small):
+        raise ShapeError(f"an output of {small} does not follow from an input of {big}")
+    return problem
 
 
 def _told_pads(told: Any, axes: Sequence[str], *sizes_of_axes: Sequence[int]) -> list[tuple[int, int]] | None:

@@ -3,12 +3,14 @@
 Both list one kernel a line with its type, shapes, formats, duration and pipe counters, in columns of almost
 the same names. Matrix products and gradients of 2-D convolutions are taken; a kernel that ran several times
 with the same shapes becomes one case with the median duration. The profile says nothing of stride, padding
-and the sides of a kernel: the kernel is taken as square, the rest follows from the sizes.
+and, where the weights are blocked, the sides of a kernel: that is taken as square, the rest follows from the
+sizes.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from math import isqrt
 from pathlib import Path
@@ -29,8 +31,13 @@ _COLUMNS = {
 }
 _BLOCKS = ("Block Dim", "Block Num")
 _FORMATS = {"FLOAT16": "float16", "BF16": "bfloat16", "FLOAT": "float32", "FLOAT32": "float32"}
+_SHAPE = re.compile(r"[0-9]+(, *[0-9]+)*")
 MATMULS = ("MatMul", "MatMulV2", "MatMulV3", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
-GRADIENTS = {"Conv2DBackpropInput": "grad_input", "Conv2DBackpropFilter": "grad_weight"}
+GRADIENTS = {
+    f"Conv2DBackprop{what}{version}": name
+    for what, name in (("Input", "grad_input"), ("Filter", "grad_weight"))
+    for version in ("", "V2", "D")
+}
 
 Shape = tuple[int, ...]
 
@@ -78,7 +85,7 @@ def _row(kernels: Sequence[Mapping[str, Any]], product: str) -> Row | Unusable:
         return Unusable(name, f"{kind}: neither a matrix product nor a gradient of a 2-D convolution")
     inputs, outputs = _shapes(first["inputs"]), _shapes(first["outputs"])
     dtype = _FORMATS.get(first["input_types"].split(";")[0].removeprefix("DT_"))
-    times = [float(kernel["us"]) for kernel in kernels if kernel["us"]]
+    times = [time for time in (_number(kernel["us"]) for kernel in kernels) if time]
     if dtype is None or not times or not inputs or not outputs:
         return Unusable(name, "its shapes, formats or duration are not told")
     try:
@@ -109,9 +116,17 @@ def _row(kernels: Sequence[Mapping[str, Any]], product: str) -> Row | Unusable:
 
 
 def _shapes(text: str) -> list[Shape]:
-    """Read "4096,1024;1024,2048", with or without quotes; empty shapes are dropped."""
-    parts = text.replace('"', "").split(";")
-    return [tuple(int(size) for size in part.split(",")) for part in parts if part.strip()]
+    """Read "4096,1024;1024,2048", with or without quotes; what is no shape is dropped."""
+    parts = [part.strip() for part in text.replace('"', "").split(";")]
+    return [tuple(int(size) for size in part.split(",")) for part in parts if _SHAPE.fullmatch(part)]
+
+
+def _number(text: Any) -> float | None:
+    """Return a number that a column tells, None for anything else."""
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return None
 
 
 def _counters(kernels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -119,7 +134,7 @@ def _counters(kernels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for column in kernels[0]:
         if column.endswith("_time(us)"):
-            values = [float(kernel[column]) for kernel in kernels if kernel[column] not in ("", "N/A", None)]
+            values = [value for value in (_number(kernel[column]) for kernel in kernels) if value is not None]
             if values:
                 found[column] = median(values)
     for column in _BLOCKS:
@@ -134,8 +149,8 @@ def _product(inputs: Sequence[Shape], output: Shape) -> tuple[dict[str, Any], di
     if len(a) < 2 or len(a) != len(b) or len(output) < 2:
         raise ValueError(f"its shapes {inputs} are not two matrices")
     m, n = output[-2:]
-    k = a[-2] * a[-1] // m
-    if k * m != a[-2] * a[-1] or b[-2] * b[-1] != k * n:
+    k = a[-2] * a[-1] // max(m, 1)
+    if not m * n or k * m != a[-2] * a[-1] or b[-2] * b[-1] != k * n:
         raise ValueError(f"shapes {a} and {b} do not give {output}")
     batch = 1
     for extent in output[:-2]:
@@ -145,18 +160,34 @@ def _product(inputs: Sequence[Shape], output: Shape) -> tuple[dict[str, Any], di
 
 
 def _gradient(kind: str, inputs: Sequence[Shape], output: Shape) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return sizes of a gradient from its blocked shapes: NC1HWC0 images and FRACTAL_Z weights."""
-    images = [shape for shape in (*inputs, output) if len(shape) == 5]
-    weights = [shape for shape in (*inputs, output) if len(shape) == 4]
-    if len(images) != 2 or len(weights) != 1:
-        raise ValueError(f"shapes {inputs} and {output} are not two images NC1HWC0 and weights FRACTAL_Z")
-    # grad_input: grad_output comes in, the input's gradient goes out; grad_weight: input, then grad_output.
-    small, big = images if kind == "Conv2DBackpropInput" else images[::-1]
-    weight = weights[0]
-    side = isqrt(weight[0] // big[1])
-    if side * side * big[1] != weight[0]:
-        raise ValueError(f"weights {weight} have no square kernel over {big[1]} groups of channels")
-    sizes = {"N": big[0], "Cin": big[1] * big[4], "Hi": big[2], "Wi": big[3], "Cout": weight[1] * weight[2]}
-    sizes |= {"Kh": side, "Kw": side, "Ho": small[2], "Wo": small[3]}
+    """Return sizes of a gradient: images NC1HWC0 and weights FRACTAL_Z, or all of them NCHW."""
+    shapes = (*inputs, output)
+    images: list[Shape] = [shape for shape in shapes if len(shape) == 5]
+    others: list[Shape] = [shape for shape in shapes if len(shape) == 4]
+    small: Shape
+    big: Shape
+    kernel: Shape
+    # Weights come in, then grad_output, and the input's gradient goes out; or input and grad_output come in
+    # and the gradient of the weights goes out.
+    of_input = GRADIENTS[kind] == "grad_input"
+    if len(images) == 2 and len(others) == 1:
+        small, big = images if of_input else images[::-1]
+        weight = others[0]
+        channels, out = big[1] * big[4], weight[1] * weight[2]
+        side = isqrt(weight[0] // max(big[1], 1))
+        if side * side * big[1] != weight[0]:
+            raise ValueError(f"weights {weight} have no square kernel over {big[1]} groups of channels")
+        kernel = side, side
+    elif not images and len(others) == 3:
+        weight, small, big = others if of_input else (others[2], others[1], others[0])
+        channels, out, kernel = big[1], weight[0], weight[2:]
+        if weight[1] != channels or small[1] != out:
+            raise ValueError(f"weights {weight} do not lead from {big} to {small} without groups")
+    else:
+        raise ValueError(f"shapes {list(shapes)} are not two images and weights, blocked or NCHW")
+    if not min(*big, *small, *weight):
+        raise ValueError(f"one of the shapes {list(shapes)} is empty")
+    sizes = {"N": big[0], "Cin": channels, "Hi": big[2], "Wi": big[3], "Cout": out}
+    sizes |= {"Kh": kernel[0], "Kw": kernel[1], "Ho": small[2], "Wo": small[3]}
     stride = [max(1, -(-sizes["Hi"] // sizes["Ho"])), max(1, -(-sizes["Wi"] // sizes["Wo"]))]
     return sizes, {"stride": stride, "dilation": [1, 1], "groups": 1}

@@ -1,0 +1,126 @@
+"""Does `ascendsim validate` find its rows, print what it compared, and answer mistakes?"""
+
+import csv
+import json
+
+import pytest
+
+from ascendsim.cli.validate import quoted_rows
+from ascendsim.report.validation import DEFINITIONS, UNMEASURED
+from ascendsim.validate.rows import COLUMNS, Row
+
+CLASS = ("--class", "primitives")
+
+
+@pytest.fixture(autouse=True)
+def _without_outside_data(monkeypatch):
+    monkeypatch.delenv("ASCENDSIM_DATA", raising=False)
+
+
+def primitive(name="mskpp-own", size=1024, cycles=173.0, **cells):
+    sizes = json.dumps({"bytes": size})
+    made = {"id": name, "chip_variant": "910B1", "op": "MOV GM_TO_L1", "shapes_json": sizes}
+    made |= {"measured_cycles": str(cycles), "strength": "real-hardware"} | cells
+    return [made.get(column, "") for column in COLUMNS]
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(*lines, name="silicon.csv"):
+        path = tmp_path / name
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([COLUMNS, *lines])
+        return path
+
+    return write
+
+
+def test_without_data_the_quoted_rows_are_compared(answer):
+    text = " ".join(answer("validate", *CLASS).split())
+    for words in ("ad-dc-ub-a-a2", "Errors by class", "median", "Not compared", UNMEASURED, DEFINITIONS):
+        assert words in text
+
+
+def test_every_quoted_row_names_its_source_and_was_measured():
+    for row in quoted_rows():
+        assert isinstance(row, Row)
+        assert row.source
+        assert row.strength == "real-hardware"
+
+
+def test_a_table_is_compared(answer, table):
+    path = table(primitive(), primitive("mskpp-odd", cycles="x"))
+    text = answer("validate", "--data", str(path))
+    assert "mskpp-own" in text
+    assert "Not compared: 1 rows" in text
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_table_is_found_by_its_variable(answer, table, monkeypatch, folder):
+    path = table(primitive())
+    monkeypatch.setenv("ASCENDSIM_DATA", str(path.parent if folder else path))
+    assert "mskpp-own" in answer("validate")
+
+
+def test_json_holds_cases_groups_and_reasons(answer, table):
+    path = table(primitive(), primitive("mskpp-sim", strength="vendor-sim"))
+    found = json.loads(answer("validate", "--data", str(path), "--json"))
+    (case,), (group,) = found["cases"], found["groups"]
+    assert (case["id"], case["measured"], case["role"]) == ("mskpp-own", 173.0, "validation")
+    assert case["error"] == pytest.approx(case["estimated"] / 173 - 1)
+    assert (group["class"], group["count"], group["rank"]) == ("primitives", 1, None)
+    assert found["unusable"] == [{"id": "mskpp-sim", "reason": "not measured on a chip: vendor-sim"}]
+
+
+def test_of_many_rows_the_worst_are_listed_unless_all_are_asked_for(answer, table):
+    path = table(*(primitive(f"mskpp-{size}", size * 512, 300 + size) for size in range(1, 80)))
+    few, all_of_them = (
+        answer("validate", "--data", str(path), "--rows", rows).count("\nmskpp-") for rows in ("worst", "all")
+    )
+    assert (few, all_of_them) == (10, 79)
+
+
+def test_a_page_and_a_plot_are_written(answer, table, tmp_path):
+    answer("validate", "--data", str(table(primitive())), "--out", str(tmp_path / "out"))
+    text = (tmp_path / "out" / "validation.md").read_text()
+    assert text.startswith("# Measured and estimated")
+    assert "| Primitives: GM->L1 | 1 |" in text
+    assert (tmp_path / "out" / "validation.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_own_profile_is_compared(answer, tmp_path):
+    path = tmp_path / "op_summary.csv"
+    path.write_text(
+        "Op Name,OP Type,Task Duration(us),Block Dim,Input Shapes,Input Data Types,Output Shapes\n"
+        'mine,MatMulV2,10.0,20,"512,512;512,512",FLOAT16;FLOAT16,"512,512"\n'
+    )
+    text = answer("validate", "--msprof", str(path), "--product", "910B3")
+    assert "mine" in text
+    assert "910B3" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--data", "a.csv", "--msprof", "b.csv", "--product", "910B2"), "cannot be combined"),
+        (("--msprof", "b.csv"), "--msprof needs --product"),
+        (("--product", "910B2"), "--product goes with --msprof"),
+        (("--data", "none.csv"), "cannot be read"),
+        (("--class", "convolution"), "name a table with --data"),
+        (("--msprof", "none.csv", "--product", "911"), "911"),
+        (("--class", "sorting"), "sorting"),
+        (("--rows", "some"), "some"),
+    ],
+)
+def test_mistakes_are_answered(refusal, tmp_path, monkeypatch, words, told):
+    monkeypatch.chdir(tmp_path)
+    assert told in refusal("validate", *words)
+
+
+def test_a_variable_that_names_nothing_is_refused(refusal, monkeypatch, tmp_path):
+    monkeypatch.setenv("ASCENDSIM_DATA", str(tmp_path / "none"))
+    assert "neither a table nor a folder" in refusal("validate")
+
+
+def test_a_table_without_a_usable_row_is_refused(refusal, table):
+    assert "no row of primitives" in refusal("validate", "--data", str(table()))

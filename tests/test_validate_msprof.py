@@ -1,0 +1,198 @@
+"""Is a user's own profile read, in both of its spellings?"""
+
+import csv
+
+import pytest
+
+from ascendsim.errors import DataError
+from ascendsim.validate.compare import Case
+from ascendsim.validate.msprof import read_msprof
+from ascendsim.validate.rows import Row, Unusable
+from ascendsim.validate.run import compare_rows
+
+# kernel_details.csv of the framework's profiler, op_summary.csv of msprof.
+DETAILS = {
+    "name": "Name",
+    "type": "Type",
+    "us": "Duration(us)",
+    "blocks": "Block Dim",
+    "inputs": "Input Shapes",
+    "types": "Input Data Types",
+    "outputs": "Output Shapes",
+}
+SUMMARY = DETAILS | {"name": "Op Name", "type": "OP Type", "us": "Task Duration(us)", "blocks": "Block Num"}
+SPELLINGS = pytest.mark.parametrize("columns", [DETAILS, SUMMARY], ids=["details", "summary"])
+PRODUCT = {
+    "name": "mm",
+    "type": "MatMulV3",
+    "us": "12.5",
+    "blocks": "20",
+    "inputs": '"512,256;384,256"',
+    "types": "DT_BF16;DT_BF16",
+    "outputs": '"512,384"',
+    "aic_mac_time(us)": "4.5",
+    "aic_mte2_time(us)": "9",
+    "aic_mte1_time(us)": "N/A",
+    "HF32 Eligible": "NO",
+}
+# 2 images, 32 channels, 12 x 10; 48 channels out; kernel 3 x 3.
+IMAGE, RESULT, WEIGHT = "2,2,12,10,16", "2,3,12,10,16", "18,3,16,16"
+INPUT = {"name": "dx", "type": "Conv2DBackpropInput", "us": "20", "types": "FLOAT16;FLOAT16"} | {
+    "inputs": f"4;{WEIGHT};{RESULT}",
+    "outputs": IMAGE,
+}
+FILTER = (
+    INPUT
+    | {"name": "dw", "type": "Conv2DBackpropFilter", "inputs": f"{IMAGE};4;{RESULT}"}
+    | {"outputs": WEIGHT}
+)
+
+
+def write(folder, columns, *kernels):
+    names = list(
+        dict.fromkeys(columns.get(key, key) for key in {**PRODUCT, **{k: 0 for x in kernels for k in x}})
+    )
+    path = folder / "profile.csv"
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        table = csv.DictWriter(file, names)
+        table.writeheader()
+        for kernel in kernels:
+            table.writerow({columns.get(key, key): value for key, value in kernel.items()})
+    return path
+
+
+def one(folder, kernel, columns=DETAILS):
+    (found,) = read_msprof(write(folder, columns, kernel), "910B4")
+    return found
+
+
+@SPELLINGS
+def test_a_matrix_product(tmp_path, columns):
+    found = one(tmp_path, PRODUCT, columns)
+    assert isinstance(found, Row)
+    assert (found.id, found.op, found.dtype, found.us, found.chip_variant) == (
+        *("mm", "MatMulV3", "bfloat16", 12.5),
+        "910B4",
+    )
+    assert {key: found.sizes[key] for key in "MKN"} == {"M": 512, "K": 256, "N": 384}
+    assert (found.sizes["A"], found.sizes["B"]) == ([512, 256], [384, 256])
+    assert found.counters == {"aic_mac_time(us)": 4.5, "aic_mte2_time(us)": 9.0, "block_dim": 20}
+
+
+@SPELLINGS
+@pytest.mark.parametrize("kernel", [INPUT, FILTER])
+def test_a_gradient(tmp_path, columns, kernel):
+    found = one(tmp_path, kernel, columns)
+    sizes = {"N": 2, "Cin": 32, "Hi": 12, "Wi": 10, "Cout": 48, "Kh": 3, "Kw": 3, "Ho": 12, "Wo": 10}
+    assert dict(found.sizes) == sizes
+    assert found.window["stride"] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        INPUT | {"inputs": "4;48,32,3,3;2,48,12,10", "outputs": "2,32,12,10"},
+        FILTER | {"inputs": "2,32,12,10;4;2,48,12,10", "outputs": "48,32,3,3"},
+        INPUT | {"type": "Conv2DBackpropInputV2"},
+        FILTER | {"type": "Conv2DBackpropFilterV2"},
+    ],
+)
+def test_plain_and_blocked_images_say_the_same(tmp_path, kernel):
+    found = one(tmp_path, kernel)
+    assert found.sizes == one(tmp_path, INPUT).sizes
+    assert found.window == one(tmp_path, INPUT).window
+
+
+def test_a_stride_follows_from_the_sizes(tmp_path):
+    halved = INPUT | {"inputs": f"4;{WEIGHT};2,3,6,5,16"}
+    assert one(tmp_path, halved).window["stride"] == [2, 2]
+
+
+def test_a_batch_and_its_products(tmp_path):
+    batched = PRODUCT | {"type": "BatchMatMulV2", "inputs": "3,64,32;3,32,48", "outputs": "3,64,48"}
+    sizes = one(tmp_path, batched).sizes
+    assert (sizes["batch"], sizes["M"], sizes["K"], sizes["N"]) == (3, 64, 32, 48)
+
+
+def test_hf32_is_what_the_profile_says(tmp_path):
+    single = PRODUCT | {"types": "FLOAT;FLOAT", "HF32 Eligible": "YES"}
+    found = one(tmp_path, single)
+    assert (found.dtype, found.math_mode) == ("float32", "HF32")
+    assert one(tmp_path, single | {"HF32 Eligible": "NO"}).math_mode == ""
+
+
+def test_equal_kernels_become_one_case_with_the_median(tmp_path):
+    runs = [
+        PRODUCT | {"us": us, "aic_mac_time(us)": mac} for us, mac in (("10", "4"), ("30", "6"), ("11", "5"))
+    ]
+    other = PRODUCT | {"name": "other", "inputs": "512,128;384,128"}
+    found = read_msprof(write(tmp_path, DETAILS, *runs, other), "910B4")
+    assert [row.id for row in found] == ["mm", "other"]
+    assert (found[0].us, found[0].counters["aic_mac_time(us)"]) == (11, 5)
+    assert found[0].notes == "median of 3"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"type": "TransData"}, "neither a matrix product nor a gradient"),
+        ({"us": ""}, "not told"),
+        ({"types": "INT64;INT64"}, "not told"),
+        ({"inputs": ""}, "not told"),
+        ({"outputs": "N/A"}, "not told"),
+        ({"inputs": "512,256"}, "not two matrices"),
+        ({"inputs": "512,256;99,99"}, "do not give"),
+        ({"outputs": "0,384"}, "do not give"),
+        ({"us": "fast"}, "not told"),
+        ({"inputs": "a,b;c,d"}, "not told"),
+    ],
+)
+def test_a_kernel_that_cannot_be_used_says_why(tmp_path, changes, reason):
+    found = one(tmp_path, PRODUCT | changes)
+    assert isinstance(found, Unusable)
+    assert found.id == "mm"
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"inputs": f"4;{RESULT}"}, "not two images"),
+        ({"inputs": f"4;17,3,16,16;{RESULT}"}, "no square kernel"),
+        ({"inputs": f"4;{WEIGHT};2,3,0,0,16"}, "is empty"),
+        ({"inputs": "4;48,8,3,3;2,48,12,10", "outputs": "2,32,12,10"}, "without groups"),
+    ],
+)
+def test_a_gradient_that_cannot_be_used_says_why(tmp_path, changes, reason):
+    found = one(tmp_path, INPUT | changes)
+    assert isinstance(found, Unusable)
+    assert reason in found.reason
+
+
+def test_a_profile_lacking_a_column_is_refused(tmp_path):
+    path = tmp_path / "profile.csv"
+    path.write_text("Name,Type\nmm,MatMul\n")
+    with pytest.raises(DataError, match=r"has no column Duration\(us\) or Task Duration\(us\)"):
+        read_msprof(path, "910B4")
+
+
+def test_a_short_line_is_named(tmp_path):
+    path = tmp_path / "profile.csv"
+    path.write_text(",".join(DETAILS.values()) + "\nmm,MatMul\n")
+    (found,) = read_msprof(path, "910B4")
+    assert isinstance(found, Unusable)
+
+
+@pytest.mark.parametrize("name", ["none.csv", "."])
+def test_a_profile_that_cannot_be_read_is_refused(tmp_path, name):
+    with pytest.raises(DataError, match="cannot be read"):
+        read_msprof(tmp_path / name, "910B4")
+
+
+def test_what_is_read_can_be_compared(tmp_path):
+    rows = read_msprof(write(tmp_path, SUMMARY, PRODUCT, INPUT, FILTER), "910B2")
+    found = compare_rows(rows)
+    assert found.unusable == ()
+    assert [case.kind for case in found.cases] == ["matmul", "convolution", "convolution"]
+    assert all(isinstance(case, Case) and case.variant == "910B2" for case in found.cases)
+    assert found.cases[0].bounds[0] == {"MTE2"}
