@@ -7,6 +7,8 @@ import pytest
 
 from ascendsim import convolution_backward
 from ascendsim.aclnn import AclnnError, AclTensor
+from ascendsim.aclnn.workspace import LARGEST, planned_sizes
+from ascendsim.ops.conv_problem import ConvProblem
 from tests.aclnn_calls import arguments_of, first_phase
 from tests.rules_calls import changed, conv, tbc
 
@@ -136,13 +138,21 @@ def test_a_call_too_large_to_plan_is_refused_at_once(call):
     assert time.monotonic() - started < 1
 
 
-def test_real_layers_are_far_from_the_limits_of_planning():
-    # ResNet-50's first layer at a batch of 2048, and the widest depthwise layer of MobileNet at 256.
-    for call in (
-        conv((2048, 3, 224, 224), (64, 3, 7, 7), groups=1, stride=2, padding=3, dtype="float16"),
-        conv((256, 96, 112, 112), (96, 1, 3, 3), groups=96, dtype="float16"),
-    ):
-        assert first_phase(call, arguments_of(call, arrays=False))[0] >= SYSTEM
+@pytest.mark.parametrize(
+    "problem",
+    [
+        # ResNet-50's first layer at a batch of 2048, the widest depthwise layer of MobileNet at 256, a large
+        # kernel over many channels, a long video
+        ConvProblem((2048, 3, 224, 224), (64, 3, 7, 7), 2, 3),
+        ConvProblem((256, 96, 112, 112), (96, 1, 3, 3), 1, 1, groups=96),
+        ConvProblem((64, 384, 56, 56), (384, 1, 31, 31), 1, 15, groups=384),
+        ConvProblem((1, 256, 120, 130, 130), (256, 256, 4, 4, 4)),
+    ],
+    ids=lambda problem: "x".join(map(str, problem.input)),
+)
+def test_real_layers_are_within_the_limits_of_planning(problem):
+    for (what, most), value in zip(LARGEST.items(), planned_sizes(problem), strict=True):
+        assert value <= most, what
 
 
 def test_what_no_kernel_can_be_made_for_is_an_inner_failure():

@@ -101,7 +101,7 @@ def _require_plannable(problem: ConvProblem, check: str) -> None:
 
     Raises   AclnnError 561103
     """
-    for (what, most), value in zip(LARGEST.items(), _sizes(problem), strict=True):
+    for (what, most), value in zip(LARGEST.items(), planned_sizes(problem), strict=True):
         if value > most:
             raise AclnnError(
                 INNER,
@@ -111,7 +111,7 @@ def _require_plannable(problem: ConvProblem, check: str) -> None:
             )
 
 
-def _sizes(problem: ConvProblem) -> tuple[int, ...]:
+def planned_sizes(problem: ConvProblem) -> tuple[int, ...]:
     """Return what `LARGEST` limits, in its order."""
     depth, height, width = problem.big_size
     taps_deep, taps_high, taps_wide = problem.kernel
