@@ -75,7 +75,7 @@ def test_barriers_and_phases_of_others_are_idle():
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.lists(programs(most=12), min_size=1, max_size=3), min_size=1, max_size=2), profiles)
 def test_busy_waiting_and_idle_add_up(phases, profile):
-    timeline = time_kernel(kernel(*phases), profile.but(barrier_cycles=3))
+    timeline = time_kernel(kernel(*phases), profile.but(barrier_cycles=3, start_cycles=2))
     for core in {core for phase in timeline.phases for work in phase.cores for core in work.cores}:
         for pipe in occupation(timeline, core).values():
             assert pipe.busy + sum(pipe.waiting.values()) + pipe.idle == timeline.cycles
@@ -86,6 +86,20 @@ def test_contention_is_busy_time():
     # Two cores share 10 bytes a cycle: the pipe is held for 20 cycles.
     made = kernel([(0, program(read(100)))] * 2)
     assert occupation(time_kernel(made, PLAIN.but(read=(10, 10))), Core("cube", 1))["MTE2"].busy == 20
+
+
+def test_the_entry_of_a_kernel_is_work_of_the_scalar_unit():
+    # Seven cycles of entry, one to issue, then ten of M; of 18 cycles S is busy in eight.
+    timeline = time_kernel(kernel([program(Fake("M", 10))]), PLAIN.but(start_cycles=7, issue_cycles=1))
+    assert occupation(timeline, CORE) == {"S": Occupation(8, {}, 10), "M": Occupation(10, {}, 8)}
+    assert average_busy(timeline) == {"S": 8, "M": 10}
+
+
+def test_a_kernel_is_entered_once():
+    made = kernel([program(Fake("M", 5))], [program(Fake("M", 5))])
+    timeline = time_kernel(made, PLAIN.but(start_cycles=7, barrier_cycles=3))
+    assert [(phase.begin, phase.end) for phase in timeline.phases] == [(7, 12), (15, 20)]
+    assert occupation(timeline, CORE)["S"].busy == 7
 
 
 # --- averages ----------------------------------------------------------------------------------------------
@@ -164,10 +178,23 @@ def test_the_critical_path_crosses_barriers_to_the_core_that_was_last():
     ]
 
 
+def test_the_critical_path_begins_with_the_entry():
+    made = kernel([program(Fake("M", 5))], [program(Fake("V", 4))])
+    assert critical_path(time_kernel(made, PLAIN.but(start_cycles=7))) == [
+        Step("entry", 0, 7, "phase 0"),
+        Step("M", 7, 12, "phase 0", CORE, 0),
+        Step("V", 12, 16, "phase 1", CORE, 0),
+    ]
+
+
 @settings(max_examples=80, deadline=None)
-@given(st.lists(st.lists(programs(most=12), min_size=1, max_size=3), min_size=1, max_size=2), profiles)
-def test_the_critical_path_has_no_gap(phases, profile):
-    timeline = time_kernel(kernel(*phases), profile.but(barrier_cycles=3))
+@given(
+    st.lists(st.lists(programs(most=12), min_size=1, max_size=3), min_size=1, max_size=2),
+    profiles,
+    st.sampled_from([0, 5]),
+)
+def test_the_critical_path_has_no_gap(phases, profile, entry):
+    timeline = time_kernel(kernel(*phases), profile.but(barrier_cycles=3, start_cycles=entry))
     path = critical_path(timeline)
     assert [step.begin for step in path] == [0, *(step.end for step in path)][: len(path)]
     assert (path[-1].end if path else 0) == timeline.cycles

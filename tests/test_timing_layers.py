@@ -42,6 +42,31 @@ def test_folded_equals_unfolded(run):
         assert (unfolded.cycles, unfolded.bytes) == (result.cycles, result.bytes)
 
 
+def test_folded_equals_unfolded_where_l2_misses(run):
+    # Cold, and with less L2 than the kernels touch: slices miss again, and what is written leaves.
+    profile, kernels = run
+    small = load_profile(profile.product, overrides={"l2.capacity_bytes": 150_000})
+    for result in kernels:
+        for start in ("warm", "cold"):
+            folded, unfolded = (
+                time_kernel(result.kernel, small, folded=f, l2_start=start) for f in (True, False)
+            )
+            assert spans(unfolded) == spans(folded)
+            assert (unfolded.cycles, unfolded.bytes) == (folded.cycles, folded.bytes)
+
+
+def test_memory_serves_what_it_must(run):
+    # Cold, each input is read once at least as far as it is touched; nothing more is read than asked for.
+    profile, kernels = run
+    for result in kernels:
+        cold = time_kernel(result.kernel, profile, l2_start="cold").bytes
+        assert cold["memory"] == cold["memory_read"] + cold["memory_write"]
+        assert cold["memory_write"] == 0
+        inputs = sum(t.size_bytes for t in result.kernel.tensors.values() if t.role == "input")
+        assert 0.5 * inputs <= cold["memory_read"] <= cold["l2_read"] + cold["l2_write"]
+        assert cold["memory_read"] <= sum(t.size_bytes for t in result.kernel.tensors.values()) * 1.01
+
+
 def test_a_cold_l2_never_makes_it_faster(run):
     profile, kernels = run
     for result in kernels:
