@@ -207,6 +207,11 @@ def test_writes_carry_what_they_push_out_where_more_is_written_than_read():
     assert [pushed(made, index) for index in range(3)] == [Fraction(1, 2), Fraction(1, 2), 0]
 
 
+def test_reads_carry_what_leaves_where_as_much_is_read_as_written():
+    made = accounted([[write(W, 1000, 0), read(A, 1000, 0)]], l2_bytes=1500, l2_start="cold")
+    assert [pushed(made, index) for index in range(2)] == [0, Fraction(1, 2)]
+
+
 def test_each_phase_carries_what_it_pushes_out():
     made = accounted([[write(W, 1000, 0)]], [[read(A, 2000, 0)]], l2_bytes=2500, l2_start="cold")
     assert pushed(made, 0) == 0
@@ -319,6 +324,12 @@ def test_who_comes_after_bytes_have_gone_fetches_them_alone():
     made = accounted(phase, l2_bytes=600, l2_start="cold")
     # By then 400 bytes of it have gone: these are fetched again.
     assert [fetched(made, core=core) for core in (0, 1)] == [[1], [1, Fraction(4, 5)]]
+
+
+def test_who_overwrites_fetched_bytes_has_no_part_in_fetching_them():
+    phase = [[read(A, 500, 0)], [read(B, 9, 0), write(A, 500, 0)]]
+    made = accounted(phase, l2_start="cold")
+    assert made.outcomes == (({0: Outcome(1)}, {0: Outcome(1)}),)
 
 
 def test_who_writes_first_leaves_nothing_to_fetch():

@@ -51,7 +51,7 @@ def constants_part(rows: Sequence[Row | Unusable]) -> list[str]:
 
     parts = [
         "## Calibrated constants",
-        "Median and 95th percentile of the errors of the rows named, with and without.",
+        "Median and mean of the errors of the rows named, with and without.",
     ]
     for product in PRODUCTS:
         table = [

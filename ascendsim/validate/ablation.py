@@ -15,7 +15,7 @@ from ascendsim.validate.run import compare_rows
 
 @dataclass(frozen=True)
 class Ablation:
-    """A constant and the errors of its rows, median and 95th percentile, with it and without."""
+    """A constant and the errors of its rows, median and mean, with it and without."""
 
     path: str
     value: Any
@@ -49,4 +49,4 @@ def ablations(product: str, rows: Sequence[Row | Unusable]) -> Iterator[Ablation
 
 def _errors(cases: Sequence[Case]) -> tuple[float, float]:
     summary = summarise(cases)
-    return summary.median, summary.p95
+    return summary.median, summary.mean

@@ -1,0 +1,109 @@
+"""How near do the estimates come to measurements? The aims, with room for none of them to slip.
+
+Rows that a source published are in the project and always compared; the others need the outside table.
+"""
+
+import pytest
+
+from ascendsim.cli.validate import quoted_rows
+from ascendsim.validate.ablation import ablations
+from ascendsim.validate.compare import summarise
+from ascendsim.validate.rows import Row, read_rows
+from ascendsim.validate.run import compare_rows
+from ascendsim.validate.sensitivity import effects
+from ascendsim.validate.targets import TARGETS, reached
+
+# What is not reached, with what it may at most be: products whose plans no source tells, one counter of one
+# run, and the bound of one product out of 24, whose 1.2 GB of results leave slower than here.
+SHORT = {
+    "other matrix products, first generation": 0.40,
+    "pipes of one core, runs r1, r2, r4": 0.25,
+    "matrix products of this table": 0.05,
+}
+
+
+@pytest.fixture(scope="module")
+def rows(data_dir):
+    return [row for row in read_rows(data_dir / "silicon.csv") if isinstance(row, Row)]
+
+
+def hold(cases, statistics=("median", "p95", "worst", "bounds")):
+    found = [item for item in reached(cases) if item.target.statistic in statistics]
+    for item in found:
+        limit = SHORT.get(item.target.name, item.target.limit)
+        assert item.value <= limit, f"{item.target.name}: {item.target.statistic} {item.value:.3f}"
+    return {(item.target.name, item.target.statistic) for item in found}
+
+
+def begins(rows, *prefixes):
+    return [row for row in rows if row.id.startswith(prefixes)]
+
+
+def test_quoted_matrix_products_are_within_their_limits():
+    quoted = begins(quoted_rows(), "pto-gemm-", "ad-mm8192-")
+    # The whole product on one core of the 950 takes half a minute to walk: it is in the slow test.
+    held = hold(compare_rows([row for row in quoted if row.id != "ad-mm8192-case0-950"]).cases)
+    assert len(held) == 3
+
+
+def test_primitives_are_within_their_limits(rows):
+    cases = compare_rows(rows, ["primitives"]).cases
+    assert len(cases) > 1000
+    assert len(hold(cases)) == 2
+    # Each kind of instruction by itself, not only all together; the copies that turn rows over fall short.
+    groups = {}
+    for case in cases:
+        groups.setdefault(case.group, []).append(case)
+    for name, own in groups.items():
+        limit = 0.15 if name == "GM->L1_TRANS" else 0.08
+        assert summarise(own).median <= limit, name
+
+
+def test_pipes_of_one_core_are_within_their_limits(rows):
+    cases = compare_rows(begins(rows, "cz-")).cases
+    assert hold(cases)
+    # The Fixpipe of the run of a single slice falls short; everything else is within 10 %.
+    near = [
+        case for case in cases if not case.id.startswith("cz-r3") and case.id[:5] + case.id[-3:] != "cz-r1FIX"
+    ]
+    assert summarise(near).worst <= 0.10
+
+
+@pytest.mark.slow
+def test_all_matrix_products_are_within_their_limits(rows):
+    held = hold(compare_rows(rows, ["matmul"]).cases)
+    assert held == {(target.name, target.statistic) for target in TARGETS if target.kind == "matmul"}
+
+
+@pytest.mark.slow
+def test_convolutions_are_within_the_first_look(rows):
+    # Not judged yet: the products' own schedules come later.
+    cases = compare_rows(begins(rows, "msi-alex-conv"), ["convolution"]).cases
+    assert len(cases) == 16
+    assert summarise(cases).worst < 0.40
+
+
+def test_a_constant_lowers_the_errors_of_its_rows(rows):
+    found = {item.path: item for item in ablations("910_93", rows)}
+    assert set(found) == {"paths.UB_GM.latency_cycles", "paths.GM_UB.latency_cycles"}
+    for item in found.values():
+        assert item.count > 0
+        assert item.kept[0] < item.dropped[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("product", ["910B", "910_95"])
+def test_every_constant_lowers_an_error_of_its_rows(rows, product):
+    for item in ablations(product, rows):
+        assert item.kept[0] < item.dropped[0] or item.kept[1] < item.dropped[1], item.path
+
+
+@pytest.mark.slow
+def test_assumed_figures_move_the_main_job_by_what_they_can():
+    found = {effect.path: effect for effect in effects("310P")}
+    assert all(effect.figure.confidence == "assumed" for effect in found.values())
+    # Launch counts once for each kernel: its low end is below, its high end above.
+    launch = found["launch.base_us"]
+    assert launch.low < 0 < launch.high
+    assert launch.size == max(-launch.low, launch.high)
+    assert found["links.memory.latency_cycles"].size == 0  # everything is warm
