@@ -29,15 +29,18 @@ from ascendsim.report.record import (
 )
 from ascendsim.report.tables import (
     bounds,
+    busy_table,
     critical_path_table,
-    kernel_table,
     layer_table,
     occupation_table,
     percent,
+    products_table,
     size,
+    time_table,
     value,
 )
 from ascendsim.report.trace import write_trace
+from ascendsim.report.words import overhead_line
 from ascendsim.timing import time_kernel
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -74,8 +77,8 @@ def document(run):
     return run_document("a | test", {"input": (1, 2)}, [run], ["run", "x y"], [ERROR])
 
 
-def test_a_kernel_record_holds_every_defined_column(timed):
-    record = kernel_record(timed)
+def test_a_kernel_record_holds_every_defined_column(timed, profile):
+    record = kernel_record(timed, profile)
     for column in KERNEL:
         place = record
         for part in column.name.split("."):
@@ -83,8 +86,8 @@ def test_a_kernel_record_holds_every_defined_column(timed):
             place = place[part]
 
 
-def test_kernel_numbers(timed):
-    record = kernel_record(timed)
+def test_kernel_numbers(timed, profile):
+    record = kernel_record(timed, profile)
     assert record["cycles"] == 80
     # launch of the toy: 1 us + 0.5 us for each of 2 cores; 80 cycles at 1000 MHz are 0.08 us
     assert record["time_us"] == pytest.approx(2.08)
@@ -103,11 +106,11 @@ def test_the_entry_of_a_kernel_counts_once():
     assert made.time_us == pytest.approx(made.cycles / profile.clock.cube_mhz + launch_us)
 
 
-def test_where_the_cycles_of_each_pipe_went(timed):
-    record = kernel_record(timed)
+def test_where_the_cycles_of_each_pipe_went(timed, profile):
+    record = kernel_record(timed, profile)
     # MTE2 runs from 0 to 30 and from 30 to 50 of 80 cycles; M is issued at once, waits until 30, ends at 80.
-    assert record["occupation"]["MTE2"] == {"busy": 50 / 80, "waiting": {}, "idle": 30 / 80}
-    assert record["occupation"]["M"] == {"busy": 50 / 80, "waiting": {"MTE2": 30 / 80}, "idle": 0}
+    assert record["occupation"]["MTE2"] == {"entry": 0, "busy": 50 / 80, "waiting": {}, "idle": 30 / 80}
+    assert record["occupation"]["M"] == {"entry": 0, "busy": 50 / 80, "waiting": {"MTE2": 30 / 80}, "idle": 0}
     assert record["critical_path"] == {"M": 50, "MTE2": 30}
 
 
@@ -115,7 +118,7 @@ def test_the_busy_shares_of_both_accounts_agree(profile):
     # Cores that differ, one of which leaves a pipe idle: averages are over both.
     long, short = program(Fake("MTE2", 30), (Fake("M", 50), (0,))), program(Fake("MTE2", 10))
     uneven = replace(kernel([("long", long), ("short", short), ("short", short)]), compute_dtype="float16")
-    record = kernel_record(summarise(uneven, profile, time_kernel(uneven, FakeProfile())))
+    record = kernel_record(summarise(uneven, profile, time_kernel(uneven, FakeProfile())), profile)
     for pipe, spent in record["occupation"].items():
         assert spent["busy"] == pytest.approx(record["busy"][pipe])
         assert spent["busy"] + sum(spent["waiting"].values()) + spent["idle"] == pytest.approx(1)
@@ -126,8 +129,8 @@ def test_the_busy_shares_of_both_accounts_agree(profile):
 def test_the_page_shows_the_waits_and_the_critical_path(document):
     product = document["products"][0]
     table = occupation_table(product["kernels"][0])
-    assert table.headings == ("pipe", "busy", "waits for MTE2", "idle")
-    assert table.rows[:2] == (("M", "62%", "38%", "0%"), ("MTE2", "62%", "", "38%"))
+    assert table.headings == ("pipe", "entry", "busy", "waits for MTE2", "idle")
+    assert table.rows[:2] == (("M", "0%", "62%", "38%", "0%"), ("MTE2", "0%", "62%", "", "38%"))
     path = critical_path_table(product)
     assert path.headings == ("kernel", "M", "MTE2")
     assert path.rows[0] == ("grad_weight", "62%", "38%")
@@ -136,11 +139,56 @@ def test_the_page_shows_the_waits_and_the_critical_path(document):
     assert "What the critical path spends its cycles on" in page
 
 
-def test_the_kernel_table_sums_the_call(document):
-    table = kernel_table(document["products"][0])
-    assert table.rows[0][:4] == ("grad_weight", "80", "2.08", "2")
-    assert table.rows[-1][:3] == ("all kernels", "160", "4.16")
-    assert all(len(row) == len(table.headings) for row in table.rows)
+def test_the_time_table_sums_the_call(document):
+    table = time_table(document["products"][0])
+    assert table.headings[:6] == ("kernel", "cycles", "launch us", "entry us", "core us", "us")
+    assert table.rows[0] == ("grad_weight", "80", "2.00", "0.00", "0.08", "2.08", "2", "<1%")
+    assert table.rows[-1] == ("all kernels", "160", "4.00", "0.00", "0.16", "4.16", "", "")
+
+
+def entered(profile):
+    """The one kernel of `timed` after an entry of 20 cycles, each instruction taking one to be issued."""
+    core = program(Fake("MTE2", 30), (Fake("M", 50), (0,)))
+    one = replace(kernel([("same", core), ("same", core)]), compute_dtype="float16")
+    return summarise(one, profile, time_kernel(one, FakeProfile(start_cycles=20, issue_cycles=1)))
+
+
+def test_launch_entry_and_core_are_told_apart(profile):
+    # 20 cycles of entry, 1 of issue, 30 and 50 of work: 101 of 1 ns; launched in 1 us and 0.5 for each core.
+    record = kernel_record(entered(profile), profile)
+    assert (record["cycles"], record["entry_cycles"]) == (101, 20)
+    parts = [record[part] for part in ("launch_us", "entry_us", "core_us")]
+    assert parts == pytest.approx([2.0, 0.020, 0.081])
+    assert record["time_us"] == pytest.approx(sum(parts))
+
+
+def test_the_entry_is_no_pipes(profile):
+    record = kernel_record(entered(profile), profile)
+    assert record["busy"] == {"S": 2 / 101, "MTE2": 30 / 101, "M": 50 / 101}
+    for pipe, spent in record["occupation"].items():
+        assert spent["entry"] == 20 / 101
+        assert spent["busy"] == pytest.approx(record["busy"][pipe])
+        assert spent["entry"] + spent["busy"] + sum(spent["waiting"].values()) + spent[
+            "idle"
+        ] == pytest.approx(1)
+    # M is issued in cycle 22, waits until 51 and then works until the end: idle for no more than two cycles.
+    assert record["occupation"]["M"]["idle"] == pytest.approx(2 / 101)
+    table = busy_table({"kernels": [record]})
+    assert table.headings == ("kernel", "entry", "M", "MTE2", "S", "busiest")
+    assert table.rows == (("fake", "20%", "50%", "30%", "2%", "M"),)
+
+
+def test_products_are_compared_by_their_whole_time_and_by_that_of_their_cores(run):
+    product = run_document("t", {}, [run], [], [])["products"][0]
+    # 4.16 us of which 4 are launch; with a launch of 1 it is 1.16: 3.59 times as fast by the whole time.
+    other = product | {"launch_us": 1.0, "time_us": 1.16}
+    table = products_table([product, other])
+    assert table.headings[4:] == ("launch", "entry", "core", "us", "speed", "core speed")
+    assert table.rows[0][4:] == ("4.00", "0.00", "0.16", "4.16", "1.00", "1.00")
+    assert table.rows[1][4:] == ("1.00", "0.00", "0.16", "1.16", "3.59", "1.00")
+    assert "Launch and entry are 86% to 96% of these times" in overhead_line([product, other])
+    assert "are 96% of these times" in overhead_line([product])
+    assert overhead_line([product | {"time_us": 0.0}]) == ""
 
 
 def test_equal_bits_have_equal_digests_and_others_do_not():
@@ -219,11 +267,13 @@ def test_products_of_one_name_do_not_overwrite_each_other(tmp_path, run):
 
 def test_a_network_adds_up(tmp_path, timed, profile):
     estimate = Estimate("toy", "toy_split", "float16", "block:16:RNE", (timed,), ("a note",))
-    layers = [layer_record("a", 3, estimate), layer_record("b", 1, estimate)]
+    layers = [layer_record("a", 3, estimate, profile), layer_record("b", 1, estimate, profile)]
     document = network_document("net", {}, [(profile, layers)], [])
     product = document["products"][0]
     assert product["cycles"] == 4 * 80
     assert product["time_us"] == pytest.approx(4 * 2.08)
+    assert (product["launch_us"], product["entry_us"]) == (4 * 2.0, 0.0)
+    assert product["core_us"] == pytest.approx(4 * 0.08)
     assert product["notes"] == ["a note"]
     table = layer_table(product)
     assert table.rows[0] == ("a", "3", "80 M   ", "2.08", "6.24", "75%")

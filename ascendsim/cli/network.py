@@ -54,6 +54,6 @@ def _estimate_layers(
             for layer, problem in zip(request.layers, problems, strict=True):
                 advance(f"{layer.name} on {profile.variant}")
                 result = estimate_cycles(problem, dtype, request.mask, profile, arguments)
-                made.append(layer_record(layer.name, layer.count, result))
+                made.append(layer_record(layer.name, layer.count, result, profile))
             products.append((profile, made))
     return products

@@ -36,7 +36,33 @@ KERNEL = (
         "cycles of the cube clock",
         "From the kernel's entry on the first core to the end of the last, without the launch.",
     ),
-    Column("time_us", "us", "microseconds", "The same with the launch: what msprof calls the task duration."),
+    Column(
+        "time_us",
+        "us",
+        "microseconds",
+        "launch_us + entry_us + core_us: what msprof calls the task duration.",
+    ),
+    Column(
+        "launch_us",
+        "launch",
+        "microseconds",
+        "What a task takes besides its time on the cores, a base and a share per block (launch.* of the "
+        "product file); not in the cycles.",
+    ),
+    Column(
+        "entry_us",
+        "entry",
+        "microseconds",
+        "From the entry of the kernel to its first instruction, on every core alike (scalar.start_us of the "
+        "product file); in the cycles, and in no pipe's.",
+    ),
+    Column("entry_cycles", "entry", "cycles of the cube clock", "The same, as the first of the cycles."),
+    Column(
+        "core_us",
+        "core",
+        "microseconds",
+        "From the first instruction to the end of the last core: (cycles - entry_cycles) / clock.",
+    ),
     Column("cores_used", "cores", "", "Cores that have work in at least one phase of the kernel."),
     Column(
         "cube_utilisation",
@@ -48,7 +74,8 @@ KERNEL = (
         "busy",
         "busy",
         "share of cycles, by pipe",
-        "Cycles in which the pipe is occupied, averaged over the used cores that have it, / cycles.",
+        "Cycles in which the pipe is occupied, averaged over the used cores that have it, / cycles. The "
+        "entry is no pipe's.",
     ),
     Column("bound_by", "busiest", "", "The busiest pipe apart from the scalar unit S."),
     Column(
@@ -56,8 +83,8 @@ KERNEL = (
         "where the cycles of each pipe went",
         "shares of cycles, by pipe",
         "busy: as above. waiting: an instruction had been issued and waited for a result or a free slot of "
-        "the named pipe (its own: until it had drained); S: for room in that pipe's queue. idle: nothing was "
-        "issued to it. The three add up to 1.",
+        "the named pipe (its own: until it had drained); S: for room in that pipe's queue. entry: the first "
+        "instruction was still to come. idle: nothing was issued to it. The four add up to 1.",
     ),
     Column(
         "critical_path",
@@ -82,7 +109,10 @@ KERNEL = (
 
 CALL = (
     Column("cycles", "cycles", "cycles of the cube clock", "Sum over the kernels, without launches."),
-    Column("time_us", "us", "microseconds", "Sum over the kernels, launches included."),
+    Column("time_us", "us", "microseconds", "Sum over the kernels, launches and entries included."),
+    Column("launch_us", "launch", "microseconds", "Sum over the kernels."),
+    Column("entry_us", "entry", "microseconds", "Sum over the kernels."),
+    Column("core_us", "core", "microseconds", "Sum over the kernels."),
     Column("compute_dtype", "compute", "", "The format in which the cube multiplies."),
     Column("accumulation", "accumulation", "", "Name of the model by which the cube adds up products."),
     Column("order", "order", "", "Order in which instructions were executed for the results."),
@@ -93,7 +123,7 @@ LAYER = (
     Column("name", "layer", "", "After the first convolution of the network that has this shape."),
     Column("count", "count", "", "Convolutions of the network that have exactly this shape."),
     Column("cycles", "cycles", "cycles of the cube clock", "Of one such convolution's backward pass."),
-    Column("time_us", "us", "microseconds", "Of one, the launches of its kernels included."),
+    Column("time_us", "us", "microseconds", "Of one, launches and entries of its kernels included."),
     Column("total_us", "x count us", "microseconds", "time_us x count: what the network spends on them."),
     Column("share", "share", "share of 1", "total_us / sum of total_us over all layers."),
     Column(

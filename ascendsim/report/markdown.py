@@ -10,23 +10,29 @@ from ascendsim.report.record import Record
 from ascendsim.report.tables import (
     TextTable,
     bounds,
+    busy_table,
     bytes_table,
     critical_path_table,
     gradient_table,
-    kernel_table,
     layer_table,
     occupation_table,
     products_table,
+    time_table,
     value,
 )
-from ascendsim.report.words import closing_lines, problem_line, product_line
+from ascendsim.report.words import closing_lines, overhead_line, problem_line, product_line
 
 
 def run_page(document: Record, metrics: Sequence[AnyColumn], files: Sequence[Mapping[str, str]]) -> str:
     """Return the page of a run; `files` names the plot and the trace of each product."""
     parts = _head(document)
     for product, shown in zip(document["products"], files, strict=True):
-        tables = [kernel_table(product), bytes_table(product), critical_path_table(product)]
+        tables = [
+            time_table(product),
+            busy_table(product),
+            bytes_table(product),
+            critical_path_table(product),
+        ]
         tables += [occupation_table(kernel) for kernel in product["kernels"]]
         parts += [f"## {product_line(product)}", *(_table(table) for table in tables)]
         if product["gradients"]:
@@ -73,7 +79,7 @@ def _head(document: Record) -> list[str]:
         f"Made by ascendsim {document['ascendsim']} with `{command}`. All values are in result.json.",
     ]
     if len(document["products"]) > 1:
-        parts.append(_table(products_table(document["products"])))
+        parts += [_table(products_table(document["products"])), overhead_line(document["products"])]
     return parts
 
 

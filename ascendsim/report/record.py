@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
+TIME_PARTS = ("launch_us", "entry_us", "core_us")  # they add up to time_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def layer_record(name: str, count: int, result: Estimate) -> Record:
+def layer_record(name: str, count: int, result: Estimate, profile: Profile) -> Record:
     """Describe the estimate of one layer of a network; it keeps nothing of the result's timelines."""
     return {
         "name": name,
@@ -117,7 +118,7 @@ def layer_record(name: str, count: int, result: Estimate) -> Record:
         "cycles": result.cycles,
         "time_us": result.time_us,
         "total_us": count * result.time_us,
-        "kernels": [kernel_record(kernel) for kernel in result.kernels],
+        "kernels": [kernel_record(kernel, profile) for kernel in result.kernels],
         "call": {
             "compute_dtype": result.compute_dtype,
             "accumulation": result.accumulation,
@@ -126,16 +127,23 @@ def layer_record(name: str, count: int, result: Estimate) -> Record:
     }
 
 
-def kernel_record(kernel: KernelResult) -> Record:
+def kernel_record(kernel: KernelResult, profile: Profile) -> Record:
     """Describe one kernel with the columns of `KERNEL`."""
-    cycles = max(kernel.cycles, 1)
+    cycles, mhz = max(kernel.cycles, 1), profile.clock.cube_mhz
+    entry = kernel.timeline.entry_cycles
+    # The timeline has the entry in the time of S; beside the entry it would count twice.
+    own = {pipe: busy - entry if pipe == "S" else busy for pipe, busy in kernel.busy.items()}
     return {
         "name": kernel.name,
         "cycles": kernel.cycles,
         "time_us": kernel.time_us,
+        "launch_us": profile.launch_us(kernel.kernel.blocks),
+        "entry_us": entry / mhz,
+        "entry_cycles": entry,
+        "core_us": (kernel.cycles - entry) / mhz,
         "cores_used": kernel.cores_used,
         "cube_utilisation": kernel.cube_utilisation,
-        "busy": {pipe: busy / cycles for pipe, busy in kernel.busy.items()},
+        "busy": {pipe: busy / cycles for pipe, busy in own.items()},
         "bound_by": kernel.bound_by,
         "occupation": occupation_record(kernel.timeline),
         "critical_path": critical_path_record(kernel.timeline),
@@ -166,13 +174,15 @@ def _product_record(profile: Profile) -> Record:
 
 def _call_record(run: Run) -> Record:
     result = run.result
+    kernels = [kernel_record(kernel, run.profile) for kernel in result.kernels]
     return {
         "compute_dtype": result.compute_dtype,
         "accumulation": result.accumulation,
         "order": getattr(result, "order", None),
         "cycles": result.cycles,
         "time_us": result.time_us,
-        "kernels": [kernel_record(kernel) for kernel in result.kernels],
+        **{part: sum(kernel[part] for kernel in kernels) for part in TIME_PARTS},
+        "kernels": kernels,
         "gradients": list(run.gradients),
         "notes": list(result.notes),
     }
@@ -190,6 +200,10 @@ def _network_record(layers: Sequence[Record], notes: Sequence[str]) -> Record:
         "order": None,
         "cycles": sum(layer["count"] * layer["cycles"] for layer in layers),
         "time_us": total_us,
+        **{
+            part: sum(layer["count"] * kernel[part] for layer in layers for kernel in layer["kernels"])
+            for part in TIME_PARTS
+        },
         "layers": rows,
         "notes": list(dict.fromkeys([*notes, *(note for call in calls for note in call["notes"])])),
     }

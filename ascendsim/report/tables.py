@@ -7,9 +7,10 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ascendsim.report.columns import AnyColumn
-from ascendsim.report.record import Record
+from ascendsim.report.record import TIME_PARTS, Record
 
 _PIPE_ORDER = ("M", "MTE1", "MTE2", "FIX", "V", "MTE3", "S")
+_TIME_HEADINGS = ("launch us", "entry us", "core us")
 _CAUSE_ORDER = ("entry", *_PIPE_ORDER, "latency", "flag", "barrier")
 
 
@@ -23,48 +24,62 @@ class TextTable(NamedTuple):
     total: bool = False
 
 
-def kernel_table(product: Record) -> TextTable:
-    """Show cycles, time, utilisation, what each pipe did and what bounds each kernel."""
-    kernels = product["kernels"]
-    pipes = [pipe for pipe in _PIPE_ORDER if any(pipe in kernel["busy"] for kernel in kernels)]
+def time_table(product: Record) -> TextTable:
+    """Show the time of each kernel by what it goes to, its cores, and how far it uses the cubes."""
     rows = [
         (
             kernel["name"],
             f"{kernel['cycles']:,}",
-            microseconds(kernel["time_us"]),
+            *(microseconds(kernel[part]) for part in (*TIME_PARTS, "time_us")),
             str(kernel["cores_used"]),
             percent(kernel["cube_utilisation"]) if kernel["macs"] else "",
+        )
+        for kernel in product["kernels"]
+    ]
+    several = len(rows) > 1
+    if several:
+        total = (microseconds(product[part]) for part in (*TIME_PARTS, "time_us"))
+        rows.append(("all kernels", f"{product['cycles']:,}", *total, "", ""))
+    headings = ("kernel", "cycles", *_TIME_HEADINGS, "us", "cores", "cube")
+    title = "Time of each kernel (us = launch + entry + core; cycles = entry + core)"
+    return TextTable(title, headings, frozenset({0}), tuple(rows), total=several)
+
+
+def busy_table(product: Record) -> TextTable:
+    """Show which share of the cycles each pipe of each kernel is busy, after the entry, and the busiest."""
+    kernels = product["kernels"]
+    pipes = [pipe for pipe in _PIPE_ORDER if any(pipe in kernel["busy"] for kernel in kernels)]
+    rows = tuple(
+        (
+            kernel["name"],
+            percent(kernel["entry_cycles"] / max(kernel["cycles"], 1)),
             *(percent(kernel["busy"][pipe]) if pipe in kernel["busy"] else "" for pipe in pipes),
             kernel["bound_by"],
         )
         for kernel in kernels
-    ]
-    blank = ("",) * (len(pipes) + 3)
-    rows.append(("all kernels", f"{product['cycles']:,}", microseconds(product["time_us"]), *blank))
-    headings = ("kernel", "cycles", "us", "cores", "cube", *pipes, "busiest")
+    )
+    headings = ("kernel", "entry", *pipes, "busiest")
+    left = frozenset({0, len(headings) - 1})
     return TextTable(
-        "Cycles, and the share of them in which each pipe is busy",
-        headings,
-        frozenset({0, len(headings) - 1}),
-        tuple(rows),
-        total=True,
+        "Share of the cycles of the entry, and of each pipe when it is busy", headings, left, rows
     )
 
 
 def occupation_table(kernel: Record) -> TextTable:
-    """Show what each pipe of a kernel did with the cycles: busy, waiting for which pipe, idle."""
+    """Show what each pipe of a kernel did with the cycles: entry, busy, waiting for which pipe, idle."""
     pipes = {pipe: kernel["occupation"][pipe] for pipe in _PIPE_ORDER if pipe in kernel["occupation"]}
     causes = [cause for cause in _PIPE_ORDER if any(cause in spent["waiting"] for spent in pipes.values())]
     rows = tuple(
         (
             pipe,
+            percent(spent["entry"]),
             percent(spent["busy"]),
             *(percent(spent["waiting"][cause]) if cause in spent["waiting"] else "" for cause in causes),
             percent(spent["idle"]),
         )
         for pipe, spent in pipes.items()
     )
-    headings = ("pipe", "busy", *(f"waits for {cause}" for cause in causes), "idle")
+    headings = ("pipe", "entry", "busy", *(f"waits for {cause}" for cause in causes), "idle")
     return TextTable(f"{kernel['name']}: where the cycles of each pipe went", headings, frozenset({0}), rows)
 
 
@@ -167,23 +182,37 @@ def _kernel_cell(kernel: Record | None) -> str:
 
 
 def products_table(products: Sequence[Record]) -> TextTable:
-    """Show the products side by side."""
-    first_us = products[0]["time_us"]
+    """Show the products side by side: the whole time, and that on the cores once the kernels have begun."""
+    first = products[0]
     rows = tuple(
         (
             f"{product['product']} ({product['variant']})",
             product["compute_dtype"],
             product["accumulation"],
             f"{product['cycles']:,}",
-            microseconds(product["time_us"]),
-            f"{first_us / product['time_us']:.2f}" if product["time_us"] else "",
+            *(microseconds(product[part]) for part in (*TIME_PARTS, "time_us")),
+            *(_speed(first[part], product[part]) for part in ("time_us", "core_us")),
         )
         for product in products
     )
-    headings = ("product", "compute", "accumulation", "cycles", "us", "speed")
-    return TextTable(
-        "Products side by side (speed: time of the first / time)", headings, frozenset({0, 1, 2}), rows
+    headings = (
+        "product",
+        "compute",
+        "accumulation",
+        "cycles",
+        "launch",
+        "entry",
+        "core",
+        "us",
+        "speed",
+        "core speed",
     )
+    title = "Products side by side (microseconds; speed: us of the first / us, core speed: the same of core)"
+    return TextTable(title, headings, frozenset({0, 1, 2}), rows)
+
+
+def _speed(first_us: float, time_us: float) -> str:
+    return f"{first_us / time_us:.2f}" if time_us else ""
 
 
 def product_table(rows: Sequence[Record]) -> TextTable:

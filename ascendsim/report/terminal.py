@@ -19,15 +19,16 @@ from ascendsim.report.record import Record
 from ascendsim.report.tables import (
     TextTable,
     bounds,
+    busy_table,
     bytes_table,
     gradient_table,
-    kernel_table,
     layer_table,
     product_table,
     products_table,
+    time_table,
     value,
 )
-from ascendsim.report.words import LEGEND, closing_lines, problem_line, product_line
+from ascendsim.report.words import LEGEND, closing_lines, overhead_line, problem_line, product_line
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -49,7 +50,8 @@ def print_run(document: Record, metrics: Sequence[AnyColumn], console: Console |
     for product in document["products"]:
         out.print()
         out.print(Text(product_line(product), style="bold"))
-        print_table(out, kernel_table(product))
+        print_table(out, time_table(product))
+        print_table(out, busy_table(product))
         print_table(out, bytes_table(product))
         if product["gradients"]:
             print_table(out, gradient_table(product, metrics))
@@ -145,3 +147,5 @@ def _print_close(out: Console, document: Record) -> None:
     """Print the products side by side if there are several."""
     if len(document["products"]) > 1:
         print_table(out, products_table(document["products"]))
+        out.print()
+        _print_text(out, overhead_line(document["products"]))

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def occupation_record(timeline: Timeline) -> dict[str, Any]:
     """Return the shares of the kernel's cycles in which each pipe was busy, waited (by cause) and was idle.
 
-    They are averages over the used cores of the kinds that have the pipe, as in `average_busy`.
+    Before them comes the entry, which is no pipe's: here it counts neither as busy nor as idle. The shares
+    are averages over the used cores of the kinds that have the pipe, as in `average_busy`.
     """
     parts = [(cores, occupation(timeline, cores[0])) for cores in _alike(timeline)]
     kinds = {
@@ -28,7 +29,8 @@ def occupation_record(timeline: Timeline) -> dict[str, Any]:
     return {
         pipe: _mean(
             [(len(cores), found.get(pipe)) for cores, found in parts if cores[0].kind in kinds[pipe]],
-            max(timeline.cycles, 1),
+            timeline,
+            in_busy=pipe == "S",
         )
         for pipe in kinds
     }
@@ -52,16 +54,21 @@ def _alike(timeline: Timeline) -> list[list[Core]]:
     return list(groups.values())
 
 
-def _mean(parts: list[tuple[int, Occupation | None]], cycles: int) -> dict[str, Any]:
-    """Average over cores, so many of each; a core that did not use the pipe left it idle."""
-    all_cycles = cycles * sum(count for count, _ in parts)
-    busy, waiting = 0, Counter[str]()
+def _mean(parts: list[tuple[int, Occupation | None]], timeline: Timeline, *, in_busy: bool) -> dict[str, Any]:
+    """Average over cores, so many of each; a core that did not use the pipe left it idle.
+
+    `in_busy` says whether the timeline has the entry of the kernel in the time of this pipe.
+    """
+    cores = sum(count for count, _ in parts)
+    all_cycles, entry = max(timeline.cycles, 1) * cores, timeline.entry_cycles * cores
+    busy, waiting = -entry if in_busy else 0, Counter[str]()
     for count, found in parts:
         if found is not None:
             busy += count * found.busy
             waiting.update({cause: count * waited for cause, waited in found.waiting.items()})
     return {
+        "entry": entry / all_cycles,
         "busy": busy / all_cycles,
         "waiting": {cause: waiting[cause] / all_cycles for cause in PIPES if cause in waiting},
-        "idle": (all_cycles - busy - sum(waiting.values())) / all_cycles,
+        "idle": (all_cycles - entry - busy - sum(waiting.values())) / all_cycles,
     }

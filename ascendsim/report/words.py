@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ascendsim.report.record import Record
@@ -30,7 +30,7 @@ def arithmetic_line(product: Record) -> str:
     """Say in which format and under which model the results were computed."""
     line = f"Arithmetic: {product['compute_dtype']} in the cube, accumulation model {product['accumulation']}"
     if product["order"] is None:
-        return f"{line}; cycles only, no gradients were computed."
+        return f"{line}; no gradients computed."
     return f"{line}; instructions executed in {order_words(product['order'])}."
 
 
@@ -43,14 +43,31 @@ def figures_line(product: Record) -> str:
     """Say how many of the product's figures are assumed."""
     total = sum(product["figures"].values())
     assumed = len(product["assumed_figures"])
-    line = f"Figures: {total} in the product file, {assumed} of them assumed, each with a range"
+    line = f"Figures: {total} in the product file, {assumed} of them assumed"
     return f"{line} (`ascendsim profiles {product['variant']}`)."
 
 
 LEGEND = (
-    "us: with launches; cube: multiply-adds asked for / what all cube cores could do in these cycles. "
-    "The report folder (--out) defines every column."
+    "launch: what a task takes besides its time on the cores; entry: there, up to the first instruction; "
+    "core: from then on. Launch and entry come from the product file. cube: multiply-adds asked for / what "
+    "all cube cores could do in these cycles. The report folder (--out) defines every column."
 )
+
+
+def overhead_line(products: Sequence[Record]) -> str:
+    """Say how much of the times of several products is launch and entry."""
+    shares = [
+        (product["launch_us"] + product["entry_us"]) / product["time_us"]
+        for product in products
+        if product["time_us"]
+    ]
+    if not shares:
+        return ""
+    low, high = (f"{100 * share:.0f}%" for share in (min(shares), max(shares)))
+    return (
+        f"Launch and entry are {low if low == high else f'{low} to {high}'} of these times; they come from "
+        "the product files and hardly depend on the work, so compare core where kernels are short."
+    )
 
 
 def closing_lines(product: Record) -> list[str]:
