@@ -97,6 +97,28 @@ def test_the_bits_depend_on_the_accumulation_model(record):
     assert one["gradients"][0]["sha256"] != other["gradients"][0]["sha256"]
 
 
+def test_l2_is_warm_unless_it_is_asked_to_be_cold(record):
+    usual, warm, cold = (
+        record(*CYCLES, *words) for words in ((), *(("--l2-start", s) for s in ("warm", "cold")))
+    )
+    assert usual["products"] == warm["products"]
+    assert [made["problem"]["L2"] for made in (usual, warm, cold)] == ["warm", "warm", "cold"]
+    assert any(note.startswith("L2 is cold") for note in cold["products"][0]["notes"])
+    # The tensors are far smaller than L2: warm kernels read nothing from main memory, cold ones all of it.
+    read = [[k["bytes"]["memory_read"] for k in made["products"][0]["kernels"]] for made in (warm, cold)]
+    assert set(read[0]) == {0}
+    assert min(read[1]) > 0
+    assert cold["products"][0]["cycles"] > warm["products"][0]["cycles"]
+
+
+def test_a_network_can_begin_cold_too(record, tmp_path):
+    file = tmp_path / "one.toml"
+    file.write_text('layers = [{ name = "a", input = [16, 6, 6], weight = [16, 16, 3, 3], padding = 1 }]')
+    warm, cold = (record("--workload", str(file), "--l2-start", start) for start in ("warm", "cold"))
+    assert cold["products"][0]["cycles"] > warm["products"][0]["cycles"]
+    assert cold["problem"]["L2"] == "cold"
+
+
 def test_a_legal_order_by_seed_gives_the_same_bits(record):
     one, other = (record(*SMALL, "--order", order)["products"][0] for order in ("program", "7"))
     assert other["order"] == "seed 7"
@@ -171,6 +193,7 @@ def test_help_is_no_error(capsys):
         (("run", *SMALL, "--dtype", "hifloat8"), "calls on 910B take float32, float16, bfloat16"),
         (("run", *CYCLES, "--cube-math-type", "4"), "cube-math-type"),
         (("run", *CYCLES, "--accumulation", "blok:16:RNE"), "blok"),
+        (("run", *CYCLES, "--l2-start", "hot"), "--l2-start"),
         (("run", *CYCLES, "--mask", "wieght"), "not one of input, weight, bias"),
         (("run", *CYCLES, "--order", "late"), "not program, arrival or a seed"),
         (("run", "s3b1_3x3", "--batch", "0"), "positive"),

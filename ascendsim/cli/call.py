@@ -59,7 +59,12 @@ def settings(mask: Mask, dtype: str | Sequence[str], arguments: Any) -> dict[str
     """Describe what was asked for besides the shapes."""
     asked = [name for name, wanted in zip(GRADIENTS, mask, strict=True) if wanted]
     names = dtype if isinstance(dtype, str) else " ".join(dtype)
-    return {"dtype": names, "cube_math_type": arguments.cube_math_type, "gradients": " ".join(asked)}
+    return {
+        "dtype": names,
+        "cube_math_type": arguments.cube_math_type,
+        "gradients": " ".join(asked),
+        "L2": arguments.l2_start,
+    }
 
 
 def _keywords(profile: Profile, arguments: Any) -> dict[str, Any]:
@@ -68,4 +73,5 @@ def _keywords(profile: Profile, arguments: Any) -> dict[str, Any]:
         "accumulation": arguments.accumulation,
         "deterministic": arguments.deterministic,
         "rules": arguments.rules,
+        "l2_start": arguments.l2_start,
     }

@@ -152,6 +152,13 @@ def _add_arithmetic(run: Parser) -> None:
         help="fixed order of additions across cores (default: as the product)",
     )
     how.add_argument(
+        "--l2-start",
+        choices=("warm", "cold"),
+        default="warm",
+        help="what L2 holds when a kernel begins: what a run of it leaves there (warm), or nothing of its "
+        "tensors (cold; default warm)",
+    )
+    how.add_argument(
         "--order", type=order, default="program", help="order of execution: program, arrival or a seed"
     )
     how.add_argument("--seed", type=_natural, default=0, help="of the synthetic normal tensors (default 0)")
