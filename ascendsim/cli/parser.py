@@ -41,15 +41,34 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(commands)}"
         raise ConfigError(f"ascendsim has no command {words[0]!r}; {hint}")
     arguments, unknown = parser.parse_known_args(words)
+    command: Parser = commands[arguments.command_name]
     if unknown:
-        command: Parser = commands[arguments.command_name]
         options = [option for action in command._actions for option in action.option_strings]
         near = get_close_matches(unknown[0].partition("=")[0], options, n=1)
         hint = f"did you mean {near[0]}?" if near else f"`{command.prog} --help` lists what there is"
         raise ConfigError(f"`{command.prog}` does not know {unknown[0]!r}; {hint}")
+    _refuse_repetition(command, words)
     if arguments.command_name == "run" and arguments.product is None:
         arguments.product = [DEFAULT_PRODUCT]
     return arguments
+
+
+def _refuse_repetition(command: Parser, words: Sequence[str]) -> None:
+    """Refuse an option that is given twice, of which the last would win without a word.
+
+    Raises   ConfigError, unless the option collects what it is given
+    """
+    given: dict[str, str] = {}
+    for word in words:
+        option = word.partition("=")[0]
+        action = command._option_string_actions.get(option)
+        if action is None or isinstance(action, argparse._AppendAction):
+            continue
+        if action.dest in given:
+            first = given[action.dest]
+            told = f"{option} is given twice" if first == option else f"both {first} and {option} are given"
+            raise ConfigError(f"`{command.prog}`: {told}; give one, or run the command once for each")
+        given[action.dest] = option
 
 
 def _make_parser() -> tuple[Parser, dict[str, Parser]]:
