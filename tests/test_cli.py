@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from ascendsim.cli import main
@@ -123,6 +124,29 @@ def test_a_legal_order_by_seed_gives_the_same_bits(record):
     one, other = (record(*SMALL, "--order", order)["products"][0] for order in ("program", "7"))
     assert other["order"] == "seed 7"
     assert [g["sha256"] for g in one["gradients"]] == [g["sha256"] for g in other["gradients"]]
+
+
+def test_nan_and_inf_are_said(answer, tmp_path):
+    # One NaN of input reaches nine weights of each of its 16 output channels, and no other gradient.
+    file = tmp_path / "nan.npz"
+    tensors = {
+        "grad_output": np.ones((1, 16, 6, 6)),
+        "input": np.ones((1, 16, 6, 6)),
+        "weight": np.ones((16, 16, 3, 3)),
+    }
+    tensors["input"][0, 0, 2, 2] = np.nan
+    np.savez(file, **{name: array.astype(np.float16) for name, array in tensors.items()})
+    folder = tmp_path / "out"
+    text = " ".join(
+        answer("run", "--npz", str(file), "--padding", "1", "--out", str(folder), "--no-trace").split()
+    )
+    line = "NaN or Inf in grad_weight: due in 144 of 2,304 elements, got in 144, different in 0"
+    assert line in text
+    assert text.count("NaN or Inf in") == 1
+    page = (folder / "report.md").read_text()
+    assert line in page
+    assert "Standards, and NaN and Inf where R(g) has them: st:" in page
+    assert "a: an element of the gradient. g: the same of the reference" in page
 
 
 @pytest.mark.parametrize(("dtype", "mere"), [("float16", 2**-10), ("bfloat16", 2**-7), ("float32", 2**-13)])

@@ -143,6 +143,33 @@ def test_nan_and_inf_must_be_where_the_rounded_reference_has_them(actual, refere
     assert [v.passed for v in m.verdicts] == [mismatches == 0] * 3
 
 
+@pytest.mark.parametrize(
+    ("actual", "reference", "due", "got"),
+    [
+        ([np.inf, 1.0], [1e6, 1.0], 1, 1),
+        ([65504.0, 1.0], [1e6, 1.0], 1, 0),
+        ([np.nan, np.inf, 1.0], [1.0, 1.0, 1.0], 0, 2),
+        ([1.0], [1.0], 0, 0),
+        ([np.nan, -np.inf], [np.inf, np.nan], 2, 2),
+    ],
+)
+def test_nan_and_inf_are_counted_on_both_sides(actual, reference, due, got):
+    m = metrics(actual, reference)
+    assert (m.special_expected, m.special_got) == (due, got)
+    assert m.compared == len(actual) - sum(
+        not (np.isfinite(a) and abs(g) < 1e5) for a, g in zip(actual, reference, strict=True)
+    )
+
+
+def test_nan_and_inf_are_counted_over_all_chunks():
+    # More elements than are taken at a time, one of each kind at either end.
+    actual, reference = np.ones(70_000, np.float32), np.ones(70_000)
+    actual[0] = actual[-1] = np.nan
+    reference[-1] = np.inf
+    m = error_metrics(actual, reference, "float32")
+    assert (m.special_expected, m.special_got, m.special_mismatches, m.compared) == (1, 2, 2, 69_998)
+
+
 def test_small_values_have_their_own_domain_and_bound():
     # float16: |g| < 2**-11 is small, an error above 2**-16 counts.
     m = metrics([2**-12 + 2**-15, 2**-12 + 2**-16, 2**-11 + 2**-12], [2**-12, 2**-12, 2**-11])

@@ -40,7 +40,7 @@ from ascendsim.report.tables import (
     value,
 )
 from ascendsim.report.trace import write_trace
-from ascendsim.report.words import overhead_line
+from ascendsim.report.words import overhead_line, special_lines, standards_line
 from ascendsim.timing import time_kernel
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -249,6 +249,40 @@ def test_the_page_names_the_command_the_models_and_the_notes(tmp_path, document,
     for words in ("ascendsim run 'x y'", "block:16:RNE", "nothing is real", "toy_split", "(timeline.png)"):
         assert words in page
     assert "How wrong it is. [ulp]" in page
+
+
+def test_the_page_names_every_column_as_the_tables_do(document):
+    page = run_page(document, [ERROR], [{}])
+    # Names that occur in several places have the heading of their own.
+    for row in (
+        "| kernel | `name` |",
+        "| gradient | `name` |",
+        "| error | `error` |",
+        "| main memory | `bytes",
+    ):
+        assert row in page
+
+
+def judged(**counts):
+    verdicts = [
+        {"standard": "st", "passed": True, "rule": "R"},
+        {"standard": "stat", "passed": True, "rule": "T"},
+    ]
+    usual = {"special_expected": 0, "special_got": 0, "special_mismatches": 0, "count": 4096}
+    return {"gradients": [{"name": "grad_bias", "verdicts": verdicts} | usual | counts]}
+
+
+def test_nan_and_inf_are_told_where_there_are_any():
+    assert special_lines(judged()) == []
+    (line,) = special_lines(judged(special_expected=3, special_got=1, special_mismatches=2))
+    assert "NaN or Inf in grad_bias: due in 3 of 4,096 elements, got in 1, different in 2" in line
+    assert special_lines(judged(special_got=1)) != []
+
+
+def test_the_standards_are_named_with_what_they_ask():
+    both = judged()["gradients"] * 2
+    assert standards_line({"gradients": both}).endswith(": st: R; stat: T.")
+    assert standards_line({"gradients": [{"name": "of no format with standards"}]}) == ""
 
 
 def test_several_products_get_a_plot_each(tmp_path, run):

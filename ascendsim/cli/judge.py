@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.numerics.casts import decode
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.metrics import METRIC_COLUMNS, error_metrics
+from ascendsim.numerics.metrics import METRIC_COLUMNS, METRIC_SYMBOLS, MetricColumn, error_metrics
 from ascendsim.ops.float64 import gradients_float64
 from ascendsim.report.record import GRADIENTS, Record, gradient_record
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ascendsim.cli.tensors import Tensors
     from ascendsim.ops.conv_problem import ConvProblem
 
-ERROR_COLUMNS = METRIC_COLUMNS
+ERROR_COLUMNS = (MetricColumn("symbols", "", "", METRIC_SYMBOLS), *METRIC_COLUMNS)
 _SHOWN = ("mere", "mare", "share_above_1e3", "max_ulp", "equal_bits_share", "verdicts")
 SHOWN_COLUMNS = tuple(column for column in METRIC_COLUMNS if column.name in _SHOWN)
 

@@ -45,6 +45,8 @@ class ErrorMetrics:
     dtype: str
     count: int
     compared: int
+    special_expected: int
+    special_got: int
     mere: float
     mare: float
     rmse: float
@@ -82,15 +84,29 @@ class MetricColumn(NamedTuple):
     definition: str
 
 
+METRIC_SYMBOLS = (
+    "a: an element of the gradient. g: the same of the reference, which is the stored tensors convolved in "
+    "float64. R(g): g rounded once into the gradient's format. ulp(g): the step of that format at g. Where "
+    "a or R(g) is NaN or Inf, an element counts in the three columns about these, in equal bits and in the "
+    "standards, and in no other measure."
+)
 METRIC_COLUMNS = (
     MetricColumn("dtype", "format", "", "The format whose steps and limits are meant."),
     MetricColumn("count", "elements", "", "Elements of the tensor."),
     MetricColumn("compared", "compared", "", "Elements where the result and R(g) are both finite."),
+    MetricColumn("special_expected", "NaN/Inf due", "", "Elements where R(g) is NaN or Inf."),
+    MetricColumn("special_got", "NaN/Inf got", "", "Elements where a is NaN or Inf."),
     MetricColumn("mere", "MERE", "", "Mean of |a - g| / (|g| + 1e-7)."),
     MetricColumn("mare", "MARE", "", "Maximum of |a - g| / (|g| + 1e-7)."),
     MetricColumn("rmse", "RMSE", "", "Square root of the mean of (a - g)^2."),
     MetricColumn("max_abs", "max abs", "", "Maximum of |a - g|."),
-    MetricColumn("share_above_1e3", "> 1e-3", "share of 1", "Share with |a - g| > 1e-8 + 1e-3 |g|."),
+    MetricColumn(
+        "share_above_1e3",
+        "> 1e-3",
+        "share of 1",
+        "Share of the compared elements with |a - g| > 1e-8 + 1e-3 |g|: against the float64 value itself, so "
+        "the rounding into a coarse format counts as well.",
+    ),
     MetricColumn("share_above_1e4", "> 1e-4", "share of 1", "Share with |a - g| > 1e-8 + 1e-4 |g|."),
     MetricColumn(
         "share_above_1e3_rounded",
@@ -113,7 +129,11 @@ METRIC_COLUMNS = (
         "hifloat8: most representable values between a and R(g); its codes are not in value order.",
     ),
     MetricColumn(
-        "equal_bits_share", "equal bits", "share of 1", "Share of all elements with the bits of R(g)."
+        "equal_bits_share",
+        "equal bits",
+        "share of 1",
+        "Share of all elements that have exactly the bits of R(g), NaN for NaN: those that are as right as "
+        "the format can be.",
     ),
     MetricColumn("small_count", "small", "", "Elements with |g| below the format's small-value limit."),
     MetricColumn(
@@ -125,7 +145,13 @@ METRIC_COLUMNS = (
         "",
         "Elements where a or R(g) is NaN or Inf and the other differs.",
     ),
-    MetricColumn("verdicts", "standards", "", "Each standard of the field for the format: passed or not."),
+    MetricColumn(
+        "verdicts",
+        "standards",
+        "",
+        "Acceptance rules of the field for the format (st: the operator library's tests of convolution "
+        "backward; mixed, stat: the operator test kit): which of them the gradient fails.",
+    ),
 )
 
 
@@ -178,13 +204,15 @@ def round_reference(reference: Float64Array, fmt: DType) -> Float32Array:
 def _part(values: Float32Array, exact: Float64Array, fmt: DType, limits: Standards) -> _Part:
     rounded = round_reference(exact, fmt)
     both_nan = np.isnan(values) & np.isnan(rounded)
-    finite = np.isfinite(values) & np.isfinite(rounded)
+    got, due = ~np.isfinite(values), ~np.isfinite(rounded)
+    special = (int(np.count_nonzero(due)), int(np.count_nonzero(got)))
+    finite = ~(got | due)
     equal = int(np.count_nonzero((values.view(np.uint32) == rounded.view(np.uint32)) | both_nan))
     mismatches = int(np.count_nonzero(~finite & ~((values == rounded) | both_nan)))
     if not finite.all():
         values, exact, rounded = values[finite], exact[finite], rounded[finite]
     if values.size == 0:
-        return _Part((0.0,) * 4, (0.0,) * 4, (0, equal, mismatches, *(0,) * 8))
+        return _Part((0.0,) * 4, (0.0,) * 4, (0, equal, mismatches, *special, *(0,) * 8))
     difference = values.astype(np.float64) - exact
     error, size = np.abs(difference), np.abs(exact)
     relative = error / (size + 1e-7)
@@ -205,7 +233,9 @@ def _part(values: Float32Array, exact: Float64Array, fmt: DType, limits: Standar
     )
     rest = _limit_counts(error, size, in_ulps, limits)
     return _Part(
-        tuple(map(float, sums)), tuple(map(float, maxima)), (values.size, equal, mismatches, *above, *rest)
+        tuple(map(float, sums)),
+        tuple(map(float, maxima)),
+        (values.size, equal, mismatches, *special, *above, *rest),
     )
 
 
@@ -237,8 +267,10 @@ def _rank_distance(values: Float32Array, rounded: Float32Array, fmt: DType) -> i
 def _combine(parts: list[_Part], fmt: DType, limits: Standards, count: int) -> ErrorMetrics:
     relative, squared, signed, outward = (math.fsum(part.sums[i] for part in parts) for i in range(4))
     mare, max_abs, max_ulp, rank = (max((p.maxima[i] for p in parts), default=0.0) for i in range(4))
-    totals = [sum(part.counts[i] for part in parts) for i in range(11)]
-    compared, equal, mismatches, above_1e3, above_1e4, rounded_1e3, *misses, small, small_off = totals
+    totals = [sum(part.counts[i] for part in parts) for i in range(13)]
+    compared, equal, mismatches, due, got, above_1e3, above_1e4, rounded_1e3, *misses, small, small_off = (
+        totals
+    )
     among = max(compared, 1)
     has_small = limits.small_below is not None
     mere = relative / among
@@ -246,6 +278,8 @@ def _combine(parts: list[_Part], fmt: DType, limits: Standards, count: int) -> E
         dtype=fmt.name,
         count=count,
         compared=compared,
+        special_expected=due,
+        special_got=got,
         mere=mere,
         mare=mare,
         rmse=math.sqrt(squared / among),

@@ -102,7 +102,7 @@ KERNEL = (
     ),
     Column("bytes.l2_read", "from L2", "bytes", "What the cores read through L2, hits and misses together."),
     Column("bytes.l2_write", "to L2", "bytes", "What the cores write through L2, atomic adds included."),
-    Column("bytes.memory", "memory", "bytes", "What crosses the link to main memory, in and out."),
+    Column("bytes.memory", "main memory", "bytes", "What crosses the link to main memory, in and out."),
     Column("bytes.memory_read", "memory read", "bytes", "What the cores ask for and L2 does not hold."),
     Column("bytes.memory_write", "memory write", "bytes", "Dirty bytes that leave L2 to make room."),
 )

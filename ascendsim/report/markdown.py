@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from ascendsim.report.columns import AnyColumn
+from ascendsim.report.columns import CALL, GRADIENT, KERNEL, LAYER, AnyColumn
 from ascendsim.report.record import Record
 from ascendsim.report.tables import (
     TextTable,
@@ -20,7 +20,22 @@ from ascendsim.report.tables import (
     time_table,
     value,
 )
-from ascendsim.report.words import closing_lines, overhead_line, problem_line, product_line
+from ascendsim.report.words import (
+    closing_lines,
+    overhead_line,
+    problem_line,
+    product_line,
+    standards_line,
+)
+
+# What is defined in which place of a record.
+_COLUMNS = {
+    "products": CALL,
+    "products.kernels": KERNEL,
+    "products.layers": LAYER,
+    "products.layers.kernels": KERNEL,
+    "products.gradients": GRADIENT,
+}
 
 
 def run_page(document: Record, metrics: Sequence[AnyColumn], files: Sequence[Mapping[str, str]]) -> str:
@@ -36,14 +51,14 @@ def run_page(document: Record, metrics: Sequence[AnyColumn], files: Sequence[Map
         tables += [occupation_table(kernel) for kernel in product["kernels"]]
         parts += [f"## {product_line(product)}", *(_table(table) for table in tables)]
         if product["gradients"]:
-            parts.append(_table(gradient_table(product, metrics)))
+            parts += [_table(gradient_table(product, metrics)), standards_line(product)]
         parts += _end(product)
         if "plot" in shown:
             parts.append(f"![Which pipe is busy when, of one core of each kind]({shown['plot']})")
         if "trace" in shown:
             link = f"[{shown['trace']}]({shown['trace']})"
             parts.append(f"{link} opens in <https://ui.perfetto.dev>. {shown['note']}".rstrip())
-    return _page(parts, document)
+    return _page(parts, document, metrics)
 
 
 def network_page(document: Record, files: Sequence[Mapping[str, str]]) -> str:
@@ -87,18 +102,17 @@ def _end(product: Record) -> list[str]:
     return ["\n".join(f"- {line}" for line in closing_lines(product))]
 
 
-def _page(parts: list[str], document: Record) -> str:
+def _page(parts: list[str], document: Record, metrics: Sequence[AnyColumn] = ()) -> str:
     parts.append("## What the columns mean")
     for place, columns in document["definitions"].items():
-        rows = tuple((f"`{name}`", text) for name, text in columns.items())
-        parts += [
-            f"**{place}**",
-            markdown_table(TextTable("", ("column", "meaning"), frozenset({0, 1}), rows)),
-        ]
+        headings = {column.name: column.heading for column in (*_COLUMNS[place], *metrics)}
+        rows = tuple((headings.get(name, ""), f"`{name}`", text) for name, text in columns.items())
+        titles = ("in the tables", "in result.json", "meaning")
+        parts += [f"**{place}**", markdown_table(TextTable("", titles, frozenset({0, 1, 2}), rows))]
     for product in document["products"]:
         if product["assumed_figures"]:
             parts += [f"## Figures assumed for {product['variant']}", _assumed(product)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _assumed(product: Record) -> str:

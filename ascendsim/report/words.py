@@ -70,9 +70,27 @@ def overhead_line(products: Sequence[Record]) -> str:
     )
 
 
+def special_lines(product: Record) -> list[str]:
+    """Say of each gradient with NaN or Inf how many were due, how many came, and how many differ."""
+    return [
+        f"NaN or Inf in {gradient['name']}: due in {gradient['special_expected']:,} of {gradient['count']:,} "
+        f"elements, got in {gradient['special_got']:,}, different in {gradient['special_mismatches']:,}; no "
+        "error is taken of them."
+        for gradient in product.get("gradients", ())
+        if gradient.get("special_expected") or gradient.get("special_got")
+    ]
+
+
+def standards_line(product: Record) -> str:
+    """Say what each standard asks that the gradients were held against."""
+    verdicts = [verdict for gradient in product["gradients"] for verdict in gradient.get("verdicts", ())]
+    rules = dict.fromkeys(f"{verdict['standard']}: {verdict['rule']}" for verdict in verdicts)
+    return f"Standards, and NaN and Inf where R(g) has them: {'; '.join(rules)}." if rules else ""
+
+
 def closing_lines(product: Record) -> list[str]:
     """Return the arithmetic, what the figures rest on, and what a reader must know besides."""
-    lines = [arithmetic_line(product), figures_line(product)]
+    lines = [*special_lines(product), arithmetic_line(product), figures_line(product)]
     if product["evidence"]:
         lines.append(f"Evidence: {product['evidence']}.")
     notes = [*product["notes"], *_kernel_notes(product)]
