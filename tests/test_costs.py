@@ -128,6 +128,15 @@ def test_fixpipe_reads_l0c_before_it_writes():
     assert alone_cycles(store, profile, "cube") == 8 + 8 + 40
 
 
+def test_a_link_that_is_fast_enough_for_the_mean_does_not_slow_fixpipe():
+    # The core's own pace is 512 bytes in 16 cycles; a link of 32 a cycle keeps up, one of 16 takes twice as long.
+    own = {"fixpipe.read_bytes_per_cycle": 128}
+    store = Fixpipe(Gm(HALF, ()), L0C, 512, 16)
+    for link, cycles in ((32, 16), (16, 32)):
+        profile = toy(**own, **{"links.l2_write.per_core_bytes_per_cycle": link})
+        assert alone_cycles(store, profile, "cube") == cycles + 40
+
+
 def test_a_plain_matrix_has_a_least_of_its_own():
     profile = toy(**{"paths.L0C_GM.least_cycles": 30, "fixpipe.matrix_least_cycles": 35})
     assert stream_cycles(Fixpipe(Gm(HALF, ()), L0C, 64, 16), profile, "cube") == 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,9 +42,10 @@ class Fixpipe(_Fixpipe, Command):
 
     Shapes   tile (m, n) -> slice (m, n), or (n / C0, m, C0) if `c0` is set
     Pipe     FIX
-    Cost     head + float32 bytes / fixpipe.read_bytes_per_cycle, then the result's bytes over shared links at
-             no more than the rate of path L0C_GM (fixpipe.channel_split_bytes_per_cycle where fractals are
-             cut into groups of 8), but least_cycles in all (plain matrix: fixpipe.matrix_least_cycles)
+    Cost     head, then the result's bytes over shared links, but least_cycles in all (plain matrix:
+             fixpipe.matrix_least_cycles). Piece by piece it reads L0C at fixpipe.read_bytes_per_cycle, then
+             writes at the rate of path L0C_GM (fixpipe.channel_split_bytes_per_cycle where fractals are cut
+             into groups of 8): the links see the mean
     Raises   (from the machine) two cores may touch one element only by atomic add, which is float32
     Source   AscendC Fixpipe page: F322F16 and F322BF16 round to nearest even
     """
@@ -67,20 +69,19 @@ class Fixpipe(_Fixpipe, Command):
         memory.store(self.dst, values, atomic=self.atomic)
 
     def cost(self, profile: Profile) -> Cost:
-        """Return what reading L0C takes, then the traffic and latency of the path L0C_GM."""
+        """Return head, traffic and latency of the path L0C_GM; reading L0C in turns slows the traffic."""
         path, unit = profile.paths["L0C_GM"], profile.fixpipe
-        rate, least = path.bytes_per_cycle, path.least_cycles
+        rate, least = Fraction(path.bytes_per_cycle), path.least_cycles
         if 0 < self.c0 < FRACTAL_COLUMNS and unit.channel_split_bytes_per_cycle:
-            rate = unit.channel_split_bytes_per_cycle
+            rate = Fraction(unit.channel_split_bytes_per_cycle)
         if not self.c0 and unit.matrix_least_cycles:
             least = unit.matrix_least_cycles
-        cycles = path.head_cycles
         if unit.read_bytes_per_cycle:
-            elements = self.bytes // self.dst.tensor.itemsize
-            cycles += ceil(FLOAT32_BYTES * elements / unit.read_bytes_per_cycle)
+            read = Fraction(FLOAT32_BYTES, self.dst.tensor.itemsize) / Fraction(unit.read_bytes_per_cycle)
+            rate = 1 / (1 / rate + read)
         kind = "atomic" if self.atomic else "write"
         traffic = Traffic(self.dst.tensor, kind, self.bytes, rate)
-        return Cost(cycles, path.latency_cycles, traffic, least)
+        return Cost(path.head_cycles, path.latency_cycles, traffic, least)
 
 
 class _CopyL0cToUb(NamedTuple):
