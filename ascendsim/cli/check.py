@@ -25,11 +25,8 @@ def check(arguments: Any) -> int:
     wanted = [
         (place, product, rules)
         for place, call in enumerate(asked)
-        for product in arguments.product or call.products or _every_product()
-        for rules in _rule_sets(arguments.rules or call.rules or DEFAULT_RULES)
+        for product, rules in _pairs(call, arguments.product or call.products, arguments.rules or call.rules)
     ]
-    for _, product, rules in wanted:
-        _require_known(product, rules)
     answers: list[list[Row]] = [[] for _ in asked]
     with progress(len(wanted)) as advance:
         for place, product, rules in wanted:
@@ -40,6 +37,7 @@ def check(arguments: Any) -> int:
         print(json.dumps(rows, indent=1))
     else:
         _print(asked, answers)
+        _print_rules(rows, defaulted=not (arguments.product or any(call.products for call in asked)))
     return ACCEPTED if all(row["as_expected"] for row in rows) else REFUSED
 
 
@@ -51,6 +49,24 @@ def _asked(arguments: Any) -> list[AskedCall]:
     if arguments.input is not None or arguments.weight is not None:
         raise ConfigError("a file and --input or --weight cannot be combined: the file gives the sizes")
     return calls_in_file(arguments.file)
+
+
+def _pairs(asked: AskedCall, products: Any, rules: Any) -> list[tuple[str, str]]:
+    """Return the (product, rule set) to ask: without products, those on which the rules have the operator.
+
+    Raises   ConfigError with near misses for unknown names
+    """
+    from ascendsim.cli.check_calls import TBC
+    from ascendsim.rules import load_rules
+
+    sets = {name: load_rules(name) for name in _rule_sets(rules or DEFAULT_RULES)}
+    for product in products or ():
+        _require_known(product)
+    part = "tbc" if asked.call.api == TBC else "convolution"
+    every = [(product, name) for product in products or _every_product() for name in sets]
+    if products:
+        return every
+    return [pair for pair in every if pair[0] in getattr(sets[pair[1]], part).products] or every
 
 
 def _every_product() -> tuple[str, ...]:
@@ -65,15 +81,14 @@ def _rule_sets(names: Any) -> tuple[str, ...]:
     return rule_set_names() if "all" in names else tuple(names)
 
 
-def _require_known(product: str, rules: str) -> None:
-    """Check the names before the first answer.
+def _require_known(product: str) -> None:
+    """Check the name of a product.
 
     Raises   ConfigError with near misses
     """
     from ascendsim.profile import load_profile
-    from ascendsim.rules import load_rules, rule_product
+    from ascendsim.rules import rule_product
 
-    load_rules(rules)
     if product.endswith(".toml"):
         load_profile(product)
     else:
@@ -118,6 +133,33 @@ def _print(asked: list[AskedCall], answers: list[list[Row]]) -> None:
         print_table(
             console, TextTable("", ("product", "rules", "status", "answer"), frozenset({0, 1, 3}), cells)
         )
+
+
+def _print_rules(rows: list[Row], *, defaulted: bool) -> None:
+    """Say what each rule set is, and which products were left out."""
+    from ascendsim.report.terminal import make_console, print_text
+    from ascendsim.rules import load_rules
+
+    console = make_console()
+    console.print()
+    names = sorted({row["rules"] for row in rows}, key=lambda name: (name not in DEFAULT_RULES, name))
+    for name in names:
+        print_text(console, f"Rules {name}: {load_rules(name).title}.")
+    if set(DEFAULT_RULES) <= set(names):
+        print_text(console, "Where they differ, documented is what is promised and shipped what happens.")
+    if defaulted and (left_out := _left_out(rows, tuple(names))):
+        print_text(console, f"Left out, without the operator: {left_out} (--product asks them).")
+
+
+def _left_out(rows: list[Row], names: tuple[str, ...]) -> str:
+    """Name the products that were not asked, with the rule sets if others were."""
+    asked = {(row["product"], row["rules"]) for row in rows}
+    parts = []
+    for product in _every_product():
+        missing = [name for name in names if (product, name) not in asked]
+        if missing:
+            parts.append(product if len(missing) == len(names) else f"{product} by {' and '.join(missing)}")
+    return ", ".join(parts)
 
 
 def _status(row: Row) -> str:

@@ -36,13 +36,17 @@ def add_check(choices: Any) -> Any:
     _add_call(check.add_argument_group("or one call in words"))
     where = check.add_argument_group("where, and by whom")
     where.add_argument(
-        "--product", action="append", metavar="NAME", help="product; repeat it for several (default: all)"
+        "--product",
+        action="append",
+        metavar="NAME",
+        help="product; repeat it for several (default: all that have the operator by the rules)",
     )
     where.add_argument(
         "--rules",
         action="append",
         metavar="NAME",
-        help="rule set or path of a .toml file, or all; repeatable (default documented and shipped)",
+        help="rule set or path of a .toml file, or all; repeatable (default: documented, what the vendor's "
+        "pages promise, and shipped, what the operator's published code accepts)",
     )
     check.add_argument("--json", action="store_true", help="print JSON instead of a table")
     check.set_defaults(command=_check)

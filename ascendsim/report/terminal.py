@@ -58,7 +58,7 @@ def print_run(document: Record, metrics: Sequence[AnyColumn], console: Console |
         _print_end(out, product)
     _print_close(out, document)
     out.print()
-    _print_text(out, LEGEND)
+    print_text(out, LEGEND)
 
 
 def print_network(document: Record, console: Console | None = None) -> None:
@@ -79,15 +79,15 @@ def print_products(rows: Sequence[Record], console: Console | None = None) -> No
     print_table(out, product_table(rows))
     out.print()
     for product, evidence in {row["product"]: row["evidence"] for row in rows}.items():
-        _print_text(out, f"{product}: {evidence}")
-    _print_text(out, "* is what the plain product name means; `ascendsim profiles NAME` lists every figure.")
+        print_text(out, f"{product}: {evidence}")
+    print_text(out, "* is what the plain product name means; `ascendsim profiles NAME` lists every figure.")
 
 
 def print_profile(profile: Profile, console: Console | None = None) -> None:
     """Print every figure of a product: value, confidence and range, and below it its source."""
     out = console or make_console()
     out.print(Text(f"{profile.product} (variant {profile.variant})", style="bold"))
-    _print_text(out, f"Evidence: {profile.evidence}")
+    print_text(out, f"Evidence: {profile.evidence}")
     width = max(len(path) for path in profile.figures)
     for path, figure in sorted(profile.figures.items()):
         shown = f"{figure.confidence}, {bounds(figure.range)}" if figure.range else figure.confidence
@@ -127,20 +127,20 @@ def print_table(out: Console, table: TextTable) -> None:
     out.out("\n".join(lines), highlight=False)
 
 
-def _print_head(out: Console, document: Record) -> None:
-    out.print(Text(f"Backward of {document['title']}", style="bold"))
-    _print_text(out, problem_line(document["problem"]))
-
-
-def _print_text(out: Console, text: str) -> None:
+def print_text(out: Console, text: str) -> None:
     """Print a paragraph without blanks at the ends of its lines."""
     out.out(textwrap.fill(text, out.width, break_on_hyphens=False), highlight=False)
+
+
+def _print_head(out: Console, document: Record) -> None:
+    out.print(Text(f"Backward of {document['title']}", style="bold"))
+    print_text(out, problem_line(document["problem"]))
 
 
 def _print_end(out: Console, product: Record) -> None:
     out.print()
     for line in closing_lines(product):
-        _print_text(out, line)
+        print_text(out, line)
 
 
 def _print_close(out: Console, document: Record) -> None:
@@ -148,4 +148,4 @@ def _print_close(out: Console, document: Record) -> None:
     if len(document["products"]) > 1:
         print_table(out, products_table(document["products"]))
         out.print()
-        _print_text(out, overhead_line(document["products"]))
+        print_text(out, overhead_line(document["products"]))
