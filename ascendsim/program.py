@@ -1,19 +1,16 @@
 """Programs as data: what a schedule returns and both executors read.
 
-A schedule asks a `ProgramBuilder` for slots in on-chip buffers and appends instructions that name the slots
-they touch. `build()` derives every wait between pipes from those names, in program order, so a schedule never
-writes a flag. A `Kernel` is a tuple of phases; inside a phase each core runs its own program and all cores
-finish one phase before the next begins.
+A schedule asks a `ProgramBuilder` (`builder.py`) for slots in on-chip buffers and appends instructions that
+name the slots they touch. A `Kernel` is a tuple of phases; inside a phase each core runs its own program and
+all cores finish one phase before the next begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
-
-from ascendsim.errors import CapacityError, ProgramError
 
 if TYPE_CHECKING:
     from ascendsim.functional import CoreMemory
@@ -21,7 +18,6 @@ if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
 PIPES = ("S", "M", "MTE1", "MTE2", "MTE3", "FIX", "V")
-HAZARDS = frozenset({"RAW", "WAR", "WAW"})
 
 
 class Core(NamedTuple):
@@ -182,136 +178,54 @@ class Command:
         return None
 
 
+class Waits(Sequence[tuple[int, ...]]):
+    """The indices that each instruction waits for, from how far back they lie."""
+
+    __slots__ = ("_back",)
+
+    def __init__(self, back: Sequence[tuple[int, ...]]) -> None:
+        self._back = back
+
+    def __len__(self) -> int:
+        return len(self._back)
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple([index - distance for distance in self._back[index]])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Waits) and self._back == other._back
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, and the content may be large
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """The instructions of one core in program order, with the waits between its pipes.
 
-    `after_done[i]` are indices whose results must be visible before instruction i starts (it reads or
-    overwrites them); `after_end[i]` are indices that must have left their pipe (they read what i overwrites).
-    `buffer_bytes` is what the slots reserve of each buffer.
+    `done_back[i]` says how far before instruction i those lie whose results must be visible before it starts
+    (it reads or overwrites them); `end_back[i]` the same of those that must have left their pipe (they read
+    what i overwrites). Distances are the same wherever a piece of program recurs. `buffer_bytes` is what the
+    slots reserve of each buffer.
     """
 
     instructions: tuple[Instruction, ...]
-    after_done: tuple[tuple[int, ...], ...]
-    after_end: tuple[tuple[int, ...], ...]
+    done_back: tuple[tuple[int, ...], ...]
+    end_back: tuple[tuple[int, ...], ...]
     slots: tuple[Slot, ...]
     buffer_bytes: Mapping[str, int]
 
     def __len__(self) -> int:
         return len(self.instructions)
 
+    @property
+    def after_done(self) -> Waits:
+        """For each instruction the indices whose results must be visible before it starts."""
+        return Waits(self.done_back)
 
-class ProgramBuilder:
-    """Collects the instructions of one core and derives their waits.
-
-    `hazards` names the classes of waits to derive; all of them, except in tests that show what a missing
-    class does.
-    """
-
-    def __init__(self, profile: Profile, hazards: frozenset[str] = HAZARDS) -> None:
-        self._profile = profile
-        self._hazards = hazards
-        self._slots: list[Slot] = []
-        self._used: dict[str, int] = {}
-        self._instructions: list[Instruction] = []
-        self._after_done: list[tuple[int, ...]] = []
-        self._after_end: list[tuple[int, ...]] = []
-        self._pipes: list[str] = []
-        # Per slot: index of the last writer (-1: none), and the last reader since then on each pipe.
-        self._writer: list[int] = []
-        self._readers: list[dict[str, int]] = []
-        # What each pipe has waited for so far: [pipe][other pipe] -> newest index known done, known ended.
-        self._known_done: dict[str, dict[str, int]] = {pipe: {} for pipe in PIPES}
-        self._known_end: dict[str, dict[str, int]] = {pipe: {} for pipe in PIPES}
-
-    def slots(self, buffer: str, size_bytes: int, name: str, copies: int = 1) -> tuple[Slot, ...]:
-        """Reserve `copies` slots (a ring for ping-pong) of one buffer.
-
-        Raises   CapacityError naming buffer, need and capacity; UnsupportedError-like CapacityError where the
-                 product has no such buffer
-        """
-        figures = self._profile.buffers.get(buffer)
-        if figures is None:
-            raise CapacityError(
-                f"{self._profile.variant} has no buffer {buffer}; it has {', '.join(self._profile.buffers)}"
-            )
-        step = figures.alignment_bytes
-        size = -(-size_bytes // step) * step
-        need = self._used.get(buffer, 0) + copies * size
-        if need > figures.capacity_bytes:
-            raise CapacityError(
-                f"{buffer} of {self._profile.variant} holds {figures.capacity_bytes} bytes, but {name} "
-                f"({copies} x {size}) brings the need to {need}; take a smaller tile or fewer copies"
-            )
-        self._used[buffer] = need
-        made = []
-        for copy in range(copies):
-            label = f"{name}[{copy}]" if copies > 1 else name
-            made.append(Slot(buffer, size, label, len(self._slots)))
-            self._slots.append(made[-1])
-            self._writer.append(-1)
-            self._readers.append({})
-        return tuple(made)
-
-    def add(self, instruction: Instruction) -> None:
-        """Append one instruction and derive what it must wait for.
-
-        Raises   ProgramError if it reads a slot that nothing has written
-        """
-        index = len(self._instructions)
-        pipe = instruction.pipe
-        done: dict[str, int] = {}
-        end: dict[str, int] = {}
-        reads, writes = instruction.reads, instruction.writes
-        for slot in reads:
-            writer = self._writer[slot.index]
-            if writer < 0:
-                raise ProgramError(
-                    f"instruction {index} ({type(instruction).__name__}) reads {slot!r}, "
-                    "which nothing has written"
-                )
-            self._wait(done, pipe, writer, "RAW")
-        for slot in writes:
-            writer = self._writer[slot.index]
-            if writer >= 0:
-                self._wait(done, pipe, writer, "WAW")
-            for reader in self._readers[slot.index].values():
-                self._wait(end, pipe, reader, "WAR")
-        self._after_done.append(self._settle(done, pipe, self._known_done[pipe]) if done else ())
-        self._after_end.append(self._settle(end, pipe, self._known_end[pipe]) if end else ())
-        for slot in reads:
-            self._readers[slot.index][pipe] = index
-        for slot in writes:
-            self._writer[slot.index] = index
-            self._readers[slot.index].clear()
-        self._instructions.append(instruction)
-        self._pipes.append(pipe)
-
-    def _wait(self, waits: dict[str, int], pipe: str, on: int, hazard: str) -> None:
-        """Note that `pipe` must wait for instruction `on`, unless both are on one in-order pipe."""
-        other = self._pipes[on]
-        if other != pipe and hazard in self._hazards and on > waits.get(other, -1):
-            waits[other] = on
-
-    def _settle(self, waits: dict[str, int], pipe: str, known: dict[str, int]) -> tuple[int, ...]:
-        """Drop the waits that an earlier wait of the same pipe already implies (pipes deliver in order)."""
-        done = self._known_done[pipe]
-        kept = []
-        for other, on in waits.items():
-            if on > known.get(other, -1) and on > done.get(other, -1):
-                kept.append(on)
-                known[other] = on
-        return tuple(kept)
-
-    def build(self) -> Program:
-        """Return the finished program."""
-        return Program(
-            tuple(self._instructions),
-            tuple(self._after_done),
-            tuple(self._after_end),
-            tuple(self._slots),
-            dict(self._used),
-        )
+    @property
+    def after_end(self) -> Waits:
+        """For each instruction the indices that must have left their pipe before it starts."""
+        return Waits(self.end_back)
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ class CoreRun:
         """Run the instructions of one pipe (rules 2 to 4)."""
         program, prices, flag = self.priced.program, self.priced.prices, self._flag_cycles
         issue, start, end, done = self.issue, self.start, self.end, self.done
-        after_done, after_end = program.after_done, program.after_end
+        done_back, end_back = program.done_back, program.end_back
         for_start, for_end, ready = self._for_start, self._for_end, self._ready
         memory, wake = self._memory, partial(self._wake, pipe)
         free = visible = self._begin
@@ -134,13 +134,15 @@ class CoreRun:
                 time = free
             if drains and time < visible:
                 time = visible
-            for other in after_done[index]:
+            for back in done_back[index]:
+                other = index - back
                 if done[other] < 0:
                     for_end.setdefault(other, []).append(self._walks[pipe])
                     yield
                 if time < done[other] + flag:
                     time = done[other] + flag
-            for other in after_end[index]:
+            for back in end_back[index]:
+                other = index - back
                 if end[other] < 0:
                     for_end.setdefault(other, []).append(self._walks[pipe])
                     yield

@@ -3,18 +3,8 @@
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
-from ascendsim.program import (
-    Core,
-    CoreWork,
-    Cost,
-    Gm,
-    GmTensor,
-    Kernel,
-    Phase,
-    Program,
-    ProgramBuilder,
-    Traffic,
-)
+from ascendsim.builder import ProgramBuilder
+from ascendsim.program import Core, CoreWork, Cost, Gm, GmTensor, Kernel, Phase, Program, Traffic
 
 X = GmTensor("x", (1 << 20,), "float16", 2)
 Y = GmTensor("y", (1 << 20,), "float16", 2, role="output")
@@ -123,9 +113,8 @@ class FakeProfile:
 def program(*rows):
     """Make a program of rows (instruction, after_done, after_end), the waits being optional."""
     full = [(*row, (), ())[:3] if isinstance(row, tuple) else (row, (), ()) for row in rows]
-    return Program(
-        tuple(r[0] for r in full), tuple(tuple(r[1]) for r in full), tuple(tuple(r[2]) for r in full), (), {}
-    )
+    back = [tuple(tuple(i - j for j in row[kind]) for i, row in enumerate(full)) for kind in (1, 2)]
+    return Program(tuple(row[0] for row in full), *back, (), {})
 
 
 def built(instructions):

@@ -9,7 +9,7 @@ from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.movers import CopyGmToL1, FillL1
 from ascendsim.functional import CoreMemory
 from ascendsim.numerics.dtypes import dtype
-from ascendsim.program import Gm, Program
+from ascendsim.program import Gm
 from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill, SumLanes
 from ascendsim.vector.row_sums import AddRows, SumPixels
 
@@ -130,7 +130,7 @@ def strict(kernel, itemsize):
         def program():
             p = build()
             instructions = tuple(Held(instruction, itemsize) for instruction in p.instructions)
-            return Program(instructions, p.after_done, p.after_end, p.slots, p.buffer_bytes)
+            return replace(p, instructions=instructions)
 
         return program
 

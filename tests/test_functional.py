@@ -5,11 +5,12 @@ import random
 import numpy as np
 import pytest
 
+from ascendsim.builder import HAZARDS, ProgramBuilder
 from ascendsim.errors import ProgramError
 from ascendsim.functional import CoreMemory, aligned_empty, run_kernel
 from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
-from ascendsim.program import HAZARDS, Core, CoreWork, Gm, GmTensor, Kernel, Phase, ProgramBuilder
+from ascendsim.program import Core, CoreWork, Gm, GmTensor, Kernel, Phase
 from ascendsim.timing import time_kernel
 from ascendsim.vector.instructions import Add, Cast, CopyGmToUb, CopyUbToGm, Fill
 from tests.strict_memory import check_gm, strict

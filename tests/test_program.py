@@ -5,8 +5,9 @@ from itertools import pairwise
 
 import pytest
 
+from ascendsim.builder import HAZARDS, ProgramBuilder
 from ascendsim.errors import CapacityError, ProgramError
-from ascendsim.program import HAZARDS, Command, GmTensor, ProgramBuilder
+from ascendsim.program import Command, GmTensor
 from tests.fake_machine import Fake
 from tests.toy_profiles import toy_split, toy_unified
 

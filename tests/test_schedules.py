@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from ascendsim import Tiling, estimate
+from ascendsim.builder import HAZARDS
 from ascendsim.cube.mmad import spacing_needed
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
 from ascendsim.ops.conv_problem import ConvProblem
 from ascendsim.ops.lowering import lower
 from ascendsim.profile import load_profile
-from ascendsim.program import HAZARDS
 from ascendsim.timing import time_kernel
 from tests.conv_cases import (
     SPLIT,

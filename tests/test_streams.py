@@ -2,9 +2,10 @@
 
 import pytest
 
+from ascendsim.builder import ProgramBuilder
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.profile import load_profile
-from ascendsim.program import Core, CoreWork, Gm, GmTensor, Kernel, Phase, ProgramBuilder
+from ascendsim.program import Core, CoreWork, Gm, GmTensor, Kernel, Phase
 from ascendsim.timing import time_kernel
 from ascendsim.validate.compare import Case
 from ascendsim.validate.products import variant_of

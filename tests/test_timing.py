@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles_timing import longest_path, spans_of, ticked_machine
 
+from ascendsim.builder import ProgramBuilder
 from ascendsim.errors import ProgramError
 from ascendsim.l2 import account
-from ascendsim.program import Core, CoreWork, Phase, ProgramBuilder
+from ascendsim.program import Core, CoreWork, Phase
 from ascendsim.timing import time_kernel
 
 PLAIN = FakeProfile()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ascendsim.builder import ProgramBuilder
 from ascendsim.cube.mmad import PipeBarrier
 from ascendsim.ops.rings import Ring
 from ascendsim.ops.tiling.plan import shares
 from ascendsim.ops.vector_kernels import piece_elements, vector_cores
-from ascendsim.program import CoreWork, Gm, GmTensor, Phase, Program, ProgramBuilder
+from ascendsim.program import CoreWork, Gm, GmTensor, Phase, Program
 from ascendsim.vector.instructions import (
     FLOAT32_LANES,
     AddLanes,

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ascendsim.builder import HAZARDS
 from ascendsim.cube.views import round_up
 from ascendsim.errors import ConfigError
 from ascendsim.ops.image_program import ImageProgram
 from ascendsim.ops.sliding import ImageTile, Sliding
 from ascendsim.ops.taps import Segment, Taps, cut_taps, segments_of
 from ascendsim.ops.tiling.plan import Tiling, require_whole_units, shares
-from ascendsim.program import HAZARDS, Core, CoreWork, GmTensor, Phase, Program
+from ascendsim.program import Core, CoreWork, GmTensor, Phase, Program
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

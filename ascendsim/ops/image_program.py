@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.builder import ProgramBuilder
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Patches, TapRows, round_up
@@ -11,7 +12,7 @@ from ascendsim.ops.rings import Ring
 from ascendsim.ops.sliding import ImageTile
 from ascendsim.ops.taps import Taps
 from ascendsim.ops.writeback import Writeback
-from ascendsim.program import Gm, Program, ProgramBuilder, Slot
+from ascendsim.program import Gm, Program, Slot
 
 if TYPE_CHECKING:
     from ascendsim.ops.image_gemm import ImageGemmSchedule, Task

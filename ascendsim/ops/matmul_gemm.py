@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ascendsim.builder import HAZARDS, ProgramBuilder
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Block, round_up
@@ -18,7 +19,7 @@ from ascendsim.ops.matmul_problem import MatmulProblem
 from ascendsim.ops.rings import Ring
 from ascendsim.ops.tiling.matmul import MatmulTiling
 from ascendsim.ops.writeback import Writeback
-from ascendsim.program import HAZARDS, Core, CoreWork, Gm, GmTensor, Phase, Program, ProgramBuilder, Slot
+from ascendsim.program import Core, CoreWork, Gm, GmTensor, Phase, Program, Slot
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -210,6 +211,8 @@ class _MatmulProgram:
         size = length[0] * length[1] * self.size
         runs = self.p.runs(*length, self.size)
         line = self.s.profile.l2.line_bytes
-        aligned = self.p.layout == "NZ" or (tensor.shape[2] * self.size) % line == 0
-        self.b.add(CopyGmToL1(slot, Gm(tensor, index), size, length, rows=runs, aligned=aligned))
+        relays = self.p.layout == "ND"
+        aligned = not relays or (tensor.shape[2] * self.size) % line == 0
+        place = Gm(tensor, index)
+        self.b.add(CopyGmToL1(slot, place, size, length, rows=runs, aligned=aligned, relays=relays))
         return slot

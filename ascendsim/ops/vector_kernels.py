@@ -6,10 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ascendsim.builder import ProgramBuilder
 from ascendsim.cube.mmad import PipeBarrier
 from ascendsim.ops.rings import Ring
 from ascendsim.ops.tiling.plan import shares
-from ascendsim.program import Core, CoreWork, Gm, GmTensor, Phase, Program, ProgramBuilder
+from ascendsim.program import Core, CoreWork, Gm, GmTensor, Phase, Program
 from ascendsim.vector.instructions import (
     FLOAT32_LANES,
     Add,

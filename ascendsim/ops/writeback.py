@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.builder import ProgramBuilder
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.views import round_up
 from ascendsim.errors import UnsupportedError
 from ascendsim.ops.rings import Ring
-from ascendsim.program import Gm, GmTensor, ProgramBuilder, Slot
+from ascendsim.program import Gm, GmTensor, Slot
 from ascendsim.vector.instructions import CopyUbToGm
 
 if TYPE_CHECKING:

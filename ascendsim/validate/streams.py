@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ascendsim.builder import ProgramBuilder
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
-from ascendsim.program import Core, CoreWork, Gm, GmTensor, Kernel, Phase, Program, ProgramBuilder
+from ascendsim.program import Core, CoreWork, Gm, GmTensor, Kernel, Phase, Program
 from ascendsim.timing import time_kernel
 from ascendsim.validate.compare import Case
 from ascendsim.validate.probe import PROBED, alone_cycles, slot
@@ -160,7 +161,8 @@ def _program(stream: Stream, tensor: GmTensor, first: int, own: int, tiles: int,
         place = Gm(tensor, (slice(at, at + size // 2),))
         held = slots[number % 2]
         if stream.path == "GM_L1":
-            builder.add(CopyGmToL1(held, place, size, rows=stream.rows, aligned=stream.aligned))
+            rows = stream.rows
+            builder.add(CopyGmToL1(held, place, size, rows=rows, aligned=stream.aligned, relays=rows > 1))
         elif stream.path == "GM_UB":
             builder.add(CopyGmToUb(held, place, size, ()))
         else:
