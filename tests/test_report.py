@@ -1,25 +1,21 @@
-"""Are reports true to the results, whole, readable, and in the forms they promise?"""
+"""Are reports true to the results, and readable?"""
 
-import json
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from fake_machine import Fake, FakeProfile, kernel, program
+from report_samples import ERROR, entered_kernel, timed_kernel, timed_run
 from toy_profiles import toy_split
 
 from ascendsim import ConvProblem, estimate, load_profile
-from ascendsim.errors import DataError
-from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
+from ascendsim.ops.results import Estimate
 from ascendsim.ops.summary import summarise
-from ascendsim.report.columns import KERNEL, Column
-from ascendsim.report.files import make_folder, replacing, write_text
+from ascendsim.report.columns import KERNEL
 from ascendsim.report.folder import write_network_folder, write_run_folder
 from ascendsim.report.markdown import run_page
-from ascendsim.report.occupancy import core_spans, coverage, middle_window
 from ascendsim.report.record import (
-    Run,
     gradient_record,
     kernel_record,
     layer_record,
@@ -39,12 +35,8 @@ from ascendsim.report.tables import (
     time_table,
     value,
 )
-from ascendsim.report.trace import write_trace
-from ascendsim.report.words import overhead_line, special_lines, standards_line
+from ascendsim.report.words import common_lines, overhead_line, special_lines, standards_line
 from ascendsim.timing import time_kernel
-
-PNG = b"\x89PNG\r\n\x1a\n"
-ERROR = Column("error", "error", "ulp", "How wrong it is.")
 
 
 @pytest.fixture
@@ -55,21 +47,12 @@ def profile():
 
 @pytest.fixture
 def timed(profile):
-    """Two equal cube cores: MTE2 takes 30 cycles, then M 50 cycles while MTE2 does 20 more: 80 cycles."""
-    core = program(Fake("MTE2", 30), (Fake("M", 50), (0,)), Fake("MTE2", 20))
-    one = kernel([("same", core), ("same", core)])
-    one = replace(one, name="grad_weight", macs=1000, compute_dtype="float16", note="one core in two")
-    return summarise(one, profile, time_kernel(one, FakeProfile()))
+    return timed_kernel(profile)
 
 
 @pytest.fixture
-def run(timed, profile):
-    gradient = np.array([[1, 2], [3, 4]], np.float16)
-    result = ConvolutionBackwardResult(
-        *("toy", "toy_split", "float16", "block:16:RNE", (timed, timed), ("nothing is real",)),
-        *(None, gradient, None, "program"),
-    )
-    return Run(result, profile, (gradient_record("grad_weight", gradient, {"error": 0.5}),))
+def run(profile):
+    return timed_run(profile)
 
 
 @pytest.fixture
@@ -146,16 +129,9 @@ def test_the_time_table_sums_the_call(document):
     assert table.rows[-1] == ("all kernels", "160", "4.00", "0.00", "0.16", "4.16", "", "")
 
 
-def entered(profile):
-    """The one kernel of `timed` after an entry of 20 cycles, each instruction taking one to be issued."""
-    core = program(Fake("MTE2", 30), (Fake("M", 50), (0,)))
-    one = replace(kernel([("same", core), ("same", core)]), compute_dtype="float16")
-    return summarise(one, profile, time_kernel(one, FakeProfile(start_cycles=20, issue_cycles=1)))
-
-
 def test_launch_entry_and_core_are_told_apart(profile):
     # 20 cycles of entry, 1 of issue, 30 and 50 of work: 101 of 1 ns; launched in 1 us and 0.5 for each core.
-    record = kernel_record(entered(profile), profile)
+    record = kernel_record(entered_kernel(profile), profile)
     assert (record["cycles"], record["entry_cycles"]) == (101, 20)
     parts = [record[part] for part in ("launch_us", "entry_us", "core_us")]
     assert parts == pytest.approx([2.0, 0.020, 0.081])
@@ -163,7 +139,7 @@ def test_launch_entry_and_core_are_told_apart(profile):
 
 
 def test_the_entry_is_no_pipes(profile):
-    record = kernel_record(entered(profile), profile)
+    record = kernel_record(entered_kernel(profile), profile)
     assert record["busy"] == {"S": 2 / 101, "MTE2": 30 / 101, "M": 50 / 101}
     for pipe, spent in record["occupation"].items():
         assert spent["entry"] == 20 / 101
@@ -224,26 +200,6 @@ def test_numbers_are_printed_as_people_read_them(printed, expected):
     assert printed == expected
 
 
-def test_the_folder_holds_what_it_promises(tmp_path, document, run):
-    files = write_run_folder(tmp_path / "a" / "b", document, [run], [ERROR], 1000)
-    assert [file.name for file in files] == ["report.md", "result.json", "timeline.png", "trace.json"]
-    assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == sorted(f.name for f in files)
-    assert json.loads(files[1].read_text())["products"][0]["cycles"] == 160
-    assert files[2].read_bytes().startswith(PNG)
-
-
-def test_result_json_defines_every_column(tmp_path, document, run):
-    _, result, *_ = write_run_folder(tmp_path, document, [run], [ERROR], 0)
-    made = json.loads(result.read_text())
-    defined = made["definitions"]["products.kernels"]
-    for key, entry in made["products"][0]["kernels"][0].items():
-        if key != "note":
-            names = [f"{key}.{part}" for part in entry] if key == "bytes" else [key]
-            assert set(names) <= set(defined), key
-    gradients = made["definitions"]["products.gradients"]
-    assert set(made["products"][0]["gradients"][0]) <= set(gradients)
-
-
 def test_the_page_names_the_command_the_models_and_the_notes(tmp_path, document, run):
     page = write_run_folder(tmp_path, document, [run], [ERROR], 1000)[0].read_text()
     for words in ("ascendsim run 'x y'", "block:16:RNE", "nothing is real", "toy_split", "(timeline.png)"):
@@ -285,20 +241,6 @@ def test_the_standards_are_named_with_what_they_ask():
     assert standards_line({"gradients": [{"name": "of no format with standards"}]}) == ""
 
 
-def test_several_products_get_a_plot_each(tmp_path, run):
-    other = replace(run, profile=replace(run.profile, variant="other"))
-    document = run_document("t", {}, [run, other], [], [ERROR])
-    names = {file.name for file in write_run_folder(tmp_path, document, [run, other], [ERROR], 0)}
-    assert {"timeline-toy_split.png", "timeline-other.png"} <= names
-
-
-def test_products_of_one_name_do_not_overwrite_each_other(tmp_path, run):
-    document = run_document("t", {}, [run, run], [], [ERROR])
-    names = {file.name for file in write_run_folder(tmp_path, document, [run, run], [ERROR], 10)}
-    assert {"timeline-toy_split-1.png", "timeline-toy_split-2.png"} <= names
-    assert {"trace-toy_split-1.json", "trace-toy_split-2.json"} <= names
-
-
 def test_a_network_adds_up(tmp_path, timed, profile):
     estimate = Estimate("toy", "toy_split", "float16", "block:16:RNE", (timed,), ("a note",))
     layers = [layer_record("a", 3, estimate, profile), layer_record("b", 1, estimate, profile)]
@@ -316,79 +258,27 @@ def test_a_network_adds_up(tmp_path, timed, profile):
     assert names == ["report.md", "result.json", "layers.png"]
 
 
-def trace(path, kernels, spans):
-    omitted = write_trace(path, kernels, 1000, spans)
-    return json.loads(path.read_text())["traceEvents"], omitted
-
-
-def test_a_trace_names_cores_as_processes_and_pipes_as_threads(tmp_path, timed):
-    events, omitted = trace(tmp_path / "t.json", [timed], 100)
-    names = {(e["name"], e["args"]["name"]) for e in events if e["ph"] == "M" and "name" in e["args"]}
-    assert {("process_name", "cube core 0"), ("thread_name", "MTE2"), ("thread_name", "M")} <= names
-    assert omitted == 0
-
-
-def test_trace_spans_are_those_of_the_timeline(tmp_path, timed):
-    events, _ = trace(tmp_path / "t.json", [timed, timed], 100)
-    spans = [e for e in events if e["ph"] == "X" and e["name"] == "Fake"]
-    assert len(spans) == 2 * 3
-    # the second kernel starts after the first one's 2.08 us and its own launch of 2 us
-    assert [(e["ts"], e["dur"]) for e in spans] == [
-        *((2.0, 0.03), (2.03, 0.05), (2.03, 0.02)),
-        *((4.08, 0.03), (4.11, 0.05), (4.11, 0.02)),
+def test_notes_are_said_once_with_the_products_they_are_of(run):
+    first, second = run_document("t", {}, [run, run], [], [])["products"]
+    second |= {"variant": "other", "notes": ["nothing is real", "but this"]}
+    assert common_lines([first, second]) == [
+        "Arithmetic: float16 in the cube, accumulation model block:16:RNE; "
+        "instructions executed in program order.",
+        "Note: nothing is real",
+        "Note: grad_weight: one core in two",
+        "Note on other: but this",
     ]
-    # the Mmad was issued at once and waited for the 30 cycles of the copy
-    assert spans[1]["args"]["waited_cycles"] == 30
-    assert spans[1]["args"]["waited_for"] == "Fake 0 on MTE2"
+    second["accumulation"] = "seq:RNE"
+    lines = common_lines([first, second])
+    assert lines[0].startswith(
+        "Arithmetic on toy_split: float16 in the cube, accumulation model block:16:RNE;"
+    )
+    assert lines[1].startswith("Arithmetic on other: float16 in the cube, accumulation model seq:RNE;")
+    assert common_lines([first])[1:] == ["Note: nothing is real", "Note: grad_weight: one core in two"]
 
 
-def test_equal_cores_are_drawn_once_and_named(tmp_path, timed):
-    events, _ = trace(tmp_path / "t.json", [timed], 100)
-    (phase,) = [e for e in events if "stands_for" in e.get("args", {})]
-    assert phase["args"]["stands_for"] == "cube 0-1"
-
-
-def test_a_trace_is_bounded_and_says_what_it_leaves_out(tmp_path, timed):
-    events, omitted = trace(tmp_path / "t.json", [timed], 2)
-    assert sum(e["name"] == "Fake" for e in events) == 2
-    assert omitted == 1
-
-
-def test_spans_on_a_thread_do_not_overlap(tmp_path, timed):
-    events, _ = trace(tmp_path / "t.json", [timed, timed], 100)
-    ends = {}
-    for event in sorted((e for e in events if e["ph"] == "X"), key=lambda e: e["ts"]):
-        thread = (event["pid"], event["tid"])
-        assert event["ts"] >= ends.get(thread, 0) - 1e-6
-        ends[thread] = event["ts"] + event["dur"]
-
-
-def test_coverage_is_the_share_of_each_bin():
-    # [2, 6) and [8, 9) in four bins of [0, 12): 1/3, 3/3, 1/3, 0
-    shares = coverage(np.array([2, 8]), np.array([6, 9]), 0, 12, 4)
-    assert shares == pytest.approx([1 / 3, 1, 1 / 3, 0])
-
-
-def test_the_plotted_core_is_one_of_each_kind(timed):
-    (core,) = core_spans(timed.timeline)
-    assert core.label == "cube core 0 (and 1 alike)"
-    assert core.pipes == ("MTE2", "M")
-    assert core.spans["MTE2"][0].tolist() == [0, 30]
-    assert middle_window(timed.timeline, core, 60) == (0, 80)
-    # of 3 starts (0, 30, 30) the window of one about the middle begins at the second
-    assert middle_window(timed.timeline, core, 1) == (30, 31)
-
-
-def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
-    path = tmp_path / "report.md"
-    write_text(path, "old")
-    with pytest.raises(TypeError), replacing(path) as temporary:
-        temporary.write_bytes("not bytes")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_folder_that_cannot_be_made_says_so(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot be made"):
-        make_folder(tmp_path / "file" / "folder")
+def test_a_page_says_each_note_once(run):
+    document = run_document("t", {}, [run, run], [], [ERROR])
+    page = run_page(document, [ERROR], [{}, {}])
+    assert page.count("nothing is real") == page.count("one core in two") == 1
+    assert "## What holds of all products" in page

@@ -68,7 +68,7 @@ KERNEL = (
         "cube_utilisation",
         "cube",
         "share of 1",
-        "macs / (cycles x cube cores of the product x multiply-adds per cycle of one core); 0 without macs.",
+        "macs / (cycles x cubes of the product x multiply-adds per cycle of one); 0 without macs.",
     ),
     Column(
         "busy",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,3 +42,33 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def replacing_report(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder, whose files become the report in `folder` if the block ends without an error.
+
+    The files of the report that was there before, as its result.json lists them, leave with it: a folder
+    holds one report. Other files stay.
+    Raises   DataError if the folder cannot be made or written to
+    """
+    make_folder(folder)
+    stage = Path(tempfile.mkdtemp(prefix=".report-", dir=folder))
+    try:
+        yield stage
+        for old in _listed(folder):
+            old.unlink(missing_ok=True)
+        for new in sorted(stage.iterdir()):
+            new.replace(folder / new.name)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Return the files in a folder that its result.json lists; none if there is no such list."""
+    try:
+        names = list(json.loads((folder / "result.json").read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    paths = [folder / name for name in names if isinstance(name, str) and Path(name).name == name]
+    return [path for path in paths if path.is_file()]

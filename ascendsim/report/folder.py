@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ascendsim.report.columns import AnyColumn
-from ascendsim.report.files import make_folder, write_text
+from ascendsim.report.files import replacing_report, write_text
 from ascendsim.report.markdown import network_page, run_page
 from ascendsim.report.record import Record, Run
 from ascendsim.report.trace import write_trace
@@ -20,41 +20,45 @@ def write_run_folder(
 ) -> list[Path]:
     """Write the report of a run and return its files; `trace_spans` 0 means no traces.
 
+    A report that was there before is replaced as a whole.
     Raises   DataError if the folder cannot be made or written to
     """
     from ascendsim.report.plots import plot_timeline
 
-    make_folder(folder)
     files: list[dict[str, str]] = []
-    for run, ending in zip(runs, _endings([run.profile.variant for run in runs]), strict=True):
-        mhz, kernels = run.profile.clock.cube_mhz, run.result.kernels
-        shown = {"plot": f"timeline{ending}.png"}
-        title = f"Backward of {document['title']} on {run.profile.variant}"
-        plot_timeline(folder / shown["plot"], kernels, mhz, title)
-        if trace_spans:
-            shown["trace"] = f"trace{ending}.json"
-            omitted = write_trace(folder / shown["trace"], kernels, mhz, trace_spans)
-            shown["note"] = f"It leaves out {omitted:,} spans for size (--trace-spans)." if omitted else ""
-        files.append(shown)
-    page = run_page(document, metrics, files)
-    return _finish(folder, document, page, files)
+    with replacing_report(folder) as stage:
+        for run, ending in zip(runs, _endings([run.profile.variant for run in runs]), strict=True):
+            kernels = run.result.kernels
+            shown = {"plot": f"timeline{ending}.png"}
+            title = f"Backward of {document['title']} on {run.profile.variant}"
+            plot_timeline(stage / shown["plot"], kernels, run.profile, title)
+            if trace_spans:
+                shown["trace"] = f"trace{ending}.json"
+                omitted = write_trace(stage / shown["trace"], kernels, run.profile, trace_spans)
+                shown["note"] = (
+                    f"It leaves out {omitted:,} spans for size (--trace-spans)." if omitted else ""
+                )
+            files.append(shown)
+        names = _write_texts(stage, document, run_page(document, metrics, files), files)
+    return [folder / name for name in names]
 
 
 def write_network_folder(folder: Path, document: Record) -> list[Path]:
-    """Write the report of a network and return its files.
+    """Write the report of a network and return its files; one that was there before is replaced as a whole.
 
     Raises   DataError if the folder cannot be made or written to
     """
     from ascendsim.report.plots import plot_layers
 
-    make_folder(folder)
     files: list[dict[str, str]] = []
     products = document["products"]
-    for product, ending in zip(products, _endings([p["variant"] for p in products]), strict=True):
-        title = f"Backward of {document['title']} on {product['variant']}"
-        plot_layers(folder / f"layers{ending}.png", product, title)
-        files.append({"plot": f"layers{ending}.png"})
-    return _finish(folder, document, network_page(document, files), files)
+    with replacing_report(folder) as stage:
+        for product, ending in zip(products, _endings([p["variant"] for p in products]), strict=True):
+            title = f"Backward of {document['title']} on {product['variant']}"
+            plot_layers(stage / f"layers{ending}.png", product, title)
+            files.append({"plot": f"layers{ending}.png"})
+        names = _write_texts(stage, document, network_page(document, files), files)
+    return [folder / name for name in names]
 
 
 def json_text(document: Record) -> str:
@@ -72,9 +76,10 @@ def _endings(variants: Sequence[str]) -> list[str]:
     ]
 
 
-def _finish(folder: Path, document: Record, page: str, files: Sequence[Mapping[str, str]]) -> list[Path]:
-    write_text(folder / "report.md", page)
-    write_text(folder / "result.json", json_text(document))
+def _write_texts(stage: Path, document: Record, page: str, files: Sequence[Mapping[str, str]]) -> list[str]:
+    """Write the page and the record, which lists all files of the report; return their names."""
     names = ["report.md", "result.json"]
     names += [shown[kind] for shown in files for kind in ("plot", "trace") if kind in shown]
-    return [folder / name for name in names]
+    write_text(stage / "report.md", page)
+    write_text(stage / "result.json", json_text(document | {"files": names}))
+    return names

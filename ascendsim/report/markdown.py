@@ -22,6 +22,7 @@ from ascendsim.report.tables import (
 )
 from ascendsim.report.words import (
     closing_lines,
+    common_lines,
     overhead_line,
     problem_line,
     product_line,
@@ -52,7 +53,7 @@ def run_page(document: Record, metrics: Sequence[AnyColumn], files: Sequence[Map
         parts += [f"## {product_line(product)}", *(_table(table) for table in tables)]
         if product["gradients"]:
             parts += [_table(gradient_table(product, metrics)), standards_line(product)]
-        parts += _end(product)
+        parts.append(_bullets(closing_lines(product)))
         if "plot" in shown:
             parts.append(f"![Which pipe is busy when, of one core of each kind]({shown['plot']})")
         if "trace" in shown:
@@ -65,7 +66,11 @@ def network_page(document: Record, files: Sequence[Mapping[str, str]]) -> str:
     """Return the page of a whole network."""
     parts = _head(document)
     for product, shown in zip(document["products"], files, strict=True):
-        parts += [f"## {product_line(product)}", _table(layer_table(product)), *_end(product)]
+        parts += [
+            f"## {product_line(product)}",
+            _table(layer_table(product)),
+            _bullets(closing_lines(product)),
+        ]
         if "plot" in shown:
             parts.append(f"![Time of each layer by kernel]({shown['plot']})")
     return _page(parts, document)
@@ -98,11 +103,13 @@ def _head(document: Record) -> list[str]:
     return parts
 
 
-def _end(product: Record) -> list[str]:
-    return ["\n".join(f"- {line}" for line in closing_lines(product))]
+def _bullets(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _page(parts: list[str], document: Record, metrics: Sequence[AnyColumn] = ()) -> str:
+    products = document["products"]
+    parts += ["## What holds of all products" if len(products) > 1 else "", _bullets(common_lines(products))]
     parts.append("## What the columns mean")
     for place, columns in document["definitions"].items():
         headings = {column.name: column.heading for column in (*_COLUMNS[place], *metrics)}

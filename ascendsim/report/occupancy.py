@@ -27,18 +27,23 @@ class CoreSpans:
     spans: dict[str, tuple[Cycles, Cycles]]
 
 
-def core_spans(timeline: Timeline) -> list[CoreSpans]:
+def core_name(core_structure: str, kind: str) -> str:
+    """Name a kind of core as its product does: a core that has both cube and vector unit is an AI core."""
+    return "AI core" if core_structure == "unified" and kind == "cube" else f"{kind} core"
+
+
+def core_spans(timeline: Timeline, core_structure: str) -> list[CoreSpans]:
     """Return one core of each kind: of the kind's longest piece of work, the first that does it."""
     made = []
     for kind in ("cube", "vector"):
         works = [core for phase in timeline.phases for core in phase.cores if core.cores[0].kind == kind]
         if works:
             longest = max(works, key=lambda core: core.done[-1] - core.issue[0] if core.done else 0)
-            made.append(_spans_of(timeline, longest.cores[0]))
+            made.append(_spans_of(timeline, longest.cores[0], core_name(core_structure, kind)))
     return [core for core in made if core.pipes]
 
 
-def _spans_of(timeline: Timeline, core: Core) -> CoreSpans:
+def _spans_of(timeline: Timeline, core: Core, name: str) -> CoreSpans:
     starts: dict[str, list[int]] = {}
     ends: dict[str, list[int]] = {}
     alike = 0
@@ -51,7 +56,7 @@ def _spans_of(timeline: Timeline, core: Core) -> CoreSpans:
             starts.setdefault(instruction.pipe, []).append(start)
             ends.setdefault(instruction.pipe, []).append(end)
     pipes = tuple(pipe for pipe in PIPE_ORDER if pipe in starts)
-    label = f"{core.kind} core {core.index}" + (f" (and {alike - 1} alike)" if alike > 1 else "")
+    label = f"{name} {core.index}" + (f" (and {alike - 1} alike)" if alike > 1 else "")
     return CoreSpans(label, pipes, {pipe: (np.array(starts[pipe]), np.array(ends[pipe])) for pipe in pipes})
 
 

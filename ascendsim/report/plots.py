@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ascendsim.ops.results import KernelResult
+    from ascendsim.profile import Profile
     from ascendsim.report.record import Record
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
@@ -35,23 +36,26 @@ _BINS = 1_500
 _WINDOW_SPANS = 60
 
 
-def plot_timeline(path: Path, kernels: Sequence[KernelResult], clock_mhz: float, title: str) -> None:
+def plot_timeline(path: Path, kernels: Sequence[KernelResult], profile: Profile, title: str) -> None:
     """Draw when each pipe of one core of each kind is busy, per kernel: all of it, and a close look.
 
     On the left the depth of colour is the share of time in which the pipe is busy; on the right each span is
-    one instruction. Of more than eight kernels the longest eight are drawn.
+    one instruction. Of more than eight kernels the longest eight are drawn. The entry of a kernel, in which
+    no pipe works, is grey.
     """
     _quiet()
     longest = sorted(kernels, key=lambda kernel: -kernel.cycles)[:MOST_KERNELS]
     kept = [kernel for kernel in kernels if kernel in longest]
-    drawn = [(kernel, core) for kernel in kept for core in core_spans(kernel.timeline)]
+    drawn = [
+        (kernel, core) for kernel in kept for core in core_spans(kernel.timeline, profile.core_structure)
+    ]
     heights = [max(len(core.pipes), 2) for _, core in drawn]
     figure = Figure(figsize=(12, 1.0 + sum(0.34 * height + 0.75 for height in heights)), layout="constrained")
     figure.suptitle(title, fontsize=11)
     axes = figure.subplots(len(drawn), 2, squeeze=False, height_ratios=heights, width_ratios=(3, 2))
     for row, (kernel, core) in zip(axes, drawn, strict=True):
-        _draw_whole(row[0], kernel, core, clock_mhz)
-        _draw_window(row[1], kernel, core, clock_mhz)
+        _draw_whole(row[0], kernel, core, profile.clock.cube_mhz)
+        _draw_window(row[1], kernel, core, profile.clock.cube_mhz)
     if len(longest) < len(kernels):
         figure.supxlabel(f"the longest {len(longest)} of {len(kernels)} kernels", fontsize=8)
     _save(figure, path)
@@ -91,6 +95,7 @@ def _draw_whole(axes: Axes, kernel: KernelResult, core: CoreSpans, mhz: float) -
         axes.imshow(shares[None, :], extent=extent, aspect="auto", cmap=shades, vmin=0, vmax=1)
     _label(axes, core)
     axes.set_xlim(0, end / mhz)
+    _mark_entry(axes, kernel.timeline.entry_cycles / mhz, core)
     for phase in kernel.timeline.phases[1:]:
         axes.axvline(phase.begin / mhz, color="black", linewidth=0.8, linestyle=":")
     axes.set_title(f"{kernel.name}, {core.label}: {kernel.cycles:,} cycles", fontsize=9, loc="left")
@@ -109,6 +114,21 @@ def _draw_window(axes: Axes, kernel: KernelResult, core: CoreSpans, mhz: float) 
     _label(axes, core)
     axes.set_xlim(begin / mhz, end / mhz)
     axes.set_title(f"cycles {begin:,} to {end:,}, instruction by instruction", fontsize=9, loc="left")
+
+
+def _mark_entry(axes: Axes, entry_us: float, core: CoreSpans) -> None:
+    """Grey the entry of a kernel and name it."""
+    if entry_us:
+        axes.axvspan(0, entry_us, facecolor="#DDDDDD", zorder=0.5)
+        axes.text(
+            entry_us / 2,
+            (len(core.pipes) - 1) / 2,
+            "entry",
+            ha="center",
+            va="center",
+            rotation=90,
+            fontsize=8,
+        )
 
 
 def _label(axes: Axes, core: CoreSpans) -> None:

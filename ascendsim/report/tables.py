@@ -226,9 +226,9 @@ def product_table(rows: Sequence[Record]) -> TextTable:
         numbers = (str(row["cube_mhz"]), str(row["figures"]), str(row["assumed"]))
         name = row["variant"] + ("*" if row["default"] else "")
         alike.setdefault((row["product"], row["core_structure"], cores, *numbers), []).append(name)
-    cells = tuple((key[0], ", ".join(names), *key[1:]) for key, names in alike.items())
-    headings = ("product", "variants", "cores", "cube + vector", "MHz", "figures", "assumed")
-    return TextTable("Products", headings, frozenset({0, 1, 2}), cells)
+    cells = tuple((*key, ", ".join(names)) for key, names in alike.items())
+    headings = ("product", "cores", "cube or AI + vector", "MHz", "figures", "assumed", "variants")
+    return TextTable("Products", headings, frozenset({0, 1, 6}), cells)
 
 
 def bounds(figure_range: Sequence[Any] | None) -> str:

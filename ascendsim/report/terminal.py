@@ -28,16 +28,24 @@ from ascendsim.report.tables import (
     time_table,
     value,
 )
-from ascendsim.report.words import LEGEND, closing_lines, overhead_line, problem_line, product_line
+from ascendsim.report.words import (
+    LEGEND,
+    closing_lines,
+    common_lines,
+    overhead_line,
+    problem_line,
+    product_line,
+)
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
 PLAIN_WIDTH = 100
+UNBOUNDED = 100_000
 
 
 def make_console() -> Console:
-    """Return a console on stdout: as wide as the terminal, 100 columns in a pipe."""
+    """Return a console on stdout: as wide as the terminal; in a pipe paragraphs have 100 columns."""
     if sys.stdout.isatty():
         return Console(highlight=False)
     return Console(highlight=False, width=PLAIN_WIDTH)
@@ -55,7 +63,7 @@ def print_run(document: Record, metrics: Sequence[AnyColumn], console: Console |
         print_table(out, bytes_table(product))
         if product["gradients"]:
             print_table(out, gradient_table(product, metrics))
-        _print_end(out, product)
+        _print_lines(out, closing_lines(product))
     _print_close(out, document)
     out.print()
     print_text(out, LEGEND)
@@ -69,7 +77,7 @@ def print_network(document: Record, console: Console | None = None) -> None:
         out.print()
         out.print(Text(product_line(product), style="bold"))
         print_table(out, layer_table(product))
-        _print_end(out, product)
+        _print_lines(out, closing_lines(product))
     _print_close(out, document)
 
 
@@ -91,19 +99,28 @@ def print_profile(profile: Profile, console: Console | None = None) -> None:
     width = max(len(path) for path in profile.figures)
     for path, figure in sorted(profile.figures.items()):
         shown = f"{figure.confidence}, {bounds(figure.range)}" if figure.range else figure.confidence
-        out.print(Text(f"{path:<{width}}  {value(figure.value):>14}  ({shown})"))
-        about = f"{figure.source}; {figure.note}" if figure.note else figure.source
-        out.print(Padding(Text(about, style="dim"), (0, 0, 0, 4), expand=False))
+        out.print(
+            Text(f"{path:<{width}}  {value(figure.value):>14}  ({shown})"), soft_wrap=not out.is_terminal
+        )
+        _print_indented(out, f"{figure.source}; {figure.note}" if figure.note else figure.source, "dim")
     if profile.sources:
         out.print(Text("\nSources", style="bold"))
         for key, source in profile.sources.items():
-            out.print(Padding(Text(f"{key}: {source}"), (0, 0, 0, 4), expand=False))
+            _print_indented(out, f"{key}: {source}")
+
+
+def _print_indented(out: Console, text: str, style: str = "") -> None:
+    """Print a paragraph four columns in; in a pipe it is one line."""
+    if out.is_terminal:
+        out.print(Padding(Text(text, style=style), (0, 0, 0, 4), expand=False))
+    else:
+        out.print(Text(f"    {text}"), soft_wrap=True)
 
 
 def print_table(out: Console, table: TextTable) -> None:
     """Print one table; numbers to the right, texts to the left.
 
-    On a narrow terminal its lines wrap, so that no number is cut off.
+    On a narrow terminal its lines wrap, so that no number is cut off; in a pipe no cell is folded.
     """
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="", show_edge=False)
     for index, heading in enumerate(table.headings):
@@ -119,7 +136,7 @@ def print_table(out: Console, table: TextTable) -> None:
         if table.total and index == len(table.rows) - 1:
             shown.add_section()
         shown.add_row(*(escape(cell) for cell in row))
-    options = out.options.update(width=max(out.width, PLAIN_WIDTH))
+    options = out.options.update(width=max(out.width, PLAIN_WIDTH) if out.is_terminal else UNBOUNDED)
     lines = ["".join(piece.text for piece in line).rstrip() for line in out.render_lines(shown, options)]
     out.print()
     if table.title:
@@ -137,15 +154,18 @@ def _print_head(out: Console, document: Record) -> None:
     print_text(out, problem_line(document["problem"]))
 
 
-def _print_end(out: Console, product: Record) -> None:
+def _print_lines(out: Console, lines: Sequence[str]) -> None:
     out.print()
-    for line in closing_lines(product):
+    for line in lines:
         print_text(out, line)
 
 
 def _print_close(out: Console, document: Record) -> None:
-    """Print the products side by side if there are several."""
-    if len(document["products"]) > 1:
-        print_table(out, products_table(document["products"]))
-        out.print()
-        print_text(out, overhead_line(document["products"]))
+    """Print what all products share, and side by side what they do not."""
+    products = document["products"]
+    if len(products) > 1:
+        print_table(out, products_table(products))
+        _print_lines(out, [overhead_line(products), *common_lines(products)])
+    else:
+        for line in common_lines(products):
+            print_text(out, line)

@@ -8,14 +8,18 @@ others which do exactly the same is drawn once; its phase span names the others.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ascendsim.ops.results import KernelResult
 from ascendsim.program import PIPES, Core
 from ascendsim.report.files import replacing
+from ascendsim.report.occupancy import core_name
 from ascendsim.timeline import CoreTimeline, PhaseTimeline, released_by
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
 
 DEVICE_PID = 1
 _FIRST_CORE_PID = {"cube": 1_000, "vector": 2_000}
@@ -23,13 +27,14 @@ _PHASE_TID = 0
 Event = dict[str, Any]
 
 
-def write_trace(path: Path, kernels: Iterable[KernelResult], clock_mhz: float, max_spans: int) -> int:
+def write_trace(path: Path, kernels: Iterable[KernelResult], profile: Profile, max_spans: int) -> int:
     """Write trace.json and return how many spans were left out for size.
 
     Each kernel gets an equal part of `max_spans`; whole cores are left out before the end of the first one of
     a phase is.
     """
-    kernels = tuple(kernels)
+    kernels, clock_mhz = tuple(kernels), profile.clock.cube_mhz
+    kinds = {kind: core_name(profile.core_structure, kind) for kind in _FIRST_CORE_PID}
     budget = max(max_spans // max(len(kernels), 1), 1)
     omitted = 0
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as out:
@@ -40,11 +45,11 @@ def write_trace(path: Path, kernels: Iterable[KernelResult], clock_mhz: float, m
         for kernel in kernels:
             launch_us = max(kernel.time_us - kernel.cycles / clock_mhz, 0.0)
             begin_us = at_us + launch_us
-            events, left_out = _kernel_events(kernel, begin_us, clock_mhz, budget)
+            events, left_out = _kernel_events(kernel, begin_us, clock_mhz, kinds, budget)
             omitted += left_out
             host = [_span(DEVICE_PID, 1, f"launch {kernel.name}", at_us, launch_us, {})]
             for event in (*host, *events):
-                for line in (*_names(event, named), event):
+                for line in (*_names(event, named, kinds), event):
                     out.write(",\n" + json.dumps(line))
             at_us += kernel.time_us
         out.write(f'\n], "otherData": {json.dumps({"omitted_spans": omitted, "clock_mhz": clock_mhz})}}}\n')
@@ -52,7 +57,7 @@ def write_trace(path: Path, kernels: Iterable[KernelResult], clock_mhz: float, m
 
 
 def _kernel_events(
-    kernel: KernelResult, begin_us: float, mhz: float, budget: int
+    kernel: KernelResult, begin_us: float, mhz: float, kinds: Mapping[str, str], budget: int
 ) -> tuple[Iterator[Event], int]:
     chosen: list[tuple[PhaseTimeline, CoreTimeline, int]] = []
     total = left = 0
@@ -70,19 +75,35 @@ def _kernel_events(
             first_of_kind.add(kind)
 
     def events() -> Iterator[Event]:
-        arguments = {"cycles": kernel.cycles, "bound_by": kernel.bound_by, **kernel.bytes}
+        entry = kernel.timeline.entry_cycles
+        arguments = {
+            "cycles": kernel.cycles,
+            "entry_cycles": entry,
+            "bound_by": kernel.bound_by,
+            **kernel.bytes,
+        }
         yield _span(DEVICE_PID, 2, kernel.name, begin_us, kernel.cycles / mhz, arguments)
         for phase, core, taken in chosen:
-            yield from _core_events(kernel, phase, core, taken, begin_us, mhz)
+            if entry and phase is kernel.timeline.phases[0]:
+                yield _span(
+                    _pid(core.cores[0]), _PHASE_TID, "entry", begin_us, entry / mhz, {"cycles": entry}
+                )
+            yield from _core_events(kernel, phase, core, taken, begin_us, mhz, kinds)
 
     return events(), total - left
 
 
 def _core_events(
-    kernel: KernelResult, phase: PhaseTimeline, core: CoreTimeline, taken: int, begin_us: float, mhz: float
+    kernel: KernelResult,
+    phase: PhaseTimeline,
+    core: CoreTimeline,
+    taken: int,
+    begin_us: float,
+    mhz: float,
+    kinds: Mapping[str, str],
 ) -> Iterator[Event]:
     pid = _pid(core.cores[0])
-    arguments: dict[str, Any] = {"stands_for": _core_names(core.cores), "kernel": kernel.name}
+    arguments: dict[str, Any] = {"stands_for": _core_names(core.cores, kinds), "kernel": kernel.name}
     if taken < len(core.program):
         arguments["first_spans_only"] = taken
     label = f"{kernel.name}: {phase.name}"
@@ -134,13 +155,13 @@ def _name(kind: str, pid: int, tid: int, name: str) -> Event:
     return {"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": {"name": name}}
 
 
-def _names(event: Event, named: set[tuple[int, int]]) -> Iterator[Event]:
+def _names(event: Event, named: set[tuple[int, int]], kinds: Mapping[str, str]) -> Iterator[Event]:
     """Yield what names the event's process and thread, the first time they occur."""
     pid, tid = event["pid"], event["tid"]
     if pid != DEVICE_PID and (pid, -1) not in named:
         named.add((pid, -1))
         kind = "cube" if pid < _FIRST_CORE_PID["vector"] else "vector"
-        yield _name("process_name", pid, 0, f"{kind} core {pid - _FIRST_CORE_PID[kind]}")
+        yield _name("process_name", pid, 0, f"{kinds[kind]} {pid - _FIRST_CORE_PID[kind]}")
     if (pid, tid) not in named:
         named.add((pid, tid))
         if pid == DEVICE_PID:
@@ -155,8 +176,8 @@ def _pid(core: Core) -> int:
     return _FIRST_CORE_PID[core.kind] + core.index
 
 
-def _core_names(cores: tuple[Core, ...]) -> str:
-    """Name cores briefly: "cube 0-3, 6"."""
+def _core_names(cores: tuple[Core, ...], kinds: Mapping[str, str]) -> str:
+    """Name cores briefly: "cube core 0-3, 6"."""
     indices = sorted(core.index for core in cores)
     ranges: list[list[int]] = []
     for index in indices:
@@ -165,4 +186,4 @@ def _core_names(cores: tuple[Core, ...]) -> str:
         else:
             ranges.append([index, index])
     text = ", ".join(f"{low}-{high}" if high > low else f"{low}" for low, high in ranges)
-    return f"{cores[0].kind} {text}"
+    return f"{kinds[cores[0].kind]} {text}"

@@ -50,7 +50,7 @@ def figures_line(product: Record) -> str:
 LEGEND = (
     "launch: what a task takes besides its time on the cores; entry: there, up to the first instruction; "
     "core: from then on. Launch and entry come from the product file. cube: multiply-adds asked for / what "
-    "all cube cores could do in these cycles. The report folder (--out) defines every column."
+    "all cubes could do in these cycles. The report folder (--out) defines every column."
 )
 
 
@@ -89,12 +89,23 @@ def standards_line(product: Record) -> str:
 
 
 def closing_lines(product: Record) -> list[str]:
-    """Return the arithmetic, what the figures rest on, and what a reader must know besides."""
-    lines = [*special_lines(product), arithmetic_line(product), figures_line(product)]
-    if product["evidence"]:
-        lines.append(f"Evidence: {product['evidence']}.")
-    notes = [*product["notes"], *_kernel_notes(product)]
-    return lines + [f"Note: {note}" for note in notes]
+    """Return what holds of one of several products: its NaN and Inf, and what its figures rest on."""
+    lines = [*special_lines(product), figures_line(product)]
+    return [*lines, f"Evidence: {product['evidence']}."] if product["evidence"] else lines
+
+
+def common_lines(products: Sequence[Record]) -> list[str]:
+    """Return the arithmetic and the notes, each once; what is not of all products names those it is of."""
+    of: dict[str, list[str]] = {}
+    for product in products:
+        notes = [f"Note: {note}" for note in [*product["notes"], *_kernel_notes(product)]]
+        for line in dict.fromkeys([arithmetic_line(product), *notes]):
+            of.setdefault(line, []).append(product["variant"])
+    lines = []
+    for line, variants in of.items():
+        head, _, rest = line.partition(": ")
+        lines.append(line if len(variants) == len(products) else f"{head} on {', '.join(variants)}: {rest}")
+    return sorted(lines, key=lambda line: line.startswith("Note"))
 
 
 def _kernel_notes(product: Record) -> list[str]:
