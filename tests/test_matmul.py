@@ -41,6 +41,7 @@ PLANS = [
     MatmulTiling(32, 16, 32, 1, 3, single_core_m=64, single_core_n=32, used_cores=2, panels="columns"),
     MatmulTiling(16, 16, 32, 3, 3, single_core_m=48, single_core_n=48, cl0_buffers=2, bl1_buffers=1),
     MatmulTiling(24, 20, 96, swizzle=2, used_cores=4, al0_buffers=1),
+    MatmulTiling(16, 16, 96, single_core_m=32, single_core_n=48, keep_pieces=False),
 ]
 SIZES = (35, 91, 41)
 WIDTHS = {("910B", 3): 11, ("910_95", 3): 10}
@@ -316,6 +317,16 @@ def test_cores_that_meet_their_pieces_in_another_order_are_not_equal():
     assert by_core(folded) == by_core(unfolded)
 
 
+@pytest.mark.parametrize(("keep", "loads"), [(True, 4 + 2), (False, 8 + 8)])
+def test_pieces_stay_in_l1_for_the_next_tile_only_if_the_plan_says_so(keep, loads):
+    # One core, 4 x 2 tiles along n, the whole reduction in one piece: each of the 4 rows of a is met twice in
+    # a row; of b the two columns alternate, and both stay, in two slots.
+    plan = MatmulTiling(16, 16, 64, single_core_m=64, single_core_n=32, keep_pieces=keep)
+    (kernel,) = estimate_matmul(MatmulProblem(64, 64, 32), tiling=plan).kernels
+    (work,) = kernel.kernel.phases[0].work
+    assert sum(instruction.pipe == "MTE2" for instruction in work.build().instructions) == loads
+
+
 def test_blocks_are_dealt_to_the_cores_in_turn():
     # 7 x 3 blocks for 4 cores: 6, 5, 5 and 5, each with one Fixpipe.
     plan = MatmulTiling(16, 16, 16, used_cores=4)
@@ -424,6 +435,11 @@ def test_an_option_without_a_meaning_is_refused(options, error, words):
 def test_a_size_of_a_plan_is_a_positive_integer(value):
     with pytest.raises(ConfigError, match=r"base_m is .*; it must be a positive integer"):
         MatmulTiling(value, 16, 16)
+
+
+def test_whether_pieces_stay_is_yes_or_no():
+    with pytest.raises(ConfigError, match="keep_pieces is 1; it must be True or False"):
+        MatmulTiling(16, 16, 16, keep_pieces=1)
 
 
 @pytest.mark.parametrize(

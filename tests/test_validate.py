@@ -19,7 +19,7 @@ from ascendsim.validate.matmul_rows import run_of
 from ascendsim.validate.matmuls import is_matmul, matmul_case
 from ascendsim.validate.primitives import measured_cycles, primitive_case
 from ascendsim.validate.products import variant_of
-from ascendsim.validate.rows import COLUMNS, Row, Unusable, read_rows
+from ascendsim.validate.rows import COLUMNS, Row, Unusable, l2_start_of, read_rows
 from ascendsim.validate.run import class_of, compare_rows
 from ascendsim.validate.streams import stream_case
 from ascendsim.validate.targets import TARGETS, reached
@@ -352,6 +352,21 @@ def test_blocked_operands_cold_l2_and_hf32_are_understood():
         load_profile("910B1"),
     )
     assert (run.problem.layout, run.l2_start, run.cube_math_type, run.dtype) == ("NZ", "cold", 3, "float32")
+
+
+@pytest.mark.parametrize(
+    ("name", "notes", "start"), [("x", "", "warm"), ("x", "cold L2", "cold"), ("hpm-x", "", "cold")]
+)
+def test_where_operands_are_when_a_run_begins(name, notes, start):
+    row = replace(matmul(notes=notes), id=name)
+    assert l2_start_of(row) == run_of(row, load_profile("910B1")).l2_start == start
+
+
+def test_inferred_plans_bring_both_operands_for_every_tile():
+    for product in ("910B1", "910A"):
+        run = run_of(matmul(counters={"block_dim": 6}), load_profile(product))
+        assert not run.tiling.keep_pieces
+        assert "both operands" in run.note
 
 
 def test_the_measured_number_of_blocks_is_kept():

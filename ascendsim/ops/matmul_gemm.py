@@ -1,7 +1,7 @@
 """Schedule of a matrix product: blocks of c dealt to cores, tiles inside a block, slices of the reduction.
 
 A tile of c walks the whole reduction. Pieces of a and b stay in L1 until their slot is needed, so that a tile
-which needs them again does not load them again.
+which needs them again does not load them again, unless the plan says otherwise.
 """
 
 from __future__ import annotations
@@ -149,6 +149,9 @@ class _MatmulProgram:
     def _tile(self, tile: Tile) -> None:
         """Walk the reduction of one tile and write it."""
         t = self.s.tiling
+        if not t.keep_pieces:
+            self.left.forget()
+            self.right.forget()
         accumulator = self.l0c.next()
         spaced = spacing_needed(self.s.profile, tile.rows, tile.columns)
         for first in range(0, self.p.k, t.base_k):
@@ -211,8 +214,6 @@ class _MatmulProgram:
         size = length[0] * length[1] * self.size
         runs = self.p.runs(*length, self.size)
         line = self.s.profile.l2.line_bytes
-        relays = self.p.layout == "ND"
-        aligned = not relays or (tensor.shape[2] * self.size) % line == 0
-        place = Gm(tensor, index)
-        self.b.add(CopyGmToL1(slot, place, size, length, rows=runs, aligned=aligned, relays=relays))
+        aligned = self.p.layout == "NZ" or (tensor.shape[2] * self.size) % line == 0
+        self.b.add(CopyGmToL1(slot, Gm(tensor, index), size, length, rows=runs, aligned=aligned))
         return slot

@@ -11,7 +11,7 @@ from ascendsim.ops.convolution_backward import estimate
 from ascendsim.validate.compare import Case, busiest
 from ascendsim.validate.counters import active_cycles, measured_counters
 from ascendsim.validate.products import Overrides, profile_of
-from ascendsim.validate.rows import Row, Unusable
+from ascendsim.validate.rows import Row, Unusable, l2_start_of
 
 if TYPE_CHECKING:
     from ascendsim.ops.results import KernelResult
@@ -75,7 +75,7 @@ def _kernel(row: Row, problem: ConvProblem, profile: Profile) -> KernelResult:
         math_type,
         product=profile,
         output_mask=(wanted == "grad_input", wanted == "grad_weight", False),
-        l2_start="cold" if "cold L2" in row.notes else "warm",
+        l2_start=l2_start_of(row),
         rules="hardware",
     )
     return next(kernel for kernel in result.kernels if kernel.name.startswith(wanted))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import CapacityError, ShapeError
 from ascendsim.ops.matmul_problem import MatmulProblem
 from ascendsim.ops.tiling.matmul import MatmulTiling, block_tiling, matmul_tiling
+from ascendsim.validate.rows import l2_start_of
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -47,15 +48,15 @@ def run_of(row: Row, profile: Profile) -> Run | str:
     if isinstance(problem, str):
         return problem
     math_type = 3 if "HF32 Eligible=YES" in row.math_mode or row.math_mode.startswith("HF32") else 0
-    cold = "cold L2" in row.notes
-    start = "cold" if cold else "warm"
+    start = l2_start_of(row)
     plan = _published_plan(row, profile)
     if plan is not None:
         tiling, note, out = plan
         return Run(problem, dtype, math_type, tiling, out, start, note)
     rate = "hf32" if math_type == 3 else dtype
     tiling = _chosen(row, problem, profile, rate)
-    return Run(problem, dtype, math_type, tiling, None, start, "tiling inferred: this simulator's choice")
+    note = "tiling inferred: this simulator's choice, both operands brought for every tile"
+    return Run(problem, dtype, math_type, tiling, None, start, note)
 
 
 def _problem(row: Row) -> MatmulProblem | str:
@@ -84,9 +85,11 @@ def _turned(sizes: Mapping[str, Any], flag: str, shape: str, plain: tuple[int, i
 
 
 def _chosen(row: Row, problem: MatmulProblem, profile: Profile, rate: str) -> MatmulTiling:
-    """Return this simulator's plan for the number of blocks that ran.
+    """Return this simulator's plan for the number of blocks that ran, less what stays in L1 between tiles.
 
-    Where cores are unified the kernels cut c into that many equal blocks; elsewhere blocks are cores.
+    The products' kernels bring both operands of every tile: where one side is a prime number of fractals, so
+    that tiles can only be so large, the times are those of both. Where cores are unified they cut c into that
+    many equal blocks; elsewhere blocks are cores.
     """
     itemsize = 4 if rate in ("float32", "hf32") else 2
     blocks = row.counters.get("block_dim")
@@ -95,7 +98,7 @@ def _chosen(row: Row, problem: MatmulProblem, profile: Profile, rate: str) -> Ma
             return block_tiling(problem, profile, rate, itemsize, blocks)
         except CapacityError:
             pass
-    return matmul_tiling(problem, profile, rate, itemsize, blocks)
+    return replace(matmul_tiling(problem, profile, rate, itemsize, blocks), keep_pieces=False)
 
 
 def _published_plan(row: Row, profile: Profile) -> tuple[MatmulTiling, str, str | None] | None:

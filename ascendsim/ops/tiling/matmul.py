@@ -36,8 +36,9 @@ class MatmulTiling:
                             cores read at one time is nearly square
     panels                  "rows" for that, or "columns" for columns walked together, row by row
     used_cores              cores that get blocks; block i of the walk goes to core i modulo their number
+    keep_pieces             whether what L1 holds of a and b stays for the next tile of the core that needs it
 
-    Raises   ConfigError if a field is not a positive integer, or `panels` neither
+    Raises   ConfigError if a size is not a positive integer, `panels` neither, or `keep_pieces` no bool
     """
 
     base_m: int
@@ -55,15 +56,18 @@ class MatmulTiling:
     swizzle: int = 1
     used_cores: int = 1
     panels: str = "rows"
+    keep_pieces: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""
         if self.panels not in PANELS:
             raise ConfigError(f"matmul tiling: panels is {self.panels!r}; it must be rows or columns")
+        if not isinstance(self.keep_pieces, bool):
+            raise ConfigError(f"matmul tiling: keep_pieces is {self.keep_pieces!r}; it must be True or False")
         defaults = {"single_core_m": self.base_m, "single_core_n": self.base_n}
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "panels":
+            if field.name in ("panels", "keep_pieces"):
                 continue
             number = whole(value)
             if number == 0:
@@ -121,40 +125,57 @@ def block_tiling(
 ) -> MatmulTiling:
     """Return the best plan that cuts c into a grid of exactly so many equal blocks, one core each.
 
-    Where there are more blocks than cores, some cores take a second one.
+    Where there are more blocks than cores, some cores take a second one. As measured of the first
+    generation's kernels, blocks are cut into equal tiles (a side of a prime number of fractals gets tiles of
+    one fractal), and every tile brings both its operands.
 
     Raises   CapacityError if no grid leaves every block a fractal that fits
     """
-    cube = profile.cube
     best: tuple[float, MatmulTiling] | None = None
-    for down in (count for count in range(1, blocks + 1) if blocks % count == 0):
-        m = round_up(ceil(problem.m / down), cube.m0)
-        n = round_up(ceil(problem.n / (blocks // down)), cube.n0)
-        if ceil(problem.m / m) * ceil(problem.n / n) != blocks:
-            continue
+    for m, n in _grids(problem, profile, blocks):
         block = replace(problem, m=min(m, problem.m), n=min(n, problem.n))
-        for plan in _plans(block, profile, rate, itemsize, 1):
+        for plan in _plans(block, profile, rate, itemsize, 1, equal=True):
             score = _bound(block, plan, profile, rate, itemsize)
             if best is None or score < best[0]:
-                whole = replace(
-                    plan, single_core_m=m, single_core_n=n, used_cores=min(blocks, profile.cores.cube)
-                )
-                best = score, whole
+                cores = min(blocks, profile.cores.cube)
+                grid = replace(plan, single_core_m=m, single_core_n=n, used_cores=cores, keep_pieces=False)
+                best = score, grid
     if best is None:
         raise CapacityError(f"matmul: c {problem.m} x {problem.n} cannot be cut into {blocks} equal blocks")
     return best[1]
 
 
+def _grids(problem: MatmulProblem, profile: Profile, blocks: int) -> list[tuple[int, int]]:
+    """Return the sides of the blocks that cut c into so many; those that leave no rest, if there are any."""
+    cube = profile.cube
+    rows, columns = ceil(problem.m / cube.m0), ceil(problem.n / cube.n0)
+    found: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
+    for down in (count for count in range(1, blocks + 1) if blocks % count == 0):
+        high, wide = ceil(rows / down), ceil(columns / (blocks // down))
+        if ceil(rows / high) * ceil(columns / wide) == blocks:
+            exact = high * down == rows and wide * blocks == columns * down
+            found[exact].append((high * cube.m0, wide * cube.n0))
+    return found[True] or found[False]
+
+
 def _plans(
-    problem: MatmulProblem, profile: Profile, rate: str, itemsize: int, cores: int
+    problem: MatmulProblem, profile: Profile, rate: str, itemsize: int, cores: int, equal: bool = False
 ) -> Iterator[MatmulTiling]:
-    """Yield the plans worth a look: large base blocks, deep L1 tiles, all cores."""
+    """Yield the plans worth a look: large base blocks, deep L1 tiles, all cores.
+
+    `equal`: only base blocks that leave no smaller ones at the edges.
+    """
+
+    def sizes(total: int, step: int, most: int) -> list[int]:
+        parts = even_parts(total, step, most)
+        return [size for size in parts if not equal or round_up(total, step) % size == 0][:SIZES]
+
     cube, buffers = profile.cube, profile.buffers
     k0 = cube.rates[rate].k0
     half_a, half_b = buffers["L0A"].capacity_bytes // 2, buffers["L0B"].capacity_bytes // 2
-    for base_m in even_parts(problem.m, cube.m0, 256)[:SIZES]:
+    for base_m in sizes(problem.m, cube.m0, 256):
         most_n = buffers["L0C"].capacity_bytes // (FLOAT32_BYTES * base_m) // cube.n0 * cube.n0
-        for base_n in even_parts(problem.n, cube.n0, min(256, most_n))[:SIZES] if most_n else ():
+        for base_n in sizes(problem.n, cube.n0, min(256, most_n)) if most_n else ():
             k = min(half_a // (base_m * itemsize), half_b // (base_n * itemsize)) // k0 * k0
             if not k:
                 continue
