@@ -178,6 +178,21 @@ class Command:
         return None
 
 
+class Piece:
+    """A run of instructions that recurs in programs; compared by identity.
+
+    Where it recurs, only the slices of global memory may be others: pipes, shapes and slots are the same.
+    """
+
+    __slots__ = ("instructions",)
+
+    def __init__(self, instructions: tuple[Instruction, ...]) -> None:
+        self.instructions = instructions
+
+    def __len__(self) -> int:
+        return len(self.instructions)
+
+
 class Waits(Sequence[tuple[int, ...]]):
     """The indices that each instruction waits for, from how far back they lie."""
 
@@ -205,7 +220,7 @@ class Program:
     `done_back[i]` says how far before instruction i those lie whose results must be visible before it starts
     (it reads or overwrites them); `end_back[i]` the same of those that must have left their pipe (they read
     what i overwrites). Distances are the same wherever a piece of program recurs. `buffer_bytes` is what the
-    slots reserve of each buffer.
+    slots reserve of each buffer. `pieces` are those that recur and where they begin, in order.
     """
 
     instructions: tuple[Instruction, ...]
@@ -213,6 +228,7 @@ class Program:
     end_back: tuple[tuple[int, ...], ...]
     slots: tuple[Slot, ...]
     buffer_bytes: Mapping[str, int]
+    pieces: tuple[tuple[int, Piece], ...] = ()
 
     def __len__(self) -> int:
         return len(self.instructions)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ascendsim.builder import HAZARDS
 from ascendsim.cube.views import round_up
 from ascendsim.errors import ConfigError
-from ascendsim.ops.image_program import ImageProgram
+from ascendsim.ops.image_program import ImageProgram, Sizes, sizes_of
 from ascendsim.ops.sliding import ImageTile, Sliding
 from ascendsim.ops.taps import Segment, Taps, cut_taps, segments_of
 from ascendsim.ops.tiling.plan import Tiling, require_whole_units, shares
@@ -208,7 +208,7 @@ class ImageGemmSchedule:
 
         return tuple(
             (
-                self._pixel_shapes[task.first_pixel],
+                self.pixel_shapes[task.first_pixel],
                 task.columns,
                 tuple(
                     (
@@ -222,7 +222,7 @@ class ImageGemmSchedule:
         )
 
     @cached_property
-    def _pixel_shapes(self) -> dict[int, int]:
+    def pixel_shapes(self) -> dict[int, int]:
         """Number the pixel ranges by the shape of their tiles."""
         numbers: dict[Hashable, int] = {}
         shapes = {}
@@ -236,4 +236,12 @@ class ImageGemmSchedule:
 
     def program(self, tasks: list[Task]) -> Program:
         """Build the program of one core."""
-        return ImageProgram(self, tasks).emit()
+        sizes = sizes_of(self, tasks)
+        if sizes not in self._programs:
+            self._programs[sizes] = ImageProgram(self, sizes)
+        return self._programs[sizes].emit(tasks)
+
+    @cached_property
+    def _programs(self) -> dict[Sizes, ImageProgram]:
+        """What emits the programs of cores, by what these reserve."""
+        return {}

@@ -1,13 +1,15 @@
-"""The instructions of one core of an image product."""
+"""The instructions of the cores of an image product."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.builder import ProgramBuilder
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Patches, TapRows, round_up
+from ascendsim.ops.recurring import Places, Recurring
 from ascendsim.ops.rings import Ring
 from ascendsim.ops.sliding import ImageTile
 from ascendsim.ops.taps import Taps
@@ -18,46 +20,71 @@ if TYPE_CHECKING:
     from ascendsim.ops.image_gemm import ImageGemmSchedule, Task
 
 
-class ImageProgram:
-    """Emits the instructions of one core, task after task."""
+class Sizes(NamedTuple):
+    """What a core reserves: rows and columns of its largest tile, bytes of its largest image and weights."""
 
-    def __init__(self, schedule: ImageGemmSchedule, tasks: list[Task]) -> None:
+    m: int
+    n: int
+    left_bytes: int
+    right_bytes: int
+
+
+def sizes_of(schedule: ImageGemmSchedule, tasks: list[Task]) -> Sizes:
+    """Return what the tasks of a core need."""
+    cube, sliding = schedule.profile.cube, schedule.spec.sliding
+    n = round_up(max(task.columns for task in tasks), cube.n0)
+    return Sizes(
+        round_up(max(task.pixels for task in tasks), cube.m0),
+        n,
+        max(
+            schedule.left_tiles[first, pixels, box].l1_bytes
+            for first, pixels in {(task.first_pixel, task.pixels) for task in tasks}
+            for box in schedule.left_boxes
+        ),
+        max(box.groups for box in schedule.right_boxes) * sliding.c0 * n * sliding.itemsize,
+    )
+
+
+class ImageProgram:
+    """Emits the instructions of cores with equal needs, one after another, task after task."""
+
+    def __init__(self, schedule: ImageGemmSchedule, sizes: Sizes) -> None:
         self.s = schedule
         self.spec = schedule.spec
-        self.tasks = tasks
         t, size = schedule.tiling, schedule.spec.sliding.itemsize
-        self.b = ProgramBuilder(schedule.profile, schedule.hazards)
-        m0, n0 = schedule.profile.cube.m0, schedule.profile.cube.n0
-        m = round_up(max(task.pixels for task in tasks), m0)
-        n = round_up(max(task.columns for task in tasks), n0)
-        left_bytes = max(
-            schedule.left_tiles[task.first_pixel, task.pixels, box].l1_bytes
-            for task in tasks
-            for box in schedule.left_boxes
-        )
-        right_bytes = max(box.groups for box in schedule.right_boxes) * self.spec.sliding.c0 * n * size
-        self.left = Ring(self.b.slots("L1", left_bytes, "A1", t.al1_buffers))
-        self.right = Ring(self.b.slots("L1", right_bytes, "B1", t.bl1_buffers))
-        self.l0a = Ring(self.b.slots("L0A", m * t.base_k * size, "A0", t.al0_buffers))
-        self.l0b = Ring(self.b.slots("L0B", t.base_k * n * size, "B0", t.bl0_buffers))
-        self.l0c = Ring(self.b.slots("L0C", m * n * 4, "C0", t.cl0_buffers))
-        self.out = Writeback(self.b, schedule.profile, schedule.target, m, n, self.spec.sliding.c0)
+        b = self.b = ProgramBuilder(schedule.profile, schedule.hazards)
+        m, n = sizes.m, sizes.n
+        self.left = Ring(b.slots("L1", sizes.left_bytes, "A1", t.al1_buffers))
+        self.right = Ring(b.slots("L1", sizes.right_bytes, "B1", t.bl1_buffers))
+        self.l0a = Ring(b.slots("L0A", m * t.base_k * size, "A0", t.al0_buffers))
+        self.l0b = Ring(b.slots("L0B", t.base_k * n * size, "B0", t.bl0_buffers))
+        self.l0c = Ring(b.slots("L0C", m * n * 4, "C0", t.cl0_buffers))
+        self.out = Writeback(b, schedule.profile, schedule.target, m, n, self.spec.sliding.c0)
+        plain = (self.l0a, self.l0b, self.l0c, *self.out.rings)
+        self.recurring = Recurring(b, (self.left, self.right, *plain))
+        self.plain_places: Places = ((),) * len(plain)
 
-    def emit(self) -> Program:
-        """Return the program."""
-        for task in self.tasks:
-            self._task(task)
+    def emit(self, tasks: list[Task]) -> Program:
+        """Return the program of a core."""
+        self.recurring.restart()
+        shapes, depths = self.s.pixel_shapes, self.spec.depths
+        for task in tasks:
+            pairs = depths[task.depth]
+            shape = shapes[task.first_pixel], task.columns, len(pairs)
+            left = tuple([_left_place(task, source) for _, source in pairs])
+            right = tuple([_right_place(task, kernel) for kernel, _ in pairs])
+            self.recurring.emit(task, shape, (left, right, *self.plain_places), self._task)
         return self.b.build()
 
     def _task(self, task: Task) -> None:
         for part in self.s.parts:
             accumulator = self.l0c.next()
             first = True
-            for kernel_depth, source_depth in self.spec.depths[task.depth]:
+            for pair in range(len(self.spec.depths[task.depth])):
                 for segment in part:
                     tile = self.s.left_tiles[task.first_pixel, task.pixels, segment.left]
-                    a = self._left(task, source_depth, segment.left, tile)
-                    b = self._right(task, kernel_depth, segment.right)
+                    a = self._left(task, pair, segment.left, tile)
+                    b = self._right(task, pair, segment.right)
                     for slice_ in segment.slices:
                         self._product(task, accumulator, (a, tile), (b, segment.right), slice_, first)
                         first = False
@@ -65,50 +92,61 @@ class ImageProgram:
 
     def _write(self, task: Task, accumulator: Slot) -> None:
         """Write a tile, or add it where the reduction is in parts."""
-        c1, c0 = task.first_column // self.spec.sliding.c0, self.spec.sliding.c0
-        pixels = slice(task.first_pixel, task.first_pixel + task.pixels)
 
         def index(first_column: int, columns: int) -> tuple[Any, ...]:
-            start = c1 + first_column // c0
-            return task.group, task.image, task.depth, slice(start, start + columns // c0), pixels
+            return self.recurring.aim(task, self._output_index, first_column, columns)
 
         self.out.write(accumulator, task.pixels, task.columns, index, atomic=len(self.s.parts) > 1)
 
-    def _left(self, task: Task, depth: int, box: Taps, tile: ImageTile) -> Slot:
+    def _output_index(self, task: Task, first_column: int, columns: int) -> tuple[Any, ...]:
+        c0 = self.spec.sliding.c0
+        start = (task.first_column + first_column) // c0
+        pixels = slice(task.first_pixel, task.first_pixel + task.pixels)
+        return task.group, task.image, task.depth, slice(start, start + columns // c0), pixels
+
+    def _left(self, task: Task, pair: int, box: Taps, tile: ImageTile) -> Slot:
         """Return the slot with the image tile, loading it unless it is still there."""
-        key = (task.group, task.image, depth, task.first_pixel, box)
-        slot = self.left.find(key)
+        place = _left_place(task, self.spec.depths[task.depth][pair][1])
+        slot = self.left.find(place, box)
         if slot is not None:
             return slot
-        slot = self.left.next(key)
+        slot = self.left.next(place, box)
         if tile.clear:
             self.b.add(FillL1(slot, tile.l1_bytes, tile.window.tile_shape))
         if tile.rows is not None:
-            channels = slice(box.channel, box.channel + box.channels)
-            index = (task.group, task.image, depth, channels, tile.rows, tile.cols)
-            source = Gm(self.spec.source, index)
+            source = Gm(self.spec.source, self.recurring.aim(task, self._source_index, pair, box))
             self.b.add(CopyGmToL1(slot, source, tile.gm_bytes, (), tile.window, tile.placement))
         return slot
 
-    def _right(self, task: Task, depth: int, box: Taps) -> Slot:
+    def _source_index(self, task: Task, pair: int, box: Taps) -> tuple[Any, ...]:
+        tile = self.s.left_tiles[task.first_pixel, task.pixels, box]
+        depth = self.spec.depths[task.depth][pair][1]
+        channels = slice(box.channel, box.channel + box.channels)
+        return task.group, task.image, depth, channels, tile.rows, tile.cols
+
+    def _right(self, task: Task, pair: int, box: Taps) -> Slot:
         """Return the slot with the weights of a box, loading them unless they are still there."""
-        key = (task.group, depth, task.first_column, box)
-        slot = self.right.find(key)
+        place = _right_place(task, self.spec.depths[task.depth][pair][0])
+        slot = self.right.find(place, box)
         if slot is not None:
             return slot
-        slot = self.right.next(key)
+        slot = self.right.next(place, box)
+        c0 = self.spec.sliding.c0
+        size = box.groups * c0 * task.columns * self.spec.sliding.itemsize
+        shape = (box.groups, c0 * task.columns)
+        source = Gm(self.spec.weights, self.recurring.aim(task, self._weights_index, pair, box))
+        self.b.add(CopyGmToL1(slot, source, size, shape))
+        return slot
+
+    def _weights_index(self, task: Task, pair: int, box: Taps) -> tuple[Any, ...]:
         rows, cols = (
             _walked(first, count, extent, self.spec.backwards)
             for first, count, extent in zip(box[2::2], box[3::2], self.spec.sliding.kernel, strict=True)
         )
-        c0 = self.spec.sliding.c0
         columns = slice(task.first_column, task.first_column + task.columns)
         channels = slice(box.channel, box.channel + box.channels)
-        index = (task.group, depth, channels, rows, cols, slice(None), columns)
-        size = box.groups * c0 * task.columns * self.spec.sliding.itemsize
-        shape = (box.groups, c0 * task.columns)
-        self.b.add(CopyGmToL1(slot, Gm(self.spec.weights, index), size, shape))
-        return slot
+        depth = self.spec.depths[task.depth][pair][0]
+        return task.group, depth, channels, rows, cols, slice(None), columns
 
     def _product(
         self,
@@ -131,6 +169,16 @@ class ImageProgram:
         if not first and spacing_needed(self.s.profile, task.pixels, task.columns):
             self.b.add(PipeBarrier("M"))
         self.b.add(Mmad(accumulator, a, b, task.pixels, groups * c0, task.columns, spec.rate, first))
+
+
+def _left_place(task: Task, depth: int) -> Hashable:
+    """Return what tells the image tiles of one task from those of another."""
+    return task.group, task.image, depth, task.first_pixel
+
+
+def _right_place(task: Task, depth: int) -> Hashable:
+    """Return what tells the weights of one task from those of another."""
+    return task.group, depth, task.first_column
 
 
 def _walked(first: int, count: int, extent: int, backwards: bool) -> slice:

@@ -35,6 +35,7 @@ class Writeback:
         self._tensor = tensor
         self._c0 = c0
         self._direct = profile.has_path("L0C", "GM")
+        self.rings: tuple[Ring, ...] = ()
         if self._direct:
             return
         if not (profile.has_path("L0C", "UB") and profile.has_path("UB", "GM")):
@@ -47,6 +48,7 @@ class Writeback:
         half = profile.buffers["UB"].capacity_bytes // 2
         self._piece = min(round_up(n, step), max(step, half // (m * tensor.itemsize) // step * step))
         self._ring = Ring(builder.slots("UB", m * self._piece * tensor.itemsize, "out", 2))
+        self.rings = (self._ring,)
 
     def write(self, source: Slot, m: int, n: int, index: Index, *, atomic: bool = False) -> None:
         """Write the tile; `index(first, count)` gives the slice of the tensor for a range of its columns."""

@@ -1,0 +1,92 @@
+"""Units of work that recur in a schedule: built once, then repeated for other slices of global memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+from ascendsim.builder import ProgramBuilder, Recurrence
+from ascendsim.ops.rings import Ring, RingState
+from ascendsim.program import Gm
+
+Index = tuple[Any, ...]
+Places = tuple[tuple[Hashable, ...], ...]
+
+
+class _Moving(NamedTuple):
+    """An instruction that names another slice of GM whenever its piece recurs.
+
+    The slice is in its `field`, and for a unit of work it is find(unit, *args).
+    """
+
+    offset: int
+    instruction: Any
+    field: str
+    find: Callable[..., Index]
+    args: tuple[Any, ...]
+
+    def to(self, unit: Any) -> Any:
+        """Return the instruction as the unit needs it."""
+        tensor = getattr(self.instruction, self.field).tensor
+        return self.instruction._replace(**{self.field: Gm(tensor, self.find(unit, *self.args))})
+
+
+class _Known(NamedTuple):
+    piece: Recurrence
+    moving: tuple[_Moving, ...]
+    after: tuple[RingState, ...]
+
+
+class Recurring:
+    """Emits units of work; one like an earlier one becomes the same instructions on other slices of GM.
+
+    Units are alike if the schedule gives them one `shape` and finds its rings in one state: then they load
+    the same tiles into the same slots. A unit is kept when it comes for the second time; most never do.
+    """
+
+    def __init__(self, builder: ProgramBuilder, rings: tuple[Ring, ...]) -> None:
+        self._builder = builder
+        self._rings = rings
+        self._known: dict[Hashable, _Known | None] = {}
+        self._aims: list[tuple[Callable[..., Index], tuple[Any, ...]]] = []
+
+    def restart(self) -> None:
+        """Begin another program; what is known stays."""
+        self._builder.restart()
+        for ring in self._rings:
+            ring.restart()
+
+    def aim(self, unit: Any, index: Callable[..., Index], *args: Any) -> Index:
+        """Return the slice that the next instruction on GM names, and note how it follows from the unit."""
+        self._aims.append((index, args))
+        return index(unit, *args)
+
+    def emit(self, unit: Any, shape: Hashable, places: Places, build: Callable[[Any], None]) -> None:
+        """Append the instructions of a unit: by `build`, which takes every slice from `aim`, or repeated.
+
+        `places` are those that the unit's tiles have, ring by ring.
+        """
+        before = tuple([ring.state(own) for ring, own in zip(self._rings, places, strict=True)])
+        key = shape, before
+        known = self._known.get(key)
+        if known is not None:
+            self._builder.repeat(known.piece, [(move.offset, move.to(unit)) for move in known.moving])
+            for ring, state, own in zip(self._rings, known.after, places, strict=True):
+                ring.become(state, own)
+            return
+        again = key in self._known
+        begin = len(self._builder)
+        self._aims.clear()
+        build(unit)
+        self._known[key] = self._taken(begin, places) if again else None
+
+    def _taken(self, begin: int, places: Places) -> _Known:
+        """Take what a unit has appended, to be repeated."""
+        piece = self._builder.recurrence(begin)
+        on_gm = [(at, made) for at, made in enumerate(piece.instructions) if made.gm is not None]
+        moving = [
+            _Moving(at, made, "src" if isinstance(getattr(made, "src", None), Gm) else "dst", *aim)
+            for (at, made), aim in zip(on_gm, self._aims, strict=True)
+        ]
+        after = [ring.state(own) for ring, own in zip(self._rings, places, strict=True)]
+        return _Known(piece, tuple(moving), tuple(after))

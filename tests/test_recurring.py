@@ -1,0 +1,190 @@
+"""Are pieces of programs that recur the same as if they were built anew?"""
+
+import random
+from functools import partial
+
+import pytest
+
+from ascendsim import Tiling
+from ascendsim.builder import HAZARDS, ProgramBuilder
+from ascendsim.ops.conv_problem import ConvProblem
+from ascendsim.ops.lowering import lower
+from ascendsim.ops.recurring import Recurring
+from ascendsim.ops.rings import Ring
+from ascendsim.profile import load_profile
+from ascendsim.program import Slot
+from tests.conv_cases import Case, call_of, grid_2d, other_ranks
+from tests.fake_machine import Fake
+from tests.test_schedules import MANY_TILES
+from tests.toy_profiles import toy_split
+
+CASES = [
+    *grid_2d(seed=2)[::4],
+    *other_ranks(seed=2),
+    *MANY_TILES,
+    # long rows of equal tasks; two blocks of columns, so that images stay and weights come again
+    Case(ConvProblem((9, 8, 7, 7), (24, 8, 3, 3), 2, 1)),
+    Case(ConvProblem((40, 4, 2, 2), (4, 4, 1, 1))),
+    Case(
+        ConvProblem((7, 40, 6, 6), (40, 40, 3, 3), 1, 1),
+        tilings=(
+            ("grad_input", Tiling(16, 16, 16, 2, 9, bl1_buffers=1, used_cores=2)),
+            ("grad_weight", Tiling(32, 32, 16, 4, 4, 1, 1, k_split=3, used_cores=2)),
+        ),
+    ),
+]
+
+
+def build_always(_self, unit, _shape, _places, build):
+    """Emit a unit without looking whether it is known."""
+    build(unit)
+
+
+def plain_instruction(instruction):
+    """An instruction with its slots by place, so that those of two builders compare."""
+    fields = [(f.buffer, f.index, f.size_bytes) if isinstance(f, Slot) else f for f in instruction]
+    gm = [f.tensor.name for f in instruction if hasattr(f, "tensor")]
+    return type(instruction), [(gm, f.index) if hasattr(f, "tensor") else f for f in fields]
+
+
+def programs(call):
+    """All programs of a call, as what they say."""
+    return [
+        (
+            [plain_instruction(i) for i in program.instructions],
+            list(program.after_done),
+            list(program.after_end),
+            dict(program.buffer_bytes),
+        )
+        for step in lower(call, (True, True, False))
+        for phase in step.kernel.phases
+        for program in (work.build() for work in phase.work)
+    ]
+
+
+def count_pieces(call):
+    return sum(
+        len(work.build().pieces)
+        for step in lower(call, (True, True, False))
+        for phase in step.kernel.phases
+        for work in phase.work
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_programs_with_recurring_pieces_are_those_built_instruction_by_instruction(case, monkeypatch):
+    made = programs(case.call())
+    monkeypatch.setattr(Recurring, "emit", build_always)
+    assert made == programs(case.call())
+
+
+REAL = [
+    (ConvProblem((8, 3, 224, 224), (64, 3, 7, 7), 2, 3), "910B"),
+    (ConvProblem((32, 64, 28, 28), (64, 64, 3, 3), 1, 1), "910B"),
+    (ConvProblem((64, 256, 14, 14), (512, 256, 1, 1), 2), "910_95"),
+    (ConvProblem((16, 64, 28, 28), (64, 64, 3, 3), 1, 1), "310P"),
+]
+
+
+@pytest.mark.parametrize(("problem", "product"), REAL, ids=str)
+def test_programs_of_real_layers_are_those_built_instruction_by_instruction(problem, product, monkeypatch):
+    call = partial(call_of, problem, profile=load_profile(product))
+    made = programs(call())
+    assert count_pieces(call()) > 0
+    monkeypatch.setattr(Recurring, "emit", build_always)
+    assert made == programs(call())
+
+
+def test_pieces_recur_in_most_of_these_cases():
+    assert sum(count_pieces(case.call()) > 0 for case in CASES) > len(CASES) / 2
+
+
+# --- the waits of a piece
+
+
+def random_piece(rng, slots):
+    return [
+        Fake(
+            rng.choice(("MTE2", "MTE1", "M", "FIX")),
+            reads=tuple(rng.sample(slots, rng.randrange(3))),
+            writes=tuple(rng.sample(slots, rng.randrange(2))),
+        )
+        for _ in range(rng.randrange(1, 6))
+    ]
+
+
+@pytest.mark.parametrize("missing", [None, "RAW", "WAR", "WAW"])
+@pytest.mark.parametrize("seed", range(25))
+def test_repeated_pieces_wait_for_what_they_would_have_waited_for(seed, missing):
+    rng = random.Random(seed)
+    repeating, plain = (ProgramBuilder(toy_split(), HAZARDS - {missing}) for _ in range(2))
+    slots = repeating.slots("L1", 32, "x", 5)
+    plain.slots("L1", 32, "x", 5)
+    for b in (repeating, plain):
+        for slot in slots:
+            b.add(Fake("MTE2", writes=(slot,)))
+    pieces = [random_piece(rng, slots) for _ in range(3)]
+    known = [None] * len(pieces)
+    for _ in range(60):
+        number = rng.randrange(len(pieces))
+        for instruction in pieces[number]:
+            plain.add(instruction)
+        if known[number] is not None:
+            repeating.repeat(known[number], ())
+            continue
+        begin = len(repeating)
+        for instruction in pieces[number]:
+            repeating.add(instruction)
+        known[number] = repeating.recurrence(begin)
+    one, other = repeating.build(), plain.build()
+    assert one.instructions == other.instructions
+    assert (list(one.after_done), list(one.after_end)) == (list(other.after_done), list(other.after_end))
+    assert max(len(piece.known) for piece in known) < 40  # waits recur, too
+
+
+def test_a_repeated_piece_may_name_another_slice():
+    b = ProgramBuilder(toy_split())
+    b.add(Fake("MTE2", cycles=1))
+    b.add(Fake("M", cycles=2))
+    piece = b.recurrence(0)
+    b.repeat(piece, [(0, Fake("MTE2", cycles=3))])
+    assert [i.cycles for i in b.build().instructions] == [1, 2, 3, 2]
+    assert [begin for begin, _ in b.build().pieces] == [0, 2]
+
+
+def test_another_program_on_the_same_slots_starts_from_nothing():
+    b = ProgramBuilder(toy_split())
+    (x,) = b.slots("L1", 32, "x")
+    for pipe in ("MTE2", "MTE1"):
+        b.add(Fake(pipe, writes=(x,)))
+    first = b.build()
+    b.restart()
+    b.add(Fake("MTE1", writes=(x,)))
+    assert (len(first), len(b.build())) == (2, 1)
+    assert list(b.build().after_done) == [()]
+    assert b.build().slots == first.slots
+
+
+# --- rings
+
+
+def test_a_ring_is_known_to_a_unit_by_what_it_holds_of_it():
+    ring = Ring((object(), object(), object()))
+    ring.next("image 1", "box")
+    ring.next("image 0", "box")
+    assert ring.state(("image 0", "image 1")) == (1, ((1, "box"), (0, "box"), None))
+    assert ring.state(("image 2",)) == (1, (None, None, None))
+
+
+def test_a_ring_becomes_what_a_like_unit_left_and_keeps_what_that_did_not_touch():
+    slots = object(), object(), object()
+    ring = Ring(slots)
+    ring.next("image 0", "box")
+    ring.next("image 1", "box")
+    state = ring.state(("image 1",))
+    other = Ring(slots)
+    other.next("image 6", "box")
+    other.become(state, ("image 7",))
+    assert other.find("image 6", "box") is slots[0]
+    assert other.find("image 7", "box") is slots[1]
+    assert other.next() is slots[2]
