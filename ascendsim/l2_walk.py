@@ -251,12 +251,12 @@ def _transfers(
 ) -> Iterator[_Transfer]:
     """Yield the transfers of a group and note the slices that they name."""
     walked: dict[str, int] = {}
-    for index, instruction in enumerate(priced.program.instructions):
+    instructions = priced.program.instructions
+    for index in priced.moving:
         traffic = priced.prices[index].traffic
-        if traffic is None:
-            continue
+        assert traffic is not None
         name = traffic.tensor.name
-        place = _place(instruction.gm)
+        place = _place(instructions[index].gm)
         if place is None:
             # It does not say where, so it walks on through the tensor, and begins again at its end.
             begin = walked.get(name, 0)

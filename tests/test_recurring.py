@@ -1,12 +1,14 @@
 """Are pieces of programs that recur the same as if they were built anew?"""
 
 import random
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from ascendsim import Tiling
 from ascendsim.builder import HAZARDS, ProgramBuilder
+from ascendsim.costing import CostBook
 from ascendsim.ops.conv_problem import ConvProblem
 from ascendsim.ops.lowering import lower
 from ascendsim.ops.recurring import Recurring
@@ -97,6 +99,16 @@ def test_programs_of_real_layers_are_those_built_instruction_by_instruction(prob
 
 def test_pieces_recur_in_most_of_these_cases():
     assert sum(count_pieces(case.call()) > 0 for case in CASES) > len(CASES) / 2
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_pieces_cost_what_their_instructions_do(case):
+    for step in lower(case.call(), (True, True, False)):
+        for work in (work for phase in step.kernel.phases for work in phase.work):
+            program, book = work.build(), CostBook(case.profile)
+            priced = book.price(program, work.core.kind)
+            whole = book.price(replace(program, pieces=()), work.core.kind)
+            assert replace(priced, program=whole.program) == whole
 
 
 # --- the waits of a piece
