@@ -1,7 +1,9 @@
 """Does `ascendsim validate` find its rows, print what it compared, and answer mistakes?"""
 
 import csv
+import io
 import json
+import sys
 
 import pytest
 
@@ -124,3 +126,13 @@ def test_a_variable_that_names_nothing_is_refused(refusal, monkeypatch, tmp_path
 
 def test_a_table_without_a_usable_row_is_refused(refusal, table):
     assert "no row of primitives" in refusal("validate", "--data", str(table()))
+
+
+def test_on_a_terminal_each_row_is_named_as_it_is_run(answer, table, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    answer("validate", "--data", str(table(primitive("mskpp-own"))))
+    assert "mskpp-own" in sys.stderr.getvalue()

@@ -41,7 +41,12 @@ def backward(problem: ConvProblem, tensors: Tensors, mask: Mask, profile: Profil
 
 
 def estimate_cycles(
-    problem: ConvProblem, dtype: str | Sequence[str], mask: Mask, profile: Profile, arguments: Any
+    problem: ConvProblem,
+    dtype: str | Sequence[str],
+    mask: Mask,
+    profile: Profile,
+    arguments: Any,
+    tiling: Any = None,
 ) -> Any:
     """Estimate cycles alone; `dtype` is one name, or one for each of grad_output, input and weight."""
     from ascendsim import estimate
@@ -51,6 +56,7 @@ def estimate_cycles(
         dtype=dtype,
         cube_math_type=arguments.cube_math_type,
         output_mask=mask,
+        tiling=tiling,
         **_keywords(profile, arguments),
     )
 

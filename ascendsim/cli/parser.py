@@ -181,6 +181,11 @@ def _add_arithmetic(run: Parser) -> None:
         "--order", type=order, default="program", help="order of execution: program, arrival or a seed"
     )
     how.add_argument("--seed", type=_natural, default=0, help="of the synthetic normal tensors (default 0)")
+    how.add_argument(
+        "--interval",
+        action="store_true",
+        help="also say between which times the call lies if assumed figures lie anywhere in their ranges",
+    )
     how.add_argument("--cycles-only", action="store_true", help="estimate cycles, compute no gradients")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ascendsim.cli.request import Network, read_request
+from ascendsim.errors import ConfigError
 from ascendsim.report.record import Record
 
 
@@ -18,6 +19,8 @@ def run(arguments: Any) -> int:
     request = read_request(arguments)
     profiles = [load_profile(name) for name in dict.fromkeys(arguments.product)]
     if isinstance(request, Network):
+        if arguments.interval:
+            raise ConfigError("--interval is of one convolution; name a layer, or give --input and --weight")
         from ascendsim.cli.network import run_network
 
         document, show, write = run_network(request, profiles, arguments)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.call import Answer, backward, estimate_cycles, settings
-from ascendsim.cli.progress import busy
+from ascendsim.cli.progress import busy, progress
 from ascendsim.cli.request import DEFAULT_DTYPE, Single
 from ascendsim.cli.tensors import (
     Tensors,
@@ -54,6 +55,9 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
         shown["tensors"] = tensors.about
         runs = _backward_runs(request, problem, tensors, profiles, arguments)
         metrics, about = SHOWN_COLUMNS, ERROR_COLUMNS
+        dtype = tensors.dtype
+    if arguments.interval:
+        runs = _with_intervals(request, problem, dtype, runs, arguments)
     document = run_document(request.title, shown, runs, arguments.words, about)
 
     def show() -> None:
@@ -90,6 +94,22 @@ def _backward_runs(
             result = backward(problem, tensors, request.mask, profile, arguments)
             runs.append(Run(result, profile, judge.gradients(result)))
     return runs
+
+
+def _with_intervals(
+    request: Single, problem: ConvProblem, dtype: str | Sequence[str], runs: Sequence[Run], arguments: Any
+) -> list[Run]:
+    """Add to each run between which times it lies."""
+    from ascendsim.cli.interval import ends_to_try, interval_record, plans
+
+    made = []
+    with progress(sum(len(ends_to_try(run.profile)) for run in runs)) as advance:
+        for name, run in zip(dict.fromkeys(arguments.product), runs, strict=True):
+            again = partial(
+                estimate_cycles, problem, dtype, request.mask, arguments=arguments, tiling=plans(run.result)
+            )
+            made.append(replace(run, interval=interval_record(name, run.result, again, advance)))
+    return made
 
 
 def _tensors(request: Single, problem: ConvProblem, arguments: Any) -> Tensors:

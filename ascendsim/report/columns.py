@@ -113,6 +113,13 @@ CALL = (
     Column("launch_us", "launch", "microseconds", "Sum over the kernels."),
     Column("entry_us", "entry", "microseconds", "Sum over the kernels."),
     Column("core_us", "core", "microseconds", "Sum over the kernels."),
+    Column(
+        "interval",
+        "interval",
+        "",
+        "With --interval: the call with every assumed figure at the end of its range that shortens it, and "
+        "at the one that stretches it, plans as they are; effects are those of each figure alone.",
+    ),
     Column("compute_dtype", "compute", "", "The format in which the cube multiplies."),
     Column("accumulation", "accumulation", "", "Name of the model by which the cube adds up products."),
     Column("order", "order", "", "Order in which instructions were executed for the results."),

@@ -25,11 +25,12 @@ TIME_PARTS = ("launch_us", "entry_us", "core_us")  # they add up to time_us
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One call on one product: its result, the product's figures and the gradients' records."""
+    """One call on one product: its result, the product's figures, the gradients' records, its interval."""
 
     result: Estimate
     profile: Profile
     gradients: tuple[Record, ...] = ()
+    interval: Record | None = None
 
 
 def run_document(
@@ -183,6 +184,7 @@ def _call_record(run: Run) -> Record:
         "time_us": result.time_us,
         **{part: sum(kernel[part] for kernel in kernels) for part in TIME_PARTS},
         "kernels": kernels,
+        "interval": run.interval,
         "gradients": list(run.gradients),
         "notes": list(result.notes),
     }

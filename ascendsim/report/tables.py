@@ -184,6 +184,7 @@ def _kernel_cell(kernel: Record | None) -> str:
 def products_table(products: Sequence[Record]) -> TextTable:
     """Show the products side by side: the whole time, and that on the cores once the kernels have begun."""
     first = products[0]
+    with_interval = bool(first.get("interval"))
     rows = tuple(
         (
             f"{product['product']} ({product['variant']})",
@@ -191,24 +192,19 @@ def products_table(products: Sequence[Record]) -> TextTable:
             product["accumulation"],
             f"{product['cycles']:,}",
             *(microseconds(product[part]) for part in (*TIME_PARTS, "time_us")),
+            *([_interval(product["interval"])] if with_interval else []),
             *(_speed(first[part], product[part]) for part in ("time_us", "core_us")),
         )
         for product in products
     )
-    headings = (
-        "product",
-        "compute",
-        "accumulation",
-        "cycles",
-        "launch",
-        "entry",
-        "core",
-        "us",
-        "speed",
-        "core speed",
-    )
+    times = ("cycles", "launch", "entry", "core", "us", *(["interval"] if with_interval else []))
+    headings = ("product", "compute", "accumulation", *times, "speed", "core speed")
     title = "Products side by side (microseconds; speed: us of the first / us, core speed: the same of core)"
     return TextTable(title, headings, frozenset({0, 1, 2}), rows)
+
+
+def _interval(interval: Record) -> str:
+    return f"{microseconds(interval['shortest_us'])} .. {microseconds(interval['longest_us'])}"
 
 
 def _speed(first_us: float, time_us: float) -> str:

@@ -88,9 +88,27 @@ def standards_line(product: Record) -> str:
     return f"Standards, and NaN and Inf where R(g) has them: {'; '.join(rules)}." if rules else ""
 
 
+def interval_line(product: Record) -> str:
+    """Say between which times the call lies, and which figures move it most."""
+    interval, usual = product["interval"], product["time_us"]
+    largest = ", ".join(
+        f"{effect['figure']} ({effect['shortest_us'] - usual:+.2f} to {effect['longest_us'] - usual:+.2f})"
+        for effect in interval["effects"][:3]
+    )
+    line = (
+        f"Interval: {interval['shortest_us']:,.2f} to {interval['longest_us']:,.2f} us "
+        f"({interval['least_cycles']:,} to {interval['most_cycles']:,} cycles) if the {interval['figures']} "
+        "assumed numbers lie anywhere in their ranges, all at once"
+    )
+    moved = f"most is moved by {largest}" if largest else "none moves this call"
+    return f"{line}; {moved}. Other plans and what is not modelled come on top."
+
+
 def closing_lines(product: Record) -> list[str]:
     """Return what holds of one of several products: its NaN and Inf, and what its figures rest on."""
     lines = [*special_lines(product), figures_line(product)]
+    if product.get("interval"):
+        lines.append(interval_line(product))
     return [*lines, f"Evidence: {product['evidence']}."] if product["evidence"] else lines
 
 
