@@ -20,6 +20,7 @@ class Constant(NamedTuple):
 
 _GM_L1 = ("mskpp-GM_TO_L1-910b", "mskpp-GM_TO_L1_TRANS-910b")
 _VECTOR = ("mskpp-vec-",)
+_TRAINING = ("hpm-bert", "hpm-vit")
 _SAMPLE = ("ad-mm8192-case0-a2", "ad-mm8192-case1-a2", "ad-mm8192-case6-a2")
 
 CONSTANTS: dict[str, tuple[Constant, ...]] = {
@@ -61,7 +62,11 @@ CONSTANTS: dict[str, tuple[Constant, ...]] = {
         Constant("links.memory.latency_cycles", 0, ("ad-mm8192-case0-950", "ad-mm8192-case1-950")),
     ),
     "310P": (),
-    "910": (Constant("links.memory.per_core_bytes_per_cycle", 32, ("hpm-bert_512_32-MatMul-002",)),),
+    "910": (
+        Constant("links.memory.per_core_bytes_per_cycle", 110, _TRAINING),
+        Constant("links.memory.efficiency", 1.0, ("hpm-bert_512_32-BatchMatMul",)),
+        Constant("scalar.start_us", 0.001, _TRAINING),
+    ),
 }
 
 
