@@ -18,7 +18,8 @@ capacity has gone, a tile in part if it lies across the edge. So a larger L2 nev
   tensor; it goes first, from all tensors alike, and is found by a walk that comes in the same order, so at
   the end of the walk.
 - **Start.** Cold: empty. Warm: as the same kernel leaves it that began cold. A warm kernel that fits misses
-  nothing.
+  nothing. Handed: the first input alone, dirty, as the kernel before has just written it; in a step of a
+  network that is larger than L2 weights and stored activations have gone by the time they are needed again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ascendsim.program import Kernel
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
-L2_STARTS = ("warm", "cold")
+L2_STARTS = ("warm", "cold", "handed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,9 @@ def account_of(
         for walk in walks:
             walk.run(stack)
         stack.forget_bytes()
+    elif l2_start == "handed":
+        first = next(iter(kernel.tensors.values()))
+        stack.hold(first.name, first.size_bytes)
     outcomes = tuple(walk.run(stack) for walk in walks)
     memory = stack.read_bytes + stack.written_bytes
     by_memory = {"memory": memory, "memory_read": stack.read_bytes, "memory_write": stack.written_bytes}

@@ -34,6 +34,12 @@ class Stack:
         """Count bytes from zero again; keep what L2 holds."""
         self.read_bytes = self.written_bytes = 0
 
+    def hold(self, tensor: str, size_bytes: int) -> None:
+        """Begin with the end of a tensor that was just written, as much of it as there is room for."""
+        tile = self._before[tensor] = Tile(tensor, size_bytes)
+        tile.resident = tile.dirty = min(size_bytes, self._capacity - self._used)
+        self._used += tile.resident
+
     def begin(self) -> None:
         """Begin a phase: keep of every tensor only how much of it is here."""
         for tile in self._stack.values():

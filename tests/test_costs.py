@@ -129,7 +129,7 @@ def test_fixpipe_reads_l0c_before_it_writes():
 
 
 def test_a_link_that_is_fast_enough_for_the_mean_does_not_slow_fixpipe():
-    # The core's own pace is 512 bytes in 16 cycles; a link of 32 a cycle keeps up, one of 16 takes twice that.
+    # The core's own pace is 512 bytes in 16 cycles; a link of 32 a cycle keeps up, one of 16 takes double.
     own = {"fixpipe.read_bytes_per_cycle": 128}
     store = Fixpipe(Gm(HALF, ()), L0C, 512, 16)
     for link, cycles in ((32, 16), (16, 32)):

@@ -92,6 +92,20 @@ def test_an_instruction_that_does_not_say_where_walks_on_through_its_tensor():
     assert fetched(made, count=4) == [1, 1, 1, 0]
 
 
+def test_a_kernel_that_is_handed_its_first_input_misses_the_others():
+    made = accounted([[read(A, 2000), read(B, 1000)]], l2_start="handed")
+    assert fetched(made, count=2) == [0, 1]
+    assert memory(made) == (1000, 0)
+
+
+def test_what_is_handed_over_is_dirty_and_only_as_much_as_l2_holds():
+    # The last 1500 of A's 2000 bytes are there. Read from the front, each quarter is missed and pushes the
+    # next one out, as in any stack that is walked round; what goes was written and is written back.
+    made = accounted([reads(A, 500, range(4))], l2_bytes=1500, l2_start="handed")
+    assert fetched(made, count=4) == [1, 1, 1, 1]
+    assert memory(made) == (2000, 1500)
+
+
 def test_a_warm_start_is_what_a_run_from_cold_leaves():
     # Tiles 0 to 3 of 500 bytes go through 1000 bytes: 2 and 3 stay. The next run comes in the same order and
     # pushes them out before it meets them, as every stack does.
@@ -456,7 +470,7 @@ def test_a_signature_that_lies_is_refused():
 
 
 def test_an_unknown_start_is_refused():
-    with pytest.raises(AscendSimError, match="l2_start is 'hot'; it must be one of warm, cold"):
+    with pytest.raises(AscendSimError, match="l2_start is 'hot'; it must be one of warm, cold, handed"):
         accounted([[read(A, 10)]], l2_start="hot")
 
 

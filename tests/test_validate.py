@@ -341,6 +341,24 @@ def test_how_operands_are_stored(sizes, turned):
     assert (problem.transpose_a, problem.transpose_b) == turned
 
 
+@pytest.mark.parametrize(
+    ("listed", "turned"), [("81920,512;256,384", True), ("512,256;256,384", False), ("", False)]
+)
+def test_a_profilers_list_of_inputs_tells_whether_a_is_turned(listed, turned):
+    # The rows of a turned a end in m = 512.
+    row = matmul(counters={"input_shapes": listed})
+    assert run_of(row, load_profile("910B1")).problem.transpose_a == turned
+
+
+def test_split_cores_take_basic_blocks_where_there_are_enough_of_them():
+    large = matmul(sizes={"M": 4096, "N": 4096})
+    run = run_of(large, load_profile("910B1"))
+    assert (run.tiling.base_m, run.tiling.base_n, run.tiling.base_k) == (128, 256, 64)
+    assert "basic blocks" in run.note
+    older = run_of(replace(large, op="MatMulV2"), load_profile("910B1"))
+    assert "basic blocks" not in older.note
+
+
 def test_a_square_operand_is_taken_as_stored():
     problem = run_of(matmul(sizes={"K": 512, "A": [512, 512]}), load_profile("910B1")).problem
     assert not problem.transpose_a
@@ -355,7 +373,15 @@ def test_blocked_operands_cold_l2_and_hf32_are_understood():
 
 
 @pytest.mark.parametrize(
-    ("name", "notes", "start"), [("x", "", "warm"), ("x", "cold L2", "cold"), ("hpm-x", "", "cold")]
+    ("name", "notes", "start"),
+    [
+        ("x", "", "warm"),
+        ("x", "cold L2", "cold"),
+        ("hpm-x", "", "cold"),
+        ("pto-gemm-x", "", "cold"),
+        ("msi-llm-x", "", "handed"),
+        ("mstt-x", "cold L2", "cold"),
+    ],
 )
 def test_where_operands_are_when_a_run_begins(name, notes, start):
     row = replace(matmul(notes=notes), id=name)

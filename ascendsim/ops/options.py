@@ -32,6 +32,7 @@ NOTES = (
 L2_NOTES = {
     "warm": "L2 is warm, as a run of the same kernel leaves it: a kernel whose tensors fit misses nothing.",
     "cold": "L2 is cold: every tensor is fetched from main memory when a kernel first reads it.",
+    "handed": "L2 holds the first input of each kernel, as the kernel before has written it, and no other.",
 }
 STRIDED_NOTE = (
     "What a vector core needs to gather strided elements is published nowhere: Contiguous and Transpose "
@@ -48,7 +49,8 @@ class Options:
     tiling         a Tiling for the one cube gradient asked for, or {"grad_input": ..., "grad_weight": ...}
     deterministic  add the parts of grad_weight in a fixed order; None: the product's default
     output_dtypes  formats of the three gradients; None: those of input, weight and grad_output (or bias)
-    l2_start       "warm" (L2 holds what a run of the same kernel leaves in it) or "cold"
+    l2_start       "warm" (L2 holds what a run of the same kernel leaves in it), "cold" or "handed" (it holds
+                   the first input alone)
     rules          rule set that says what is accepted and in which type it computes
     fixpipe        which of the vendor's pages says when Fixpipe saturates: "ctrl48" or "c-api-pages"
 

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.errors import CapacityError, ShapeError
 from ascendsim.ops.matmul_problem import MatmulProblem
 from ascendsim.ops.tiling.matmul import MatmulTiling, block_tiling, matmul_tiling
+from ascendsim.validate.basic_blocks import basic_plan
 from ascendsim.validate.rows import l2_start_of
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
     from ascendsim.validate.rows import Row
 
+# The kernel before MatMulV3; its counters are not those of basic blocks.
+OLDER = "MatMulV2"
 # Operand formats by what the sources write.
 _FORMATS = {
     "float16": "float16",
@@ -54,9 +57,8 @@ def run_of(row: Row, profile: Profile) -> Run | str:
         tiling, note, out = plan
         return Run(problem, dtype, math_type, tiling, out, start, note)
     rate = "hf32" if math_type == 3 else dtype
-    tiling = _chosen(row, problem, profile, rate)
-    note = "tiling inferred: this simulator's choice, both operands brought for every tile"
-    return Run(problem, dtype, math_type, tiling, None, start, note)
+    tiling, note = _chosen(row, problem, profile, rate)
+    return Run(problem, dtype, math_type, tiling, None, start, f"tiling inferred: {note}")
 
 
 def _problem(row: Row) -> MatmulProblem | str:
@@ -65,7 +67,7 @@ def _problem(row: Row) -> MatmulProblem | str:
     if not all(isinstance(value, int) for value in sizes.values()):
         return "its sizes are not all given"
     m, k, n = (int(row.sizes[key]) for key in "MKN")
-    turned_a = _turned(row.sizes, "transA", "A", (m, k))
+    turned_a = _turned(row.sizes, "transA", "A", (m, k)) or _ends_in(row, m, k)
     turned_b = (
         _turned(row.sizes, "transB", "B", (k, n)) or "B transposed" in row.layout or "B n x k" in row.layout
     )
@@ -76,6 +78,12 @@ def _problem(row: Row) -> MatmulProblem | str:
         return str(error)
 
 
+def _ends_in(row: Row, m: int, k: int) -> bool:
+    """Tell whether the profiler's list of inputs has a first one whose rows are those of a turned a."""
+    listed = re.match(r"[\d,]*?(\d+);", str(row.counters.get("input_shapes", "")))
+    return listed is not None and m != k and int(listed[1]) == m
+
+
 def _turned(sizes: Mapping[str, Any], flag: str, shape: str, plain: tuple[int, int]) -> bool:
     """Tell whether an operand is stored the other way round, from a flag or from its shape."""
     if isinstance(sizes.get(flag), bool):
@@ -84,8 +92,10 @@ def _turned(sizes: Mapping[str, Any], flag: str, shape: str, plain: tuple[int, i
     return isinstance(stored, list) and tuple(stored) != plain and tuple(stored[::-1]) == plain
 
 
-def _chosen(row: Row, problem: MatmulProblem, profile: Profile, rate: str) -> MatmulTiling:
-    """Return this simulator's plan for the number of blocks that ran, less what stays in L1 between tiles.
+def _chosen(row: Row, problem: MatmulProblem, profile: Profile, rate: str) -> tuple[MatmulTiling, str]:
+    """Return the plan for the number of blocks that ran, and what it is.
+
+    Basic blocks where the product's kernels walk them, elsewhere this simulator's choice.
 
     The products' kernels bring both operands of every tile: where one side is a prime number of fractals, so
     that tiles can only be so large, the times are those of both. Where cores are unified they cut c into that
@@ -93,12 +103,16 @@ def _chosen(row: Row, problem: MatmulProblem, profile: Profile, rate: str) -> Ma
     """
     itemsize = 4 if rate in ("float32", "hf32") else 2
     blocks = row.counters.get("block_dim")
+    basic = basic_plan(problem, profile, itemsize, blocks) if row.op != OLDER else None
+    if basic is not None:
+        return basic, "the basic blocks of the product's kernels"
+    note = "this simulator's choice, both operands brought for every tile"
     if isinstance(blocks, int) and profile.core_structure == "unified" and problem.batch == 1:
         try:
-            return block_tiling(problem, profile, rate, itemsize, blocks)
+            return block_tiling(problem, profile, rate, itemsize, blocks), note
         except CapacityError:
             pass
-    return replace(matmul_tiling(problem, profile, rate, itemsize, blocks), keep_pieces=False)
+    return replace(matmul_tiling(problem, profile, rate, itemsize, blocks), keep_pieces=False), note
 
 
 def _published_plan(row: Row, profile: Profile) -> tuple[MatmulTiling, str, str | None] | None:

@@ -50,9 +50,13 @@ class Row:
     notes: str
 
 
-# Runs whose operands came from memory though their source does not say so: in these steps of network training
-# batches of products run at memory's rate whether they move 19 MB or 400 MB.
-FROM_MEMORY = ("hpm-",)
+# Runs whose operands came from memory though their source does not say so: in the steps of network training
+# batches of products run at memory's rate whether they move 19 MB or 400 MB; a sample's MTE2
+# is as busy as misses make it (28 us at 1536; the model has 27 with them, 24 without).
+FROM_MEMORY = ("hpm-", "pto-gemm-")
+# Kernels of a step of a network whose weights and activations are more than L2 holds: the first operand
+# (activation, or gradient of the next layer) was just written, the other one a pass ago.
+IN_A_STEP = ("msi-llm-", "mstt-", "msi-alex-MatMul")
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,10 @@ def read_rows(path: Path) -> list[Row | Unusable]:
 
 
 def l2_start_of(row: Row) -> str:
-    """Return whether L2 held the operands of a row: "warm" unless its source or its times tell otherwise."""
-    return "cold" if "cold L2" in row.notes or row.id.startswith(FROM_MEMORY) else "warm"
+    """Return what L2 held of the operands of a row: "warm" unless its source or its times tell otherwise."""
+    if "cold L2" in row.notes or row.id.startswith(FROM_MEMORY):
+        return "cold"
+    return "handed" if row.id.startswith(IN_A_STEP) else "warm"
 
 
 def _rows(table: csv.DictReader[str], path: Path) -> Iterator[Row | Unusable]:
