@@ -95,6 +95,12 @@ def test_coverage_is_the_share_of_each_bin():
     assert shares == pytest.approx([1 / 3, 1, 1 / 3, 0])
 
 
+def test_a_close_look_begins_after_the_entry(profile):
+    timeline = entered_kernel(profile).timeline
+    (core,) = core_spans(timeline, "split")
+    assert middle_window(timeline, core, 60) == (20, 101)
+
+
 def test_the_plotted_core_is_one_of_each_kind(timed):
     (core,) = core_spans(timed.timeline, "split")
     assert core.label == "cube core 0 (and 1 alike)"

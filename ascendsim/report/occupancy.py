@@ -78,10 +78,13 @@ def coverage(starts: Cycles, ends: Cycles, begin: int, end: int, bins: int) -> N
 
 
 def middle_window(timeline: Timeline, core: CoreSpans, spans: int) -> tuple[int, int]:
-    """Return a window about the middle of the core's work that holds about as many spans as asked for."""
+    """Return a window about the middle of the core's work that holds about as many spans as asked for.
+
+    All that follows the entry of the kernel, if there are no more.
+    """
     starts = np.sort(np.concatenate([core.spans[pipe][0] for pipe in core.pipes]))
     if len(starts) <= spans:
-        return 0, max(timeline.cycles, 1)
+        return timeline.entry_cycles, max(timeline.cycles, timeline.entry_cycles + 1)
     first = (len(starts) - spans) // 2
     begin, end = int(starts[first]), int(starts[first + spans])
     return begin, max(end, begin + 1)
