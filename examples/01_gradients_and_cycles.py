@@ -33,9 +33,7 @@ for kernel in result.kernels:
     entry = kernel.timeline.entry_cycles
     busy = {pipe: cycles for pipe, cycles in kernel.busy.items() if pipe != "S"}
     shares = ", ".join(f"{pipe} {cycles / kernel.cycles:.0%}" for pipe, cycles in busy.items())
-    print(
-        f"  {kernel.name}: {kernel.cycles} cycles with {entry} of entry, bound by {kernel.bound_by} ({shares})"
-    )
+    print(f"  {kernel.name}: {kernel.cycles} cycles, {entry} of entry, bound by {kernel.bound_by} ({shares})")
 
 # The rounding inside the real cube is published nowhere. How much hangs on it?
 for model in ("block:8:RNE", "seq:RNE"):
