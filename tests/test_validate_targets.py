@@ -13,12 +13,11 @@ from ascendsim.validate.run import compare_rows
 from ascendsim.validate.sensitivity import effects
 from ascendsim.validate.targets import TARGETS, reached
 
-# What is not reached, with what it may at most be: products whose plans no source tells, one counter of one
-# run, and the bound of one product out of 24, whose 1.2 GB of results leave slower than here.
+# What is not reached, with what it may at most be: products whose plans no source tells, and one counter of
+# one run.
 SHORT = {
     "other matrix products, first generation": 0.40,
     "pipes of one core, runs r1, r2, r4": 0.25,
-    "matrix products of this table": 0.05,
 }
 
 
@@ -67,6 +66,9 @@ def test_pipes_of_one_core_are_within_their_limits(rows):
         case for case in cases if not case.id.startswith("cz-r3") and case.id[:5] + case.id[-3:] != "cz-r1FIX"
     ]
     assert summarise(near).worst <= 0.10
+    # Where tiles leave one by one Fixpipe is met exactly.
+    alone = [case for case in cases if case.id.startswith(("cz-r2", "cz-r4")) and case.id.endswith("FIX")]
+    assert summarise(alone).worst <= 0.01
 
 
 @pytest.mark.slow

@@ -41,6 +41,7 @@ CONSTANTS: dict[str, tuple[Constant, ...]] = {
         Constant("paths.UB_GM.drain_bytes_per_cycle", 101, ("mskpp-UB_TO_GM-910b1",)),
         Constant("paths.L0C_GM.bytes_per_cycle", 128, ("mskpp-L0C_TO_GM",)),
         Constant("fixpipe.read_bytes_per_cycle", 256, ("mskpp-L0C_TO_GM",)),
+        Constant("paths.L0C_GM.latency_cycles", 0, ("cz-r2", "cz-r4")),
         Constant("paths.L0C_GM.least_cycles", 1, ("mskpp-L0C_TO_GM-910b1",)),
         Constant("fixpipe.matrix_least_cycles", 1, ("mskpp-L0C_TO_GM_TRANS",)),
         Constant("paths.GM_L0A.latency_cycles", 0, ("mskpp-GM_TO_L0A-910b3",)),
