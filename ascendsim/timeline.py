@@ -7,7 +7,7 @@ waiting and idle add up to the cycles of the kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ascendsim.program import PIPES, Core, Program
@@ -17,17 +17,17 @@ from ascendsim.program import PIPES, Core, Program
 class CoreTimeline:
     """Spans of one core in one phase; `cores` are all cores it stands for (more than one when folded).
 
-    All lists are indexed like `program.instructions`, in absolute cycles of the kernel:
+    All of these are indexed like `program.instructions`, in absolute cycles of the kernel:
     `issue` when the scalar unit handed it to its pipe, `start` when the pipe took it up, `end` when the pipe
     was free again, `done` when its result was visible.
     """
 
     cores: tuple[Core, ...]
     program: Program
-    issue: list[int]
-    start: list[int]
-    end: list[int]
-    done: list[int]
+    issue: Sequence[int]
+    start: Sequence[int]
+    end: Sequence[int]
+    done: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)

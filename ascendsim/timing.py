@@ -31,6 +31,7 @@ All rules are sums and maxima, and what a core gets of a link only grows: a fast
 from __future__ import annotations
 
 import gc
+from array import array
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -71,10 +72,11 @@ class CoreRun:
         self.cores = cores
         self.outcomes = outcomes
         self.port = Port(cores[0].kind, len(cores), moves_of(priced, outcomes))
-        self.issue = [UNKNOWN] * count
-        self.start = [UNKNOWN] * count
-        self.end = [UNKNOWN] * count
-        self.done = [UNKNOWN] * count
+        unknown = array("q", [UNKNOWN]) * count
+        self.issue = unknown[:]
+        self.start = unknown[:]
+        self.end = unknown[:]
+        self.done = unknown[:]
         # Who waits for an instruction to be issued, to start, to end.
         self._for_issue: dict[int, Walk] = {}
         self._for_start: dict[int, Walk] = {}
@@ -179,7 +181,7 @@ def time_kernel(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_sta
     """Return the spans of all instructions of a kernel, in cycles of the cube clock, without its launch.
 
     Options  `folded` runs one core for all that promise to cost the same; the spans are the same without.
-             `l2_start` says what L2 holds at the start, "warm" or "cold" (see `l2.py`)
+             `l2_start` says what L2 holds at the start: "warm", "cold" or "handed" (see `l2.py`)
     Raises   ProgramError for a program that breaks the rules of the machine
     """
     with _collector_paused():

@@ -135,3 +135,8 @@ def kernel(*phases, tensors=(X, Y)):
             work.append(CoreWork(Core("cube", index), signature, lambda prog=prog: prog))
         made.append(Phase(f"phase {number}", tuple(work)))
     return Kernel("fake", tuple(made), {tensor.name: tensor for tensor in tensors}, math=None)
+
+
+def listed(core):
+    """The timeline of a core with its cycles in lists, as tests write them."""
+    return replace(core, **{name: list(getattr(core, name)) for name in ("issue", "start", "end", "done")})

@@ -10,7 +10,7 @@ HUGE = Fraction(10**12)
 
 def spans_of(core):
     """The four lists of a CoreTimeline, to compare with an oracle's."""
-    return core.issue, core.start, core.end, core.done
+    return tuple(list(cycles) for cycles in (core.issue, core.start, core.end, core.done))
 
 
 def links_of(instruction):

@@ -444,14 +444,14 @@ def test_timing_uses_the_same_account():
     timeline = time_kernel(made, profile, l2_start="cold")
     assert timeline.bytes == account(made, profile, "cold").bytes
     # Main memory does one byte a cycle: 2000 bytes, then three quarters of them.
-    assert timeline.phases[0].cores[0].end == [2000, 3500]
+    assert list(timeline.phases[0].cores[0].end) == [2000, 3500]
 
 
 def test_a_write_carries_the_dirty_bytes_that_make_room():
     # 1000 bytes in 500 push out 500, half a byte each: 250 for either write, two a cycle.
     made = kernel([program(write(W, 500, 0), write(W, 500, 1))], tensors=ALL)
     timeline = time_kernel(made, FakeProfile(l2_bytes=500, memory=(2, 2)), l2_start="cold")
-    assert timeline.phases[0].cores[0].end == [125, 250]
+    assert list(timeline.phases[0].cores[0].end) == [125, 250]
 
 
 def test_cores_with_equal_signatures_share_their_outcomes_unfolded():

@@ -98,8 +98,8 @@ def test_a_lone_transfer_takes_its_cost_and_what_the_core_can_take(product, path
     rate = min(Fraction(moved.peak_bytes_per_cycle), cap, total)
     flow = ceil(max(moved.bytes, moved.occupied_bytes) / rate)
     (core,) = run([[copy]], profile, kind_of(path, profile)).phases[0].cores
-    assert core.end == [max(cost.cycles + flow, cost.least_cycles)]
-    assert core.done == [cost.cycles + flow + cost.latency_cycles]
+    assert list(core.end) == [max(cost.cycles + flow, cost.least_cycles)]
+    assert list(core.done) == [cost.cycles + flow + cost.latency_cycles]
 
 
 @pytest.mark.parametrize(("product", "path"), WAYS)
@@ -148,8 +148,8 @@ def test_a_core_alone_misses_at_its_own_rate_and_the_latency_of_memory(product):
         ceil(occupied / Fraction(memory.per_core_bytes_per_cycle)),
         ceil(SIZE / Fraction(memory.total_bytes_per_cycle)),
     )
-    assert core.end == [max(cost.cycles + flow, cost.least_cycles)]
-    assert core.done == [cost.cycles + flow + cost.latency_cycles + memory.latency_cycles]
+    assert list(core.end) == [max(cost.cycles + flow, cost.least_cycles)]
+    assert list(core.done) == [cost.cycles + flow + cost.latency_cycles + memory.latency_cycles]
 
 
 @pytest.mark.parametrize(("product", "path"), WRITES)

@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import ceil
 
 import pytest
-from fake_machine import Fake, FakeProfile, X, Y, built, kernel, program
+from fake_machine import Fake, FakeProfile, X, Y, built, kernel, listed, program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles_timing import longest_path, spans_of, ticked_machine
@@ -23,7 +23,7 @@ NO_MEMORY = {"memory": 0, "memory_read": 0, "memory_write": 0}
 
 def timed(prog, profile=PLAIN, **options):
     """The timeline of one program on one core."""
-    return time_kernel(kernel([prog]), profile, **options).phases[0].cores[0]
+    return listed(time_kernel(kernel([prog]), profile, **options).phases[0].cores[0])
 
 
 def read(size, peak=10, **more):
@@ -105,7 +105,7 @@ def test_a_vector_core_has_its_own_queues_and_cap():
     prog = program(*[read(100)] * 3)
     work = CoreWork(Core("vector", 0), 0, lambda: prog)
     base = kernel([prog])
-    core = time_kernel(replace(base, phases=(Phase("v", (work,)),)), profile).phases[0].cores[0]
+    core = listed(time_kernel(replace(base, phases=(Phase("v", (work,)),)), profile).phases[0].cores[0])
     # 100 bytes at 5 a cycle; the third is issued when the second is taken up.
     assert core.start == [1, 21, 41]
     assert core.issue == [1, 2, 21]
@@ -429,7 +429,7 @@ def test_who_has_nothing_left_to_move_leaves_its_part():
     # 10 bytes a cycle for two: core 0 is through at 10, when core 1 has 100 of its 150 bytes left: 10 more.
     made = kernel([program(read(50)), program(read(150))])
     timeline = time_kernel(made, PLAIN.but(read=(10, 10)))
-    assert [core.end for core in timeline.phases[0].cores] == [[10], [20]]
+    assert [list(core.end) for core in timeline.phases[0].cores] == [[10], [20]]
 
 
 def test_who_has_something_left_keeps_its_part():
