@@ -120,9 +120,9 @@ def test_a_run_says_it_when_asked(record_of, answer):
 def test_products_side_by_side_have_their_intervals(record_of):
     made = record_of("--interval")
     table = products_table([made, made])
-    assert table.headings[7:9] == ("us", "interval")
+    assert table.headings[5:7] == ("us", "interval")
     low, high = (f"{made['interval'][which]:.2f}" for which in ("shortest_us", "longest_us"))
-    assert table.rows[0][8] == f"{low} .. {high}"
+    assert table.rows[0][6] == f"{low} .. {high}"
     assert "interval" not in products_table([made | {"interval": None}]).headings
 
 

@@ -159,9 +159,12 @@ def test_products_are_compared_by_their_whole_time_and_by_that_of_their_cores(ru
     # 4.16 us of which 4 are launch; with a launch of 1 it is 1.16: 3.59 times as fast by the whole time.
     other = product | {"launch_us": 1.0, "time_us": 1.16}
     table = products_table([product, other])
-    assert table.headings[4:] == ("launch", "entry", "core", "us", "speed", "core speed")
-    assert table.rows[0][4:] == ("4.00", "0.00", "0.16", "4.16", "1.00", "1.00")
-    assert table.rows[1][4:] == ("1.00", "0.00", "0.16", "1.16", "3.59", "1.00")
+    assert table.headings == ("product", "cycles", "launch", "entry", "core", "us", "speed", "core speed")
+    assert table.rows[0][2:] == ("4.00", "0.00", "0.16", "4.16", "1.00", "1.00")
+    assert table.rows[1][2:] == ("1.00", "0.00", "0.16", "1.16", "3.59", "1.00")
+    table = products_table([product, other | {"accumulation": "seq:RNE"}])
+    assert table.headings[:3] == ("product", "accumulation", "cycles")
+    assert [row[1] for row in table.rows] == ["block:16:RNE", "seq:RNE"]
     assert "Launch and entry are 86% to 96% of these times" in overhead_line([product, other])
     assert "are 96% of these times" in overhead_line([product])
     assert overhead_line([product | {"time_us": 0.0}]) == ""

@@ -182,14 +182,21 @@ def _kernel_cell(kernel: Record | None) -> str:
 
 
 def products_table(products: Sequence[Record]) -> TextTable:
-    """Show the products side by side: the whole time, and that on the cores once the kernels have begun."""
+    """Show the products side by side: the whole time, and that on the cores once the kernels have begun.
+
+    Arithmetic only where it differs.
+    """
     first = products[0]
+    differing = [
+        (name, heading)
+        for name, heading in (("compute_dtype", "compute"), ("accumulation", "accumulation"))
+        if len({product[name] for product in products}) > 1
+    ]
     with_interval = bool(first.get("interval"))
     rows = tuple(
         (
             f"{product['product']} ({product['variant']})",
-            product["compute_dtype"],
-            product["accumulation"],
+            *(product[name] for name, _ in differing),
             f"{product['cycles']:,}",
             *(microseconds(product[part]) for part in (*TIME_PARTS, "time_us")),
             *([_interval(product["interval"])] if with_interval else []),
@@ -198,9 +205,9 @@ def products_table(products: Sequence[Record]) -> TextTable:
         for product in products
     )
     times = ("cycles", "launch", "entry", "core", "us", *(["interval"] if with_interval else []))
-    headings = ("product", "compute", "accumulation", *times, "speed", "core speed")
+    headings = ("product", *(heading for _, heading in differing), *times, "speed", "core speed")
     title = "Products side by side (microseconds; speed: us of the first / us, core speed: the same of core)"
-    return TextTable(title, headings, frozenset({0, 1, 2}), rows)
+    return TextTable(title, headings, frozenset(range(1 + len(differing))), rows)
 
 
 def _interval(interval: Record) -> str:

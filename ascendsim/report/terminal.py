@@ -29,6 +29,7 @@ from ascendsim.report.tables import (
     value,
 )
 from ascendsim.report.words import (
+    GRADIENT_LEGEND,
     LEGEND,
     closing_lines,
     common_lines,
@@ -67,6 +68,8 @@ def print_run(document: Record, metrics: Sequence[AnyColumn], console: Console |
     _print_close(out, document)
     out.print()
     print_text(out, LEGEND)
+    if any(product["gradients"] for product in document["products"]):
+        print_text(out, GRADIENT_LEGEND)
 
 
 def print_network(document: Record, console: Console | None = None) -> None:

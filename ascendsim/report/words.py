@@ -53,6 +53,11 @@ LEGEND = (
     "all cubes could do in these cycles. The report folder (--out) defines every column."
 )
 
+GRADIENT_LEGEND = (
+    "Errors are against float64, > 1e-3 too, where the rounding into a coarse format counts; equal bits: "
+    "those of the float64 value rounded once; standards: which acceptance rules of the field it fails."
+)
+
 
 def overhead_line(products: Sequence[Record]) -> str:
     """Say how much of the times of several products is launch and entry."""
