@@ -61,7 +61,7 @@ def busy_table(product: Record) -> TextTable:
     headings = ("kernel", "entry", *pipes, "busiest")
     left = frozenset({0, len(headings) - 1})
     return TextTable(
-        "Share of the cycles of the entry, and of each pipe when it is busy", headings, left, rows
+        "Share of the cycles in the entry, and with each pipe busy", headings, left, rows
     )
 
 
