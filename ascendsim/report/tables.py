@@ -60,9 +60,7 @@ def busy_table(product: Record) -> TextTable:
     )
     headings = ("kernel", "entry", *pipes, "busiest")
     left = frozenset({0, len(headings) - 1})
-    return TextTable(
-        "Share of the cycles in the entry, and with each pipe busy", headings, left, rows
-    )
+    return TextTable("Share of the cycles in the entry, and with each pipe busy", headings, left, rows)
 
 
 def occupation_table(kernel: Record) -> TextTable:
