@@ -74,11 +74,32 @@ def test_full_rows_cost_what_one_run_of_as_many_bytes_costs():
     assert copy(2048, rows=4).cost(profile) == copy(2048).cost(profile)
 
 
-def test_a_misaligned_run_takes_a_request_and_a_sector_more():
+@pytest.mark.parametrize(
+    ("size", "sixteenths"),
+    [
+        (32, 16),  # a block lies in one line wherever it begins
+        (64, 17),  # two blocks cross a line from the last of its 16 blocks only
+        (128, 19),  # four cross it from three of 16
+        (512, 57),  # 1 if aligned, else parts of k and 16 - k blocks: 28 for all k on each side
+        (1024, 73),  # the same and a whole line each time
+    ],
+)
+def test_a_misaligned_run_takes_the_requests_of_its_parts_on_average(size, sixteenths):
+    path = toy(**{"paths.GM_L1.request_bytes": 512}).paths["GM_L1"]
+    assert path.requests(size, aligned=False).number == Fraction(sixteenths, 16)
+    assert path.requests(4 * size, rows=4, aligned=False).number == Fraction(sixteenths, 4)
+
+
+def test_a_misaligned_run_takes_a_sector_more():
     profile = toy(**{"paths.GM_L1.request_bytes": 512})
     plain, crossing = (copy(1024, rows=2, aligned=aligned).cost(profile).traffic for aligned in (True, False))
     assert crossing.bytes == plain.bytes + 2 * 128
-    assert crossing.occupied_bytes == plain.occupied_bytes + 2 * 128
+
+
+def test_a_misaligned_row_takes_the_core_as_long_as_its_requests():
+    # 57 sixteenths of a request of 512 / 64 = 8 cycles, 16 rows: 57 * 8 cycles, and 100 until visible.
+    profile = toy(**{"paths.GM_L1.request_bytes": 512, "links.l2_read.per_core_bytes_per_cycle": 10**6})
+    assert alone_cycles(copy(512 * 16, rows=16, aligned=False), profile, "cube") == 57 * 8 + 100
 
 
 def test_bytes_are_fetched_in_whole_sectors():

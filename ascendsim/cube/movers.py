@@ -46,8 +46,8 @@ class CopyGmToL1(_CopyGmToL1, Command):
              row zero, placed as `placement` says
     Pipe     MTE2
     Cost     head + whole sectors over shared links at no more than the path's rate + latency (path GM_L1);
-             each of `rows` runs of consecutive bytes takes its requests, however short it is, and one more
-             if runs are not `aligned` to lines of L2
+             each of `rows` runs of consecutive bytes takes its requests, however short it is; runs that are
+             not `aligned` to lines of L2 take more of them, and a sector more
     """
 
     __slots__ = ()
@@ -84,11 +84,9 @@ class CopyGmToL1(_CopyGmToL1, Command):
     def cost(self, profile: Profile) -> Cost:
         """Return head, traffic and latency of the path GM_L1."""
         path = profile.paths["GM_L1"]
-        count, occupied = path.requests(self.bytes, self.rows)
+        count, occupied = path.requests(self.bytes, self.rows, self.aligned)
         fetched = profile.l2.fetched_bytes(self.bytes, self.rows)
         if not self.aligned:
-            count, more = count + self.rows, path.requests(profile.l2.sector_bytes).occupied_bytes
-            occupied += self.rows * more
             fetched += self.rows * profile.l2.sector_bytes
         peak = path.peak(fetched, count, occupied)
         traffic = Traffic(self.src.tensor, "read", fetched, peak, occupied)

@@ -91,7 +91,7 @@ class Cube:
 class Requests(NamedTuple):
     """How many requests a copy takes, and as how many bytes of full ones they occupy L2."""
 
-    number: int
+    number: Exact
     occupied_bytes: Fraction
 
 
@@ -122,25 +122,24 @@ class DataPath:
     drain_bytes_per_cycle: Exact = 0
     transposing_bytes_per_cycle: Exact = 0
 
-    def requests(self, size_bytes: int, rows: int = 1) -> Requests:
+    def requests(self, size_bytes: int, rows: int = 1, aligned: bool = True) -> Requests:
         """Return the requests that `rows` equal runs of bytes take; none if the path does not count them.
 
         A run is fetched in whole requests, and what is left of it in bursts of the lengths that there are.
+        No request crosses the place where a whole one would end: runs that are not `aligned` to such places
+        take what they do on average over the blocks where they may begin.
         """
         if not self.request_bytes:
             return Requests(0, Fraction(0))
-        whole, rest = divmod(-(-size_bytes // rows), self.request_bytes)
-        blocks = -(-rest // BLOCK_BYTES)
-        count, fetched = whole, whole * self.request_bytes
-        for burst in BURSTS:
-            times, blocks = divmod(blocks, burst)
-            count += times
-            fetched += times * burst * BLOCK_BYTES
+        run = -(-size_bytes // (rows * BLOCK_BYTES))
+        whole = max(1, self.request_bytes // BLOCK_BYTES)
+        starts = (0,) if aligned else tuple(range(whole))
+        count = Fraction(sum(_bursts(run, begin, whole) for begin in starts), len(starts))
         fixed = Fraction(str(self.request_fixed_share))
-        occupied = fixed * count * self.request_bytes + (1 - fixed) * fetched
-        return Requests(rows * count, rows * occupied)
+        occupied = fixed * count * self.request_bytes + (1 - fixed) * run * BLOCK_BYTES
+        return Requests(_plain(rows * count), rows * occupied)
 
-    def peak(self, size_bytes: int, requests: int, occupied_bytes: Fraction) -> Exact:
+    def peak(self, size_bytes: int, requests: Exact, occupied_bytes: Fraction) -> Exact:
         """Return the core's own rate, in bytes as L2 is occupied: no request sooner than a full one."""
         if not requests:
             return self.bytes_per_cycle
@@ -154,7 +153,7 @@ class DataPath:
             return self.bytes_per_cycle
         return min(self.bytes_per_cycle, Fraction(size_bytes) * self.drain_bytes_per_cycle / behind)
 
-    def times(self, requests: int = 0) -> tuple[int, int]:
+    def times(self, requests: Exact = 0) -> tuple[int, int]:
         """Return what an instruction takes beside its bytes at the path's rate: before them, and after.
 
         Before them it holds the pipe for the head. After them comes the latency of the farthest of the
@@ -162,6 +161,22 @@ class DataPath:
         """
         nearer = self.spread_cycles // (requests + 1) if requests else 0
         return self.head_cycles, self.latency_cycles - nearer
+
+
+def _bursts(run: int, begin: int, whole: int) -> int:
+    """Return the requests of a run of blocks that begins so many after the last place for a whole request."""
+    first = min(run, (whole - begin) % whole)
+    count, rest = divmod(run - first, whole)
+    for part in (first, rest):
+        for burst in BURSTS:
+            times, part = divmod(part, burst)
+            count += times
+    return count
+
+
+def _plain(number: Fraction) -> Exact:
+    """Return a fraction as an int where it is one."""
+    return number.numerator if number.denominator == 1 else number
 
 
 @dataclass(frozen=True)
