@@ -258,12 +258,36 @@ class CoreWork:
     build: Callable[[], Program]
 
 
+class Deferred(Sequence[CoreWork]):
+    """Work that is worked out when somebody looks at it: a large kernel is described faster than planned."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Sequence[CoreWork]]) -> None:
+        self._make = make
+        self._made: Sequence[CoreWork] | None = None
+
+    def _all(self) -> Sequence[CoreWork]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._all()[index]
+
+    def __iter__(self) -> Iterator[CoreWork]:
+        return iter(self._all())
+
+
 @dataclass(frozen=True, slots=True)
 class Phase:
     """Work of all cores between two barriers."""
 
     name: str
-    work: tuple[CoreWork, ...]
+    work: Sequence[CoreWork]
 
     def teams(self) -> Iterator[tuple[CoreWork, ...]]:
         """Yield the work of all cores of one kind with one signature, team after team."""

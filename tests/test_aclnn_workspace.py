@@ -119,14 +119,36 @@ def test_an_input_that_is_no_acltensor(value):
 
 
 TOO_LARGE = [
-    conv((2**32, 64, 7, 7), (64, 64, 3, 3), groups=1, dtype="float16"),  # bytes
     conv((1, 1, 2**31 - 2), (1, 1, 3), groups=1, dtype="float16"),  # one endless row
+    conv((1, 1, 10**6, 1, 1), (1, 1, 10**5, 1, 1), groups=1, padding=0, dtype="float16"),  # depth pairs
+]
+LARGE = [
+    conv((2**32, 64, 7, 7), (64, 64, 3, 3), groups=1, dtype="float16"),  # bytes
     conv((2**31 - 2, 1, 1), (1, 1, 1), groups=1, padding=0, dtype="float16"),  # images
     conv((1, 2**27, 1, 1), (1, 2**27, 1, 1), groups=1, padding=0, dtype="float16"),  # channels
     conv((1, 16, 2000, 2000), (16, 16, 900, 900), groups=1, padding=0, dtype="float16"),  # taps
-    conv((1, 1, 10**6, 1, 1), (1, 1, 10**5, 1, 1), groups=1, padding=0, dtype="float16"),  # depth pairs
     conv((1, 2**21, 1), (2**21, 1, 1), groups=2**21, padding=0, dtype="float16"),  # groups
+    conv((10**6, 1, 5, 5, 5), (1, 1, 5, 5, 5), groups=1, padding=0, dtype="float16"),  # images in depth
 ]
+
+
+@pytest.mark.parametrize("call", LARGE, ids=lambda call: "x".join(map(str, call.input.shape)))
+def test_a_large_call_of_small_images_is_planned_at_once(call):
+    started = time.process_time()
+    size, _ = first_phase(call, arguments_of(call, arrays=False), rules="hardware")
+    assert size >= 16 * 2**20
+    assert time.process_time() - started < 1
+
+
+def test_the_first_phase_takes_no_longer_for_more_images():
+    seconds = {}
+    for batch in (10, 10**6):
+        call = conv((batch, 16, 4, 4), (16, 16, 3, 3), groups=1, dtype="float16")
+        first_phase(call, arguments_of(call, arrays=False))  # loads what it needs
+        started = time.process_time()
+        first_phase(call, arguments_of(call, arrays=False))
+        seconds[batch] = time.process_time() - started
+    assert seconds[10**6] < seconds[10] + 0.5  # to deal out a million images takes ten
 
 
 @pytest.mark.parametrize("call", TOO_LARGE, ids=lambda call: "x".join(map(str, call.input.shape)))

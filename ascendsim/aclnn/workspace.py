@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import AclnnError, AscendSimError
@@ -15,18 +14,11 @@ if TYPE_CHECKING:
 # What the runtime takes for itself beside the kernels.
 SYSTEM_BYTES = 16 * 2**20
 INNER = 561103
-# Larger calls are accepted by the rules and not planned: describing their kernels would take minutes and
-# gigabytes. Measured so that the largest ones take about a minute and 2 GiB.
-BLOCK_PIXELS = 64
+# Larger calls are accepted by the rules and not planned: choosing how to cut one image, and matching depths
+# with taps in depth, would take minutes and gigabytes. At these limits it takes seconds and a gigabyte.
 LARGEST = {
-    "bytes of tensors in float32": 64 * 2**30,
-    "channels": 2**26,
-    "groups": 2**20,
     "pixels in one image": 2**25,
-    "row pieces to reduce over (batch x depth x kernel depth x rows)": 10**6,
-    "images (groups x batch x depth x kernel depth)": 10**7,
-    "blocks of 64 pixels in all images": 3 * 10**7,
-    "kernel taps x row pieces of one image": 6 * 10**7,
+    "pairs of depth and kernel depth": 5 * 10**6,
 }
 
 
@@ -97,7 +89,7 @@ def _tbc_problem(call: ConvTbcBackwardCall) -> ConvProblem:
 
 
 def _require_plannable(problem: ConvProblem, check: str) -> None:
-    """Refuse a call whose kernels would take minutes and gigabytes to describe.
+    """Refuse a call whose kernels would take too long to describe.
 
     Raises   AclnnError 561103
     """
@@ -114,17 +106,4 @@ def _require_plannable(problem: ConvProblem, check: str) -> None:
 def planned_sizes(problem: ConvProblem) -> tuple[int, ...]:
     """Return what `LARGEST` limits, in its order."""
     depth, height, width = problem.big_size
-    taps_deep, taps_high, taps_wide = problem.kernel
-    _, rows, columns = problem.small_size
-    slices = problem.batch * depth * taps_deep
-    pieces = rows * -(-columns // BLOCK_PIXELS)
-    return (
-        sum(4 * prod(shape) for shape in (problem.input, problem.weight, problem.grad_output)),
-        max(problem.input[1], problem.grad_output[1]),
-        problem.groups,
-        height * width,
-        slices * pieces,
-        problem.groups * slices,
-        problem.groups * slices * -(-height * width // BLOCK_PIXELS),
-        taps_high * taps_wide * pieces,
-    )
+    return height * width, depth * problem.kernel[0]

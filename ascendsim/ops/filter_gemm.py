@@ -20,7 +20,7 @@ from ascendsim.ops.filter_program import FilterProgram
 from ascendsim.ops.sliding import ImageTile, Sliding
 from ascendsim.ops.taps import Taps, cut_taps, first_box
 from ascendsim.ops.tiling.plan import Tiling, require_whole_units, shares
-from ascendsim.program import Core, CoreWork, GmTensor, Phase, Program
+from ascendsim.program import Core, CoreWork, Deferred, GmTensor, Phase, Program
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -180,11 +180,16 @@ class FilterGemmSchedule:
     @cached_property
     def pieces(self) -> list[Piece]:
         """The whole reduction at one kernel depth, in order; `image` counts (image, depth pair)."""
+        return [
+            Piece(image, first, pixels) for image in range(self.spec.batch) for first, pixels in self._ranges
+        ]
+
+    @cached_property
+    def _ranges(self) -> list[tuple[int, int]]:
+        """The pixels of each piece in one image."""
         t = self.tiling
-        ranges = self.spec.sliding.pixel_tiles(
-            t.step_kb * t.base_k, in_row=piece_in_row(self.spec, t, self.l1_budget)
-        )
-        return [Piece(image, first, pixels) for image in range(self.spec.batch) for first, pixels in ranges]
+        in_row = piece_in_row(self.spec, t, self.l1_budget)
+        return self.spec.sliding.pixel_tiles(t.step_kb * t.base_k, in_row=in_row)
 
     def reduction(self, depth: int, part: int) -> list[tuple[int, int, Piece]]:
         """Return (small depth, big depth, piece) of one part at one kernel depth."""
@@ -236,11 +241,14 @@ class FilterGemmSchedule:
 
     def phase(self) -> Phase:
         """Return the compute phase."""
+        return Phase("compute", Deferred(self._work))
+
+    def _work(self) -> tuple[CoreWork, ...]:
         work = []
         for index, share in enumerate(shares(len(self.tasks), self.tiling.used_cores)):
             tasks = self.tasks[share.start : share.stop]
             work.append(CoreWork(Core("cube", index), self._signature(tasks), partial(self.program, tasks)))
-        return Phase("compute", tuple(work))
+        return tuple(work)
 
     def _signature(self, tasks: list[Task]) -> Hashable:
         """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
@@ -287,7 +295,8 @@ class FilterGemmSchedule:
     @property
     def has_gaps(self) -> bool:
         """Whether some part of some kernel depth reduces nothing, so that no tile is written there."""
-        return not all(steps for parts in self._parts for steps in parts)
+        pieces = self.spec.batch * len(self._ranges)
+        return any(len(pairs) * pieces < self.tiling.k_split for pairs in self.spec.depths)
 
     def program(self, tasks: list[Task]) -> Program:
         """Build the program of one core."""

@@ -19,7 +19,7 @@ from ascendsim.ops.image_program import ImageProgram, Sizes, sizes_of
 from ascendsim.ops.sliding import ImageTile, Sliding
 from ascendsim.ops.taps import Segment, Taps, cut_taps, segments_of
 from ascendsim.ops.tiling.plan import Tiling, require_whole_units, shares
-from ascendsim.program import Core, CoreWork, GmTensor, Phase, Program
+from ascendsim.program import Core, CoreWork, Deferred, GmTensor, Phase, Program
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -189,11 +189,14 @@ class ImageGemmSchedule:
 
     def phase(self) -> Phase:
         """Return the compute phase."""
+        return Phase("compute", Deferred(self._work))
+
+    def _work(self) -> tuple[CoreWork, ...]:
         work = []
         for index, share in enumerate(shares(len(self.tasks), self.tiling.used_cores)):
             tasks = self.tasks[share.start : share.stop]
             work.append(CoreWork(Core("cube", index), self._signature(tasks), partial(self.program, tasks)))
-        return Phase("compute", tuple(work))
+        return tuple(work)
 
     def _signature(self, tasks: list[Task]) -> Hashable:
         """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
