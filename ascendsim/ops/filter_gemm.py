@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ascendsim.builder import HAZARDS
 from ascendsim.cube.views import FRACTAL_ROWS, round_up
 from ascendsim.errors import ConfigError
-from ascendsim.ops.filter_program import FilterProgram
+from ascendsim.ops.filter_columns import Columns, column_blocks, piece_in_row
+from ascendsim.ops.filter_program import FilterProgram, Sizes, sizes_of
 from ascendsim.ops.sliding import ImageTile, Sliding
-from ascendsim.ops.taps import Taps, cut_taps, first_box
+from ascendsim.ops.taps import Taps
 from ascendsim.ops.tiling.plan import Tiling, require_whole_units, shares
 from ascendsim.program import Core, CoreWork, Deferred, GmTensor, Phase, Program
 
@@ -63,15 +64,6 @@ class FilterGemm:
         return Taps(0, self.big.shape[3], 0, self.sliding.kernel[0], 0, self.sliding.kernel[1])
 
 
-class Columns(NamedTuple):
-    """A block of columns: the box of taps that its L1 tile serves, and the groups of it that are columns."""
-
-    box: Taps
-    first_group: int
-    groups: int
-    first_column: int
-
-
 class Piece(NamedTuple):
     """A piece of the reduction that one pair of L1 tiles serves."""
 
@@ -89,55 +81,6 @@ class Task(NamedTuple):
     first_row: int
     rows: int
     columns: Columns
-
-
-def column_blocks(spec: FilterGemm, tiling: Tiling, l1_budget: int) -> list[Columns]:
-    """Cut the columns at one kernel depth into blocks of base_n.
-
-    A block's L1 tile holds all taps of the channel groups it touches; where that does not fit in `l1_budget`
-    bytes, only whole kernel rows of one channel group, or single taps.
-    """
-    sliding, c0 = spec.sliding, spec.sliding.c0
-    most = max(1, tiling.base_n // c0)
-    whole = spec.all_taps
-    taps = whole.rows * whole.cols
-    touched = min(whole.channels, -(-(most + taps - 1) // taps))
-    pixels = tiling.step_kb * tiling.base_k
-    in_row = piece_in_row(spec, tiling, l1_budget)
-    if sliding.tile_bytes(pixels, whole._replace(channels=touched), in_row=in_row) <= l1_budget:
-        return [
-            _touched_box(whole, first, min(most, whole.groups - first), c0)
-            for first in range(0, whole.groups, most)
-        ]
-    fitting = most
-    while fitting > 1 and (
-        sliding.tile_bytes(pixels, first_box(whole, fitting * c0, c0), in_row=in_row) > l1_budget
-    ):
-        fitting -= 1
-    blocks, column = [], 0
-    for box in cut_taps(whole, fitting * c0, c0):
-        blocks.append(Columns(box, 0, box.groups, column))
-        column += box.groups * c0
-    return blocks
-
-
-def _touched_box(whole: Taps, first: int, groups: int, c0: int) -> Columns:
-    taps = whole.rows * whole.cols
-    channel, last = first // taps, (first + groups - 1) // taps
-    box = whole._replace(channel=channel, channels=last - channel + 1)
-    return Columns(box, first - channel * taps, groups, first * c0)
-
-
-def piece_in_row(spec: FilterGemm, tiling: Tiling, l1_budget: int) -> bool:
-    """Return whether pieces of the reduction must stay in one row, as whole rows do not fit."""
-    one_tap = Taps(0, 1, 0, 1, 0, 1)
-    pixels = tiling.step_kb * tiling.base_k
-    whole = spec.all_taps._replace(channels=1)
-    if spec.sliding.tile_bytes(pixels, whole, in_row=False) <= l1_budget:
-        return False
-    return spec.sliding.tile_bytes(pixels, one_tap, in_row=False) > l1_budget or (
-        spec.sliding.tile_bytes(pixels, whole, in_row=True) <= l1_budget
-    )
 
 
 @dataclass(frozen=True)
@@ -239,6 +182,30 @@ class FilterGemmSchedule:
         """Return the image tile of a piece under a box of taps; its shape does not depend on the channel."""
         return self.tiles[piece.first_pixel, piece.pixels, box._replace(channel=0)]
 
+    def tile_shape(self, piece: Piece, box: Taps) -> int:
+        """Return the number of the shape of an image tile; equal ones differ in their place in the image."""
+        return self._tile_shapes[piece.first_pixel, piece.pixels, box._replace(channel=0)]
+
+    @cached_property
+    def _tile_shapes(self) -> dict[tuple[int, int, Taps], int]:
+        numbers: dict[Hashable, int] = {}
+        return {
+            key: numbers.setdefault((tile._replace(rows=None, cols=None), key[1]), len(numbers))
+            for key, tile in self.tiles.items()
+        }
+
+    def kinds_of_pieces(self, task: Task) -> list[Piece]:
+        """Return a task's pieces, but only one for each range of pixels."""
+        return self._kinds[task.depth, task.part]
+
+    @cached_property
+    def _kinds(self) -> dict[tuple[int, int], list[Piece]]:
+        return {
+            (depth, part): list({piece[1:]: piece for _, _, piece in steps}.values())
+            for depth, parts in enumerate(self._parts)
+            for part, steps in enumerate(parts)
+        }
+
     def phase(self) -> Phase:
         """Return the compute phase."""
         return Phase("compute", Deferred(self._work))
@@ -300,7 +267,15 @@ class FilterGemmSchedule:
 
     def program(self, tasks: list[Task]) -> Program:
         """Build the program of one core."""
-        return FilterProgram(self, tasks).emit()
+        sizes = sizes_of(self, tasks)
+        if sizes not in self._programs:
+            self._programs[sizes] = FilterProgram(self, sizes)
+        return self._programs[sizes].emit(tasks)
+
+    @cached_property
+    def _programs(self) -> dict[Sizes, FilterProgram]:
+        """What emits the programs of cores, by what these reserve."""
+        return {}
 
     def steps(self, task: Task) -> list[tuple[int, int, Piece]]:
         """Return the reduction of one task."""

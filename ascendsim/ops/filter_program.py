@@ -1,13 +1,15 @@
-"""The instructions of one core of a filter product."""
+"""The instructions of the cores of a filter product."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.builder import ProgramBuilder
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Patches, Transposed, round_up
+from ascendsim.ops.recurring import Places, Recurring
 from ascendsim.ops.rings import Ring
 from ascendsim.ops.sliding import ImageTile
 from ascendsim.ops.writeback import Writeback
@@ -17,50 +19,79 @@ if TYPE_CHECKING:
     from ascendsim.ops.filter_gemm import FilterGemmSchedule, Piece, Task
 
 
-class FilterProgram:
-    """Emits the instructions of one core, task after task."""
+class Sizes(NamedTuple):
+    """What a core reserves: rows, columns, pixels and bytes (of images) of its largest tiles."""
 
-    def __init__(self, schedule: FilterGemmSchedule, tasks: list[Task]) -> None:
+    m: int
+    n: int
+    pixels: int
+    right_bytes: int
+
+
+def sizes_of(schedule: FilterGemmSchedule, tasks: list[Task]) -> Sizes:
+    """Return what the tasks of a core need."""
+    cube, c0 = schedule.profile.cube, schedule.spec.sliding.c0
+    pieces = [(task, piece) for task in tasks for piece in schedule.kinds_of_pieces(task)]
+    return Sizes(
+        round_up(max(task.rows for task in tasks), cube.m0),
+        round_up(max(task.columns.groups for task in tasks) * c0, cube.n0),
+        max(piece.pixels for _, piece in pieces),
+        max(schedule.tile(piece, task.columns.box).l1_bytes for task, piece in pieces),
+    )
+
+
+class Step(NamedTuple):
+    """A piece of a task's reduction, at a depth of the small and one of the big side."""
+
+    task: Task
+    small_depth: int
+    big_depth: int
+    piece: Piece
+    first: bool
+
+
+class FilterProgram:
+    """Emits the instructions of cores with equal needs, one after another, task after task."""
+
+    def __init__(self, schedule: FilterGemmSchedule, sizes: Sizes) -> None:
         self.s = schedule
         self.spec = schedule.spec
-        self.tasks = tasks
         t, size = schedule.tiling, schedule.spec.sliding.itemsize
-        self.b = ProgramBuilder(schedule.profile, schedule.hazards)
-        m0, n0 = schedule.profile.cube.m0, schedule.profile.cube.n0
-        c0 = self.spec.sliding.c0
-        m = round_up(max(task.rows for task in tasks), m0)
-        n = round_up(max(task.columns.groups for task in tasks) * c0, n0)
-        pixels = max(piece.pixels for task in tasks for _, _, piece in schedule.steps(task))
-        right_bytes = max(
-            schedule.tile(piece, task.columns.box).l1_bytes
-            for task in tasks
-            for _, _, piece in schedule.steps(task)
-        )
-        self.left = Ring(self.b.slots("L1", m * pixels * size, "A1", t.al1_buffers))
-        self.right = Ring(self.b.slots("L1", right_bytes, "B1", t.bl1_buffers))
+        b = self.b = ProgramBuilder(schedule.profile, schedule.hazards)
+        m, n, pixels, right_bytes = sizes
+        self.left = Ring(b.slots("L1", m * pixels * size, "A1", t.al1_buffers))
+        self.right = Ring(b.slots("L1", right_bytes, "B1", t.bl1_buffers))
         k = round_up(min(t.base_k, pixels), schedule.profile.cube.rates[self.spec.rate].k0)
-        self.l0a = Ring(self.b.slots("L0A", m * k * size, "A0", t.al0_buffers))
-        self.l0b = Ring(self.b.slots("L0B", k * n * size, "B0", t.bl0_buffers))
-        self.l0c = Ring(self.b.slots("L0C", m * n * 4, "C0", t.cl0_buffers))
-        self.out = Writeback(self.b, schedule.profile, schedule.target, m, n, 0)
+        self.l0a = Ring(b.slots("L0A", m * k * size, "A0", t.al0_buffers))
+        self.l0b = Ring(b.slots("L0B", k * n * size, "B0", t.bl0_buffers))
+        self.l0c = Ring(b.slots("L0C", m * n * 4, "C0", t.cl0_buffers))
+        self.out = Writeback(b, schedule.profile, schedule.target, m, n, 0)
+        plain = (self.l0a, self.l0b, self.l0c, *self.out.rings)
+        self.recurring = Recurring(b, (self.left, self.right, *plain))
+        self.plain_places: Places = ((),) * len(plain)
 
-    def emit(self) -> Program:
-        """Return the program."""
-        for task in self.tasks:
+    def emit(self, tasks: list[Task]) -> Program:
+        """Return the program of a core."""
+        self.recurring.restart()
+        for task in tasks:
             self._task(task)
         return self.b.build()
 
     def _task(self, task: Task) -> None:
-        accumulator = self.l0c.next()
+        self.l0c.next()
+        columns = task.columns
         first = True
         for small_depth, big_depth, piece in self.s.steps(task):
-            tile = self.s.tile(piece, task.columns.box)
-            a = self._left(task, small_depth, piece)
-            b = self._right(task, big_depth, piece, tile)
-            for at in range(0, piece.pixels, self.s.tiling.base_k):
-                k = min(self.s.tiling.base_k, piece.pixels - at)
-                self._product(task, accumulator, a, (b, tile), (piece.pixels, at, k), first)
-                first = False
+            step = Step(task, small_depth, big_depth, piece, first)
+            tile_shape = self.s.tile_shape(piece, columns.box)
+            shape = tile_shape, task.rows, columns.first_group, columns.groups, first
+            places = (_left_place(step),), (_right_place(step),), *self.plain_places
+            self.recurring.emit(step, shape, places, self._step)
+            first = False
+        self._write(task)
+
+    def _write(self, task: Task) -> None:
+        """Write a tile, or add it, where the parts of the reduction meet or are kept."""
         rows = slice(task.first_row, task.first_row + task.rows)
         place = (task.part,) if self.s.target is not self.spec.output else ()
 
@@ -69,40 +100,55 @@ class FilterProgram:
             return *place, task.group, task.depth, rows, slice(start, start + count)
 
         columns = task.columns.groups * self.spec.sliding.c0
-        self.out.write(accumulator, task.rows, columns, index, atomic=self.s.atomic)
+        self.out.write(self.l0c.last, task.rows, columns, index, atomic=self.s.atomic)
 
-    def _left(self, task: Task, depth: int, piece: Piece) -> Slot:
+    def _step(self, step: Step) -> None:
+        piece = step.piece
+        tile = self.s.tile(piece, step.task.columns.box)
+        a, b = self._left(step), self._right(step, tile)
+        first = step.first
+        for at in range(0, piece.pixels, self.s.tiling.base_k):
+            k = min(self.s.tiling.base_k, piece.pixels - at)
+            self._product(step.task, self.l0c.last, a, (b, tile), (piece.pixels, at, k), first)
+            first = False
+
+    def _left(self, step: Step) -> Slot:
         """Return the slot with the small side, loading it unless it is still there."""
-        key = (task.group, depth, task.first_row, piece)
-        slot = self.left.find(key)
+        place = _left_place(step)
+        slot = self.left.find(place)
         if slot is not None:
             return slot
-        slot = self.left.next(key)
-        s = self.spec.sliding
-        c1 = task.first_row // s.c0
-        channels = task.rows // s.c0
-        pixels = slice(piece.first_pixel, piece.first_pixel + piece.pixels)
-        index = (task.group, piece.image, depth, slice(c1, c1 + channels), pixels)
-        size = task.rows * piece.pixels * s.itemsize
-        self.b.add(CopyGmToL1(slot, Gm(self.spec.small, index), size, (channels, piece.pixels, s.c0)))
+        slot = self.left.next(place)
+        s, rows, pixels = self.spec.sliding, step.task.rows, step.piece.pixels
+        source = Gm(self.spec.small, self.recurring.aim(step, self._small_index))
+        self.b.add(CopyGmToL1(slot, source, rows * pixels * s.itemsize, (rows // s.c0, pixels, s.c0)))
         return slot
 
-    def _right(self, task: Task, depth: int, piece: Piece, tile: ImageTile) -> Slot:
+    def _small_index(self, step: Step) -> tuple[Any, ...]:
+        task, piece, c0 = step.task, step.piece, self.spec.sliding.c0
+        c1 = task.first_row // c0
+        pixels = slice(piece.first_pixel, piece.first_pixel + piece.pixels)
+        return task.group, piece.image, step.small_depth, slice(c1, c1 + task.rows // c0), pixels
+
+    def _right(self, step: Step, tile: ImageTile) -> Slot:
         """Return the slot with the image tile, loading it unless it is still there."""
-        box = task.columns.box
-        key = (task.group, depth, piece, box)
-        slot = self.right.find(key)
+        place = _right_place(step)
+        slot = self.right.find(place)
         if slot is not None:
             return slot
-        slot = self.right.next(key)
+        slot = self.right.next(place)
         if tile.clear:
             self.b.add(FillL1(slot, tile.l1_bytes, tile.window.tile_shape))
         if tile.rows is not None:
-            channels = slice(box.channel, box.channel + box.channels)
-            index = (task.group, piece.image, depth, channels, tile.rows, tile.cols)
-            source = Gm(self.spec.big, index)
+            source = Gm(self.spec.big, self.recurring.aim(step, self._big_index))
             self.b.add(CopyGmToL1(slot, source, tile.gm_bytes, (), tile.window, tile.placement))
         return slot
+
+    def _big_index(self, step: Step) -> tuple[Any, ...]:
+        box = step.task.columns.box
+        tile = self.s.tile(step.piece, box)
+        channels = slice(box.channel, box.channel + box.channels)
+        return step.task.group, step.piece.image, step.big_depth, channels, tile.rows, tile.cols
 
     def _product(
         self,
@@ -126,3 +172,13 @@ class FilterProgram:
         if not first and spacing_needed(self.s.profile, task.rows, columns.groups * s.c0):
             self.b.add(PipeBarrier("M"))
         self.b.add(Mmad(accumulator, a, b, task.rows, k, columns.groups * s.c0, self.spec.rate, first))
+
+
+def _left_place(step: Step) -> Hashable:
+    """Return what tells the small side of one step from that of another."""
+    return step.task.group, step.small_depth, step.task.first_row, step.piece
+
+
+def _right_place(step: Step) -> Hashable:
+    """Return what tells the image tile of one step from that of another."""
+    return step.task.group, step.big_depth, step.piece, step.task.columns.box
