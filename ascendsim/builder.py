@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.errors import CapacityError, ProgramError
-from ascendsim.program import PIPES, Instruction, Piece, Program, Slot
+from ascendsim.pieces import Piece
+from ascendsim.program import PIPES, Instruction, Program, Slot
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

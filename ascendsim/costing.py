@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.errors import ProgramError
-from ascendsim.program import Cost, Instruction, Piece, Program, Traffic
+from ascendsim.pieces import Piece
+from ascendsim.program import Cost, Instruction, Program, Traffic
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

@@ -7,7 +7,8 @@ import pytest
 
 from ascendsim.builder import HAZARDS, ProgramBuilder
 from ascendsim.errors import CapacityError, ProgramError
-from ascendsim.program import Command, GmTensor
+from ascendsim.pieces import Waits
+from ascendsim.program import Command, Core, CoreWork, Deferred, GmTensor, Phase
 from tests.fake_machine import Fake
 from tests.toy_profiles import toy_split, toy_unified
 
@@ -286,3 +287,27 @@ def test_a_tensor_knows_its_bytes():
 def test_a_command_touches_no_slot_and_drains_nothing_unless_it_says_so():
     command = Command()
     assert (command.reads, command.writes, command.drains) == ((), (), False)
+
+
+def test_waits_are_told_by_distance_and_read_as_indices():
+    waits = Waits(((), (1,), (2, 1)))
+    assert list(waits) == [(), (0,), (0, 1)]
+    assert waits[2] == (0, 1)
+    assert len(waits) == 3
+    assert waits == Waits(((), (1,), (2, 1)))
+    assert waits != Waits(((), (1,), (2,)))
+
+
+def test_deferred_work_is_made_once_and_only_when_somebody_looks():
+    looks = []
+
+    def make():
+        looks.append(1)
+        return [CoreWork(Core("cube", 0), "a", builder().build)]
+
+    phase = Phase("compute", Deferred(make))
+    assert looks == []
+    assert [work.core for work in phase.work] == [Core("cube", 0)]
+    assert phase.work[0].signature == "a"
+    assert len(phase.work) == len(list(phase.folded())) == 1
+    assert looks == [1]
