@@ -293,7 +293,7 @@ def placed(draw, prog):
     profiles,
     st.sampled_from([(5, 4), (Fraction(31, 3), 2)]),
     st.integers(1, 300),
-    st.sampled_from(["warm", "cold"]),
+    st.sampled_from(["warm", "cold", "handed"]),
 )
 def test_misses_and_write_back_behave_like_a_machine_that_is_ticked(progs, profile, memory, l2_bytes, start):
     profile = profile.but(memory=memory, l2_bytes=l2_bytes)
@@ -317,7 +317,7 @@ def unfolded_spans(timeline):
     st.lists(programs(most=12), min_size=1, max_size=3),
     st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=7), min_size=1, max_size=2),
     profiles,
-    st.sampled_from(["warm", "cold"]),
+    st.sampled_from(["warm", "cold", "handed"]),
 )
 def test_folded_equals_unfolded(progs, phases, profile, l2_start):
     # Each phase deals copies of up to three programs to its cores; the signature is the program's number.
@@ -377,7 +377,7 @@ def all_times(timeline):
     st.lists(programs(most=12), min_size=1, max_size=4),
     profiles,
     st.sampled_from(FASTER),
-    st.sampled_from(["warm", "cold"]),
+    st.sampled_from(["warm", "cold", "handed"]),
 )
 def test_a_faster_figure_never_makes_anything_later(progs, profile, figures, l2_start):
     profile = profile.but(start_cycles=5, barrier_cycles=3, memory=(5, 4))
