@@ -107,6 +107,7 @@ class Walk:
         self._ends: dict[str, int] = {}
         for tile in self._tiles:
             self._ends[tile.tensor] = self._ends.get(tile.tensor, 0) + tile.size
+        self._touched: dict[tuple[str, tuple[int, ...]], tuple[tuple[Share, ...], Share]] = {}
         self._touches: list[_Touch] = []
         for step in range(max((len(lane) for lane in self._lanes), default=0)):
             self._touches += self._step([lane[step] for lane in self._lanes if step < len(lane)])
@@ -118,13 +119,21 @@ class Walk:
             together.setdefault((id(transfer.slice), transfer.traffic.kind), []).append(transfer)
         for same in together.values():
             part = same[0].slice
-            apart = self._apart[part.tensor.name]
-            cores = tuple([1 + (self._cores[transfer.group] - 1) * (1 - apart) for transfer in same])
-            yield _Touch(part.known, sum(cores), tuple(same), cores)
-            for transfer in same:
+            cores, total = self._touching(part.tensor.name, tuple([transfer.group for transfer in same]))
+            yield _Touch(part.known, total, tuple(same), cores)
+            for transfer in same if part.own else ():
                 if transfer.group in part.own:
-                    others = (self._cores[transfer.group] - 1) * apart
+                    others = (self._cores[transfer.group] - 1) * self._apart[part.tensor.name]
                     yield _Touch(part.own[transfer.group], 1, (transfer,), (others,))
+
+    def _touching(self, tensor: str, groups: tuple[int, ...]) -> tuple[tuple[Share, ...], Share]:
+        """Return how many cores of each group touch the known slice that these groups name, and their sum."""
+        key = tensor, groups
+        if key not in self._touched:
+            apart = self._apart[tensor]
+            cores = tuple([1 + (self._cores[group] - 1) * (1 - apart) for group in groups])
+            self._touched[key] = cores, sum(cores)
+        return self._touched[key]
 
     def run(self, stack: Stack) -> tuple[Outcomes, ...]:
         """Send the phase through L2 and return what it makes of the traffic, group by group."""
