@@ -63,6 +63,8 @@ class ImageProgram:
         plain = (self.l0a, self.l0b, self.l0c, *self.out.rings)
         self.recurring = Recurring(b, (self.left, self.right, *plain))
         self.plain_places: Places = ((),) * len(plain)
+        # The channels and taps of the weights that a box of the reduction walks.
+        self.walked: dict[Taps, tuple[slice, slice, slice]] = {}
 
     def emit(self, tasks: list[Task]) -> Program:
         """Return the program of a core."""
@@ -139,14 +141,13 @@ class ImageProgram:
         return slot
 
     def _weights_index(self, task: Task, pair: int, box: Taps) -> tuple[Any, ...]:
-        rows, cols = (
-            _walked(first, count, extent, self.spec.backwards)
-            for first, count, extent in zip(box[2::2], box[3::2], self.spec.sliding.kernel, strict=True)
-        )
+        if box not in self.walked:
+            taps = zip(box[2::2], box[3::2], self.spec.sliding.kernel, strict=True)
+            rows, cols = (_walked(*axis, self.spec.backwards) for axis in taps)
+            self.walked[box] = slice(box.channel, box.channel + box.channels), rows, cols
         columns = slice(task.first_column, task.first_column + task.columns)
-        channels = slice(box.channel, box.channel + box.channels)
         depth = self.spec.depths[task.depth][pair][0]
-        return task.group, depth, channels, rows, cols, slice(None), columns
+        return task.group, depth, *self.walked[box], slice(None), columns
 
     def _product(
         self,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ascendsim.builder import ProgramBuilder, Recurrence
 from ascendsim.ops.rings import Ring, RingState
-from ascendsim.program import Gm
+from ascendsim.program import Gm, GmTensor
 
 Index = tuple[Any, ...]
 Places = tuple[tuple[Hashable, ...], ...]
@@ -16,19 +16,36 @@ Places = tuple[tuple[Hashable, ...], ...]
 class _Moving(NamedTuple):
     """An instruction that names another slice of GM whenever its piece recurs.
 
-    The slice is in its `field`, and for a unit of work it is find(unit, *args).
+    For a unit of work the slice is find(unit, *args) of the tensor; `before` and `after` are the fields of
+    the instruction around it.
     """
 
     offset: int
-    instruction: Any
-    field: str
+    make: Callable[..., Any]
+    before: tuple[Any, ...]
+    tensor: GmTensor
+    after: tuple[Any, ...]
     find: Callable[..., Index]
     args: tuple[Any, ...]
 
-    def to(self, unit: Any) -> Any:
-        """Return the instruction as the unit needs it."""
-        tensor = getattr(self.instruction, self.field).tensor
-        return self.instruction._replace(**{self.field: Gm(tensor, self.find(unit, *self.args))})
+    def to(self, unit: Any) -> tuple[int, Any]:
+        """Return the instruction as the unit needs it, and where in the piece it is."""
+        place = Gm(self.tensor, self.find(unit, *self.args))
+        return self.offset, self.make(*self.before, place, *self.after)
+
+
+def _moving(offset: int, instruction: Any, find: Callable[..., Index], args: tuple[Any, ...]) -> _Moving:
+    """Return how an instruction moves with its piece."""
+    at = next(at for at, field in enumerate(instruction) if isinstance(field, Gm))
+    return _Moving(
+        offset,
+        type(instruction),
+        instruction[:at],
+        instruction[at].tensor,
+        instruction[at + 1 :],
+        find,
+        args,
+    )
 
 
 class _Known(NamedTuple):
@@ -70,7 +87,7 @@ class Recurring:
         key = shape, before
         known = self._known.get(key)
         if known is not None:
-            self._builder.repeat(known.piece, [(move.offset, move.to(unit)) for move in known.moving])
+            self._builder.repeat(known.piece, [move.to(unit) for move in known.moving])
             for ring, state, own in zip(self._rings, known.after, places, strict=True):
                 ring.become(state, own)
             return
@@ -84,9 +101,6 @@ class Recurring:
         """Take what a unit has appended, to be repeated."""
         piece = self._builder.recurrence(begin)
         on_gm = [(at, made) for at, made in enumerate(piece.instructions) if made.gm is not None]
-        moving = [
-            _Moving(at, made, "src" if isinstance(getattr(made, "src", None), Gm) else "dst", *aim)
-            for (at, made), aim in zip(on_gm, self._aims, strict=True)
-        ]
+        moving = [_moving(*place, *aim) for place, aim in zip(on_gm, self._aims, strict=True)]
         after = [ring.state(own) for ring, own in zip(self._rings, places, strict=True)]
         return _Known(piece, tuple(moving), tuple(after))
