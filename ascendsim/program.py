@@ -100,13 +100,15 @@ class Cost(NamedTuple):
 
     `cycles` hold the pipe before any traffic flows, `traffic` holds it while the bytes flow over shared
     links, and `latency_cycles` pass after that until the result is visible, with the pipe free again. All in
-    all the pipe is held for `least_cycles`, which does not delay the result.
+    all the pipe is held for `least_cycles`, which does not delay the result. `pace_cycles` is what the
+    instruction takes by itself before its latency, if that is more; the pipe does not wait for that.
     """
 
     cycles: int
     latency_cycles: int = 0
     traffic: Traffic | None = None
     least_cycles: int = 0
+    pace_cycles: int = 0
 
 
 class Instruction(Protocol):

@@ -13,7 +13,7 @@ its entry to the first instruction. From there each core obeys four rules.
 3. It holds the pipe for its cycles and then while its bytes flow, but for its least cycles in all:
    end[i] = max(start[i] + cycles + flow, start[i] + least).
 4. Results become visible `latency_cycles` after the last byte, in the order of the pipe:
-   done[i] = max(done[before], end[i], start[i] + cycles + flow + latency).
+   done[i] = max(done[before], end[i], start[i] + max(cycles + flow, pace) + latency).
 
 **Who needs a simulator?** Only the flow in rule 3 depends on other cores; everything else follows from what
 came before on the same core. So SimPy sees nothing but transfers: one event where a transfer ends. The rest
@@ -130,7 +130,7 @@ class CoreRun:
             if issue[index] < 0:
                 self._for_issue[index] = self._walks[pipe]
                 yield
-            cycles, latency, traffic, drains, least = prices[index]
+            cycles, latency, traffic, drains, least, pace = prices[index]
             time = issue[index]
             if time < free:
                 time = free
@@ -162,6 +162,8 @@ class CoreRun:
                 latency += transfer.latency_cycles
             if visible < free + latency:
                 visible = free + latency
+            if pace and visible < time + pace + latency:
+                visible = time + pace + latency
             if free < time + least:
                 free = time + least
                 if visible < free:

@@ -105,7 +105,11 @@ class Transfers:
         if outcome.together and figures.shared_efficiency < 1:
             slower = outcome.together / Fraction(str(figures.shared_efficiency))
             efficiency = 1 / (1 - outcome.together + slower)
-        flows = [Flow(link, occupied, traffic.peak_bytes_per_cycle, self._cap(figures, kind), efficiency)]
+        # What a core can take is a rate of bytes; the link is shared by how much of it they occupy.
+        cap = self._cap(figures, kind)
+        if occupied > traffic.bytes:
+            cap *= Fraction(occupied, traffic.bytes)
+        flows = [Flow(link, occupied, traffic.peak_bytes_per_cycle, cap, efficiency)]
         latency = figures.latency_cycles
         if outcome.fetched:
             waited = outcome.fetched * outcome.readers * occupied

@@ -31,8 +31,8 @@ def toy(**figures):
     return toy_split(**plain, **figures)
 
 
-def copy(size, rows=1, aligned=True):
-    return CopyGmToL1(L1, Gm(HALF, ()), size, rows=rows, aligned=aligned)
+def copy(size, rows=1, aligned=True, relays=False):
+    return CopyGmToL1(L1, Gm(HALF, ()), size, rows=rows, aligned=aligned, relays=relays)
 
 
 # --- requests: how short runs of bytes are fetched ----------------------------------------------------------
@@ -100,6 +100,40 @@ def test_a_misaligned_row_takes_the_core_as_long_as_its_requests():
     # 57 sixteenths of a request of 512 / 64 = 8 cycles, 16 rows: 57 * 8 cycles, and 100 until visible.
     profile = toy(**{"paths.GM_L1.request_bytes": 512, "links.l2_read.per_core_bytes_per_cycle": 10**6})
     assert alone_cycles(copy(512 * 16, rows=16, aligned=False), profile, "cube") == 57 * 8 + 100
+
+
+# Copies that turn rows into fractals on the toy: 512 / 64 = 8 cycles a request, and 4 a row.
+RELAYING = {"paths.GM_L1.request_bytes": 512, "paths.GM_L1.row_cycles": 4}
+
+
+@pytest.mark.parametrize(("size", "requests"), [(128, 1), (512, 1), (768, 2), (928, 4)])
+def test_a_copy_that_turns_rows_takes_their_pace_by_itself(size, requests):
+    made = copy(size * 10, rows=10, relays=True)
+    assert alone_cycles(made, toy(**RELAYING), "cube") == 10 * (4 + 8 * requests) + 100
+
+
+def test_plain_copies_have_no_pace():
+    assert copy(1280, rows=10).cost(toy(**RELAYING)).pace_cycles == 0
+    assert copy(1280, rows=10, relays=True).cost(toy()).pace_cycles == 0
+
+
+def test_copies_that_turn_rows_go_on_beside_each_other():
+    # 10 rows of 128 bytes: the bytes hold the pipe for 20 cycles, the pace of 120 runs on beside others.
+    assert stream_cycles(copy(1280, rows=10, relays=True), toy(**RELAYING), "cube") == 20
+
+
+def test_two_copies_of_the_vendors_sample_take_as_long_as_the_longer():
+    # Measured on one core of a 910B1: 1380 cycles for 128 and 256 rows of 128 bytes, copied at once.
+    profile = load_profile("910B1")
+    longer = alone_cycles(copy(256 * 128, rows=256, relays=True), profile, "cube")
+    assert longer == pytest.approx(1380, rel=0.03)
+
+
+def test_what_a_core_can_take_of_l2_counts_bytes_not_what_they_occupy():
+    # Rows of 128 bytes occupy 128 + 0.5 * 384 = 320 each; at 64 real bytes a cycle 10 of them take 20 cycles.
+    cap = {"links.l2_read.per_core_bytes_per_cycle": 64, "links.l2_read.nominal_tb_per_s": 10.0}
+    profile = toy(**RELAYING, **cap, **{"paths.GM_L1.request_fixed_share": 0.5})
+    assert stream_cycles(copy(1280, rows=10, relays=True), profile, "cube") == 20
 
 
 def test_bytes_are_fetched_in_whole_sectors():

@@ -32,7 +32,7 @@ def faster(path, value):
         return 2 * value
     if path.startswith("queues.") or name == "buffer_bytes":
         return 2 * value
-    if name == "request_fixed_share":
+    if name in ("request_fixed_share", "row_cycles"):
         return value / 2
     if "cycles_per" in name or name.endswith("_cycles") or ".repeat_cycles." in path or "_cycles." in path:
         return max(least_of(path), value // 2)

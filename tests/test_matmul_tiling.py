@@ -58,8 +58,8 @@ def test_the_chosen_plan_is_among_the_fast_ones(problem):
         for steps in (1, 4)
     ]
     chosen = cycles(matmul_tiling(problem, load_profile("910B2"), "float16", 2))
-    # The choice looks at steady rates alone, so it may lose a sixth to filling, draining and other cores.
-    assert chosen <= 7 / 6 * min(rivals)
+    # The choice looks at steady rates alone, so it may lose a fifth to filling, draining and other cores.
+    assert chosen <= 6 / 5 * min(rivals)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ class _CopyGmToL1(NamedTuple):
     placement: Placement = Placement()
     rows: int = 1
     aligned: bool = True
+    relays: bool = False
 
 
 class CopyGmToL1(_CopyGmToL1, Command):
@@ -47,7 +48,8 @@ class CopyGmToL1(_CopyGmToL1, Command):
     Pipe     MTE2
     Cost     head + whole sectors over shared links at no more than the path's rate + latency (path GM_L1);
              each of `rows` runs of consecutive bytes takes its requests, however short it is; runs that are
-             not `aligned` to lines of L2 take more of them, and a sector more
+             not `aligned` to lines of L2 take more of them, and a sector more; a copy that `relays` rows into
+             fractals (ND to NZ) has a pace of its own, row by row, while other copies go on
     """
 
     __slots__ = ()
@@ -61,7 +63,7 @@ class CopyGmToL1(_CopyGmToL1, Command):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return self.src.tensor.name, self.bytes, self.rows, self.aligned
+        return self.src.tensor.name, self.bytes, self.rows, self.aligned, self.relays
 
     def execute(self, memory: CoreMemory) -> None:
         """Copy; a strided copy writes between the zeros that `FillL1` left."""
@@ -88,9 +90,10 @@ class CopyGmToL1(_CopyGmToL1, Command):
         fetched = profile.l2.fetched_bytes(self.bytes, self.rows)
         if not self.aligned:
             fetched += self.rows * profile.l2.sector_bytes
-        peak = path.peak(fetched, count, occupied)
+        pace = path.pace_cycles(self.rows, count) if self.relays else 0
+        peak = path.peak(fetched, count, occupied, pace)
         traffic = Traffic(self.src.tensor, "read", fetched, peak, occupied)
-        return Cost(*path.times(count), traffic, path.least_cycles)
+        return Cost(*path.times(count), traffic, path.least_cycles, pace)
 
 
 class _FillL1(NamedTuple):

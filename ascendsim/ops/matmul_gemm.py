@@ -214,6 +214,8 @@ class _MatmulProgram:
         size = length[0] * length[1] * self.size
         runs = self.p.runs(*length, self.size)
         line = self.s.profile.l2.line_bytes
-        aligned = self.p.layout == "NZ" or (tensor.shape[2] * self.size) % line == 0
-        self.b.add(CopyGmToL1(slot, Gm(tensor, index), size, length, rows=runs, aligned=aligned))
+        relays = self.p.layout == "ND"
+        aligned = not relays or (tensor.shape[2] * self.size) % line == 0
+        place = Gm(tensor, index)
+        self.b.add(CopyGmToL1(slot, place, size, length, rows=runs, aligned=aligned, relays=relays))
         return slot

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
 from ascendsim.errors import UnsupportedError
@@ -101,6 +102,8 @@ class DataPath:
 
     least_cycles            what an instruction holds the pipe for, however few bytes it moves
     spread_cycles           how much earlier the nearest part of L2 answers than the farthest
+    row_cycles              what each row takes of a copy that turns rows into fractals, beside its requests;
+                            other copies go on meanwhile (0: its bytes set the pace)
     request_bytes           what a request fetches at most; the core sends a shorter one no sooner (0: only
                             bytes count)
     request_fixed_share     share of L2's time for a full request that a shorter one takes as well
@@ -116,6 +119,7 @@ class DataPath:
     latency_cycles: int
     least_cycles: int = 0
     spread_cycles: int = 0
+    row_cycles: Exact = 0
     request_bytes: int = 0
     request_fixed_share: float = 0.0
     buffer_bytes: int = 0
@@ -139,11 +143,14 @@ class DataPath:
         occupied = fixed * count * self.request_bytes + (1 - fixed) * run * BLOCK_BYTES
         return Requests(_plain(rows * count), rows * occupied)
 
-    def peak(self, size_bytes: int, requests: Exact, occupied_bytes: Fraction) -> Exact:
-        """Return the core's own rate, in bytes as L2 is occupied: no request sooner than a full one."""
+    def peak(self, size_bytes: int, requests: Exact, occupied_bytes: Fraction, pace: int = 0) -> Exact:
+        """Return the core's own rate, in bytes as L2 is occupied.
+
+        No request goes sooner than a full one, unless the copy has a pace of its own: then others go between.
+        """
         if not requests:
             return self.bytes_per_cycle
-        sent = requests * self.request_bytes
+        sent = 0 if pace else requests * self.request_bytes
         return self.bytes_per_cycle * max(Fraction(size_bytes), occupied_bytes) / max(sent, size_bytes)
 
     def writing_peak(self, size_bytes: int) -> Exact:
@@ -152,6 +159,13 @@ class DataPath:
         if not self.drain_bytes_per_cycle or behind <= 0:
             return self.bytes_per_cycle
         return min(self.bytes_per_cycle, Fraction(size_bytes) * self.drain_bytes_per_cycle / behind)
+
+    def pace_cycles(self, rows: int, requests: Exact) -> int:
+        """Return what a copy takes by itself that turns so many rows into fractals; 0: as its bytes."""
+        if not self.row_cycles:
+            return 0
+        request_cycles = Fraction(self.request_bytes) / Fraction(self.bytes_per_cycle)
+        return ceil(rows * Fraction(self.row_cycles) + requests * request_cycles)
 
     def times(self, requests: Exact = 0) -> tuple[int, int]:
         """Return what an instruction takes beside its bytes at the path's rate: before them, and after.

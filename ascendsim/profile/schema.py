@@ -112,6 +112,7 @@ TREE: dict[str, Any] = {
             "latency_cycles": COUNT,
             "least_cycles": Maybe(POSITIVE),
             "spread_cycles": Maybe(POSITIVE),
+            "row_cycles": Maybe(RATE),
             "request_bytes": Maybe(POSITIVE),
             "request_fixed_share": Maybe(SHARE),
             "buffer_bytes": Maybe(POSITIVE),

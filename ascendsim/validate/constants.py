@@ -34,6 +34,7 @@ CONSTANTS: dict[str, tuple[Constant, ...]] = {
         Constant("paths.GM_L1.bytes_per_cycle", 110, _GM_L1),
         Constant("paths.GM_L1.latency_cycles", 95, _GM_L1),
         Constant("paths.GM_L1.spread_cycles", 1, _GM_L1),
+        Constant("paths.GM_L1.row_cycles", 0.01, ("mskpp-GM_TO_L1_TRANS-910b",)),
         Constant("paths.GM_L1.request_bytes", 32, (*_GM_L1, *_SAMPLE)),
         Constant("paths.GM_UB.latency_cycles", 0, ("mskpp-GM_TO_UB-910b3",)),
         Constant("paths.GM_UB.least_cycles", 1, ("ad-dc-ub-a-a2",)),

@@ -110,7 +110,7 @@ def _move(name: str, size: int, profile: Profile) -> Bench | str:
     half = size // 2
     benches = {
         "GM_TO_L1": Bench(CopyGmToL1(l1, gm, size), False),
-        "GM_TO_L1_TRANS": Bench(CopyGmToL1(l1, gm, size, rows=RELAYOUT_ROWS), False),
+        "GM_TO_L1_TRANS": Bench(CopyGmToL1(l1, gm, size, rows=RELAYOUT_ROWS, relays=True), False),
         "GM_TO_UB": Bench(CopyGmToUb(ub, gm, size, ()), False, "vector"),
         "UB_TO_GM": Bench(CopyUbToGm(gm, ub, size), False, "vector"),
         "L0C_TO_GM": Bench(Fixpipe(gm, l0c, half, 16), True),

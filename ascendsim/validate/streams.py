@@ -161,7 +161,8 @@ def _program(stream: Stream, tensor: GmTensor, first: int, own: int, tiles: int,
         place = Gm(tensor, (slice(at, at + size // 2),))
         held = slots[number % 2]
         if stream.path == "GM_L1":
-            builder.add(CopyGmToL1(held, place, size, rows=stream.rows, aligned=stream.aligned))
+            rows = stream.rows
+            builder.add(CopyGmToL1(held, place, size, rows=rows, aligned=stream.aligned, relays=rows > 1))
         elif stream.path == "GM_UB":
             builder.add(CopyGmToUb(held, place, size, ()))
         else:
