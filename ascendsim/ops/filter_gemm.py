@@ -212,9 +212,11 @@ class FilterGemmSchedule:
 
     def _work(self) -> tuple[CoreWork, ...]:
         work = []
+        programs: dict[Sizes, FilterProgram] = {}
         for index, share in enumerate(shares(len(self.tasks), self.tiling.used_cores)):
             tasks = self.tasks[share.start : share.stop]
-            work.append(CoreWork(Core("cube", index), self._signature(tasks), partial(self.program, tasks)))
+            build = partial(self.program, tasks, programs)
+            work.append(CoreWork(Core("cube", index), self._signature(tasks), build))
         return tuple(work)
 
     def _signature(self, tasks: list[Task]) -> Hashable:
@@ -265,17 +267,12 @@ class FilterGemmSchedule:
         pieces = self.spec.batch * len(self._ranges)
         return any(len(pairs) * pieces < self.tiling.k_split for pairs in self.spec.depths)
 
-    def program(self, tasks: list[Task]) -> Program:
-        """Build the program of one core."""
+    def program(self, tasks: list[Task], programs: dict[Sizes, FilterProgram]) -> Program:
+        """Build the program of one core; `programs` keeps what emits those of cores that reserve the same."""
         sizes = sizes_of(self, tasks)
-        if sizes not in self._programs:
-            self._programs[sizes] = FilterProgram(self, sizes)
-        return self._programs[sizes].emit(tasks)
-
-    @cached_property
-    def _programs(self) -> dict[Sizes, FilterProgram]:
-        """What emits the programs of cores, by what these reserve."""
-        return {}
+        if sizes not in programs:
+            programs[sizes] = FilterProgram(self, sizes)
+        return programs[sizes].emit(tasks)
 
     def steps(self, task: Task) -> list[tuple[int, int, Piece]]:
         """Return the reduction of one task."""

@@ -67,7 +67,7 @@ class FilterProgram:
         self.l0c = Ring(b.slots("L0C", m * n * 4, "C0", t.cl0_buffers))
         self.out = Writeback(b, schedule.profile, schedule.target, m, n, 0)
         plain = (self.l0a, self.l0b, self.l0c, *self.out.rings)
-        self.recurring = Recurring(b, (self.left, self.right, *plain))
+        self.recurring = Recurring(schedule, b, (self.left, self.right, *plain))
         self.plain_places: Places = ((),) * len(plain)
 
     def emit(self, tasks: list[Task]) -> Program:
@@ -120,15 +120,9 @@ class FilterProgram:
             return slot
         slot = self.left.next(place)
         s, rows, pixels = self.spec.sliding, step.task.rows, step.piece.pixels
-        source = Gm(self.spec.small, self.recurring.aim(step, self._small_index))
+        source = Gm(self.spec.small, self.recurring.aim(step, _small_index))
         self.b.add(CopyGmToL1(slot, source, rows * pixels * s.itemsize, (rows // s.c0, pixels, s.c0)))
         return slot
-
-    def _small_index(self, step: Step) -> tuple[Any, ...]:
-        task, piece, c0 = step.task, step.piece, self.spec.sliding.c0
-        c1 = task.first_row // c0
-        pixels = slice(piece.first_pixel, piece.first_pixel + piece.pixels)
-        return task.group, piece.image, step.small_depth, slice(c1, c1 + task.rows // c0), pixels
 
     def _right(self, step: Step, tile: ImageTile) -> Slot:
         """Return the slot with the image tile, loading it unless it is still there."""
@@ -140,15 +134,9 @@ class FilterProgram:
         if tile.clear:
             self.b.add(FillL1(slot, tile.l1_bytes, tile.window.tile_shape))
         if tile.rows is not None:
-            source = Gm(self.spec.big, self.recurring.aim(step, self._big_index))
+            source = Gm(self.spec.big, self.recurring.aim(step, _big_index))
             self.b.add(CopyGmToL1(slot, source, tile.gm_bytes, (), tile.window, tile.placement))
         return slot
-
-    def _big_index(self, step: Step) -> tuple[Any, ...]:
-        box = step.task.columns.box
-        tile = self.s.tile(step.piece, box)
-        channels = slice(box.channel, box.channel + box.channels)
-        return step.task.group, step.piece.image, step.big_depth, channels, tile.rows, tile.cols
 
     def _product(
         self,
@@ -182,3 +170,17 @@ def _left_place(step: Step) -> Hashable:
 def _right_place(step: Step) -> Hashable:
     """Return what tells the image tile of one step from that of another."""
     return step.task.group, step.big_depth, step.piece, step.task.columns.box
+
+
+def _small_index(schedule: FilterGemmSchedule, step: Step) -> tuple[Any, ...]:
+    task, piece, c0 = step.task, step.piece, schedule.spec.sliding.c0
+    c1 = task.first_row // c0
+    pixels = slice(piece.first_pixel, piece.first_pixel + piece.pixels)
+    return task.group, piece.image, step.small_depth, slice(c1, c1 + task.rows // c0), pixels
+
+
+def _big_index(schedule: FilterGemmSchedule, step: Step) -> tuple[Any, ...]:
+    box = step.task.columns.box
+    tile = schedule.tile(step.piece, box)
+    channels = slice(box.channel, box.channel + box.channels)
+    return step.task.group, step.piece.image, step.big_depth, channels, tile.rows, tile.cols

@@ -187,15 +187,30 @@ class ImageGemmSchedule:
             for box in self.left_boxes
         }
 
+    @cached_property
+    def walked(self) -> dict[Taps, tuple[slice, slice, slice]]:
+        """The channels, rows and columns of the kernel that each right tile holds."""
+        backwards, kernel = self.spec.backwards, self.spec.sliding.kernel
+        return {
+            box: (
+                slice(box.channel, box.channel + box.channels),
+                _walked(box.row, box.rows, kernel[0], backwards),
+                _walked(box.col, box.cols, kernel[1], backwards),
+            )
+            for box in self.right_boxes
+        }
+
     def phase(self) -> Phase:
         """Return the compute phase."""
         return Phase("compute", Deferred(self._work))
 
     def _work(self) -> tuple[CoreWork, ...]:
         work = []
+        programs: dict[Sizes, ImageProgram] = {}
         for index, share in enumerate(shares(len(self.tasks), self.tiling.used_cores)):
             tasks = self.tasks[share.start : share.stop]
-            work.append(CoreWork(Core("cube", index), self._signature(tasks), partial(self.program, tasks)))
+            build = partial(self.program, tasks, programs)
+            work.append(CoreWork(Core("cube", index), self._signature(tasks), build))
         return tuple(work)
 
     def _signature(self, tasks: list[Task]) -> Hashable:
@@ -237,14 +252,15 @@ class ImageGemmSchedule:
             shapes[first] = numbers.setdefault(tiles, len(numbers))
         return shapes
 
-    def program(self, tasks: list[Task]) -> Program:
-        """Build the program of one core."""
+    def program(self, tasks: list[Task], programs: dict[Sizes, ImageProgram]) -> Program:
+        """Build the program of one core; `programs` keeps what emits those of cores that reserve the same."""
         sizes = sizes_of(self, tasks)
-        if sizes not in self._programs:
-            self._programs[sizes] = ImageProgram(self, sizes)
-        return self._programs[sizes].emit(tasks)
+        if sizes not in programs:
+            programs[sizes] = ImageProgram(self, sizes)
+        return programs[sizes].emit(tasks)
 
-    @cached_property
-    def _programs(self) -> dict[Sizes, ImageProgram]:
-        """What emits the programs of cores, by what these reserve."""
-        return {}
+
+def _walked(first: int, count: int, extent: int, backwards: bool) -> slice:
+    """Return which taps a range of the walk touches."""
+    start = extent - first - count if backwards else first
+    return slice(start, start + count)

@@ -61,10 +61,8 @@ class ImageProgram:
         self.l0c = Ring(b.slots("L0C", m * n * 4, "C0", t.cl0_buffers))
         self.out = Writeback(b, schedule.profile, schedule.target, m, n, self.spec.sliding.c0)
         plain = (self.l0a, self.l0b, self.l0c, *self.out.rings)
-        self.recurring = Recurring(b, (self.left, self.right, *plain))
+        self.recurring = Recurring(schedule, b, (self.left, self.right, *plain))
         self.plain_places: Places = ((),) * len(plain)
-        # The channels and taps of the weights that a box of the reduction walks.
-        self.walked: dict[Taps, tuple[slice, slice, slice]] = {}
 
     def emit(self, tasks: list[Task]) -> Program:
         """Return the program of a core."""
@@ -96,15 +94,9 @@ class ImageProgram:
         """Write a tile, or add it where the reduction is in parts."""
 
         def index(first_column: int, columns: int) -> tuple[Any, ...]:
-            return self.recurring.aim(task, self._output_index, first_column, columns)
+            return self.recurring.aim(task, _output_index, first_column, columns)
 
         self.out.write(accumulator, task.pixels, task.columns, index, atomic=len(self.s.parts) > 1)
-
-    def _output_index(self, task: Task, first_column: int, columns: int) -> tuple[Any, ...]:
-        c0 = self.spec.sliding.c0
-        start = (task.first_column + first_column) // c0
-        pixels = slice(task.first_pixel, task.first_pixel + task.pixels)
-        return task.group, task.image, task.depth, slice(start, start + columns // c0), pixels
 
     def _left(self, task: Task, pair: int, box: Taps, tile: ImageTile) -> Slot:
         """Return the slot with the image tile, loading it unless it is still there."""
@@ -116,15 +108,9 @@ class ImageProgram:
         if tile.clear:
             self.b.add(FillL1(slot, tile.l1_bytes, tile.window.tile_shape))
         if tile.rows is not None:
-            source = Gm(self.spec.source, self.recurring.aim(task, self._source_index, pair, box))
+            source = Gm(self.spec.source, self.recurring.aim(task, _source_index, pair, box))
             self.b.add(CopyGmToL1(slot, source, tile.gm_bytes, (), tile.window, tile.placement))
         return slot
-
-    def _source_index(self, task: Task, pair: int, box: Taps) -> tuple[Any, ...]:
-        tile = self.s.left_tiles[task.first_pixel, task.pixels, box]
-        depth = self.spec.depths[task.depth][pair][1]
-        channels = slice(box.channel, box.channel + box.channels)
-        return task.group, task.image, depth, channels, tile.rows, tile.cols
 
     def _right(self, task: Task, pair: int, box: Taps) -> Slot:
         """Return the slot with the weights of a box, loading them unless they are still there."""
@@ -136,18 +122,9 @@ class ImageProgram:
         c0 = self.spec.sliding.c0
         size = box.groups * c0 * task.columns * self.spec.sliding.itemsize
         shape = (box.groups, c0 * task.columns)
-        source = Gm(self.spec.weights, self.recurring.aim(task, self._weights_index, pair, box))
+        source = Gm(self.spec.weights, self.recurring.aim(task, _weights_index, pair, box))
         self.b.add(CopyGmToL1(slot, source, size, shape))
         return slot
-
-    def _weights_index(self, task: Task, pair: int, box: Taps) -> tuple[Any, ...]:
-        if box not in self.walked:
-            taps = zip(box[2::2], box[3::2], self.spec.sliding.kernel, strict=True)
-            rows, cols = (_walked(*axis, self.spec.backwards) for axis in taps)
-            self.walked[box] = slice(box.channel, box.channel + box.channels), rows, cols
-        columns = slice(task.first_column, task.first_column + task.columns)
-        depth = self.spec.depths[task.depth][pair][0]
-        return task.group, depth, *self.walked[box], slice(None), columns
 
     def _product(
         self,
@@ -182,7 +159,23 @@ def _right_place(task: Task, depth: int) -> Hashable:
     return task.group, depth, task.first_column
 
 
-def _walked(first: int, count: int, extent: int, backwards: bool) -> slice:
-    """Return which taps a range of the walk touches."""
-    start = extent - first - count if backwards else first
-    return slice(start, start + count)
+def _output_index(
+    schedule: ImageGemmSchedule, task: Task, first_column: int, columns: int
+) -> tuple[Any, ...]:
+    c0 = schedule.spec.sliding.c0
+    start = (task.first_column + first_column) // c0
+    pixels = slice(task.first_pixel, task.first_pixel + task.pixels)
+    return task.group, task.image, task.depth, slice(start, start + columns // c0), pixels
+
+
+def _source_index(schedule: ImageGemmSchedule, task: Task, pair: int, box: Taps) -> tuple[Any, ...]:
+    tile = schedule.left_tiles[task.first_pixel, task.pixels, box]
+    depth = schedule.spec.depths[task.depth][pair][1]
+    channels = slice(box.channel, box.channel + box.channels)
+    return task.group, task.image, depth, channels, tile.rows, tile.cols
+
+
+def _weights_index(schedule: ImageGemmSchedule, task: Task, pair: int, box: Taps) -> tuple[Any, ...]:
+    columns = slice(task.first_column, task.first_column + task.columns)
+    depth = schedule.spec.depths[task.depth][pair][0]
+    return task.group, depth, *schedule.walked[box], slice(None), columns

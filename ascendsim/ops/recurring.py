@@ -16,8 +16,8 @@ Places = tuple[tuple[Hashable, ...], ...]
 class _Moving(NamedTuple):
     """An instruction that names another slice of GM whenever its piece recurs.
 
-    For a unit of work the slice is find(unit, *args) of the tensor; `before` and `after` are the fields of
-    the instruction around it.
+    For a unit of work the slice is find(schedule, unit, *args) of the tensor; `before` and `after` are the
+    fields of the instruction around it.
     """
 
     offset: int
@@ -28,9 +28,9 @@ class _Moving(NamedTuple):
     find: Callable[..., Index]
     args: tuple[Any, ...]
 
-    def to(self, unit: Any) -> tuple[int, Any]:
+    def to(self, schedule: Any, unit: Any) -> tuple[int, Any]:
         """Return the instruction as the unit needs it, and where in the piece it is."""
-        place = Gm(self.tensor, self.find(unit, *self.args))
+        place = Gm(self.tensor, self.find(schedule, unit, *self.args))
         return self.offset, self.make(*self.before, place, *self.after)
 
 
@@ -61,7 +61,8 @@ class Recurring:
     the same tiles into the same slots. A unit is kept when it comes for the second time; most never do.
     """
 
-    def __init__(self, builder: ProgramBuilder, rings: tuple[Ring, ...]) -> None:
+    def __init__(self, schedule: Any, builder: ProgramBuilder, rings: tuple[Ring, ...]) -> None:
+        self._schedule = schedule
         self._builder = builder
         self._rings = rings
         self._known: dict[Hashable, _Known | None] = {}
@@ -73,10 +74,10 @@ class Recurring:
         for ring in self._rings:
             ring.restart()
 
-    def aim(self, unit: Any, index: Callable[..., Index], *args: Any) -> Index:
+    def aim(self, unit: Any, find: Callable[..., Index], *args: Any) -> Index:
         """Return the slice that the next instruction on GM names, and note how it follows from the unit."""
-        self._aims.append((index, args))
-        return index(unit, *args)
+        self._aims.append((find, args))
+        return find(self._schedule, unit, *args)
 
     def emit(self, unit: Any, shape: Hashable, places: Places, build: Callable[[Any], None]) -> None:
         """Append the instructions of a unit: by `build`, which takes every slice from `aim`, or repeated.
@@ -87,7 +88,7 @@ class Recurring:
         key = shape, before
         known = self._known.get(key)
         if known is not None:
-            self._builder.repeat(known.piece, [move.to(unit) for move in known.moving])
+            self._builder.repeat(known.piece, [move.to(self._schedule, unit) for move in known.moving])
             for ring, state, own in zip(self._rings, known.after, places, strict=True):
                 ring.become(state, own)
             return
