@@ -246,7 +246,7 @@ def _time_phase(
                 "its waits go in a circle; waits must point backwards, as ProgramBuilder.build() makes them"
             )
         spans.append(CoreTimeline(run.cores, run.priced.program, run.issue, run.start, run.end, run.done))
-    end = max((time for core in spans for time in core.done), default=begin)
+    end = max((max(core.done) for core in spans if core.done), default=begin)
     return PhaseTimeline(name, begin, end, tuple(spans))
 
 
