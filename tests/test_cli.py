@@ -112,6 +112,15 @@ def test_l2_is_warm_unless_it_is_asked_to_be_cold(record):
     assert cold["products"][0]["cycles"] > warm["products"][0]["cycles"]
 
 
+def test_l2_can_hold_what_the_kernel_before_has_written(record):
+    warm, handed, cold = (
+        record(*CYCLES, "--l2-start", start)["products"][0] for start in ("warm", "handed", "cold")
+    )
+    read = [sum(k["bytes"]["memory_read"] for k in made["kernels"]) for made in (warm, handed, cold)]
+    assert read[0] < read[1] < read[2]
+    assert any(note.startswith("L2 holds the first input") for note in handed["notes"])
+
+
 def test_a_network_can_begin_cold_too(record, tmp_path):
     file = tmp_path / "one.toml"
     file.write_text('layers = [{ name = "a", input = [16, 6, 6], weight = [16, 16, 3, 3], padding = 1 }]')

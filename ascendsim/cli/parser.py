@@ -172,10 +172,10 @@ def _add_arithmetic(run: Parser) -> None:
     )
     how.add_argument(
         "--l2-start",
-        choices=("warm", "cold"),
+        choices=("warm", "cold", "handed"),
         default="warm",
-        help="what L2 holds when a kernel begins: what a run of it leaves there (warm), or nothing of its "
-        "tensors (cold; default warm)",
+        help="what L2 holds when a kernel begins: what a run of it leaves there (warm, the default), nothing "
+        "of its tensors (cold), or its first input alone, from the kernel before (handed)",
     )
     how.add_argument(
         "--order", type=order, default="program", help="order of execution: program, arrival or a seed"
