@@ -125,6 +125,10 @@ def test_a_text_figure_must_be_among_its_alternatives(tmp_path):
         ({"cores__vector": 0}, "cores.vector: got 0"),
         ({"paths.L0C_L1.pipe": "V", "queues": {"cube": {"M": 4}}}, "no queue depth"),
         ({"accumulation": {"float16": "seq:RNE"}}, "accumulation.float32: missing"),
+        (
+            {"paths.GM_L1.spread_cycles": 1000},
+            "paths.GM_L1.spread_cycles: got 1000, expected at most the latency_cycles",
+        ),
     ],
 )
 def test_figures_that_contradict_each_other_are_refused(changes, why):

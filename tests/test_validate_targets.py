@@ -8,6 +8,7 @@ import pytest
 from ascendsim.cli.validate import quoted_rows
 from ascendsim.validate.ablation import ablations
 from ascendsim.validate.compare import summarise
+from ascendsim.validate.constants import CONSTANTS
 from ascendsim.validate.rows import Row, read_rows
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.sensitivity import effects
@@ -16,8 +17,19 @@ from ascendsim.validate.targets import TARGETS, reached
 # What is not reached, with what it may at most be: products whose plans no source tells, and one counter of
 # one run.
 SHORT = {
-    "other matrix products, first generation": 0.40,
+    "other matrix products, first generation": 0.18,
     "pipes of one core, runs r1, r2, r4": 0.25,
+}
+
+
+# Kinds of primitives that are not within 3 %, median: their tables and kernels contradict each other, or hide
+# which requests they make.
+KINDS = {
+    "GM->L1_TRANS": 0.08,
+    "GM->L0A": 0.08,
+    "load repeats GM->L0A": 0.06,
+    "one copy and its wait": 0.065,
+    "streams": 0.055,
 }
 
 
@@ -54,7 +66,7 @@ def test_primitives_are_within_their_limits(rows):
     for case in cases:
         groups.setdefault(case.group, []).append(case)
     for name, own in groups.items():
-        assert summarise(own).median <= 0.08, name
+        assert summarise(own).median <= KINDS.get(name, 0.03), name
 
 
 def test_pipes_of_one_core_are_within_their_limits(rows):
@@ -86,14 +98,14 @@ def test_convolutions_are_within_the_first_look(rows):
 
 def test_a_constant_lowers_the_errors_of_its_rows(rows):
     found = {item.path: item for item in ablations("910_93", rows)}
-    assert set(found) == {"paths.UB_GM.latency_cycles", "paths.GM_UB.latency_cycles"}
+    assert set(found) == {constant.path for constant in CONSTANTS["910_93"]}
     for item in found.values():
         assert item.count > 0
-        assert item.kept[0] < item.dropped[0]
+        assert item.kept[1] < item.dropped[1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("product", ["910B", "910_95"])
+@pytest.mark.parametrize("product", ["910", "910B", "910_95"])
 def test_every_constant_lowers_an_error_of_its_rows(rows, product):
     for item in ablations(product, rows):
         assert item.kept[0] < item.dropped[0] or item.kept[1] < item.dropped[1], item.path

@@ -157,6 +157,9 @@ def _contradictions(tree: dict[str, Any]) -> Iterator[str]:
             yield f"paths.{name}: goes through {missing[0]}, but there is no buffers.{missing[0]}"
         if path["pipe"]["value"] not in queues:
             yield f"paths.{name}.pipe: {path['pipe']['value']} has no queue depth in queues"
+        spread, latency = (path.get(key, {}).get("value", 0) for key in ("spread_cycles", "latency_cycles"))
+        if spread > latency:
+            yield f"paths.{name}.spread_cycles: got {spread}, expected at most the latency_cycles, {latency}"
     if "L0C_GM" not in paths and "L0C_UB" not in paths:
         yield "paths: results cannot leave the cube; expected L0C_GM or L0C_UB"
     if "fixpipe" not in tree and any(path["pipe"]["value"] == "FIX" for path in paths.values()):
