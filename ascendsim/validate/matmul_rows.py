@@ -27,6 +27,8 @@ _FORMATS = {
     "hf32": "float32",
     "mxfp8": "float8_e4m3fn",
 }
+# The sample in which the vendor tunes 8192 x 8192 x 8192 step by step.
+SAMPLE = "matrix_compute/matmul_high_performance"
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,12 @@ def _chosen(row: Row, problem: MatmulProblem, profile: Profile, rate: str) -> tu
 
 def _published_plan(row: Row, profile: Profile) -> tuple[MatmulTiling, str, str | None] | None:
     """Return the plan that a source gives, what of it is inferred, and the format of its results."""
-    if row.id.startswith("ad-mm8192-case"):
-        tiling, note = _sample_plan(str(row.counters.get("tuning", "")), profile)
+    tuning = str(row.counters.get("tuning", ""))
+    if tuning and SAMPLE in row.source:
+        tiling, note = _sample_plan(tuning, profile)
         return tiling, note, "float16"
     base = re.fullmatch(r"(\d+)x(\d+)x(\d+)", str(row.counters.get("base", "")))
-    if base and row.id.startswith("pto-"):
+    if base:
         m, k, n = (int(number) for number in base.groups())
         return _grid_plan(row, m, k, n, profile), "four slices in L1 and float32 results inferred", "float32"
     return None

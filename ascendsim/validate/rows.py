@@ -11,6 +11,7 @@ import csv
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,13 @@ class Row:
     notes: str
 
 
-# Runs whose operands came from memory though their source does not say so: in the steps of network training
-# batches of products run at memory's rate whether they move 19 MB or 400 MB; a sample's MTE2
-# is as busy as misses make it (28 us at 1536; the model has 27 with them, 24 without).
-FROM_MEMORY = ("hpm-", "pto-gemm-")
-# Kernels of a step of a network whose weights and activations are more than L2 holds: the first operand
-# (activation, or gradient of the next layer) was just written, the other one a pass ago.
-IN_A_STEP = ("msi-llm-", "mstt-", "msi-alex-MatMul")
+# Profiles of steps of networks whose weights and activations are more than L2 holds, by what their source
+# says: the first operand (activation, or gradient of the next layer) was just written, the other a pass ago.
+STEPS = ("Ascend/msinsight", "Ascend/mstt")
+# Runs whose operands all came from memory though no source says so. On the first generation batches
+# of products in such steps run at memory's rate whether they move 19 MB or 400 MB; in one sample of matrix
+# products MTE2 is as busy as misses make it (28 us at 1536; the model has 27 with them, 24 without).
+FROM_MEMORY = ("Huawei-Performance-Model", "pto-isa")
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,9 @@ def read_rows(path: Path) -> list[Row | Unusable]:
 
 def l2_start_of(row: Row) -> str:
     """Return what L2 held of the operands of a row: "warm" unless its source or its times tell otherwise."""
-    if "cold L2" in row.notes or row.id.startswith(FROM_MEMORY):
+    if "cold L2" in row.notes or any(name in row.source for name in FROM_MEMORY):
         return "cold"
-    return "handed" if row.id.startswith(IN_A_STEP) else "warm"
+    return "handed" if any(name in row.source for name in STEPS) else "warm"
 
 
 def _rows(table: csv.DictReader[str], path: Path) -> Iterator[Row | Unusable]:
@@ -124,15 +125,23 @@ def _row(name: str, cells: Mapping[str, str]) -> Row:
 
 
 def _object(text: str | None) -> Mapping[str, Any]:
-    found = json.loads(text) if text else {}
+    found = json.loads(text, parse_constant=_finite, parse_float=_finite) if text else {}
     if not isinstance(found, dict):
         raise ValueError(f"{text!r} is not an object")
     return found
 
 
+def _finite(text: str) -> float:
+    """Return a number of an object; JSON knows no infinity, Python's reader does."""
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text} is not finite")
+    return value
+
+
 def _number(text: str | None) -> float | None:
     """Return a positive number, None for an empty cell or a zero (which stands for a lost value)."""
     value = float(text) if text else 0.0
-    if value < 0:
-        raise ValueError(f"{text!r} is negative")
+    if not 0 <= value < inf:
+        raise ValueError(f"{text!r} is negative or not finite")
     return value or None
