@@ -76,6 +76,12 @@ def test_columns_beyond_the_known_are_ignored(tmp_path):
         {"other_counters_json": "3"},
         {"measured_us": "fast"},
         {"measured_cycles": "-1"},
+        {"measured_us": "nan"},
+        {"measured_us": "inf"},
+        {"measured_cycles": "1e999"},
+        {"shapes_json": '{"M": NaN}'},
+        {"other_counters_json": '{"aic_mac_time(us)": -Infinity}'},
+        {"other_counters_json": '{"GiB_per_s": 1e999}'},
     ],
 )
 def test_a_row_that_cannot_be_read_is_named_and_the_others_are_read(tmp_path, cells):

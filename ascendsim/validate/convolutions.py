@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.errors import AscendSimError, ShapeError
+from ascendsim.errors import AscendSimError, DataError, ShapeError, UnsupportedError
 from ascendsim.ops.conv_problem import ConvProblem
 from ascendsim.ops.convolution_backward import estimate
+from ascendsim.validate.cells import whole_number, whole_of
 from ascendsim.validate.compare import Case, busiest
 from ascendsim.validate.counters import active_cycles, measured_counters
 from ascendsim.validate.products import Overrides, profile_of
@@ -24,6 +25,7 @@ GROUPS = (
 )
 NOTE = "tiling inferred: this simulator's choice"
 SPATIAL = ("D", "H", "W")
+FORMATS = ("float16", "bfloat16", "float32")
 
 
 def is_convolution(row: Row) -> bool:
@@ -41,7 +43,7 @@ def convolution_case(row: Row, variant: str, overrides: Overrides = ()) -> Case 
     try:
         problem = _problem(row)
         kernel = _kernel(row, problem, profile)
-    except (AscendSimError, KeyError, TypeError, ValueError) as error:
+    except AscendSimError as error:
         return Unusable(row.id, f"its geometry cannot be used: {error}")
     mhz = profile.clock.cube_mhz
     counters = {pipe: cycles / mhz for pipe, cycles in active_cycles(kernel.timeline).items()}
@@ -67,8 +69,12 @@ def _kernel(row: Row, problem: ConvProblem, profile: Profile) -> KernelResult:
     wanted = "grad_weight" if "Filter" in row.op else "grad_input"
     dtype = {"hf32": "float32"}.get(row.dtype, row.dtype)
     math_type = 3 if row.math_mode.startswith("HF32") else 0
+    if dtype not in FORMATS or (dtype != "float32" and dtype not in profile.cube.rates):
+        raise UnsupportedError(
+            f"operands of {row.dtype or 'no format'} are not convolved on {profile.variant}"
+        )
     if dtype not in profile.cube.rates:
-        dtype = "float16"
+        dtype = "float16"  # where the cube has no float32 its operands are cast before
     result = estimate(
         problem,
         dtype,
@@ -84,15 +90,17 @@ def _kernel(row: Row, problem: ConvProblem, profile: Profile) -> KernelResult:
 def _problem(row: Row) -> ConvProblem:
     """Return the problem of a row, whichever way it spells its geometry.
 
-    Raises   KeyError if a size is missing, ShapeError if they do not fit
+    Raises   DataError if a size is missing or none, ShapeError if they do not fit
     """
     sizes, window = row.sizes, row.window
     axes = [axis for axis in SPATIAL if f"{axis}i" in sizes]
-    big = [int(sizes[f"{axis}i"]) for axis in axes]
-    small = [int(sizes[f"{axis}o"]) for axis in axes]
-    kernel = [int(sizes[f"K{axis.lower()}"]) for axis in axes]
-    stride, dilation = _each(window["stride"], axes), _each(window.get("dilation", 1), axes)
-    groups = int(window.get("groups", 1))
+    big = [whole_of(sizes, f"{axis}i") for axis in axes]
+    small = [whole_of(sizes, f"{axis}o") for axis in axes]
+    kernel = [whole_of(sizes, f"K{axis.lower()}") for axis in axes]
+    stride = _each(window.get("stride"), "stride", axes)
+    dilation = _each(window.get("dilation", 1), "dilation", axes)
+    batch, channels, out = (whole_of(sizes, key) for key in ("N", "Cin", "Cout"))
+    groups = whole_number(window.get("groups", 1), "groups")
     pads = _told_pads(window.get("pad"), axes, big, small, kernel, stride, dilation) or [
         _pads(big[i], small[i], kernel[i], stride[i], dilation[i]) for i in range(len(axes))
     ]
@@ -103,8 +111,8 @@ def _problem(row: Row) -> ConvProblem:
     else:
         raise ShapeError(f"3-D padding {pads} differs between the sides")
     problem = ConvProblem(
-        (int(sizes["N"]), int(sizes["Cin"]), *big),
-        (int(sizes["Cout"]), int(sizes["Cin"]) // groups, *kernel),
+        (batch, channels, *big),
+        (out, channels // groups, *kernel),
         stride,
         padding,
         dilation,
@@ -116,9 +124,13 @@ def _problem(row: Row) -> ConvProblem:
 
 
 def _told_pads(told: Any, axes: Sequence[str], *sizes_of_axes: Sequence[int]) -> list[tuple[int, int]] | None:
-    """Return the padding that the source tells, one value an axis or two, if it fits the sizes."""
+    """Return the padding that the source tells, one value an axis or two, if it fits the sizes.
+
+    Raises   DataError if one is no whole number
+    """
     if not isinstance(told, list) or len(told) not in (len(axes), 2 * len(axes)):
         return None
+    told = [whole_number(pad, "padding", least=0) for pad in told]
     twice = len(told) == 2 * len(axes)
     pads = [(told[2 * i], told[2 * i + 1]) if twice else (told[i], told[i]) for i in range(len(axes))]
     for (before, after), (big, small, kernel, stride, dilation) in zip(
@@ -129,9 +141,15 @@ def _told_pads(told: Any, axes: Sequence[str], *sizes_of_axes: Sequence[int]) ->
     return pads
 
 
-def _each(value: Any, axes: Sequence[str]) -> list[int]:
-    """Return one value for each axis."""
-    return [int(value)] * len(axes) if isinstance(value, int) else [int(part) for part in value]
+def _each(value: Any, name: str, axes: Sequence[str]) -> list[int]:
+    """Return one value for each axis.
+
+    Raises   DataError for anything but one positive whole number, or one for each axis
+    """
+    parts = value if isinstance(value, list) else [value] * len(axes)
+    if len(parts) != len(axes):
+        raise DataError(f"its {name} is {value!r}; it must be one value, or one for each of {len(axes)} axes")
+    return [whole_number(part, name) for part in parts]
 
 
 def _pads(big: int, small: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:

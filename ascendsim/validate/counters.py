@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.errors import DataError
+from ascendsim.validate.cells import is_number
+
 if TYPE_CHECKING:
     from ascendsim.program import Core
     from ascendsim.timeline import CoreTimeline, Timeline
@@ -25,17 +28,26 @@ _SHARES = {
 
 
 def measured_counters(counters: Mapping[str, Any], us: float | None) -> dict[str, float]:
-    """Return the busy microseconds of each pipe that a row tells, as times or as shares of its duration."""
+    """Return the busy microseconds of each pipe that a row tells, as times or as shares of its duration.
+
+    Raises   DataError for a negative one; words such as "N/A" tell nothing
+    """
     found = {}
     for pipe, names in _COUNTERS.items():
         for name in names:
-            if isinstance(counters.get(name), int | float):
-                found[pipe] = float(counters[name])
+            if is_number(counters.get(name)):
+                found[pipe] = _not_negative(counters, name)
     for pipe, names in _SHARES.items():
         for name in names:
-            if us is not None and isinstance(counters.get(name), int | float):
-                found[pipe] = float(counters[name]) / 100 * us
+            if us is not None and is_number(counters.get(name)):
+                found[pipe] = _not_negative(counters, name) / 100 * us
     return found
+
+
+def _not_negative(counters: Mapping[str, Any], name: str) -> float:
+    if counters[name] < 0:
+        raise DataError(f"its {name} is {counters[name]}; no pipe is busy for less than nothing")
+    return float(counters[name])
 
 
 def active_cycles(timeline: Timeline) -> dict[str, float]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ascendsim.errors import AscendSimError
 from ascendsim.ops.matmul import estimate_matmul
+from ascendsim.ops.matmul_problem import MatmulProblem
 from ascendsim.ops.tiling.matmul import MatmulTiling
+from ascendsim.validate.cells import refuse_odd_extents, whole_of
 from ascendsim.validate.compare import Case, busiest
 from ascendsim.validate.counters import active_cycles, core_active_cycles, measured_counters
 from ascendsim.validate.matmul_rows import Run, run_of
@@ -18,10 +20,15 @@ from ascendsim.validate.rows import Row, Unusable
 if TYPE_CHECKING:
     from ascendsim.ops.results import KernelResult
     from ascendsim.profile import Profile
+    from ascendsim.timeline import CoreTimeline
 
 # Tiles of one core beyond which a product on one core is run on two of its rows of tiles and the rest follows
 # from the difference: its tiles all cost the same.
 MOST_SLICES = 200_000
+# Runs with known tiles: steps of k that L1 holds at once, and the pipes whose counters are compared.
+MOST_STEPS_IN_L1 = 4
+SINGLE = frozenset(("float32", "hf32"))
+TILE_PIPES = ("M", "MTE1", "FIX")
 
 GROUPS = (
     ("pto-gemm", "published tilings"),
@@ -43,20 +50,23 @@ def is_matmul(row: Row) -> bool:
 
 
 def matmul_case(row: Row, variant: str, overrides: Overrides = ()) -> Case | Unusable:
-    """Estimate one measured product and compare."""
+    """Estimate one measured product and compare.
+
+    Raises   AscendSimError if a number that it needs is none, or does not fit the product it ran on
+    """
     if row.us is None:
         return Unusable(row.id, "gives no time")
     for word in ("EXCLUDE", "do not use", "shape incomplete", "SHAPES NOT IN THE TRACE"):
         if word in row.notes:
             return Unusable(row.id, f"its source says: {word.lower()}")
+    _refuse_odd_cells(row)
     profile = profile_of(variant, overrides)
+    if row.dtype in SINGLE and not profile.cube.rates.keys() & SINGLE:
+        return Unusable(row.id, f"operands of {row.dtype} are not multiplied on {variant}")
     run = run_of(row, profile)
     if isinstance(run, str):
         return Unusable(row.id, run)
-    try:
-        us, counters = _estimated(run, profile)
-    except AscendSimError as error:
-        return Unusable(row.id, str(error))
+    us, counters = _estimated(run, profile)
     measured = measured_counters(row.counters, row.us)
     known = {pipe: counters[pipe] for pipe in measured if pipe in counters}
     return Case(
@@ -72,6 +82,19 @@ def matmul_case(row: Row, variant: str, overrides: Overrides = ()) -> Case | Unu
         {pipe: (measured[pipe], time) for pipe, time in known.items()},
         run.note,
     )
+
+
+def _refuse_odd_cells(row: Row) -> None:
+    """Check the numbers that a row gives; it need not give any of them.
+
+    Raises   DataError if one is none
+    """
+    for values, keys in ((row.sizes, ("M", "K", "N", "batch")), (row.counters, ("block_dim",))):
+        for key in keys:
+            if values.get(key) is not None:
+                whole_of(values, key)
+    refuse_odd_extents(row.counters, "base", 3)
+    refuse_odd_extents(row.counters, "split", 2)
 
 
 @lru_cache(maxsize=256)
@@ -122,32 +145,20 @@ def is_tile_run(row: Row) -> bool:
 def tile_cases(row: Row, variant: str, overrides: Overrides = ()) -> list[Case | Unusable]:
     """Compare the counters of one core of a run with known tiles: cube, MTE1 and Fixpipe.
 
-    The product is the one whose tiles the run's cores share: 8 rows of 4 tiles, as 12 of its 20 cores took
-    two tiles and 8 took one.
+    Raises   DataError if a number that it needs is none, CapacityError for tiles that do not fit
     """
-    sizes = row.sizes
-    steps, tiles = int(sizes["k_steps_inferred"]), int(sizes["tiles_on_core"])
-    m, n, k = (int(sizes[key]) for key in ("baseM", "baseN", "baseK"))
-    held = min(steps, 4)
+    tiles = whole_of(row.sizes, "tiles_on_core")
+    measured = measured_counters({**row.counters, **row.sizes}, row.us)
+    untold = [pipe for pipe in TILE_PIPES if not measured.get(pipe)]
+    if untold:
+        return [Unusable(row.id, f"gives no busy time of {', '.join(untold)}")]
     profile = profile_of(variant, overrides)
-    tiling = MatmulTiling(
-        *(m, n, k),
-        *((held, held) if steps <= held else (2, 2)),
-        single_core_m=m,
-        single_core_n=n,
-        al1_buffers=1 if steps <= held else 2,
-        bl1_buffers=1 if steps <= held else 2,
-        bl0_buffers=1,
-        used_cores=profile.cores.cube,
-    )
-    from ascendsim.ops.matmul_problem import MatmulProblem
-
-    run = Run(MatmulProblem(8 * m, steps * k, 4 * n), "float16", 0, tiling, "float16")
-    kernel = _kernel(run, profile)
-    work = next(core for core in kernel.timeline.phases[0].cores if _tiles_of(core) == tiles)
-    estimated = core_active_cycles(work)
-    measured = measured_counters({**row.counters, **sizes}, row.us)
-    note = "m, n, k and what L1 holds inferred from the number of tiles and the cube's time"
+    timeline = _kernel(_tile_run(row.sizes, profile), profile).timeline
+    taken = {_tiles_of(core): core for core in timeline.phases[0].cores}
+    if tiles not in taken:
+        wanted = " or ".join(str(count) for count in sorted(taken))
+        return [Unusable(row.id, f"its tiles_on_core is {tiles}; cores of such a run take {wanted}")]
+    estimated = core_active_cycles(taken[tiles])
     return [
         Case(
             f"{row.id} {pipe}",
@@ -158,13 +169,33 @@ def tile_cases(row: Row, variant: str, overrides: Overrides = ()) -> list[Case |
             measured[pipe],
             estimated[pipe] / profile.clock.cube_mhz,
             row.source,
-            note=note,
+            note="m, n, k and what L1 holds inferred from the number of tiles and the cube's time",
         )
-        for pipe in ("M", "MTE1", "FIX")
+        for pipe in TILE_PIPES
     ]
 
 
-def _tiles_of(core: object) -> int:
+def _tile_run(sizes: Mapping[str, Any], profile: Profile) -> Run:
+    """Return the product whose tiles the run's cores share.
+
+    8 rows of 4 tiles, as 12 of its 20 cores took two tiles and 8 took one.
+    """
+    steps = whole_of(sizes, "k_steps_inferred")
+    m, n, k = (whole_of(sizes, key) for key in ("baseM", "baseN", "baseK"))
+    whole_in_l1 = steps <= MOST_STEPS_IN_L1
+    held, copies = (steps, 1) if whole_in_l1 else (2, 2)
+    tiling = MatmulTiling(
+        *(m, n, k, held, held),
+        single_core_m=m,
+        single_core_n=n,
+        al1_buffers=copies,
+        bl1_buffers=copies,
+        bl0_buffers=1,
+        used_cores=profile.cores.cube,
+    )
+    return Run(MatmulProblem(8 * m, steps * k, 4 * n), "float16", 0, tiling, "float16")
+
+
+def _tiles_of(core: CoreTimeline) -> int:
     """Return how many tiles a core wrote."""
-    program = core.program  # type: ignore[attr-defined]
-    return sum(instruction.pipe == "FIX" for instruction in program.instructions)
+    return sum(instruction.pipe == "FIX" for instruction in core.program.instructions)

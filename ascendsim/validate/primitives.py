@@ -9,7 +9,9 @@ from ascendsim.cube.fixpipe import Fixpipe
 from ascendsim.cube.mmad import Mmad
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Block, TapRows
+from ascendsim.errors import DataError
 from ascendsim.program import Gm, GmTensor, Instruction
+from ascendsim.validate.cells import number_of, whole_of
 from ascendsim.validate.compare import Case
 from ascendsim.validate.probe import PROBED, Move, Repeat, alone_cycles, slot, stream_cycles
 from ascendsim.validate.products import Overrides, profile_of
@@ -41,20 +43,22 @@ def measured_cycles(row: Row, mhz: int) -> float | None:
     """Return what the row measured for one instruction, in cycles of the chip's clock.
 
     Cycles per transfer if the source derived them, else bytes over the rate at the clock, else its cycles.
+
+    Raises   DataError if what it tells is no positive number
     """
-    derived = row.counters.get("cycles_per_transfer_derived")
-    if derived is not None:
-        return float(derived)
-    rate = row.counters.get("GiB_per_s")
-    if rate:
-        return _bytes(row) / (float(rate) * GIB) * mhz * 1e6
+    if row.counters.get("cycles_per_transfer_derived") is not None:
+        return number_of(row.counters, "cycles_per_transfer_derived")
+    if row.counters.get("GiB_per_s"):
+        return _bytes(row) / (number_of(row.counters, "GiB_per_s") * GIB) * mhz * 1e6
     return row.cycles
 
 
 def _bytes(row: Row) -> int:
     if "bytes" in row.sizes:
-        return int(row.sizes["bytes"])
-    return int(row.sizes["repeat"]) * FRACTAL_BYTES
+        return whole_of(row.sizes, "bytes")
+    if "repeat" not in row.sizes:
+        raise DataError(f"its sizes are {dict(row.sizes)}; they must tell bytes or repeat")
+    return whole_of(row.sizes, "repeat") * FRACTAL_BYTES
 
 
 # A micro-benchmark's operands are constants: its scalar unit has nothing to reckon.
@@ -62,7 +66,10 @@ ISSUE = ("scalar.issue_cycles", 1)
 
 
 def primitive_case(row: Row, variant: str, overrides: Overrides = ()) -> Case | Unusable:
-    """Run the instruction of a micro-benchmark row and compare."""
+    """Run the instruction of a micro-benchmark row and compare.
+
+    Raises   DataError if a number that it needs is none
+    """
     profile = profile_of(variant, (ISSUE, *overrides))
     measured = measured_cycles(row, profile.clock.cube_mhz)
     if measured is None:
@@ -79,22 +86,24 @@ def _bench(row: Row, variant: str, profile: Profile) -> Bench | str:
     """Return the instruction that a row measured, or why there is none."""
     kind, _, name = row.op.partition(" ")
     if kind == "MMAD":
-        return _mmad(row, variant)
+        return _mmad(row, variant, profile)
     if kind == "VEC":
-        instruction = Repeat(vector_kind(name), int(row.sizes["repeat"]))
+        instruction = Repeat(vector_kind(name), whole_of(row.sizes, "repeat"))
         if instruction.kind not in profile.vector.repeat_cycles:
             return f"no figure for vector instructions of the kind {instruction.kind} on {variant}"
         return Bench(instruction, True, "vector", "vector repeats")
     if kind == "MOV":
         return _move(name, _bytes(row), profile)
     if kind == "LOAD":
-        return _load(name.removeprefix("repeat "), int(row.sizes["repeat"]), profile)
+        return _load(name.removeprefix("repeat "), whole_of(row.sizes, "repeat"), profile)
     return f"no instruction here is a {row.op}"
 
 
-def _mmad(row: Row, variant: str) -> Bench:
+def _mmad(row: Row, variant: str, profile: Profile) -> Bench | str:
     """Return the product; the table of the 910B3 times each alone, the others time them in a row."""
-    m, k, n = (int(row.sizes[size]) for size in "MKN")
+    if row.dtype not in profile.cube.rates:
+        return f"operands of {row.dtype or 'no format'} are not multiplied on {variant}"
+    m, k, n = (whole_of(row.sizes, size) for size in "MKN")
     a, b, c = slot("L0A"), slot("L0B"), slot("L0C")
     alone = variant == "910B3"
     group = "Mmad alone" if alone else "Mmad in a row"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ascendsim.errors import AscendSimError
 from ascendsim.validate.compare import Case
 from ascendsim.validate.convolutions import convolution_case, is_convolution
 from ascendsim.validate.matmuls import is_matmul, is_tile_run, matmul_case, tile_cases
@@ -85,6 +86,14 @@ def class_of(row: Row) -> str | None:
 
 
 def _case(row: Row, variant: str, overrides: Overrides) -> list[Case | Unusable]:
+    """Return the comparisons of one row, or what of it cannot be used."""
+    try:
+        return _comparisons(row, variant, overrides)
+    except AscendSimError as error:
+        return [Unusable(row.id, str(error))]
+
+
+def _comparisons(row: Row, variant: str, overrides: Overrides) -> list[Case | Unusable]:
     if is_primitive(row):
         return [primitive_case(row, variant, overrides)]
     if is_stream(row):

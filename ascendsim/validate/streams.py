@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from ascendsim.builder import ProgramBuilder
 from ascendsim.cube.movers import CopyGmToL1
+from ascendsim.errors import DataError
 from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
 from ascendsim.program import Core, CoreWork, Gm, GmTensor, Kernel, Phase, Program
 from ascendsim.timing import time_kernel
+from ascendsim.validate.cells import number_of, whole_number, whole_of
 from ascendsim.validate.compare import Case
 from ascendsim.validate.probe import PROBED, alone_cycles, slot
 from ascendsim.validate.products import Overrides, profile_of
@@ -29,6 +31,7 @@ TILE_BYTES = 32 * 1024
 UNALIGNED_ROWS, UNALIGNED_COLUMNS = 64, 256
 # A stream is timed on this much of its bytes, in as many passes as its source made over the working set.
 MOST_BYTES = 512 * MIB
+LEAST_BYTES = 32  # what a copy moves at least
 
 
 @dataclass(frozen=True)
@@ -57,18 +60,35 @@ def is_stream(row: Row) -> bool:
 
 
 def stream_case(row: Row, variant: str, overrides: Overrides = ()) -> Case | Unusable:
-    """Run the copies of a row and compare the time they take."""
+    """Run the copies of a row and compare the time they take.
+
+    Raises   DataError if a number that it needs is none, CapacityError for tiles that the buffer cannot hold
+    """
     profile = profile_of(variant, overrides)
     if row.us is not None and "bytes" in row.sizes:
-        us = _one_copy_us(int(row.sizes["bytes"]), "GM->UB" in row.op, profile)
+        us = _one_copy_us(whole_of(row.sizes, "bytes"), "GM->UB" in row.op, profile)
         return Case(row.id, "primitives", "one copy and its wait", variant, "us", row.us, us, row.source)
     found = _stream(row, profile)
     if isinstance(found, str):
         return Unusable(row.id, found)
     if row.us is None:
         return Unusable(row.id, "gives no time")
+    _refuse_too_little(found)
     us = stream_us(found, profile)
     return Case(row.id, "primitives", "streams", variant, "us", row.us, us, row.source)
+
+
+def _refuse_too_little(stream: Stream) -> None:
+    """Check that every core has something to copy.
+
+    Raises   DataError if not
+    """
+    least = stream.cores * LEAST_BYTES
+    if min(stream.working, stream.moved) < least:
+        raise DataError(
+            f"it copies {stream.moved} bytes of a working set of {stream.working}; {stream.cores} cores copy "
+            f"{LEAST_BYTES} bytes each at least"
+        )
 
 
 def _one_copy_us(size: int, inward: bool, profile: Profile) -> float:
@@ -85,27 +105,30 @@ def _stream(row: Row, profile: Profile) -> Stream | str:
         return _working_set(row, profile)
     if row.id.startswith(("kir-950dt-GM_UB", "kir-950dt-UB_GM")):
         path = "GM_UB" if "GM_UB" in row.op else "UB_GM"
-        working = int(row.sizes["working_set_MiB"]) * MIB
+        working = whole_of(row.sizes, "working_set_MiB") * MIB
         moved = max(working, 2048 * MIB) * (2 if working >= 2048 * MIB else 1)
-        return Stream(path, int(row.sizes["cores"]), working, moved)
+        cores = whole_of(row.sizes, "cores")
+        if cores > profile.cores.vector:
+            return f"its cores are {cores}; {profile.variant} has {profile.cores.vector} that copy through UB"
+        return Stream(path, cores, working, moved)
     if row.id.startswith("ad-dc"):
         return _sample(row, profile)
     return "what its copies move is not told"
 
 
 def _working_set(row: Row, profile: Profile) -> Stream | str:
-    size = float(row.sizes["working_set_MiB"])
+    size = number_of(row.sizes, "working_set_MiB")
     path = "UB_GM" if "write" in row.op else "GM_UB"
-    moved = int(float(row.counters["TB_per_s"]) * 1e6 * (row.us or 0))
+    moved = int(number_of(row.counters, "TB_per_s") * 1e6 * (row.us or 0))
     return Stream(path, profile.cores.vector, int(size * MIB), moved, shared="shared" in row.id)
 
 
 def _sample(row: Row, profile: Profile) -> Stream | str:
     """Return the copies of the vendor's sample; half precision, tiles of 64 rows."""
     text = str(row.sizes.get("desc", ""))
-    tile = re.search(r"tile (\d+)x(\d+)", text)
+    tile = re.search(r"tile ([0-9]{1,9})x([0-9]{1,9})", text)
     if tile:
-        rows, columns = int(tile[1]), int(tile[2])
+        rows, columns = (whole_number(int(side), "tile's side") for side in tile.groups())
         return Stream("GM_L1", profile.cores.cube, SAMPLE_BYTES, SAMPLE_BYTES, 2 * rows * columns, rows)
     if "unaligned" in text and "L1" in row.op:
         size = 2 * UNALIGNED_ROWS * UNALIGNED_COLUMNS
