@@ -1,8 +1,9 @@
 """Run a kernel for its results.
 
 Instructions do what they mean on a `CoreMemory`; this module only decides in which order they are called. It
-knows neither convolution nor time. Every tensor is held as its float32 carrier: an array whose values lie on
-the grid of the tensor's dtype (all formats embed exactly in float32), converted once and not tile by tile.
+knows neither convolution nor time. Every tensor is held as its carrier: a float32 array whose values lie on
+the grid of the tensor's dtype (all floating formats embed exactly in float32), converted once and not tile by
+tile. In a kernel that multiplies integers every carrier is an int32 array.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ascendsim.errors import ProgramError
 from ascendsim.numerics.accumulate import accumulate
 from ascendsim.numerics.casts import round_to
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.integers import IntegerSum
 from ascendsim.program import Core, Gm, GmTensor, Instruction, Kernel, Phase, Program, Slot
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
     from ascendsim.numerics.settings import MathSettings
     from ascendsim.timeline import Timeline
+
+    Carrier = NDArray[Any]  # float32 or int32, all of one kernel alike
 
 
 class CoreMemory:
@@ -34,32 +38,32 @@ class CoreMemory:
     reader finds, as it would on the device. A slot that nothing has written cannot be read.
     """
 
-    def __init__(self, gm: dict[str, NDArray[np.float32]], kernel: Kernel, indices: dict[Any, Any]) -> None:
+    def __init__(self, gm: dict[str, Carrier], kernel: Kernel, indices: dict[Any, Any]) -> None:
         self.gm = gm
         self.math: MathSettings = kernel.math
         self.indices = indices
-        self.accumulate = partial(accumulate, kernel.math.accumulation)
-        self._storage: dict[int, NDArray[np.float32]] = {}
-        self._tiles: dict[int, NDArray[np.float32]] = {}
+        self.accumulate = _accumulation(kernel.math)
+        self._storage: dict[int, Carrier] = {}
+        self._tiles: dict[int, Carrier] = {}
 
-    def array(self, tensor: GmTensor) -> NDArray[np.float32]:
+    def array(self, tensor: GmTensor) -> Carrier:
         """Return a tensor in GM in the shape that the instruction sees it in."""
         array = self.gm[tensor.name]
         return array if array.shape == tensor.shape else array.reshape(tensor.shape)
 
-    def new_tile(self, slot: Slot, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    def new_tile(self, slot: Slot, shape: tuple[int, ...]) -> Carrier:
         """Return the slot's storage as a tile of `shape`; what it holds is undefined until written."""
         size = 1
         for extent in shape:
             size *= extent
         storage = self._storage.get(slot.index)
         if storage is None or storage.size < size:
-            storage = self._storage[slot.index] = aligned_empty(size)
+            storage = self._storage[slot.index] = aligned_empty(size).view(self.math.carrier)
         tile = storage[:size].reshape(shape)
         self._tiles[slot.index] = tile
         return tile
 
-    def tile(self, slot: Slot) -> NDArray[np.float32]:
+    def tile(self, slot: Slot) -> Carrier:
         """Return what was last written to the slot.
 
         Raises   ProgramError if nothing was
@@ -69,21 +73,27 @@ class CoreMemory:
             raise ProgramError(f"{slot!r} is read before anything has written it: a wait is missing")
         return tile
 
-    def convert(self, values: NDArray[np.float32], dtype: str) -> NDArray[np.float32]:
-        """Round float32 values to the grid of `dtype`, as Fixpipe and the vector Cast do."""
-        if dtype == "float32":
+    def convert(self, values: Carrier, dtype: str) -> Carrier:
+        """Round values to the grid of `dtype`, as Fixpipe and the vector Cast do."""
+        if dtype == self.math.carrier:
             return values
         target = lookup_dtype(dtype)
         rounding = "ROUND" if dtype == "hifloat8" else "RINT"
         return round_to(values, target, rounding=rounding, overflow=self.math.overflow)
 
-    def store(self, dst: Gm, values: NDArray[np.float32], *, atomic: bool) -> None:
-        """Write float32 values to GM in the tensor's dtype, or add them there in float32."""
+    def store(self, dst: Gm, values: Carrier, *, atomic: bool) -> None:
+        """Write values to GM in the tensor's dtype, or add them there as they are."""
         target = self.array(dst.tensor)
         if atomic:
             target[dst.index] += values
         else:
             target[dst.index] = self.convert(values, dst.tensor.dtype)
+
+
+def _accumulation(math: MathSettings) -> Callable[[Carrier, Carrier, Carrier], None]:
+    """Return what adds a cube product to an accumulator."""
+    model = math.accumulation
+    return model.accumulate if isinstance(model, IntegerSum) else partial(accumulate, model)
 
 
 def aligned_empty(size: int, alignment: int = 64) -> NDArray[np.float32]:
@@ -105,7 +115,7 @@ Observer = Callable[[Phase, Core, Instruction], None]
 
 def run_kernel(
     kernel: Kernel,
-    gm: dict[str, NDArray[np.float32]],
+    gm: dict[str, Carrier],
     *,
     order: str | int = "program",
     timeline: Timeline | None = None,
@@ -113,8 +123,8 @@ def run_kernel(
 ) -> None:
     """Execute a kernel on tensors in GM, which it changes in place.
 
-    Shapes   `gm`: tensor name -> float32 carrier of the tensor's shape; missing outputs and workspaces are
-             made, poisoned with NaN
+    Shapes   `gm`: tensor name -> carrier of the tensor's shape; missing outputs and workspaces are made,
+             poisoned with NaN (integers: with its bits)
     Order    "program": core after core; "arrival": as in `timeline` (unfolded); an integer: a random order
              that respects the waits and the order inside every pipe, drawn from that seed
     Observe  is called after each instruction, with its phase and core
@@ -122,7 +132,7 @@ def run_kernel(
     """
     for name, tensor in kernel.tensors.items():
         if name not in gm:
-            gm[name] = np.full(tensor.shape, np.nan, dtype=np.float32)
+            gm[name] = np.full(tensor.shape, np.nan, dtype=np.float32).view(kernel.math.carrier)
     indices: dict[Any, Any] = {}
     with np.errstate(all="ignore"):
         for number, phase in enumerate(kernel.phases):

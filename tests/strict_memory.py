@@ -8,7 +8,7 @@ import numpy as np
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.movers import CopyGmToL1, FillL1
 from ascendsim.functional import CoreMemory
-from ascendsim.numerics.dtypes import dtype
+from ascendsim.numerics.dtypes import ELEMENTS, find
 from ascendsim.program import Gm
 from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill, SumLanes
 from ascendsim.vector.row_sums import AddRows, SumPixels
@@ -36,7 +36,7 @@ class StrictMemory(CoreMemory):
         assert need <= slot.size_bytes, f"{self._instruction} puts {need} bytes into {slot}"
         tile = super().new_tile(slot, shape)
         if slot not in self._instruction.reads:
-            tile.fill(np.nan)
+            tile.view(np.float32).fill(np.nan)  # of integers: its bits
         return tile
 
     def tile(self, slot):
@@ -83,7 +83,7 @@ def tile_bytes(instruction, slot, shape, itemsize):
     if isinstance(instruction, CopyGmToUb | Fill):
         return instruction.bytes
     if isinstance(instruction, Cast | CopyL0cToUb):
-        return elements * dtype(instruction.dtype).itemsize
+        return elements * find(instruction.dtype, ELEMENTS).itemsize
     return elements * itemsize
 
 

@@ -383,7 +383,7 @@ HALF = np.ones((32, 32), np.float16)
         (HALF[:, :0], HALF[:0], ShapeError, "k is 0; it must be a positive integer"),
         (HALF, HALF.astype(np.float32), UnsupportedError, "a is float16 and b float32"),
         (HALF.astype(np.float64), HALF.astype(np.float64), UnsupportedError, "float64"),
-        (HALF.astype(np.int8), HALF.astype(np.int8), UnsupportedError, "'int8' is not a supported format"),
+        (HALF.astype(np.int16), HALF.astype(np.int16), UnsupportedError, "'int16' is not .* int8$"),
     ],
 )
 def test_operands_that_do_not_fit_are_refused_with_what_was_got(a, b, error, words):
@@ -414,6 +414,25 @@ def test_a_format_that_the_cube_does_not_multiply_is_refused(fmt, product, words
         matmul_of(a, b, product=product)
 
 
+@pytest.mark.parametrize("name", ["hf32", "hf32_11", "hf32_10"])
+def test_the_name_of_hf32_leads_to_the_way_to_get_it(name):
+    problem = MatmulProblem(16, 16, 16)
+    with pytest.raises(
+        UnsupportedError, match=f"no tensor is {name}, .*; pass float32 with cube_math_type=3"
+    ):
+        estimate_matmul(problem, name)
+    assert estimate_matmul(problem, "float32", cube_math_type=3).compute_dtype == "hf32_11"
+
+
+def test_every_format_that_a_refusal_lists_is_taken():
+    with pytest.raises(UnsupportedError, match="which multiplies ") as refused:
+        estimate_matmul(MatmulProblem(16, 16, 16), "hifloat8")
+    listed = str(refused.value).partition("which multiplies ")[2].split(", ")
+    assert listed == ["float16", "bfloat16", "float32", "hf32 (float32 with cube_math_type 3)", "int8"]
+    for name in (listed[0], listed[1], listed[2], listed[4]):
+        assert estimate_matmul(MatmulProblem(16, 16, 16), name).compute_dtype == name
+
+
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
@@ -421,6 +440,8 @@ def test_a_format_that_the_cube_does_not_multiply_is_refused(fmt, product, words
         ({"order": "x"}, ConfigError, "order is 'x'"),
         ({"transpose_a": "no"}, ShapeError, "transpose_a is 'no'; it must be true or false"),
         ({"out_dtype": "float61"}, UnsupportedError, "'float61' is not a supported format"),
+        ({"out_dtype": "int32"}, UnsupportedError, "'int32' is not a supported format"),
+        ({"out_dtype": "hf32_11"}, UnsupportedError, "no tensor is hf32_11, .*; take float32"),
         ({"tiling": (16, 16, 16)}, ConfigError, "it must be a MatmulTiling or None"),
         ({"tiling": MatmulTiling(16, 16, 20)}, ConfigError, "base_k is 20, .* multiple of 16; take 32"),
         ({"tiling": MatmulTiling(16, 16, 16, used_cores=25)}, ConfigError, "is 25, but 910B2 has 24 cores"),

@@ -31,7 +31,7 @@ class Mmad(_Mmad, Command):
     """Add one cube product to an accumulator tile, bit for bit under the kernel's accumulation model.
 
     Shapes   a (m, k), b (k, n), c (m, n)
-    Types    a, b of `dtype` (a rate key of the profile); c float32
+    Types    a, b of `dtype` (a rate key of the profile); c float32, of int8 int32
     Pipe     M
     Cost     head + ceil(m/m0) ceil(n/n0) ceil(k/k0) fractal products, each m0 n0 k0 / macs_per_cycle cycles;
              the result is visible mmad_latency later
@@ -57,7 +57,7 @@ class Mmad(_Mmad, Command):
         return self.m, self.k, self.n, self.dtype
 
     def execute(self, memory: CoreMemory) -> None:
-        """Accumulate; the first product of a tile begins with +0.
+        """Accumulate; the first product of a tile begins with zero.
 
         Raises   ProgramError if a slot holds a tile of another shape: something overwrote it too early
         """

@@ -6,7 +6,7 @@ numpy only: the estimate path asks for sizes and never for values.
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from ascendsim.errors import UnsupportedError
 class DType:
     """Describe one operand format.
 
-    Every supported value is also a float32 value: the simulator carries all tensors as float32 arrays whose
-    elements lie on the format's grid.
+    Every value of such a format is also a float32 value: the simulator carries these tensors as float32 arrays
+    whose elements lie on the format's grid.
 
     name            the name users and configs write
     bits            bits of one element in a buffer (HF32 stays float32 in every buffer: 32)
@@ -67,6 +67,19 @@ class DType:
         return self.name
 
 
+@dataclass(frozen=True)
+class Integer:
+    """Describe a format of whole numbers, which float32 arrays do not carry: those of int8 matrix products."""
+
+    name: str
+    bits: int
+
+    @property
+    def itemsize(self) -> int:
+        """Return the bytes of one element in a buffer."""
+        return self.bits // 8
+
+
 FLOAT16 = DType("float16", 16, 5, 10, 15, 65504.0, storage_name="float16")
 BFLOAT16 = DType("bfloat16", 16, 8, 7, 127, float((2 - 2**-7) * 2.0**127), storage_name="bfloat16")
 FLOAT32 = DType("float32", 32, 8, 23, 127, float((2 - 2**-23) * 2.0**127), storage_name="float32")
@@ -78,6 +91,12 @@ FLOAT8_E5M2 = DType("float8_e5m2", 8, 5, 2, 15, 57344.0, storage_name="float8_e5
 HIFLOAT8 = DType("hifloat8", 8, 4, 3, 0, 32768.0, tapered=True)
 
 DTYPES = (FLOAT16, BFLOAT16, FLOAT32, HF32_11, HF32_10, FLOAT8_E4M3FN, FLOAT8_E5M2, HIFLOAT8)
+INT8, INT32 = Integer("int8", 8), Integer("int32", 32)
+# What elements of tensors in memory may be.
+ELEMENTS: tuple[DType | Integer, ...] = (*DTYPES, INT8, INT32)
+
+Format = TypeVar("Format", bound=DType | Integer)
+Named = str | DType | Integer | np.dtype[Any] | type
 
 # What people write in other projects, only to say in an error what we call it.
 _SYNONYMS = {
@@ -101,24 +120,32 @@ def dtype(name: "str | DType | np.dtype[Any] | type") -> DType:
     name    a name, a `DType`, or a numpy dtype or scalar type (ml_dtypes' types included)
     Raises  UnsupportedError with the nearest known name
     """
-    if isinstance(name, DType):
-        return name
-    text = name if isinstance(name, str) else _numpy_name(name)
-    for known in DTYPES:
-        if known.name == text:
-            return known
-    raise UnsupportedError(_unknown(text))
+    return name if isinstance(name, DType) else find(name, DTYPES)
 
 
-def _numpy_name(kind: "np.dtype[Any] | type") -> str:
+def find(name: Named, known: tuple[Format, ...]) -> Format:
+    """Return the one of the known formats that has that name.
+
+    Raises  UnsupportedError with the nearest of them
+    """
+    text = name_of(name)
+    for one in known:
+        if one.name == text:
+            return one
+    raise UnsupportedError(_unknown(text, [one.name for one in known]))
+
+
+def name_of(kind: Named) -> str:
+    """Return the name of a format, known or not."""
+    if isinstance(kind, str | DType | Integer):
+        return kind if isinstance(kind, str) else kind.name
     try:
         return np.dtype(kind).name
     except TypeError:
         return repr(kind)
 
 
-def _unknown(text: str) -> str:
-    names = [known.name for known in DTYPES]
+def _unknown(text: str, names: list[str]) -> str:
     guess = _SYNONYMS.get(text.lower()) or next(iter(get_close_matches(text.lower(), names, n=1)), None)
     hint = f"did you mean '{guess}'? " if guess else ""
     return f"dtype: '{text}' is not a supported format; {hint}supported are {', '.join(names)}"

@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 
 from ascendsim.errors import ConfigError
+from ascendsim.numerics.integers import IntegerSum
 from ascendsim.numerics.models import OVERFLOWS, ROUNDINGS, AccumulationModel
+
+Accumulation = AccumulationModel | IntegerSum
 
 
 @dataclass(frozen=True, slots=True)
 class MathSettings:
     """Say with which arithmetic one kernel runs.
 
-    accumulation   how cube products become the binary32 accumulator
+    accumulation   how cube products become the accumulator: binary32, or int32 for int8 operands
     hf32_ties      how operands become HF32: RNE, RNA or RZ; it depends on the kernel that a call is lowered
                    to (convolution backward leaves the control bit at RNE, matrix multiplication sets RNA)
     overflow       what conversions out of L0C and vector casts do beyond the largest finite value: "ieee"
@@ -18,7 +21,7 @@ class MathSettings:
     Raises         ConfigError for another value
     """
 
-    accumulation: AccumulationModel
+    accumulation: Accumulation
     hf32_ties: str = "RNE"
     overflow: str = "ieee"
 
@@ -32,3 +35,8 @@ class MathSettings:
             raise ConfigError(
                 f"math settings: overflow must be one of {', '.join(OVERFLOWS)}, got {self.overflow!r}"
             )
+
+    @property
+    def carrier(self) -> str:
+        """Name of the numpy type that holds the elements of every tensor while the kernel runs."""
+        return "int32" if isinstance(self.accumulation, IntegerSum) else "float32"

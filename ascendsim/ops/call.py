@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ascendsim.numerics.controls import OVERFLOW_RULES, conversion_overflow, fixpipe_overflow
-from ascendsim.numerics.dtypes import DType, dtype
+from ascendsim.numerics.dtypes import ELEMENTS, DType, dtype, find
 from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
 from ascendsim.ops.conv_problem import ConvProblem
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ascendsim.profile import Profile
 
-    Tensors = dict[str, NDArray[np.float32]]
+    Tensors = dict[str, NDArray[Any]]
 
 C0_BYTES = 32
 
@@ -123,7 +123,7 @@ class Step:
     """One kernel of the call.
 
     `bind(tensors)` returns the kernel's inputs in its own layout; `collect(gm)` returns, by name, what the
-    kernel made, in the user's layout. Both work on float32 carriers.
+    kernel made, in the user's layout. Both work on carriers.
     """
 
     kernel: Kernel
@@ -133,4 +133,4 @@ class Step:
 
 def gm_tensor(name: str, shape: tuple[int, ...], dtype_name: str, role: str) -> GmTensor:
     """Return a tensor in global memory of a named format."""
-    return GmTensor(name, shape, dtype_name, dtype(dtype_name).itemsize, role)
+    return GmTensor(name, shape, dtype_name, find(dtype_name, ELEMENTS).itemsize, role)

@@ -6,12 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.numerics.controls import fixpipe_overflow
-from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.settings import MathSettings
-from ascendsim.ops.call import Step, gm_tensor, is_described, vector_overflow
+from ascendsim.ops.call import Step, gm_tensor
 from ascendsim.ops.generations import HF32_TIES
 from ascendsim.ops.hf32 import as_multiplied, full_name, stored_name
+from ascendsim.ops.matmul_formats import accumulation as accumulation_of
+from ascendsim.ops.matmul_formats import (
+    carrier,
+    compute_format,
+    operand_format,
+    overflow,
+    result_format,
+    stored,
+)
 from ascendsim.ops.matmul_gemm import MatmulSchedule
 from ascendsim.ops.matmul_problem import MatmulProblem, problem_of
 from ascendsim.ops.options import Options, Product
@@ -19,14 +26,14 @@ from ascendsim.ops.results import Estimate, MatmulResult
 from ascendsim.ops.running import name_of, run_steps, time_steps
 from ascendsim.ops.tiling.matmul import MatmulTiling, matmul_tiling, require_plan
 from ascendsim.ops.vector_steps import Named, Vectors, converted
-from ascendsim.program import GmTensor, Kernel
+from ascendsim.program import Kernel
 
 if TYPE_CHECKING:
     from ascendsim.numerics.models import AccumulationModel
+    from ascendsim.numerics.settings import Accumulation
     from ascendsim.ops.call import Tensors
     from ascendsim.profile import Profile
 
-CUBE_MATH_TYPES = {0: "keep", 1: "allow lower precision", 2: "float16", 3: "HF32"}
 NOTE = "The tiling is this simulator's own; the product's operators choose their own."
 
 
@@ -38,7 +45,7 @@ class _Call:
     profile: Profile
     compute: str
     formats: tuple[str, str, str]
-    model: AccumulationModel
+    model: Accumulation
     tiling: MatmulTiling | None
 
     @property
@@ -65,23 +72,23 @@ def matmul(
 
     Shapes   a (m, k), b (k, n) -> (m, n); stored the other way round where transpose_a, transpose_b say so;
              with a batch in front of all three
-    Types    one format for both operands; the result in `out_dtype`, by default the operands'
+    Types    one format for both operands; the result in `out_dtype`, by default the operands'; of int8 always
+             int32, with `accumulation` int32:wrap (the default) or int32:saturate
     Order    of execution: "program", "arrival" (as timed) or a seed
     Raises   ShapeError, UnsupportedError, ConfigError, CapacityError: all AscendSimError
     Source   operator page of aclnnMatmul (cubeMathType); HF32 of a matrix product rounds ties away
     """
-    from ascendsim.numerics.casts import encode
     from ascendsim.ops.operands import Operand
 
     left, right = Operand.of(a), Operand.of(b)
     problem = problem_of(left.view.shape, right.view.shape, transpose_a=transpose_a, transpose_b=transpose_b)
     options = Options(product, accumulation, l2_start=l2_start)
     call = _resolve(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options, tiling)
-    tensors = {"a": left.carrier(), "b": right.carrier()}
+    tensors = {"a": carrier(left), "b": carrier(right)}
     results = run_steps(_steps(call), call.profile, l2_start, tensors, order)
     output = tensors["c"] if left.view.shape[:-2] else tensors["c"][0]
     return MatmulResult(
-        **_fields(call), kernels=tuple(results), output=encode(output, call.formats[2]), order=name_of(order)
+        **_fields(call), kernels=tuple(results), output=stored(output, call.formats[2]), order=name_of(order)
     )
 
 
@@ -104,8 +111,7 @@ def estimate_matmul(
     if not isinstance(problem, MatmulProblem):
         raise ConfigError(f"estimate_matmul: problem is {problem!r}; it must be MatmulProblem(m, k, n)")
     options = Options(product, accumulation, l2_start=l2_start)
-    name = lookup_dtype(dtype).name
-    call = _resolve(problem, (name, name), out_dtype, cube_math_type, options, tiling)
+    call = _resolve(problem, (dtype, dtype), out_dtype, cube_math_type, options, tiling)
     return Estimate(**_fields(call), kernels=tuple(time_steps(_steps(call), call.profile, l2_start)))
 
 
@@ -120,33 +126,13 @@ def _resolve(
     """Decide what the cube multiplies and what comes out."""
     if formats[0] != formats[1]:
         raise UnsupportedError(f"matmul: a is {formats[0]} and b {formats[1]}; both must be of one format")
-    compute = compute_format(formats[0], cube_math_type, options.profile)
-    out = lookup_dtype(out_dtype or formats[0]).name
+    operands = operand_format(formats[0])
+    compute = compute_format(operands, cube_math_type, options.profile)
+    out = result_format(operands, out_dtype)
     if tiling is not None:
         require_plan(tiling, options.profile, compute)
-    return _Call(problem, options.profile, compute, (*formats, out), options.model(compute), tiling)
-
-
-def compute_format(stored: str, cube_math_type: int, profile: Profile) -> str:
-    """Return what the cube multiplies for operands stored in a format.
-
-    Raises   UnsupportedError if cubeMathType is not 0 to 3 or the product's cube cannot do what it asks
-    """
-    if cube_math_type not in CUBE_MATH_TYPES or isinstance(cube_math_type, bool):
-        raise UnsupportedError(
-            f"matmul: cube_math_type is {cube_math_type!r}; it must be one of "
-            + ", ".join(f"{value} ({name})" for value, name in CUBE_MATH_TYPES.items())
-        )
-    rates = profile.cube.rates
-    lower = "hf32" if "hf32" in rates else "float16"
-    wanted = {0: "float32", 1: lower, 2: "float16", 3: "hf32"}[cube_math_type]
-    compute = wanted if stored == "float32" else stored
-    if compute not in rates:
-        raise UnsupportedError(
-            f"matmul: {stored} with cube_math_type {cube_math_type} ({CUBE_MATH_TYPES[cube_math_type]}) "
-            f"needs {compute} in the cube of {profile.variant}, which multiplies {', '.join(rates)}"
-        )
-    return compute
+    model = accumulation_of(compute, options)
+    return _Call(problem, options.profile, compute, (operands, operands, out), model, tiling)
 
 
 def _steps(call: _Call) -> list[Step]:
@@ -173,7 +159,7 @@ def _product(call: _Call) -> Step:
         "matmul",
         (schedule.phase(),),
         {tensor.name: tensor for tensor in (a, b, c)},
-        MathSettings(call.model, HF32_TIES["matrix product"], _overflow(profile, c)),
+        MathSettings(call.model, HF32_TIES["matrix product"], overflow(profile, c.dtype)),
         p.macs,
         call.compute,
         facts={"tiling": plan},
@@ -188,13 +174,6 @@ def _product(call: _Call) -> Step:
         }
 
     return Step(kernel, bind, lambda gm: {"c": gm["c"].reshape(c.shape)})
-
-
-def _overflow(profile: Profile, c: GmTensor) -> str:
-    """Return what a result beyond the largest finite value becomes on its way out."""
-    if profile.has_path("L0C", "GM") and is_described(profile):
-        return fixpipe_overflow(profile.npu_arch, c.dtype)
-    return vector_overflow(profile, c.dtype)
 
 
 def _fields(call: _Call) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from ascendsim.ops.vector_kernels import cast, ordered_sum, zero_fill
 from ascendsim.program import Kernel, Phase
 
 if TYPE_CHECKING:
-    from ascendsim.numerics.models import AccumulationModel
+    from ascendsim.numerics.settings import Accumulation
     from ascendsim.profile import Profile
 
 
@@ -30,7 +30,7 @@ class Vectors:
     """The vector cores of a product; the accumulation model is only carried along for the reports."""
 
     profile: Profile
-    accumulation: AccumulationModel
+    accumulation: Accumulation
 
     def converting_to(self, target: str) -> MathSettings:
         """Return the arithmetic of a vector kernel whose results have format `target`."""
