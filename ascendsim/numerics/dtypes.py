@@ -17,8 +17,8 @@ from ascendsim.errors import UnsupportedError
 class DType:
     """Describe one operand format.
 
-    Every value of such a format is also a float32 value: the simulator carries these tensors as float32 arrays
-    whose elements lie on the format's grid.
+    Every supported value is also a float32 value: the simulator carries such tensors as float32 arrays whose
+    elements lie on the format's grid.
 
     name            the name users and configs write
     bits            bits of one element in a buffer (HF32 stays float32 in every buffer: 32)
@@ -69,7 +69,7 @@ class DType:
 
 @dataclass(frozen=True)
 class Integer:
-    """Describe a format of whole numbers, which float32 arrays do not carry: those of int8 matrix products."""
+    """Describe a format of whole numbers: int8 matrix products have one for operands and one for results."""
 
     name: str
     bits: int
