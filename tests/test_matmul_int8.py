@@ -182,6 +182,18 @@ def test_one_cube_product_is_the_sum_in_whole_numbers(overflow):
     np.testing.assert_array_equal(c, want)
 
 
+def test_one_cube_product_may_be_longer_than_float32_counts():
+    # As above 2^25 + 1, but in one product.
+    a, b, c = (
+        np.full((1, 2049), -128, np.int32),
+        np.full((2049, 1), -128, np.int32),
+        np.zeros((1, 1), np.int32),
+    )
+    a[0, -1] = b[-1, 0] = 1
+    IntegerSum().accumulate(a, b, c)
+    assert c[0, 0] == 2**25 + 1
+
+
 # --- cycles
 
 
