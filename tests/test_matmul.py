@@ -369,6 +369,14 @@ def test_an_estimate_needs_the_cycles_of_the_run():
     assert (told.cycles, told.time_us) == (run.cycles, run.time_us)
 
 
+@pytest.mark.parametrize("product", ["910", "310P", "910B", "910_93", "910_95"])
+def test_every_format_that_a_cube_has_a_rate_for_is_multiplied(product):
+    for rate in load_profile(product).cube.rates:
+        fmt, math = ("float32", 3) if rate == "hf32" else (rate, 0)
+        told = estimate_matmul(MatmulProblem(40, 70, 50), fmt, product=product, cube_math_type=math)
+        assert told.kernels[-1].kernel.compute_dtype == rate
+
+
 # --- refusals
 
 HALF = np.ones((32, 32), np.float16)
