@@ -31,7 +31,7 @@ class MatmulTiling:
                             the block of c that a core takes at a time; its tiles run along n first;
                             0: one base block
     al1_buffers, bl1_buffers, al0_buffers, bl0_buffers, cl0_buffers
-                            copies of each tile: 1, or 2 for ping-pong
+                            copies of each tile: 1, 2 for ping-pong, or more
     swizzle                 rows of blocks that are walked together, column by column, so that what the
                             cores read at one time is nearly square
     panels                  "rows" for that, or "columns" for columns walked together, row by row
