@@ -1,13 +1,14 @@
 """Is a user's own profile read, in both of its spellings?"""
 
 import csv
+from dataclasses import replace
 
 import pytest
 
 from ascendsim.errors import DataError
 from ascendsim.validate.compare import Case
 from ascendsim.validate.msprof import read_msprof
-from ascendsim.validate.rows import Row, Unusable
+from ascendsim.validate.rows import Row, Unusable, l2_start_of
 from ascendsim.validate.run import compare_rows
 
 # kernel_details.csv of the framework's profiler, op_summary.csv of msprof.
@@ -46,6 +47,12 @@ FILTER = (
     | {"name": "dw", "type": "Conv2DBackpropFilter", "inputs": f"{IMAGE};4;{RESULT}"}
     | {"outputs": WEIGHT}
 )
+
+
+def plain(big, small, kernel):
+    """Changes to INPUT that make it a square layer whose shapes are NCHW."""
+    weight, result = f"48,32,{kernel},{kernel}", f"2,48,{small},{small}"
+    return {"inputs": f"4;{weight};{result}", "outputs": f"2,32,{big},{big}"}
 
 
 def write(folder, columns, *kernels):
@@ -103,9 +110,18 @@ def test_plain_and_blocked_images_say_the_same(tmp_path, kernel):
     assert found.window == one(tmp_path, INPUT).window
 
 
-def test_a_stride_follows_from_the_sizes(tmp_path):
-    halved = INPUT | {"inputs": f"4;{WEIGHT};2,3,6,5,16"}
-    assert one(tmp_path, halved).window["stride"] == [2, 2]
+def test_stride_and_padding_follow_from_the_sizes_and_are_told_as_inferred(tmp_path):
+    halved = one(tmp_path, INPUT | {"inputs": f"4;{WEIGHT};2,3,6,5,16"})
+    assert (halved.window["stride"], halved.window["pad"]) == ([2, 2], [1, 1, 1, 1])
+    assert "stride [2, 2] and padding [1, 1, 1, 1] inferred from the sizes" in halved.inferred
+
+
+def test_the_inferred_window_is_that_of_the_estimate(tmp_path):
+    """28 -> 26 under 3 x 3 is a layer without padding: as a table would tell it."""
+    found = one(tmp_path, INPUT | plain(28, 26, 3))
+    told = replace(found, id="told", window={"stride": [1, 1], "pad": [0, 0]})
+    mine, other = compare_rows([found, told]).cases
+    assert mine.estimated == other.estimated
 
 
 def test_a_batch_and_its_products(tmp_path):
@@ -143,7 +159,11 @@ def test_equal_kernels_become_one_case_with_the_median(tmp_path):
         ({"inputs": "512,256"}, "not two matrices"),
         ({"inputs": "512,256;99,99"}, "do not give"),
         ({"outputs": "0,384"}, "do not give"),
-        ({"us": "fast"}, "not told"),
+        ({"us": "fast"}, "duration 'fast'"),
+        ({"us": "nan"}, "duration 'nan'"),
+        ({"us": "inf"}, "not told"),
+        ({"us": "-3"}, "not told"),
+        ({"inputs": "9" * 5000 + ",1;1,1"}, "shapes [(1, 1)] are not two matrices"),
         ({"inputs": "a,b;c,d"}, "not told"),
     ],
 )
@@ -161,6 +181,8 @@ def test_a_kernel_that_cannot_be_used_says_why(tmp_path, changes, reason):
         ({"inputs": f"4;17,3,16,16;{RESULT}"}, "no square kernel"),
         ({"inputs": f"4;{WEIGHT};2,3,0,0,16"}, "is empty"),
         ({"inputs": "4;48,8,3,3;2,48,12,10", "outputs": "2,32,12,10"}, "without groups"),
+        (plain(12, 17, 3), "no stride and padding lead from 12 to 17 with a kernel of 3"),
+        (plain(4, 2, 3), "stride 1 with padding 0, stride 2 with padding 2"),
     ],
 )
 def test_a_gradient_that_cannot_be_used_says_why(tmp_path, changes, reason):
@@ -196,3 +218,24 @@ def test_what_is_read_can_be_compared(tmp_path):
     assert [case.kind for case in found.cases] == ["matmul", "convolution", "convolution"]
     assert all(isinstance(case, Case) and case.variant == "910B2" for case in found.cases)
     assert found.cases[0].bounds[0] == {"MTE2"}
+    assert all("L2 taken to hold the first input alone" in case.note for case in found.cases)
+    assert ["stride [1, 1] and padding" in case.note for case in found.cases] == [False, True, True]
+
+
+@pytest.mark.parametrize("kernel", [PRODUCT, FILTER])
+def test_a_kernel_of_a_step_begins_with_what_the_kernel_before_has_left(tmp_path, kernel):
+    # The same kernel that repeats finds all operands in L2, the one of a step brings the others from memory.
+    row = one(tmp_path, kernel)
+    assert l2_start_of(row) == "handed"
+    step, again = compare_rows([row, replace(row, source="a table")]).cases
+    assert step.estimated > again.estimated
+
+
+@pytest.mark.parametrize(("text", "blocks"), [("20", 20), ("", None), ("N/A", None), ("\u00b2", None)])
+def test_blocks_are_a_number_or_not_told(tmp_path, text, blocks):
+    assert one(tmp_path, PRODUCT | {"blocks": text}).counters.get("block_dim") == blocks
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "N/A", ""])
+def test_a_counter_that_is_no_number_tells_nothing(tmp_path, text):
+    assert "aic_mac_time(us)" not in one(tmp_path, PRODUCT | {"aic_mac_time(us)": text}).counters

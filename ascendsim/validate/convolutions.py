@@ -60,7 +60,7 @@ def convolution_case(row: Row, variant: str, overrides: Overrides = ()) -> Case 
         row.source,
         (busiest(measured), busiest(known)),
         {pipe: (measured[pipe], time) for pipe, time in known.items()},
-        NOTE,
+        "; ".join(filter(None, (NOTE, row.inferred))),
     )
 
 

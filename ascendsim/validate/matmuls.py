@@ -80,7 +80,7 @@ def matmul_case(row: Row, variant: str, overrides: Overrides = ()) -> Case | Unu
         row.source,
         (busiest(measured), busiest(known)),
         {pipe: (measured[pipe], time) for pipe, time in known.items()},
-        run.note,
+        "; ".join(filter(None, (run.note, row.inferred))),
     )
 
 

@@ -2,9 +2,10 @@
 
 Both list one kernel a line with its type, shapes, formats, duration and pipe counters, in columns of almost
 the same names. Matrix products and gradients of 2-D convolutions are taken; a kernel that ran several times
-with the same shapes becomes one case with the median duration. The profile says nothing of stride, padding
-and, where the weights are blocked, the sides of a kernel: that is taken as square, the rest follows from the
-sizes.
+with the same shapes becomes one case with the median duration. The profile says nothing of stride, padding,
+dilation and, where the weights are blocked, the sides of a kernel: that is taken as square and undilated,
+stride and padding follow from the sizes (see `windows.py`). Nor does it say what L2 held: a kernel of a step
+of a network begins with its first input alone, as the kernel before has written it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from math import isqrt
+from math import isfinite, isqrt
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from ascendsim.errors import DataError
-from ascendsim.validate.rows import Row, Unusable
+from ascendsim.validate.rows import OWN_PROFILE, Row, Unusable
+from ascendsim.validate.windows import infer_window
 
 # What a column is called in kernel_details.csv and in op_summary.csv.
 _COLUMNS = {
@@ -31,13 +33,15 @@ _COLUMNS = {
 }
 _BLOCKS = ("Block Dim", "Block Num")
 _FORMATS = {"FLOAT16": "float16", "BF16": "bfloat16", "FLOAT": "float32", "FLOAT32": "float32"}
-_SHAPE = re.compile(r"[0-9]+(, *[0-9]+)*")
+_SHAPE = re.compile(r"[0-9]{1,12}(, *[0-9]{1,12})*")
 MATMULS = ("MatMul", "MatMulV2", "MatMulV3", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 GRADIENTS = {
     f"Conv2DBackprop{what}{version}": name
     for what, name in (("Input", "grad_input"), ("Filter", "grad_weight"))
     for version in ("", "V2", "D")
 }
+
+STEP = "L2 taken to hold the first input alone, as in a step of a network"
 
 Shape = tuple[int, ...]
 
@@ -85,9 +89,9 @@ def _row(kernels: Sequence[Mapping[str, Any]], product: str) -> Row | Unusable:
         return Unusable(name, f"{kind}: neither a matrix product nor a gradient of a 2-D convolution")
     inputs, outputs = _shapes(first["inputs"]), _shapes(first["outputs"])
     dtype = _FORMATS.get(first["input_types"].split(";")[0].removeprefix("DT_"))
-    times = [time for time in (_number(kernel["us"]) for kernel in kernels) if time]
+    times = [time for time in (_number(kernel["us"]) for kernel in kernels) if time and time > 0]
     if dtype is None or not times or not inputs or not outputs:
-        return Unusable(name, "its shapes, formats or duration are not told")
+        return Unusable(name, _untold(first))
     try:
         sizes, window = (
             _product(inputs, outputs[0]) if kind in MATMULS else _gradient(kind, inputs, outputs[0])
@@ -95,7 +99,10 @@ def _row(kernels: Sequence[Mapping[str, Any]], product: str) -> Row | Unusable:
     except ValueError as error:
         return Unusable(name, str(error))
     hf32 = "HF32" if str(first.get("HF32 Eligible", "")).upper() == "YES" else ""
-    counters = _counters(kernels)
+    stride, pad = window.get("stride"), window.get("pad")
+    told = (
+        f"stride {stride} and padding {pad} inferred from the sizes, dilation taken as 1; " if window else ""
+    )
     return Row(
         name,
         product,
@@ -108,11 +115,19 @@ def _row(kernels: Sequence[Mapping[str, Any]], product: str) -> Row | Unusable:
         window,
         median(times),
         None,
-        counters,
-        "the user's profile",
+        _counters(kernels),
+        OWN_PROFILE,
         "real-hardware",
         f"median of {len(times)}",
+        told + STEP,
     )
+
+
+def _untold(kernel: Mapping[str, Any]) -> str:
+    """Say what of a kernel is not told, with what stands there instead."""
+    names = {"us": "duration", "inputs": "inputs", "input_types": "formats", "outputs": "outputs"}
+    got = ", ".join(f"{word} {kernel[key]!r}" for key, word in names.items())
+    return f"its shapes, formats or duration are not told: {got}"
 
 
 def _shapes(text: str) -> list[Shape]:
@@ -124,9 +139,10 @@ def _shapes(text: str) -> list[Shape]:
 def _number(text: Any) -> float | None:
     """Return a number that a column tells, None for anything else."""
     try:
-        return float(text)
+        value = float(text)
     except (TypeError, ValueError):
         return None
+    return value if isfinite(value) else None
 
 
 def _counters(kernels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -138,7 +154,7 @@ def _counters(kernels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             if values:
                 found[column] = median(values)
     for column in _BLOCKS:
-        if str(kernels[0].get(column) or "").isdigit():
+        if re.fullmatch("[0-9]{1,6}", str(kernels[0].get(column) or "")):
             found["block_dim"] = int(kernels[0][column])
     return found
 
@@ -189,5 +205,6 @@ def _gradient(kind: str, inputs: Sequence[Shape], output: Shape) -> tuple[dict[s
         raise ValueError(f"one of the shapes {list(shapes)} is empty")
     sizes = {"N": big[0], "Cin": channels, "Hi": big[2], "Wi": big[3], "Cout": out}
     sizes |= {"Kh": kernel[0], "Kw": kernel[1], "Ho": small[2], "Wo": small[3]}
-    stride = [max(1, -(-sizes["Hi"] // sizes["Ho"])), max(1, -(-sizes["Wi"] // sizes["Wo"]))]
-    return sizes, {"stride": stride, "dilation": [1, 1], "groups": 1}
+    high, wide = (infer_window(sizes[f"{s}i"], sizes[f"{s}o"], sizes[f"K{s.lower()}"]) for s in "HW")
+    window = {"stride": [high.stride, wide.stride], "pad": [*high.pads, *wide.pads]}
+    return sizes, window | {"dilation": [1, 1], "groups": 1}

@@ -32,6 +32,7 @@ class Row:
                  same run, by the names of the tool that made them
     sizes        the geometry, in whatever spelling the source used; `window` its stride, padding, ...
     strength     "real-hardware" if a chip was measured
+    inferred     what the reader of another format took for granted, for the note of the comparison
     """
 
     id: str
@@ -49,11 +50,14 @@ class Row:
     source: str
     strength: str
     notes: str
+    inferred: str = ""
 
 
+# The source of rows that come from a user's own profile.
+OWN_PROFILE = "the user's profile"
 # Profiles of steps of networks whose weights and activations are more than L2 holds, by what their source
 # says: the first operand (activation, or gradient of the next layer) was just written, the other a pass ago.
-STEPS = ("Ascend/msinsight", "Ascend/mstt")
+STEPS = ("Ascend/msinsight", "Ascend/mstt", OWN_PROFILE)
 # Runs whose operands all came from memory though no source says so. On the first generation batches
 # of products in such steps run at memory's rate whether they move 19 MB or 400 MB; in one sample of matrix
 # products MTE2 is as busy as misses make it (28 us at 1536; the model has 27 with them, 24 without).
