@@ -128,6 +128,35 @@ def test_a_table_without_a_usable_row_is_refused(refusal, table):
     assert "no row of primitives" in refusal("validate", "--data", str(table()))
 
 
+def test_a_table_of_unusable_rows_says_why_of_each(refusal, table):
+    many = (primitive(f"mskpp-{number}", number, strength="vendor-sim") for number in range(1, 6))
+    path = table(primitive("mskpp-none", 0), *many)
+    told = refusal("validate", "--data", str(path))
+    assert "can be compared among the 6 given" in told
+    assert "1: its bytes is 0; it must be a whole number from 1 to 2^40 (mskpp-none)" in told
+    assert "5: not measured on a chip: vendor-sim (mskpp-1, mskpp-2, mskpp-3 and 2 more)" in told
+    assert "--data" not in told
+
+
+def test_a_profile_of_unusable_kernels_says_why(refusal, tmp_path):
+    path = tmp_path / "op_summary.csv"
+    path.write_text(
+        "Op Name,OP Type,Task Duration(us),Block Dim,Input Shapes,Input Data Types,Output Shapes\n"
+        'mine,Cast,10.0,20,"512,512",FLOAT16,"512,512"\n'
+    )
+    told = refusal("validate", "--msprof", str(path), "--product", "910B3")
+    assert "Cast: neither a matrix product" in told
+    assert "(mine)" in told
+
+
+def test_a_malformed_row_leaves_the_others_compared(answer, table):
+    path = table(primitive(), primitive("mskpp-odd", 0), primitive("mskpp-nan", cycles="nan"))
+    text = answer("validate", "--data", str(path))
+    assert "mskpp-own" in text
+    assert "Not compared: 2 rows" in text
+    assert "nan%" not in text
+
+
 def test_on_a_terminal_each_row_is_named_as_it_is_run(answer, table, monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,10 +57,7 @@ def validate(arguments: Any) -> int:
     rows = _rows(arguments)
     outcome = _compare(rows, arguments.classes or CLASSES)
     if not outcome.cases:
-        raise DataError(
-            f"no row of {' or '.join(arguments.classes or CLASSES)} among the {len(rows)} given; the rows "
-            "quoted in the project hold copies and matrix products only: name a table with --data"
-        )
+        raise DataError(_nothing(outcome, arguments.classes or CLASSES, len(rows)))
     if arguments.json:
         from ascendsim.report.validation import outcome_record
 
@@ -73,6 +71,20 @@ def validate(arguments: Any) -> int:
 
         write_validation(arguments.out, _compare(quoted_rows(), CLASSES), outcome)
     return 0
+
+
+def _nothing(outcome: Outcome, classes: Sequence[str], count: int) -> str:
+    """Say why nothing was compared: the reason of every row, or that there are none of the classes."""
+    wanted = " or ".join(classes)
+    if not outcome.unusable:
+        return (
+            f"no row of {wanted} among the {count} given; the rows quoted in the project hold copies and "
+            "matrix products only: name a table with --data"
+        )
+    from ascendsim.report.validation import reason_lines
+
+    first = f"no row of {wanted} can be compared among the {count} given; mend these or name others:"
+    return "\n".join((first, *reason_lines(outcome)))
 
 
 def _rows(arguments: Any) -> list[Row | Unusable]:

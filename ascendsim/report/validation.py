@@ -163,6 +163,15 @@ def reasons(outcome: Outcome) -> list[tuple[str, list[str]]]:
     return sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
 
 
+def reason_lines(outcome: Outcome) -> list[str]:
+    """Return one line for each reason, with how many rows it holds for and the first of them."""
+    lines = []
+    for reason, ids in reasons(outcome):
+        more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
+        lines.append(f"  {len(ids)}: {reason} ({', '.join(ids[:3])}{more})")
+    return lines
+
+
 def roles_line(cases: Sequence[Case]) -> str:
     """Say how many rows calibrated the model and how many only judge it."""
     from ascendsim.validate.constants import role_of

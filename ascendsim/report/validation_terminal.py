@@ -12,7 +12,7 @@ from ascendsim.report.validation import (
     DEFINITIONS,
     UNMEASURED,
     grouped,
-    reasons,
+    reason_lines,
     roles_line,
     rows_table,
     summary_table,
@@ -33,9 +33,8 @@ def print_validation(outcome: Outcome, *, every: bool = False, console: Console 
         out.print(Text(roles_line(outcome.cases)))
     if outcome.unusable:
         out.print(Text(f"\nNot compared: {len(outcome.unusable)} rows", style="bold"))
-        for reason, ids in reasons(outcome):
-            more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
-            out.print(Text(f"  {len(ids)}: {reason} ({', '.join(ids[:3])}{more})"))
+        for line in reason_lines(outcome):
+            out.print(Text(line))
     out.print()
     out.print(Text(DEFINITIONS))
     out.print(Text(UNMEASURED))
