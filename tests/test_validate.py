@@ -14,7 +14,7 @@ from ascendsim.timing import time_kernel
 from ascendsim.validate.compare import Case, busiest, quantile, rank_correlation, summarise
 from ascendsim.validate.constants import CONSTANTS, role_of
 from ascendsim.validate.convolutions import convolution_case
-from ascendsim.validate.counters import active_cycles, core_active_cycles, measured_counters
+from ascendsim.validate.counters import active_cycles, bounds_of, core_active_cycles, measured_counters
 from ascendsim.validate.matmul_rows import run_of
 from ascendsim.validate.matmuls import is_matmul, matmul_case
 from ascendsim.validate.primitives import measured_cycles, primitive_case
@@ -216,6 +216,18 @@ def test_counters_come_as_times_or_as_shares_of_the_duration():
     told = {"aic_mac_time(us)": 3.5, "aic_mte1_time(us)": "N/A", "TLOAD_pct": 80}
     assert measured_counters(told, 10.0) == {"M": 3.5, "MTE2": 8.0}
     assert measured_counters(told, None) == {"M": 3.5}
+
+
+@pytest.mark.parametrize(
+    ("measured", "bounds"),
+    [
+        ({"M": 5.0, "MTE2": 3.0}, ({"M"}, {"MTE2"})),  # of the two that were measured
+        ({"M": 5.0}, ({"M"}, {"M"})),
+        ({}, (set(), {"MTE3"})),  # of all but S
+    ],
+)
+def test_the_estimated_bound_is_among_the_measured_pipes_or_all_but_s(measured, bounds):
+    assert bounds_of(measured, {"S": 9.0, "M": 4.0, "MTE2": 6.0, "MTE3": 8.0}) == bounds
 
 
 def test_a_pipe_is_active_while_anything_of_it_is_under_way():
@@ -509,6 +521,13 @@ def test_a_geometry_that_does_not_fit_is_named(made):
     found = convolution_case(made, "910B1")
     assert isinstance(found, Unusable)
     assert found.reason.startswith("its geometry cannot be used: ")
+
+
+def test_a_gradient_without_counters_tells_its_estimated_bound_alone():
+    found = convolution_case(gradient(), "910B1")
+    assert found.bounds[0] == frozenset()
+    assert found.bounds[1]
+    assert found.bound_right is None
 
 
 # --- a whole table ------------------------------------------------------------------------------------------

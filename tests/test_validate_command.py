@@ -157,6 +157,33 @@ def test_a_malformed_row_leaves_the_others_compared(answer, table):
     assert "nan%" not in text
 
 
+LAYER = {"N": 2, "Cin": 32, "Hi": 12, "Wi": 10, "Cout": 48, "Kh": 3, "Kw": 3, "Ho": 12, "Wo": 10}
+
+
+def gradient(name, counters):
+    cells = {"shapes_json": json.dumps(LAYER), "stride_pad_dil_groups_json": '{"stride": 1}'}
+    cells |= {"op": "Conv2DBackpropInput", "dtype": "float16", "measured_us": "20", "measured_cycles": ""}
+    return primitive(name, **cells, other_counters_json=json.dumps(counters))
+
+
+def test_rows_without_counters_show_the_estimated_bound(answer, table):
+    path = table(gradient("mine", {}))
+    found = json.loads(answer("validate", "--data", str(path), "--json"))
+    (case,) = found["cases"]
+    assert (case["measured_bound"], case["bound_right"]) == ([], None)
+    text = answer("validate", "--data", str(path))
+    assert "estimated bound" in text
+    assert " ".join(case["estimated_bound"]) in next(line for line in text.splitlines() if "mine" in line)
+
+
+def test_beside_measured_bounds_the_others_are_marked(answer, table):
+    # The cube is no bound of so small a gradient.
+    path = table(gradient("mine", {}), gradient("other", {"aic_mac_time(us)": 9, "aic_mte2_time(us)": 1}))
+    lines = {line.split()[0]: line for line in answer("validate", "--data", str(path)).splitlines() if line}
+    assert "not measured" in lines["mine"]
+    assert "MTE2, measured M" in lines["other"]
+
+
 def test_on_a_terminal_each_row_is_named_as_it_is_run(answer, table, monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):

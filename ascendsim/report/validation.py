@@ -86,18 +86,20 @@ def rows_table(group: Group, *, every: bool = False) -> TextTable:
     if len(shown) > MOST_ROWS and not every:
         shown = sorted(shown, key=lambda case: -abs(case.error))[:WORST_ROWS]
         title += f", the {WORST_ROWS} worst of {len(group.cases)}"
-    told = any(case.bound_right is not None for case in shown)
-    rows = tuple(_case_row(case, told) for case in shown)
-    more = ("bound by",) if told else ()
-    headings = ("row", "on", "used for", "unit", "measured", "estimated", "error", *more)
-    return TextTable(title, headings, frozenset({0, 1, 2, 3, 7}), rows)
+    headings: tuple[str, ...] = ("row", "on", "used for", "unit", "measured", "estimated", "error")
+    rows = [_case_row(case) for case in shown]
+    if any(case.bounds[1] for case in shown):
+        told = any(case.bound_right is not None for case in shown)
+        headings += ("bound by" if told else "estimated bound",)
+        rows = [(*row, _bound(case, told)) for row, case in zip(rows, shown, strict=True)]
+    return TextTable(title, headings, frozenset({0, 1, 2, 3, 7}), tuple(rows))
 
 
-def _case_row(case: Case, told: bool) -> tuple[str, ...]:
-    """Return the cells of one case; where both bounds agree one is printed."""
+def _case_row(case: Case) -> tuple[str, ...]:
+    """Return the cells of one case but for its bound."""
     from ascendsim.validate.constants import role_of
 
-    cells = (
+    return (
         case.id,
         case.variant,
         role_of(case.id),
@@ -106,12 +108,14 @@ def _case_row(case: Case, told: bool) -> tuple[str, ...]:
         number(case.estimated),
         f"{case.error:+.1%}",
     )
-    if not told:
-        return cells
+
+
+def _bound(case: Case, told: bool) -> str:
+    """Name the estimated bound, and the measured one where it is another; `told`: other rows have one."""
     measured, estimated = (" ".join(sorted(bound)) for bound in case.bounds)
-    if case.bound_right is None:
-        return (*cells, "")
-    return (*cells, estimated if case.bound_right else f"{estimated}, measured {measured}")
+    if not told or not estimated or case.bound_right:
+        return estimated
+    return f"{estimated}, measured {measured}" if measured else f"{estimated}, not measured"
 
 
 def targets_table(cases: Sequence[Case]) -> TextTable:

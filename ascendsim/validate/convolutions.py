@@ -9,8 +9,8 @@ from ascendsim.errors import AscendSimError, DataError, ShapeError, UnsupportedE
 from ascendsim.ops.conv_problem import ConvProblem
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.validate.cells import whole_number, whole_of
-from ascendsim.validate.compare import Case, busiest
-from ascendsim.validate.counters import active_cycles, measured_counters
+from ascendsim.validate.compare import Case
+from ascendsim.validate.counters import active_cycles, bounds_of, measured_counters
 from ascendsim.validate.products import Overrides, profile_of
 from ascendsim.validate.rows import Row, Unusable, l2_start_of
 
@@ -58,7 +58,7 @@ def convolution_case(row: Row, variant: str, overrides: Overrides = ()) -> Case 
         row.us,
         kernel.time_us,
         row.source,
-        (busiest(measured), busiest(known)),
+        bounds_of(measured, counters),
         {pipe: (measured[pipe], time) for pipe, time in known.items()},
         "; ".join(filter(None, (NOTE, row.inferred))),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import DataError
 from ascendsim.validate.cells import is_number
+from ascendsim.validate.compare import busiest
 
 if TYPE_CHECKING:
     from ascendsim.program import Core
@@ -42,6 +43,17 @@ def measured_counters(counters: Mapping[str, Any], us: float | None) -> dict[str
             if us is not None and is_number(counters.get(name)):
                 found[pipe] = _not_negative(counters, name) / 100 * us
     return found
+
+
+def bounds_of(
+    measured: Mapping[str, float], estimated: Mapping[str, float]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the busiest pipes that were measured, and those estimated among the same pipes.
+
+    Where no pipe was measured the estimate's are taken among all but S.
+    """
+    among = measured.keys() if measured else estimated.keys() - {"S"}
+    return busiest(measured), busiest({pipe: time for pipe, time in estimated.items() if pipe in among})
 
 
 def _not_negative(counters: Mapping[str, Any], name: str) -> float:

@@ -11,8 +11,8 @@ from ascendsim.ops.matmul import estimate_matmul
 from ascendsim.ops.matmul_problem import MatmulProblem
 from ascendsim.ops.tiling.matmul import MatmulTiling
 from ascendsim.validate.cells import refuse_odd_extents, whole_of
-from ascendsim.validate.compare import Case, busiest
-from ascendsim.validate.counters import active_cycles, core_active_cycles, measured_counters
+from ascendsim.validate.compare import Case
+from ascendsim.validate.counters import active_cycles, bounds_of, core_active_cycles, measured_counters
 from ascendsim.validate.matmul_rows import Run, run_of
 from ascendsim.validate.products import Overrides, profile_of
 from ascendsim.validate.rows import Row, Unusable
@@ -78,7 +78,7 @@ def matmul_case(row: Row, variant: str, overrides: Overrides = ()) -> Case | Unu
         row.us,
         us,
         row.source,
-        (busiest(measured), busiest(known)),
+        bounds_of(measured, counters),
         {pipe: (measured[pipe], time) for pipe, time in known.items()},
         "; ".join(filter(None, (run.note, row.inferred))),
     )
