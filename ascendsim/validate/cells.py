@@ -11,6 +11,8 @@ from ascendsim.ops.arguments import whole
 
 # Nothing that a source could have measured is larger; floats hold all whole numbers up to here.
 MOST = 1 << 40
+# 128 GiB of half precision; the largest memory of a product is 144 GB.
+MOST_ELEMENTS = 1 << 36
 
 
 def whole_of(values: Mapping[str, Any], key: str) -> int:
@@ -30,6 +32,15 @@ def whole_number(value: Any, name: str, least: int = 1) -> int:
     if number is None or not least <= number <= MOST:
         raise DataError(f"its {name} is {value!r}; it must be a whole number from {least} to 2^40")
     return number
+
+
+def refuse_beyond_memory(elements: int) -> None:
+    """Check that a tensor could have been on a chip: the model would take as long as its tiles are many.
+
+    Raises   DataError if not
+    """
+    if elements > MOST_ELEMENTS:
+        raise DataError(f"its sizes make a tensor of {elements:,} elements; no chip's memory holds that")
 
 
 def number_of(values: Mapping[str, Any], key: str) -> float:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import AscendSimError, DataError, ShapeError, UnsupportedError
 from ascendsim.ops.conv_problem import ConvProblem
 from ascendsim.ops.convolution_backward import estimate
-from ascendsim.validate.cells import whole_number, whole_of
+from ascendsim.validate.cells import refuse_beyond_memory, whole_number, whole_of
 from ascendsim.validate.compare import Case
 from ascendsim.validate.counters import active_cycles, bounds_of, measured_counters
 from ascendsim.validate.products import Overrides, profile_of
@@ -100,6 +101,7 @@ def _problem(row: Row) -> ConvProblem:
     stride = _each(window.get("stride"), "stride", axes)
     dilation = _each(window.get("dilation", 1), "dilation", axes)
     batch, channels, out = (whole_of(sizes, key) for key in ("N", "Cin", "Cout"))
+    refuse_beyond_memory(batch * max(channels * prod(big), out * prod(small)))
     groups = whole_number(window.get("groups", 1), "groups")
     pads = _told_pads(window.get("pad"), axes, big, small, kernel, stride, dilation) or [
         _pads(big[i], small[i], kernel[i], stride[i], dilation[i]) for i in range(len(axes))

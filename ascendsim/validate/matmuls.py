@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.ops.matmul import estimate_matmul
 from ascendsim.ops.matmul_problem import MatmulProblem
 from ascendsim.ops.tiling.matmul import MatmulTiling
-from ascendsim.validate.cells import refuse_odd_extents, whole_of
+from ascendsim.validate.cells import refuse_beyond_memory, refuse_odd_extents, whole_of
 from ascendsim.validate.compare import Case
 from ascendsim.validate.counters import active_cycles, bounds_of, core_active_cycles, measured_counters
 from ascendsim.validate.matmul_rows import Run, run_of
@@ -93,6 +93,8 @@ def _refuse_odd_cells(row: Row) -> None:
         for key in keys:
             if values.get(key) is not None:
                 whole_of(values, key)
+    m, k, n, batch = (row.sizes.get(key) or 1 for key in ("M", "K", "N", "batch"))
+    refuse_beyond_memory(batch * max(m * k, k * n, m * n))
     refuse_odd_extents(row.counters, "base", 3)
     refuse_odd_extents(row.counters, "split", 2)
 
@@ -182,6 +184,7 @@ def _tile_run(sizes: Mapping[str, Any], profile: Profile) -> Run:
     """
     steps = whole_of(sizes, "k_steps_inferred")
     m, n, k = (whole_of(sizes, key) for key in ("baseM", "baseN", "baseK"))
+    refuse_beyond_memory(8 * m * steps * k)
     whole_in_l1 = steps <= MOST_STEPS_IN_L1
     held, copies = (steps, 1) if whole_in_l1 else (2, 2)
     tiling = MatmulTiling(

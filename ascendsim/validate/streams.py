@@ -14,7 +14,7 @@ from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
 from ascendsim.program import Core, CoreWork, Gm, GmTensor, Kernel, Phase, Program
 from ascendsim.timing import time_kernel
-from ascendsim.validate.cells import number_of, whole_number, whole_of
+from ascendsim.validate.cells import number_of, refuse_beyond_memory, whole_number, whole_of
 from ascendsim.validate.compare import Case
 from ascendsim.validate.probe import PROBED, alone_cycles, slot
 from ascendsim.validate.products import Overrides, profile_of
@@ -73,16 +73,17 @@ def stream_case(row: Row, variant: str, overrides: Overrides = ()) -> Case | Unu
         return Unusable(row.id, found)
     if row.us is None:
         return Unusable(row.id, "gives no time")
-    _refuse_too_little(found)
+    _refuse_odd_amounts(found)
     us = stream_us(found, profile)
     return Case(row.id, "primitives", "streams", variant, "us", row.us, us, row.source)
 
 
-def _refuse_too_little(stream: Stream) -> None:
-    """Check that every core has something to copy.
+def _refuse_odd_amounts(stream: Stream) -> None:
+    """Check that every core has something to copy, out of what a chip's memory holds.
 
     Raises   DataError if not
     """
+    refuse_beyond_memory(stream.working // 2)
     least = stream.cores * LEAST_BYTES
     if min(stream.working, stream.moved) < least:
         raise DataError(
