@@ -24,11 +24,13 @@ Back = tuple[tuple[int, ...], ...]
 class _Waits(NamedTuple):
     """What a recurring piece waits for in one state, and what its pipes have learned at its end.
 
+    `trail_back` names the few instructions that trail others, by their offset in the piece.
     `learned` are (done or end, pipe, other pipe, newest index known of that one, from the piece's begin).
     """
 
     done_back: Back
     end_back: Back
+    trail_back: tuple[tuple[int, tuple[int, ...]], ...]
     learned: tuple[tuple[bool, str, str, int], ...]
 
 
@@ -86,6 +88,7 @@ class ProgramBuilder:
         self._instructions: list[Instruction] = []
         self._done_back: list[tuple[int, ...]] = []
         self._end_back: list[tuple[int, ...]] = []
+        self._trail_back: dict[int, tuple[int, ...]] = {}
         self._pipes: list[str] = []
         # Per slot: index of the last writer (-1: none), and the last reader since then on each pipe.
         self._writer: list[int] = []
@@ -133,6 +136,7 @@ class ProgramBuilder:
         pipe = instruction.pipe
         done: dict[str, int] = {}
         end: dict[str, int] = {}
+        trail: dict[str, int] = {}
         reads, writes = instruction.reads, instruction.writes
         for slot in reads:
             writer = self._writer[slot.index]
@@ -141,7 +145,7 @@ class ProgramBuilder:
                     f"instruction {index} ({type(instruction).__name__}) reads {slot!r}, "
                     "which nothing has written"
                 )
-            self._wait(done, pipe, writer, "RAW")
+            self._wait(trail if instruction.trails else done, pipe, writer, "RAW")
         for slot in writes:
             writer = self._writer[slot.index]
             if writer >= 0:
@@ -150,6 +154,9 @@ class ProgramBuilder:
                 self._wait(end, pipe, reader, "WAR")
         self._done_back.append(self._settle(done, pipe, self._known_done[pipe]) if done else ())
         self._end_back.append(self._settle(end, pipe, self._known_end[pipe]) if end else ())
+        # What comes next on the pipe starts when this one has ended, and that is after what it trails.
+        if trail and (back := self._settle(trail, pipe, self._known_done[pipe])):
+            self._trail_back[index] = back
         for slot in reads:
             self._readers[slot.index][pipe] = index
         for slot in writes:
@@ -208,6 +215,8 @@ class ProgramBuilder:
         self._pipes += piece.pipes
         self._done_back += waits.done_back
         self._end_back += waits.end_back
+        for offset, back in waits.trail_back:
+            self._trail_back[begin + offset] = back
         for slot, writer, readers in piece.uses:
             if writer >= 0:
                 self._writer[slot] = begin + writer
@@ -254,12 +263,15 @@ class ProgramBuilder:
             for other, newest in known.items()
             if before[done, pipe].get(other) != newest
         ]
-        return _Waits(tuple(self._done_back[begin:]), tuple(self._end_back[begin:]), tuple(learned))
+        trail = [(at - begin, back) for at, back in self._trail_back.items() if at >= begin]
+        return _Waits(
+            tuple(self._done_back[begin:]), tuple(self._end_back[begin:]), tuple(trail), tuple(learned)
+        )
 
     def restart(self) -> None:
         """Begin another program with the same slots."""
         self._instructions, self._pipes, self._pieces = [], [], []
-        self._done_back, self._end_back = [], []
+        self._done_back, self._end_back, self._trail_back = [], [], {}
         self._writer = [-1] * len(self._slots)
         self._readers = [{} for _ in self._slots]
         self._known_done = {pipe: {} for pipe in PIPES}
@@ -274,4 +286,5 @@ class ProgramBuilder:
             tuple(self._slots),
             dict(self._used),
             tuple(self._pieces),
+            self._trail_back,
         )

@@ -84,7 +84,7 @@ def _why(
         case "done":
             return "latency", _Event("end", index)
         case "end":
-            return work.program.instructions[index].pipe, _Event("start", index)
+            return work.program.instructions[index].pipe, _begun(index, work)
         case "start" if last is not None and work.end[last] == work.start[index]:
             return "", _Event("end", last)
         case "start" if work.issue[index] == work.start[index]:
@@ -99,6 +99,13 @@ def _why(
         last = previous[last]
     assert last is not None, "a late issue has a cause"
     return "", _Event("start", last)
+
+
+def _begun(index: int, work: CoreTimeline) -> _Event:
+    """Return when an instruction had all that it takes: its start, or the last result that it trails."""
+    trailed = work.program.trailed(index)
+    last = max(trailed, key=lambda other: work.done[other], default=index)
+    return _Event("done", last) if trailed and work.done[last] > work.start[index] else _Event("start", index)
 
 
 def _previous(program: Program) -> list[int | None]:

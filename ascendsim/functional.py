@@ -209,6 +209,5 @@ def _random_order(programs: list[Program], rng: random.Random) -> Iterator[Step]
 
 
 def _ready(program: Program, finished: bytearray, index: int) -> bool:
-    return all(finished[i] for i in program.after_done[index]) and all(
-        finished[i] for i in program.after_end[index]
-    )
+    waits = *program.after_done[index], *program.after_end[index], *program.trailed(index)
+    return all(finished[i] for i in waits)

@@ -101,7 +101,8 @@ class Cost(NamedTuple):
     `cycles` hold the pipe before any traffic flows, `traffic` holds it while the bytes flow over shared
     links, and `latency_cycles` pass after that until the result is visible, with the pipe free again. All in
     all the pipe is held for `least_cycles`, which does not delay the result. `pace_cycles` is what the
-    instruction takes by itself before its latency, if that is more; the pipe does not wait for that.
+    instruction takes by itself before its latency, if that is more; the pipe does not wait for that. Where it
+    trails another, it takes `piece_cycles` from when that one's result is visible.
     """
 
     cycles: int
@@ -109,6 +110,7 @@ class Cost(NamedTuple):
     traffic: Traffic | None = None
     least_cycles: int = 0
     pace_cycles: int = 0
+    piece_cycles: int = 0
 
 
 class Instruction(Protocol):
@@ -116,6 +118,7 @@ class Instruction(Protocol):
 
     `shape` holds everything the cost depends on: two instructions of one class with equal shapes cost the
     same. `drains` says that the instruction starts only when every result of its pipe is visible (a barrier).
+    `trails` says that it takes what it reads piece by piece while that is made.
     """
 
     @property
@@ -126,6 +129,11 @@ class Instruction(Protocol):
     @property
     def drains(self) -> bool:
         """Whether it waits until its own pipe has delivered everything before it."""
+        ...
+
+    @property
+    def trails(self) -> bool:
+        """Whether it takes up its pipe without waiting for what it reads, and ends after that."""
         ...
 
     @property
@@ -164,6 +172,11 @@ class Command:
     drains: ClassVar[bool] = False
 
     @property
+    def trails(self) -> bool:
+        """It waits for what it reads."""
+        return False
+
+    @property
     def reads(self) -> tuple[Slot, ...]:
         """No slot."""
         return ()
@@ -188,7 +201,8 @@ class Program:
 
     `done_back[i]` says how far before instruction i those lie whose results must be visible before it starts
     (it reads or overwrites them); `end_back[i]` the same of those that must have left their pipe (they read
-    what i overwrites). Distances are the same wherever a piece of program recurs. `buffer_bytes` is what the
+    what i overwrites); `trail_back[i]`, where there is one, of those whose results i takes piece by piece
+    while they are made. Distances are the same wherever a piece of program recurs. `buffer_bytes` is what the
     slots reserve of each buffer. `pieces` are those that recur and where they begin, in order.
     """
 
@@ -198,6 +212,7 @@ class Program:
     slots: tuple[Slot, ...]
     buffer_bytes: Mapping[str, int]
     pieces: tuple[tuple[int, Piece], ...] = ()
+    trail_back: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.instructions)
@@ -211,6 +226,10 @@ class Program:
     def after_end(self) -> Waits:
         """For each instruction the indices that must have left their pipe before it starts."""
         return Waits(self.end_back)
+
+    def trailed(self, index: int) -> tuple[int, ...]:
+        """Return the indices of the instructions that one trails; mostly there are none."""
+        return tuple([index - back for back in self.trail_back.get(index, ())])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,13 @@ its entry to the first instruction. From there each core obeys four rules.
 2. A pipe runs its instructions in order. One starts when it has been issued, the one before has left the
    pipe, and what it waits for on other pipes is over, plus `flag_cycles` for the wake-up:
    start[i] = max(issue[i], end[before], done[j] + flag for after_done, end[j] + flag for after_end);
-   one that `drains` also waits for done[before].
-3. It holds the pipe for its cycles and then while its bytes flow, but for its least cycles in all:
-   end[i] = max(start[i] + cycles + flow, start[i] + least).
+   one that `drains` also waits for done[before]. One that trails others holds its pipe from then on, but its
+   work begins when they all have started: begin[i] = max(start[i], start[j]); else begin[i] = start[i].
+3. It holds the pipe for its cycles and then while its bytes flow, but for its least cycles in all, and for a
+   piece longer than what it trails: last[i] = max(begin[i] + cycles + flow, done[j] + piece),
+   end[i] = max(last[i], begin[i] + least).
 4. Results become visible `latency_cycles` after the last byte, in the order of the pipe:
-   done[i] = max(done[before], end[i], start[i] + max(cycles + flow, pace) + latency).
+   done[i] = max(done[before], end[i], last[i] + latency, begin[i] + pace + latency).
 
 **Who needs a simulator?** Only the flow in rule 3 depends on other cores; everything else follows from what
 came before on the same core. So SimPy sees nothing but transfers: one event where a transfer ends. The rest
@@ -79,7 +81,7 @@ class CoreRun:
         self.done = unknown[:]
         # Who waits for an instruction to be issued, to start, to end.
         self._for_issue: dict[int, Walk] = {}
-        self._for_start: dict[int, Walk] = {}
+        self._for_start: dict[int, list[Walk]] = {}
         self._for_end: dict[int, list[Walk]] = {}
         self._ready: list[Walk] = []
 
@@ -110,7 +112,7 @@ class CoreRun:
             time += step
             if ahead >= 0:
                 if start[ahead] < 0:
-                    self._for_start[ahead] = self._scalar_walk
+                    self._for_start.setdefault(ahead, []).append(self._scalar_walk)
                     yield
                 if start[ahead] > time:
                     time = start[ahead]
@@ -122,7 +124,7 @@ class CoreRun:
         """Run the instructions of one pipe (rules 2 to 4)."""
         program, prices, flag = self.priced.program, self.priced.prices, self._flag_cycles
         issue, start, end, done = self.issue, self.start, self.end, self.done
-        done_back, end_back = program.done_back, program.end_back
+        done_back, end_back, trails = program.done_back, program.end_back, program.trail_back
         for_start, for_end, ready = self._for_start, self._for_end, self._ready
         memory, wake = self._memory, partial(self._wake, pipe)
         free = visible = self._begin
@@ -130,7 +132,7 @@ class CoreRun:
             if issue[index] < 0:
                 self._for_issue[index] = self._walks[pipe]
                 yield
-            cycles, latency, traffic, drains, least, pace = prices[index]
+            cycles, latency, traffic, drains, least, pace, piece = prices[index]
             time = issue[index]
             if time < free:
                 time = free
@@ -152,7 +154,9 @@ class CoreRun:
                     time = end[other] + flag
             start[index] = time
             if index in for_start:
-                ready.append(for_start.pop(index))
+                ready.extend(for_start.pop(index))
+            if index in trails:
+                time = yield from self._begin_of_work(pipe, index, time)
             free = time + cycles
             if traffic is not None:
                 transfer = memory.transfer(self.port.kind, traffic, self.outcomes.get(index, HIT))
@@ -160,6 +164,8 @@ class CoreRun:
                 yield
                 free = int(self._env.now)
                 latency += transfer.latency_cycles
+            if index in trails:
+                free = yield from self._last_piece(pipe, index, free, piece)
             if visible < free + latency:
                 visible = free + latency
             if pace and visible < time + pace + latency:
@@ -172,6 +178,24 @@ class CoreRun:
             done[index] = visible
             if index in for_end:
                 ready.extend(for_end.pop(index))
+
+    def _begin_of_work(self, pipe: str, index: int, time: int) -> Generator[None, None, int]:
+        """Return when the work of an instruction begins that trails others."""
+        for other in self.priced.program.trailed(index):
+            if self.start[other] < 0:
+                self._for_start.setdefault(other, []).append(self._walks[pipe])
+                yield
+            time = max(time, self.start[other])
+        return time
+
+    def _last_piece(self, pipe: str, index: int, free: int, piece: int) -> Generator[None, None, int]:
+        """Return when an instruction that trails others is through with the last piece of them."""
+        for other in self.priced.program.trailed(index):
+            if self.done[other] < 0:
+                self._for_end.setdefault(other, []).append(self._walks[pipe])
+                yield
+            free = max(free, self.done[other] + piece)
+        return free
 
     def _wake(self, pipe: str) -> None:
         """Go on with a pipe whose transfer has ended in this cycle."""

@@ -26,11 +26,13 @@ class Fake:
     writes: tuple = ()
     least: int = 0
     place: object = None  # which tile of the tensor it moves: the whole of it, or a number
+    trails: bool = False
+    piece: int = 0
 
     @property
     def shape(self):
         moved = (self.kind, self.bytes, self.peak, self.tensor)
-        return (self.cycles, self.latency, *moved, self.drains, self.least)
+        return (self.cycles, self.latency, *moved, self.drains, self.least, self.trails, self.piece)
 
     @property
     def gm(self):
@@ -42,7 +44,7 @@ class Fake:
     def cost(self, profile):
         del profile
         traffic = Traffic(self.tensor, self.kind, self.bytes, self.peak) if self.kind else None
-        return Cost(self.cycles, self.latency, traffic, self.least)
+        return Cost(self.cycles, self.latency, traffic, self.least, piece_cycles=self.piece)
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,13 @@ class FakeProfile:
 
 
 def program(*rows):
-    """Make a program of rows (instruction, after_done, after_end), the waits being optional."""
-    full = [(*row, (), ())[:3] if isinstance(row, tuple) else (row, (), ()) for row in rows]
-    back = [tuple(tuple(i - j for j in row[kind]) for i, row in enumerate(full)) for kind in (1, 2)]
-    return Program(tuple(row[0] for row in full), *back, (), {})
+    """Make a program of rows (instruction, after_done, after_end, trailed), the last three being optional."""
+    full = [(*row, (), (), ())[:4] if isinstance(row, tuple) else (row, (), (), ()) for row in rows]
+    done, end, trail = [
+        tuple(tuple(i - j for j in row[kind]) for i, row in enumerate(full)) for kind in (1, 2, 3)
+    ]
+    trails = {i: back for i, back in enumerate(trail) if back}
+    return Program(tuple(row[0] for row in full), done, end, (), {}, trail_back=trails)
 
 
 def built(instructions):

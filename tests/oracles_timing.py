@@ -76,9 +76,14 @@ def edges_of(program, profile, share=1):
                 edges.append((("done", on_pipe[-1]), ("start", i), 0))
         edges += [(("done", j), ("start", i), flag) for j in program.after_done[i]]
         edges += [(("end", j), ("start", i), flag) for j in program.after_end[i]]
-        data = ins.cycles + max(flows, default=0)
-        edges.append((("start", i), ("end", i), max(data, ins.least)))
-        edges.append((("start", i), ("done", i), data + ins.latency + extra))
+        # Work begins when what is trailed has begun, and ends a piece after its result is visible.
+        edges.append((("start", i), ("begin", i), 0))
+        edges += [(("start", j), ("begin", i), 0) for j in program.trailed(i)]
+        edges.append((("begin", i), ("last", i), ins.cycles + max(flows, default=0)))
+        edges += [(("done", j), ("last", i), ins.piece) for j in program.trailed(i)]
+        edges.append((("begin", i), ("end", i), ins.least))
+        edges.append((("last", i), ("end", i), 0))
+        edges.append((("last", i), ("done", i), ins.latency + extra))
         edges.append((("end", i), ("done", i), 0))
         on_pipe.append(i)
     return edges
@@ -109,6 +114,7 @@ class TickedCore:
         self.program, self.profile, self.outcomes = program, profile, outcomes
         count = len(program.instructions)
         self.issue, self.start, self.end, self.done = ([None] * count for _ in range(4))
+        self.begin = [None] * count
         self.orders = {}
         for i, ins in enumerate(program.instructions):
             self.orders.setdefault(ins.pipe, []).append(i)
@@ -168,7 +174,14 @@ class TickedCore:
                 return True
             return False
         ins = self.program.instructions[i]
-        if now < self.start[i] + ins.cycles:
+        trailed = self.program.trailed(i)
+        if self.begin[i] is None:
+            # What is trailed may have started in this very cycle, later in this look around.
+            if any(self.start[j] is None for j in trailed):
+                return False
+            self.begin[i] = now
+            return True
+        if now < self.begin[i] + ins.cycles:
             return False
         flows = {place for place in self.left if place[0] == i}
         if flows - self.flowing:
@@ -176,13 +189,15 @@ class TickedCore:
             return True
         if flows:
             return False
+        if any(self.end[j] is None or now < self.done[j] + ins.piece for j in trailed):
+            return False
         if self.done[i] is None:
             # The last byte is here; the pipe may have to be held on.
             place = order.index(i)
             extra = sum(self.profile.links[link].latency_cycles for link in links_of(ins))
             extra += bool(self.outcomes.get(i, HIT).fetched) * self.profile.links["memory"].latency_cycles
             self.done[i] = max(now + ins.latency + extra, self.done[order[place - 1]] if place else 0)
-        if now < self.start[i] + ins.least:
+        if now < self.begin[i] + ins.least:
             return False
         self.end[i] = now
         self.done[i] = max(self.done[i], now)

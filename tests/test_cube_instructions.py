@@ -359,6 +359,18 @@ def test_fixpipe_reads_l0c_before_it_writes():
     assert cost(0) == Cost(8, 40, Traffic(y, "write", 64, 32), 50)  # a plain matrix takes 50 at least
 
 
+@pytest.mark.parametrize(("dtype", "itemsize", "piece"), [("float32", 4, 8), ("float16", 2, 4)])
+def test_fixpipe_with_the_unit_flag_trails_by_a_piece_at_its_own_rate(dtype, itemsize, piece):
+    # 512 bytes of L0C are 128 elements: 512 or 256 bytes at the path's 64 a cycle.
+    profile = replace(TOY, fixpipe=replace(TOY.fixpipe, unit_flag_bytes=512))
+    y = GmTensor("y", (8,), dtype, itemsize, "output")
+    off, on = (Fixpipe(Gm(y, (slice(0, 8),)), C0, 32, unit_flag=flag) for flag in (False, True))
+    assert (off.trails, on.trails) == (False, True)
+    assert off.shape != on.shape
+    assert on.cost(profile) == off.cost(profile)._replace(piece_cycles=piece)
+    assert off.cost(profile).piece_cycles == 0
+
+
 def test_columns_of_an_accumulator_go_to_ub_converted():
     mem = memory()
     put(mem, C0, [[1, 2, 3, 2049], [5, 6, 7, 8]])

@@ -43,6 +43,11 @@ PLANS = [
     MatmulTiling(24, 20, 96, swizzle=2, used_cores=4, al0_buffers=1),
     MatmulTiling(16, 16, 96, single_core_m=32, single_core_n=48, keep_pieces=False),
 ]
+# Products with a unit flag, with one accumulator and with two.
+FLAGGED = [
+    MatmulTiling(16, 32, 32, unit_flag=True),
+    MatmulTiling(16, 32, 32, cl0_buffers=2, used_cores=3, unit_flag=True),
+]
 SIZES = (35, 91, 41)
 WIDTHS = {("910B", 3): 11, ("910_95", 3): 10}
 
@@ -228,7 +233,7 @@ def test_a_batch_is_its_products_one_by_one(turn_a, turn_b):
 
 
 @TURNS
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("plan", [*PLANS, *FLAGGED])
 def test_no_plan_changes_the_bits(plan, turn_a, turn_b):
     # In the default model blocks of 16 tile every slice here, so all plans mean one order.
     a, b = operands("float16", *SIZES)
@@ -238,8 +243,13 @@ def test_no_plan_changes_the_bits(plan, turn_a, turn_b):
     assert bits(result) == bits(matmul_of(a, b))
 
 
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("product", ["910", "910B"])
+@pytest.mark.parametrize(
+    ("product", "plan"),
+    [
+        *((product, plan) for product in ("910", "910B") for plan in PLANS),
+        *((product, plan) for product in ("910B", "910_95") for plan in FLAGGED),
+    ],
+)
 def test_every_legal_order_gives_the_bits_of_program_order(plan, product):
     a, b = operands("float16", *SIZES, batch=2)
     options = {"tiling": replace(plan, used_cores=2), "product": product}
@@ -284,6 +294,82 @@ def test_a_block_moves_whole_fractals(buffer, itemsize, cycles):
 
 
 # --- cycles
+
+# --- the unit flag
+
+
+def spans_of_pipe(pipe, flag, problem, plan, product="910B"):
+    """Start and end of what one pipe of core 0 does."""
+    plan = replace(plan, unit_flag=flag)
+    (kernel,) = estimate_matmul(problem, product=product, tiling=plan).kernels
+    core = kernel.timeline.phases[0].cores[0]
+    made = core.program.instructions
+    return [(core.start[i], core.end[i], core.done[i]) for i, it in enumerate(made) if it.pipe == pipe]
+
+
+BLOCK = MatmulTiling(128, 256, 64, 4, 4)
+
+
+@pytest.mark.parametrize("product", ["910B", "910_95"])
+def test_fixpipe_begins_with_the_last_product_of_a_tile_if_the_unit_flag_is_on(product):
+    # One tile; Fixpipe's own time is the same from its begin on, and longer than that of a product.
+    problem = MatmulProblem(128, 1024, 256)
+    ((start, end, _),) = spans_of_pipe("FIX", False, problem, BLOCK, product)
+    *_, (last, _, _) = spans_of_pipe("M", True, problem, BLOCK, product)
+    ((_, flagged, _),) = spans_of_pipe("FIX", True, problem, BLOCK, product)
+    assert flagged == last + end - start
+
+
+def test_fixpipe_ends_a_piece_after_the_last_product():
+    # The product of 16 x 2048 x 16 takes 128 cycles, longer than Fixpipe its least of 94. The last piece, of
+    # 512 bytes, is read and becomes 256 bytes of float16, which leave at the path's rate.
+    problem = MatmulProblem(16, 2048, 16)
+    plan = MatmulTiling(16, 16, 2048, al0_buffers=1, bl0_buffers=1, al1_buffers=1, bl1_buffers=1)
+    ((_, _, visible),) = spans_of_pipe("M", True, problem, plan)
+    ((_, end, _),) = spans_of_pipe("FIX", True, problem, plan)
+    profile = load_profile("910B")
+    path, unit = profile.paths["L0C_GM"], profile.fixpipe
+    assert end - visible == ceil(256 / path.bytes_per_cycle + 512 / unit.read_bytes_per_cycle)
+
+
+@pytest.mark.parametrize("problem", [MatmulProblem(512, 512, 512), MatmulProblem(100, 1000, 300)])
+@pytest.mark.parametrize("plan", [BLOCK, *FLAGGED])
+def test_the_unit_flag_saves_at_most_the_last_products_and_their_way_to_fixpipe(problem, plan):
+    off, on = (
+        estimate_matmul(problem, tiling=replace(plan, unit_flag=flag)).kernels[-1] for flag in (False, True)
+    )
+    (tiles,) = {len(spans_of_pipe("FIX", flag, problem, plan)) for flag in (False, True)}
+    longest = max(done - start for start, _, done in spans_of_pipe("M", False, problem, plan))
+    flag_cycles = load_profile("910B").sync.flag_cycles
+    assert 0 < off.timeline.cycles - on.timeline.cycles <= tiles * (longest + flag_cycles)
+
+
+def test_with_the_unit_flag_fixpipe_counts_while_it_waits_for_the_cube():
+    # It is issued with the last 16 products of its tile still in their queue, of 520 cycles each or more.
+    problem = MatmulProblem(128, 64 * 64, 256)
+    ((start, end, _),) = spans_of_pipe("FIX", True, problem, BLOCK)
+    products = spans_of_pipe("M", True, problem, BLOCK)
+    assert products[-18][0] < start <= products[-16][0]
+    ((alone, over, _),) = spans_of_pipe("FIX", False, problem, BLOCK)
+    assert end - start > over - alone + 15 * 512
+
+
+@pytest.mark.parametrize("plan", [BLOCK, *FLAGGED])
+@pytest.mark.parametrize("product", ["910B", "910_95"])
+def test_folding_changes_no_cycle_with_the_unit_flag(plan, product):
+    problem = MatmulProblem(300, 640, 700)
+    plan = replace(plan, unit_flag=True, used_cores=5)
+    (kernel,) = estimate_matmul(problem, product=product, tiling=plan).kernels
+    profile = load_profile(product)
+    folded, unfolded = (time_kernel(kernel.kernel, profile, folded=flag) for flag in (True, False))
+    assert (folded.cycles, by_core(folded)) == (unfolded.cycles, by_core(unfolded))
+
+
+@pytest.mark.parametrize("product", ["310P", "910"])
+def test_a_product_without_fixpipe_has_no_unit_flag(product):
+    with pytest.raises(ConfigError, match=r"unit_flag is on, but .* has no unit flag"):
+        estimate_matmul(MatmulProblem(64, 64, 64), product=product, tiling=FLAGGED[0])
+
 
 PROBLEMS = [
     MatmulProblem(512, 512, 512),
@@ -466,9 +552,10 @@ def test_a_size_of_a_plan_is_a_positive_integer(value):
         MatmulTiling(value, 16, 16)
 
 
-def test_whether_pieces_stay_is_yes_or_no():
-    with pytest.raises(ConfigError, match="keep_pieces is 1; it must be True or False"):
-        MatmulTiling(16, 16, 16, keep_pieces=1)
+@pytest.mark.parametrize("name", ["keep_pieces", "unit_flag"])
+def test_a_switch_of_a_plan_is_yes_or_no(name):
+    with pytest.raises(ConfigError, match=f"{name} is 1; it must be True or False"):
+        MatmulTiling(16, 16, 16, **{name: 1})
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,47 @@ def test_a_class_of_waits_can_be_left_out():
         assert waits(b.build())[1] == expected
 
 
+def test_who_trails_takes_results_without_waiting_for_them():
+    b = builder()
+    (x,) = b.slots("L1", 32, "x")
+    b.add(Fake("M", writes=(x,)))
+    b.add(Fake("M", reads=(x,), writes=(x,)))
+    b.add(Fake("FIX", reads=(x,), trails=True))
+    program = b.build()
+    assert waits(program)[2] == ((), ())
+    assert [program.trailed(i) for i in range(3)] == [(), (), (1,)]
+
+
+def test_what_comes_after_who_trails_need_not_wait_again():
+    # It starts when the one before has left FIX, which is after the result that this one trailed.
+    b = builder()
+    (x,) = b.slots("L1", 32, "x")
+    b.add(Fake("M", writes=(x,)))
+    b.add(Fake("FIX", reads=(x,), trails=True))
+    b.add(Fake("FIX", reads=(x,)))
+    program = b.build()
+    assert (waits(program)[2], program.trailed(2)) == (((), ()), ())
+
+
+def test_an_overwriter_waits_for_who_trails():
+    b = builder()
+    (x,) = b.slots("L1", 32, "x")
+    b.add(Fake("M", writes=(x,)))
+    b.add(Fake("FIX", reads=(x,), trails=True))
+    b.add(Fake("M", writes=(x,)))
+    assert waits(b.build())[2] == ((), (1,))
+
+
+def test_who_trails_still_waits_for_what_it_overwrites():
+    b = builder()
+    x, y = b.slots("L1", 32, "x", 2)
+    b.add(Fake("M", writes=(x,)))
+    b.add(Fake("V", writes=(y,)))
+    b.add(Fake("FIX", reads=(x,), writes=(y,), trails=True))
+    program = b.build()
+    assert (waits(program)[2], program.trailed(2)) == (((1,), ()), (0,))
+
+
 # --- all hazards of random programs, against the definition
 
 
@@ -152,14 +193,15 @@ def random_program(rng, hazards=HAZARDS):
         pipe = rng.choice(PIPES)
         reads = tuple(rng.sample(written, min(len(written), rng.randrange(3))))
         writes = tuple(rng.sample(slots, rng.randrange(2)))
-        b.add(Fake(pipe, reads=reads, writes=writes))
+        b.add(Fake(pipe, reads=reads, writes=writes, trails=rng.random() < 0.2))
         written = list(dict.fromkeys([*written, *writes]))
     return b.build()
 
 
 def before(program):
-    """Return the moments that come before the start of each instruction: ("end" or "done", index).
+    """Return the moments that come before the start of each instruction, and before its end.
 
+    A moment is ("end" or "done", index); who trails ends after what it trails is done.
     A moment implies those that come before it: start < end < done; each pipe ends and delivers in order.
     """
     last, starts, ends, dones = {}, [], [], []
@@ -173,38 +215,48 @@ def before(program):
         for j in program.after_end[i]:
             start |= ends[j]
         starts.append(start)
-        ends.append(start | {("end", i)})
+        trailed = [dones[j] for j in program.trailed(i)]
+        ends.append(start.union({("end", i)}, *trailed))
         dones.append(ends[i] | {("done", i)} | (dones[previous] if previous is not None else set()))
         last[instruction.pipe] = i
-    return starts
+    return starts, ends
 
 
 def hazards_of(program):
-    """Yield (earlier, later, moment of the earlier one that must precede the later one's start)."""
+    """Yield (earlier, later, moment of the earlier one that must come before the later one, whether its end).
+
+    Else before its start: only what it reads need not be there yet when it trails.
+    """
     for j, later in enumerate(program.instructions):
         for i, earlier in enumerate(program.instructions[:j]):
             if earlier.pipe == later.pipe:
                 continue
-            if set(earlier.writes) & {*later.reads, *later.writes}:
-                yield i, j, ("done", i)
+            if set(earlier.writes) & set(later.reads):
+                yield i, j, ("done", i), later.trails
+            if set(earlier.writes) & set(later.writes):
+                yield i, j, ("done", i), False
             if set(earlier.reads) & set(later.writes):
-                yield i, j, ("end", i)
+                yield i, j, ("end", i), False
+
+
+def uncovered(program):
+    starts, ends = before(program)
+    return [
+        (i, j, moment)
+        for i, j, moment, at_end in hazards_of(program)
+        if moment not in (ends if at_end else starts)[j]
+    ]
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_hazard_between_pipes_is_covered(seed):
-    program = random_program(random.Random(seed))
-    known = before(program)
-    uncovered = [(i, j, moment) for i, j, moment in hazards_of(program) if moment not in known[j]]
-    assert uncovered == []
+    assert uncovered(random_program(random.Random(seed))) == []
 
 
 @pytest.mark.parametrize("missing", sorted(HAZARDS))
 def test_some_hazard_is_uncovered_without_one_class(missing):
     for seed in range(30):
-        program = random_program(random.Random(seed), HAZARDS - {missing})
-        known = before(program)
-        if any(moment not in known[j] for _, j, moment in hazards_of(program)):
+        if uncovered(random_program(random.Random(seed), HAZARDS - {missing})):
             return
     pytest.fail("thirty random programs need no such wait")
 
@@ -215,7 +267,8 @@ def test_no_pipe_waits_twice_for_the_same_or_less(seed):
     for pipe in PIPES:
         mine = [i for i, instruction in enumerate(program.instructions) if instruction.pipe == pipe]
         for other in PIPES:
-            for kind in (program.after_done, program.after_end):
+            trailed = [program.trailed(i) for i in range(len(program))]
+            for kind in (program.after_done, program.after_end, trailed):
                 on = [j for i in mine for j in kind[i] if program.instructions[j].pipe == other]
                 assert all(a < b for a, b in pairwise(on))
 
@@ -286,7 +339,7 @@ def test_a_tensor_knows_its_bytes():
 
 def test_a_command_touches_no_slot_and_drains_nothing_unless_it_says_so():
     command = Command()
-    assert (command.reads, command.writes, command.drains) == ((), (), False)
+    assert (command.reads, command.writes, command.drains, command.trails) == ((), (), False, False)
 
 
 def test_waits_are_told_by_distance_and_read_as_indices():

@@ -120,6 +120,7 @@ def random_piece(rng, slots):
             rng.choice(("MTE2", "MTE1", "M", "FIX")),
             reads=tuple(rng.sample(slots, rng.randrange(3))),
             writes=tuple(rng.sample(slots, rng.randrange(2))),
+            trails=rng.random() < 0.3,
         )
         for _ in range(rng.randrange(1, 6))
     ]
@@ -151,6 +152,7 @@ def test_repeated_pieces_wait_for_what_they_would_have_waited_for(seed, missing)
     one, other = repeating.build(), plain.build()
     assert one.instructions == other.instructions
     assert (list(one.after_done), list(one.after_end)) == (list(other.after_done), list(other.after_end))
+    assert one.trail_back == other.trail_back
     assert max(len(piece.known) for piece in known) < 40  # waits recur, too
 
 

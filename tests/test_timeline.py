@@ -156,6 +156,19 @@ def test_the_critical_path_names_every_cause():
     }
 
 
+@pytest.mark.parametrize(
+    ("issue", "steps"),
+    [
+        (0, [("M", 0, 10), ("latency", 10, 14), ("FIX", 14, 30)]),  # both begin at 0
+        (20, [("S", 0, 20), ("S", 20, 40), ("FIX", 40, 70)]),  # issued when M had long been over
+    ],
+)
+def test_the_critical_path_goes_through_what_is_trailed_as_long_as_that_lasts(issue, steps):
+    prog = program(Fake("M", 10, 4), (Fake("FIX", 30, trails=True, piece=2), (), (), [0]))
+    path = critical_path(time_kernel(kernel([prog]), PLAIN.but(issue_cycles=issue)))
+    assert [(step.cause, step.begin, step.end) for step in path] == steps
+
+
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_the_critical_path_goes_through_a_full_queue(depth):
     # V is issued only when the last M was, which had to wait until M took up the second at 11.

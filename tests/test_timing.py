@@ -111,6 +111,55 @@ def test_a_vector_core_has_its_own_queues_and_cap():
     assert core.issue == [1, 2, 21]
 
 
+# --- trailing ----------------------------------------------------------------------------------------------
+
+
+def trailing(cycles, **more):
+    """M is busy from 10 to 30 (after another of 10) and visible at 34; FIX trails the second."""
+    return program(*trailing_rows(cycles, **more))
+
+
+def trailing_rows(cycles, **more):
+    return Fake("M", 10), Fake("M", 20, 4), (Fake("FIX", cycles, trails=True, **more), (), (), [1])
+
+
+@pytest.mark.parametrize(("cycles", "end"), [(0, 37), (26, 37), (27, 37), (28, 38), (50, 60)])
+def test_who_trails_begins_with_the_other_and_ends_a_piece_after_its_result(cycles, end):
+    # It takes up its pipe at 0, its work begins at 10; the last piece of 3 cycles comes at 34.
+    core = timed(trailing(cycles, piece=3))
+    assert (core.start, core.end) == ([0, 10, 0], [10, 30, end])
+
+
+def test_who_trails_needs_no_flag():
+    core = timed(trailing(50, piece=3), PLAIN.but(flag_cycles=9))
+    assert (core.start[2], core.end[2]) == (0, 60)
+
+
+def test_who_trails_holds_its_pipe_from_its_own_start():
+    prog = program(*trailing_rows(5, piece=3), Fake("FIX", 1))
+    assert (timed(prog).start[2], timed(prog).start[3]) == (0, 37)
+
+
+@pytest.mark.parametrize(("size", "end"), [(100, 37), (260, 37), (280, 39)])
+def test_bytes_of_who_trails_flow_from_its_begin(size, end):
+    # One cycle of its own from 10 on, then 10 bytes a cycle.
+    assert timed(trailing(1, piece=3, kind="write", bytes=size, peak=10, tensor=Y)).end[2] == end
+
+
+def test_latency_comes_after_the_last_piece():
+    assert timed(trailing(1, piece=3, latency=8)).done[2] == 34 + 3 + 8
+
+
+def test_least_cycles_of_who_trails_count_from_its_begin():
+    assert timed(trailing(1, piece=3, least=40)).end[2] == 10 + 40
+
+
+def test_who_is_issued_late_trails_from_then_on():
+    # Issued at 12, 24 and 36: M ends at 22 and 44, and is visible at 48; FIX takes 30 cycles from 36 on.
+    core = timed(trailing(30, piece=3), PLAIN.but(issue_cycles=12))
+    assert (core.start, core.end) == ([12, 24, 36], [22, 44, 66])
+
+
 # --- transfers ---------------------------------------------------------------------------------------------
 
 
@@ -234,17 +283,18 @@ def instructions(draw, writers=("FIX", "MTE3")):
         draw(st.sampled_from([3, 10, Fraction(7, 2), 20])),
         drains=draw(st.sampled_from([False, False, False, True])),
         least=draw(st.sampled_from([0, 0, 0, 1, 7, 30])),
+        piece=draw(st.sampled_from([0, 1, 5])),
     )
 
 
 @st.composite
 def programs(draw, most=25, writers=("FIX", "MTE3")):
-    """Any instructions with any waits on earlier ones of other pipes."""
+    """Any instructions with any waits on earlier ones of other pipes, some of which they trail."""
     rows = []
     for made in draw(st.lists(instructions(writers), min_size=1, max_size=most)):
         others = [i for i, row in enumerate(rows) if row[0].pipe != made.pipe]
         waits = st.lists(st.sampled_from(others), max_size=2, unique=True) if others else st.just([])
-        rows.append((made, draw(waits), draw(waits)))
+        rows.append((made, draw(waits), draw(waits), draw(waits) if draw(st.booleans()) else []))
     return program(*rows)
 
 
@@ -395,6 +445,7 @@ def slowed(draw, prog):
             cycles=made.cycles + draw(small),
             latency=made.latency + draw(small),
             least=made.least + draw(small),
+            piece=made.piece + draw(small),
             peak=min(made.peak, draw(st.sampled_from([3, 20]))),
         )
         for made in prog.instructions

@@ -56,6 +56,10 @@ TIMING = [
     Mutation("timing", "if free < time + least:", "if False:"),
     Mutation("timing", "now = profile.scalar.start_cycles", "now = 0"),
     Mutation("timing", "latency += transfer.latency_cycles", "pass"),
+    Mutation("timing", "time = max(time, self.start[other])", "pass"),
+    Mutation("timing", "free = max(free, self.done[other] + piece)", "pass"),
+    Mutation("timing", "self.done[other] + piece)", "self.done[other])"),
+    Mutation("critical_path", "work.done[last] > work.start[index]", "False"),
     Mutation("timeline", 'busy.setdefault("S", timeline.entry_cycles)', "pass"),
     Mutation("critical_path", "if timeline.entry_cycles:", "if False:"),
 ]

@@ -35,6 +35,7 @@ class _Fixpipe(NamedTuple):
     bytes: int
     c0: int = 0
     atomic: bool = False
+    unit_flag: bool = False
 
 
 class Fixpipe(_Fixpipe, Command):
@@ -45,13 +46,20 @@ class Fixpipe(_Fixpipe, Command):
     Cost     head, then the result's bytes over shared links, but least_cycles in all (plain matrix:
              fixpipe.matrix_least_cycles). Piece by piece it reads L0C at fixpipe.read_bytes_per_cycle, then
              writes at the rate of path L0C_GM (fixpipe.channel_split_bytes_per_cycle where fractals are cut
-             into groups of 8): the links see the mean
+             into groups of 8): the links see the mean. With `unit_flag` it takes up its pipe before the tile
+             is finished, begins with the last product into it, and writes the last fixpipe.unit_flag_bytes
+             of L0C after that
     Raises   (from the machine) two cores may touch one element only by atomic add, which is float32
-    Source   AscendC Fixpipe page: F322F16 and F322BF16 round to nearest even
+    Source   AscendC Fixpipe page: F322F16 and F322BF16 round to nearest even; unit flag as in the 910B's file
     """
 
     __slots__ = ()
     pipe = "FIX"
+
+    @property
+    def trails(self) -> bool:
+        """It takes the tile piece by piece from the last product if the unit flag is on."""
+        return self.unit_flag
 
     @property
     def reads(self) -> tuple[Slot, ...]:
@@ -61,7 +69,7 @@ class Fixpipe(_Fixpipe, Command):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return self.dst.tensor.name, self.bytes, self.atomic, self.c0
+        return self.dst.tensor.name, self.bytes, self.atomic, self.c0, self.unit_flag
 
     def execute(self, memory: CoreMemory) -> None:
         """Convert and store, or add in float32."""
@@ -81,7 +89,9 @@ class Fixpipe(_Fixpipe, Command):
             rate = 1 / (1 / rate + read)
         kind = "atomic" if self.atomic else "write"
         traffic = Traffic(self.dst.tensor, kind, self.bytes, rate)
-        return Cost(path.head_cycles, path.latency_cycles, traffic, least)
+        narrowed = Fraction(self.dst.tensor.itemsize, FLOAT32_BYTES)
+        piece = ceil(unit.unit_flag_bytes * narrowed / rate) if self.unit_flag else 0
+        return Cost(path.head_cycles, path.latency_cycles, traffic, least, piece_cycles=piece)
 
 
 class _CopyL0cToUb(NamedTuple):

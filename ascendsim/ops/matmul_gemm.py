@@ -134,7 +134,7 @@ class _MatmulProgram:
         self.l0a = Ring(b.slots("L0A", m * base_k * self.size, "A0", t.al0_buffers))
         self.l0b = Ring(b.slots("L0B", n * base_k * self.size, "B0", t.bl0_buffers))
         self.l0c = Ring(b.slots("L0C", m * n * FLOAT32_BYTES, "C0", t.cl0_buffers))
-        self.out = Writeback(b, schedule.profile, schedule.c, m, n, 0)
+        self.out = Writeback(b, schedule.profile, schedule.c, m, n, 0, unit_flag=t.unit_flag)
         # With two copies in L1 the next pieces arrive while these are read, in the steady state.
         self.prefetches = (
             t.al1_buffers > 1 and t.bl1_buffers > 1 and self.p.k > max(self.chunk_a, self.chunk_b)

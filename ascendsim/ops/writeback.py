@@ -23,17 +23,27 @@ class Writeback:
     """Writes accumulator tiles of at most (m, n) to one tensor.
 
     With a path L0C_GM a tile leaves by Fixpipe; with L0C_UB and UB_GM it goes through UB, in as many pieces
-    of columns as UB asks for. `c0` > 0 writes NC1HWC0, else a plain matrix.
+    of columns as UB asks for. `c0` > 0 writes NC1HWC0, else a plain matrix. `unit_flag` lets Fixpipe begin
+    with the last product into a tile.
 
     Raises   UnsupportedError if the product has neither path
     """
 
     def __init__(
-        self, builder: ProgramBuilder, profile: Profile, tensor: GmTensor, m: int, n: int, c0: int
+        self,
+        builder: ProgramBuilder,
+        profile: Profile,
+        tensor: GmTensor,
+        m: int,
+        n: int,
+        c0: int,
+        *,
+        unit_flag: bool = False,
     ) -> None:
         self._b = builder
         self._tensor = tensor
         self._c0 = c0
+        self._unit_flag = unit_flag
         self._direct = profile.has_path("L0C", "GM")
         self.rings: tuple[Ring, ...] = ()
         if self._direct:
@@ -54,7 +64,8 @@ class Writeback:
         """Write the tile; `index(first, count)` gives the slice of the tensor for a range of its columns."""
         size = self._tensor.itemsize
         if self._direct:
-            self._b.add(Fixpipe(Gm(self._tensor, index(0, n)), source, m * n * size, self._c0, atomic))
+            place = Gm(self._tensor, index(0, n))
+            self._b.add(Fixpipe(place, source, m * n * size, self._c0, atomic, self._unit_flag))
             return
         for first in range(0, n, self._piece):
             count = min(self._piece, n - first)

@@ -268,12 +268,14 @@ class Fixpipe:
     read_bytes_per_cycle          of L0C, before the path's own rate: the two follow each other
     matrix_least_cycles           what the path's least_cycles become for a plain matrix
     channel_split_bytes_per_cycle the path's rate where a fractal is cut into groups of 8 channels
+    unit_flag_bytes               of L0C that Mmad hands over at a time (0: finished tiles only)
     """
 
     elements_per_cycle: Mapping[int, int]
     read_bytes_per_cycle: Exact = 0
     matrix_least_cycles: int = 0
     channel_split_bytes_per_cycle: Exact = 0
+    unit_flag_bytes: int = 0
 
 
 @dataclass(frozen=True)

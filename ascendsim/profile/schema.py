@@ -139,6 +139,7 @@ TREE: dict[str, Any] = {
             "read_bytes_per_cycle": Maybe(RATE),
             "matrix_least_cycles": Maybe(POSITIVE),
             "channel_split_bytes_per_cycle": Maybe(RATE),
+            "unit_flag_bytes": Maybe(POSITIVE),
         }
     ),
     "links": {

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FLOAT32_BYTES = 4
 PANELS = ("rows", "columns")
+SWITCHES = ("keep_pieces", "unit_flag")
 SIZES = 13  # of a base block along one axis that are looked at: from the largest down to a quarter
 
 
@@ -37,8 +38,9 @@ class MatmulTiling:
     panels                  "rows" for that, or "columns" for columns walked together, row by row
     used_cores              cores that get blocks; block i of the walk goes to core i modulo their number
     keep_pieces             whether what L1 holds of a and b stays for the next tile of the core that needs it
+    unit_flag               whether Fixpipe takes a tile piece by piece while the last product is added to it
 
-    Raises   ConfigError if a size is not a positive integer, `panels` neither, or `keep_pieces` no bool
+    Raises   ConfigError if a size is not a positive integer, `panels` neither, or one of the last two no bool
     """
 
     base_m: int
@@ -57,17 +59,20 @@ class MatmulTiling:
     used_cores: int = 1
     panels: str = "rows"
     keep_pieces: bool = True
+    unit_flag: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""
         if self.panels not in PANELS:
             raise ConfigError(f"matmul tiling: panels is {self.panels!r}; it must be rows or columns")
-        if not isinstance(self.keep_pieces, bool):
-            raise ConfigError(f"matmul tiling: keep_pieces is {self.keep_pieces!r}; it must be True or False")
+        for name in SWITCHES:
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise ConfigError(f"matmul tiling: {name} is {value!r}; it must be True or False")
         defaults = {"single_core_m": self.base_m, "single_core_n": self.base_n}
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in ("panels", "keep_pieces"):
+            if field.name in ("panels", *SWITCHES):
                 continue
             number = whole(value)
             if number == 0:
@@ -78,7 +83,7 @@ class MatmulTiling:
 
 
 def require_plan(plan: MatmulTiling, profile: Profile, rate: str) -> None:
-    """Refuse what is no plan, cuts through a fractal of the reduction, or wants cores that are not there.
+    """Refuse what is no plan, cuts through a fractal of the reduction, or wants what the product has not.
 
     Raises   ConfigError naming the field
     """
@@ -93,6 +98,11 @@ def require_plan(plan: MatmulTiling, profile: Profile, rate: str) -> None:
     if plan.used_cores > cores:
         raise ConfigError(
             f"matmul tiling: used_cores is {plan.used_cores}, but {profile.variant} has {cores} cores"
+        )
+    if plan.unit_flag and not profile.fixpipe.unit_flag_bytes:
+        raise ConfigError(
+            f"matmul tiling: unit_flag is on, but {profile.variant} has no unit flag between Mmad and "
+            "Fixpipe; take False"
         )
 
 
