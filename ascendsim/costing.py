@@ -25,6 +25,7 @@ class Priced(NamedTuple):
     least_cycles: int
     pace_cycles: int
     piece_cycles: int
+    lead_cycles: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +141,16 @@ def _parts(program: Program) -> Iterator[tuple[int, Piece | None, Sequence[Instr
 def _checked(key: tuple[type, str, Hashable], cost: Cost, drains: bool) -> Priced:
     """Return the price of an instruction whose cost is possible."""
     moved = cost.traffic
-    cycles = cost.cycles, cost.latency_cycles, cost.least_cycles, cost.pace_cycles, cost.piece_cycles
-    if min(*cycles, moved.bytes if moved else 0) < 0:
+    own = cost.cycles, cost.latency_cycles
+    more = cost.least_cycles, cost.pace_cycles, cost.piece_cycles, cost.lead_cycles
+    if min(*own, *more, moved.bytes if moved else 0) < 0:
         raise ProgramError(f"{key[0].__name__} {key[2]} costs {cost}; cycles and bytes cannot be negative")
     if moved is not None and moved.bytes and moved.peak_bytes_per_cycle <= 0:
         raise ProgramError(
             f"{key[0].__name__} {key[2]} moves bytes at {moved.peak_bytes_per_cycle} per cycle"
         )
     traffic = moved if moved and moved.bytes else None
-    return Priced(*cycles[:2], traffic, drains, *cycles[2:])
+    return Priced(*own, traffic, drains, *more)
 
 
 def _count_traffic(

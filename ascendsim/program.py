@@ -102,7 +102,8 @@ class Cost(NamedTuple):
     links, and `latency_cycles` pass after that until the result is visible, with the pipe free again. All in
     all the pipe is held for `least_cycles`, which does not delay the result. `pace_cycles` is what the
     instruction takes by itself before its latency, if that is more; the pipe does not wait for that. Where it
-    trails another, it takes `piece_cycles` from when that one's result is visible.
+    trails another, it takes `piece_cycles` from when that one's result is visible; where another trails it,
+    the first piece of its result is ready after `lead_cycles`.
     """
 
     cycles: int
@@ -111,6 +112,7 @@ class Cost(NamedTuple):
     least_cycles: int = 0
     pace_cycles: int = 0
     piece_cycles: int = 0
+    lead_cycles: int = 0
 
 
 class Instruction(Protocol):

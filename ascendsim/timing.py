@@ -10,7 +10,7 @@ its entry to the first instruction. From there each core obeys four rules.
    pipe, and what it waits for on other pipes is over, plus `flag_cycles` for the wake-up:
    start[i] = max(issue[i], end[before], done[j] + flag for after_done, end[j] + flag for after_end);
    one that `drains` also waits for done[before]. One that trails others holds its pipe from then on, but its
-   work begins when they all have started: begin[i] = max(start[i], start[j]); else begin[i] = start[i].
+   work begins with the first piece of each: begin[i] = max(start[i], start[j] + lead), else start[i].
 3. It holds the pipe for its cycles and then while its bytes flow, but for its least cycles in all, and for a
    piece longer than what it trails: last[i] = max(begin[i] + cycles + flow, done[j] + piece),
    end[i] = max(last[i], begin[i] + least).
@@ -132,7 +132,7 @@ class CoreRun:
             if issue[index] < 0:
                 self._for_issue[index] = self._walks[pipe]
                 yield
-            cycles, latency, traffic, drains, least, pace, piece = prices[index]
+            cycles, latency, traffic, drains, least, pace, piece, _ = prices[index]
             time = issue[index]
             if time < free:
                 time = free
@@ -185,7 +185,7 @@ class CoreRun:
             if self.start[other] < 0:
                 self._for_start.setdefault(other, []).append(self._walks[pipe])
                 yield
-            time = max(time, self.start[other])
+            time = max(time, self.start[other] + self.priced.prices[other].lead_cycles)
         return time
 
     def _last_piece(self, pipe: str, index: int, free: int, piece: int) -> Generator[None, None, int]:

@@ -28,11 +28,13 @@ class Fake:
     place: object = None  # which tile of the tensor it moves: the whole of it, or a number
     trails: bool = False
     piece: int = 0
+    lead: int = 0
 
     @property
     def shape(self):
         moved = (self.kind, self.bytes, self.peak, self.tensor)
-        return (self.cycles, self.latency, *moved, self.drains, self.least, self.trails, self.piece)
+        trailing = (self.trails, self.piece, self.lead)
+        return (self.cycles, self.latency, *moved, self.drains, self.least, *trailing)
 
     @property
     def gm(self):
@@ -44,7 +46,7 @@ class Fake:
     def cost(self, profile):
         del profile
         traffic = Traffic(self.tensor, self.kind, self.bytes, self.peak) if self.kind else None
-        return Cost(self.cycles, self.latency, traffic, self.least, piece_cycles=self.piece)
+        return Cost(self.cycles, self.latency, traffic, self.least, 0, self.piece, self.lead)
 
 
 @dataclass(frozen=True)

@@ -76,9 +76,9 @@ def edges_of(program, profile, share=1):
                 edges.append((("done", on_pipe[-1]), ("start", i), 0))
         edges += [(("done", j), ("start", i), flag) for j in program.after_done[i]]
         edges += [(("end", j), ("start", i), flag) for j in program.after_end[i]]
-        # Work begins when what is trailed has begun, and ends a piece after its result is visible.
+        # Work begins with the first piece of what is trailed, and ends a piece after its result is visible.
         edges.append((("start", i), ("begin", i), 0))
-        edges += [(("start", j), ("begin", i), 0) for j in program.trailed(i)]
+        edges += [(("start", j), ("begin", i), program.instructions[j].lead) for j in program.trailed(i)]
         edges.append((("begin", i), ("last", i), ins.cycles + max(flows, default=0)))
         edges += [(("done", j), ("last", i), ins.piece) for j in program.trailed(i)]
         edges.append((("begin", i), ("end", i), ins.least))
@@ -176,8 +176,9 @@ class TickedCore:
         ins = self.program.instructions[i]
         trailed = self.program.trailed(i)
         if self.begin[i] is None:
-            # What is trailed may have started in this very cycle, later in this look around.
-            if any(self.start[j] is None for j in trailed):
+            leads = [self.program.instructions[j].lead for j in trailed]
+            begun = [self.start[j] for j in trailed]
+            if any(at is None or now < at + lead for at, lead in zip(begun, leads, strict=True)):
                 return False
             self.begin[i] = now
             return True

@@ -308,7 +308,21 @@ def test_mmad_reads_the_accumulator_unless_it_begins_it():
     ],
 )
 def test_mmad_costs_head_and_fractal_products(dtype, m, k, n, cycles):
-    assert mmad(m, k, n, dtype).cost(TOY) == Cost(2 + cycles, 20)
+    cost = mmad(m, k, n, dtype).cost(TOY)
+    assert cost._replace(lead_cycles=0) == Cost(2 + cycles, 20)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "m", "k", "n", "lead"),
+    [
+        ("float16", 16, 16, 16, 0),  # one k0: pieces come from the first cycle on
+        ("float16", 128, 64, 128, 192),  # the last of four k0 takes 64 of 256 cycles
+        ("float16", 16, 17, 32, 2),  # two k0 of two fractals
+        ("float32", 32, 20, 16, 8),  # three k0 of two fractals of 2 cycles
+    ],
+)
+def test_the_first_piece_of_a_product_is_ready_when_the_last_k0_begins(dtype, m, k, n, lead):
+    assert mmad(m, k, n, dtype).cost(TOY).lead_cycles == 2 + lead
 
 
 # --- out of L0C

@@ -9,7 +9,7 @@ write-back. What decides what a program looks like or what L2 holds is no such f
 import pytest
 from test_peaks import copies, run
 
-from ascendsim import ConvProblem, estimate
+from ascendsim import ConvProblem, MatmulProblem, MatmulTiling, estimate, estimate_matmul
 from ascendsim.profile import load_profile
 from ascendsim.timing import time_kernel
 
@@ -77,7 +77,10 @@ def cycles(kernels, profile):
 
 
 def check(product, problem):
-    kernels = [result.kernel for result in estimate(problem, product=product).kernels]
+    check_kernels(product, [result.kernel for result in estimate(problem, product=product).kernels])
+
+
+def check_kernels(product, kernels):
     for l2 in ({}, SMALL_L2):
         before = cycles(kernels, load_profile(product, overrides=l2))
         for path, value in figures_of(product).items():
@@ -100,6 +103,13 @@ def test_enough_figures_are_tried():
 
 def test_no_faster_figure_costs_cycles_on_910b():
     check("910B", UNEVEN)
+
+
+@pytest.mark.parametrize("product", ["910B", "910_95"])
+def test_no_faster_figure_costs_cycles_with_the_unit_flag(product):
+    plan = MatmulTiling(64, 128, 64, 2, 2, used_cores=4, unit_flag=True)
+    estimated = estimate_matmul(MatmulProblem(200, 300, 500), product=product, tiling=plan)
+    check_kernels(product, [result.kernel for result in estimated.kernels])
 
 
 def test_a_faster_way_out_of_ub_does_not_cost_cycles_where_the_link_binds():

@@ -312,22 +312,22 @@ BLOCK = MatmulTiling(128, 256, 64, 4, 4)
 
 @pytest.mark.parametrize("product", ["910B", "910_95"])
 def test_fixpipe_begins_with_the_last_product_of_a_tile_if_the_unit_flag_is_on(product):
-    # One tile; Fixpipe's own time is the same from its begin on, and longer than that of a product.
+    # One tile; from its begin on Fixpipe takes what it takes without, which is longer than a product. It
+    # begins with the last k0 of 16 in the last slice of 64, after three k0 of 8 x 16 fractals and the head.
     problem = MatmulProblem(128, 1024, 256)
     ((start, end, _),) = spans_of_pipe("FIX", False, problem, BLOCK, product)
     *_, (last, _, _) = spans_of_pipe("M", True, problem, BLOCK, product)
     ((_, flagged, _),) = spans_of_pipe("FIX", True, problem, BLOCK, product)
-    assert flagged == last + end - start
+    assert flagged == last + load_profile(product).cube.mmad_head_cycles + 3 * 8 * 16 + end - start
 
 
 def test_fixpipe_ends_a_piece_after_the_last_product():
-    # The product of 16 x 2048 x 16 takes 128 cycles, longer than Fixpipe its least of 94. The last piece, of
-    # 512 bytes, is read and becomes 256 bytes of float16, which leave at the path's rate.
-    problem = MatmulProblem(16, 2048, 16)
-    plan = MatmulTiling(16, 16, 2048, al0_buffers=1, bl0_buffers=1, al1_buffers=1, bl1_buffers=1)
-    ((_, _, visible),) = spans_of_pipe("M", True, problem, plan)
-    ((_, end, _),) = spans_of_pipe("FIX", True, problem, plan)
-    profile = load_profile("910B")
+    # Two pieces of L0C, which Fixpipe could write before the product's latency has passed, but for its least.
+    # The last 512 bytes are read and become 256 bytes of float16, which leave at the path's rate.
+    profile = load_profile("910B", overrides={"fixpipe.matrix_least_cycles": 1})
+    problem, plan = MatmulProblem(16, 16, 16), MatmulTiling(16, 16, 16)
+    ((_, _, visible),) = spans_of_pipe("M", True, problem, plan, profile)
+    ((_, end, _),) = spans_of_pipe("FIX", True, problem, plan, profile)
     path, unit = profile.paths["L0C_GM"], profile.fixpipe
     assert end - visible == ceil(256 / path.bytes_per_cycle + 512 / unit.read_bytes_per_cycle)
 

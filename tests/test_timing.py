@@ -119,8 +119,8 @@ def trailing(cycles, **more):
     return program(*trailing_rows(cycles, **more))
 
 
-def trailing_rows(cycles, **more):
-    return Fake("M", 10), Fake("M", 20, 4), (Fake("FIX", cycles, trails=True, **more), (), (), [1])
+def trailing_rows(cycles, lead=0, **more):
+    return Fake("M", 10), Fake("M", 20, 4, lead=lead), (Fake("FIX", cycles, trails=True, **more), (), (), [1])
 
 
 @pytest.mark.parametrize(("cycles", "end"), [(0, 37), (26, 37), (27, 37), (28, 38), (50, 60)])
@@ -128,6 +128,12 @@ def test_who_trails_begins_with_the_other_and_ends_a_piece_after_its_result(cycl
     # It takes up its pipe at 0, its work begins at 10; the last piece of 3 cycles comes at 34.
     core = timed(trailing(cycles, piece=3))
     assert (core.start, core.end) == ([0, 10, 0], [10, 30, end])
+
+
+@pytest.mark.parametrize(("lead", "end"), [(0, 40), (6, 46), (20, 60)])
+def test_work_begins_with_the_first_piece_of_what_is_trailed(lead, end):
+    # The other starts at 10; 30 cycles of work from its first piece on.
+    assert timed(program(*trailing_rows(30, lead=lead))).end[2] == end
 
 
 def test_who_trails_needs_no_flag():
@@ -284,6 +290,7 @@ def instructions(draw, writers=("FIX", "MTE3")):
         drains=draw(st.sampled_from([False, False, False, True])),
         least=draw(st.sampled_from([0, 0, 0, 1, 7, 30])),
         piece=draw(st.sampled_from([0, 1, 5])),
+        lead=draw(st.sampled_from([0, 2, 9])),
     )
 
 
@@ -446,6 +453,7 @@ def slowed(draw, prog):
             latency=made.latency + draw(small),
             least=made.least + draw(small),
             piece=made.piece + draw(small),
+            lead=made.lead + draw(small),
             peak=min(made.peak, draw(st.sampled_from([3, 20]))),
         )
         for made in prog.instructions

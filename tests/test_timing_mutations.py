@@ -56,7 +56,7 @@ TIMING = [
     Mutation("timing", "if free < time + least:", "if False:"),
     Mutation("timing", "now = profile.scalar.start_cycles", "now = 0"),
     Mutation("timing", "latency += transfer.latency_cycles", "pass"),
-    Mutation("timing", "time = max(time, self.start[other])", "pass"),
+    Mutation("timing", " + self.priced.prices[other].lead_cycles", ""),
     Mutation("timing", "free = max(free, self.done[other] + piece)", "pass"),
     Mutation("timing", "self.done[other] + piece)", "self.done[other])"),
     Mutation("critical_path", "work.done[last] > work.start[index]", "False"),

@@ -34,8 +34,9 @@ class Mmad(_Mmad, Command):
     Types    a, b of `dtype` (a rate key of the profile); c float32, of int8 int32
     Pipe     M
     Cost     head + ceil(m/m0) ceil(n/n0) ceil(k/k0) fractal products, each m0 n0 k0 / macs_per_cycle cycles;
-             the result is visible mmad_latency later
-    Source   AscendC Mmad page and cube performance summary
+             the result is visible mmad_latency later. k is the outermost loop: the first piece of the result
+             is ready when all but the last k0 have been added
+    Source   AscendC Mmad page and cube performance summary; products 32 deep on 910B2 for the order of loops
     """
 
     __slots__ = ()
@@ -80,7 +81,10 @@ class Mmad(_Mmad, Command):
         rate = cube.rates[self.dtype]
         padded = round_up(self.m, cube.m0) * round_up(self.n, cube.n0) * round_up(self.k, rate.k0)
         cycles = ceil(Fraction(padded) / rate.macs_per_cycle)
-        return Cost(cube.mmad_head_cycles + cycles, cube.mmad_latency_cycles)
+        passes = -(-self.k // rate.k0)
+        lead = ceil(Fraction(padded * (passes - 1), passes) / rate.macs_per_cycle)
+        head = cube.mmad_head_cycles
+        return Cost(head + cycles, cube.mmad_latency_cycles, lead_cycles=head + lead)
 
 
 def spacing_needed(profile: Profile, m: int, n: int) -> bool:
