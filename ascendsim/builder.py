@@ -136,7 +136,7 @@ class ProgramBuilder:
         pipe = instruction.pipe
         done: dict[str, int] = {}
         end: dict[str, int] = {}
-        trail: dict[str, int] = {}
+        trail: dict[str, int] = {} if instruction.trails else done
         reads, writes = instruction.reads, instruction.writes
         for slot in reads:
             writer = self._writer[slot.index]
@@ -145,7 +145,7 @@ class ProgramBuilder:
                     f"instruction {index} ({type(instruction).__name__}) reads {slot!r}, "
                     "which nothing has written"
                 )
-            self._wait(trail if instruction.trails else done, pipe, writer, "RAW")
+            self._wait(trail, pipe, writer, "RAW")
         for slot in writes:
             writer = self._writer[slot.index]
             if writer >= 0:
@@ -155,7 +155,7 @@ class ProgramBuilder:
         self._done_back.append(self._settle(done, pipe, self._known_done[pipe]) if done else ())
         self._end_back.append(self._settle(end, pipe, self._known_end[pipe]) if end else ())
         # What comes next on the pipe starts when this one has ended, and that is after what it trails.
-        if trail and (back := self._settle(trail, pipe, self._known_done[pipe])):
+        if trail is not done and (back := self._settle(trail, pipe, self._known_done[pipe])):
             self._trail_back[index] = back
         for slot in reads:
             self._readers[slot.index][pipe] = index
