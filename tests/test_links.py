@@ -80,8 +80,8 @@ def test_who_has_moved_everything_leaves_its_part():
 
 
 def test_a_part_that_lasts_one_cycle_counts():
-    # 12 for three: 4 each. The first is through at 10; the second has 4 left and 6 a cycle, so it is at 11; the
-    # third then has 64 - 40 - 6 = 18 left, which takes 2 more at 12.
+    # 12 for three: 4 each. The first is through at 10; the second has 4 left and 6 a cycle, so it is at 11;
+    # the third then has 64 - 40 - 6 = 18 left, which takes 2 more at 12.
     assert ends_of(12, [(0, [40]), (0, [44]), (0, [64])]) == [[10], [11], [13]]
 
 
