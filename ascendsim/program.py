@@ -197,6 +197,24 @@ class Command:
         return None
 
 
+class SlotToSlot(Command):
+    """What reads the slot `src` and writes the slot `dst`, and touches nothing else."""
+
+    __slots__ = ()
+    src: Slot
+    dst: Slot
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """The source."""
+        return (self.src,)
+
+    @property
+    def writes(self) -> tuple[Slot, ...]:
+        """The destination."""
+        return (self.dst,)
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """The instructions of one core in program order, with the waits between its pipes.

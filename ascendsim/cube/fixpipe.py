@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.program import Command, Cost, Gm, Slot, Traffic
+from ascendsim.program import Command, Cost, Gm, Slot, SlotToSlot, Traffic
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,7 +105,7 @@ class _CopyL0cToUb(NamedTuple):
     pipe: str = "V"
 
 
-class CopyL0cToUb(_CopyL0cToUb, Command):
+class CopyL0cToUb(_CopyL0cToUb, SlotToSlot):
     """Move columns of an accumulator tile to UB, converted to `dtype`.
 
     Shapes   tile (m, n) -> (m, columns), or (columns / C0, m, C0) if `c0` is set
@@ -114,16 +114,6 @@ class CopyL0cToUb(_CopyL0cToUb, Command):
     """
 
     __slots__ = ()
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """The accumulator."""
-        return (self.src,)
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """The UB slot."""
-        return (self.dst,)
 
     @property
     def shape(self) -> Hashable:

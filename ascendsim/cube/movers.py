@@ -8,7 +8,7 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.cube.views import View, Window
-from ascendsim.program import Command, Cost, Gm, Slot, Traffic
+from ascendsim.program import Command, Cost, Gm, Slot, SlotToSlot, Traffic
 
 if TYPE_CHECKING:
     from ascendsim.functional import CoreMemory
@@ -141,7 +141,7 @@ class _Load(NamedTuple):
     written: int = 0
 
 
-class LoadL0A(_Load, Command):
+class LoadL0A(_Load, SlotToSlot):
     """Read a tile in L1 as the left matrix (m, k) of a product.
 
     Pipe     MTE1
@@ -154,16 +154,6 @@ class LoadL0A(_Load, Command):
     __slots__ = ()
     pipe = "MTE1"
     buffer = "L0A"
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """The L1 slot."""
-        return (self.src,)
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """The L0 slot."""
-        return (self.dst,)
 
     @property
     def shape(self) -> Hashable:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.program import Command, Cost, Gm, Slot, Traffic
+from ascendsim.program import Command, Cost, Gm, Slot, SlotToSlot, Traffic
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ascendsim.functional import CoreMemory
     from ascendsim.profile import Profile
 
@@ -157,7 +159,7 @@ class _Cast(NamedTuple):
     widest_bytes: int
 
 
-class Cast(_Cast, Command):
+class Cast(_Cast, SlotToSlot):
     """Convert a tile in UB to another format.
 
     Pipe     V
@@ -167,16 +169,6 @@ class Cast(_Cast, Command):
 
     __slots__ = ()
     pipe = "V"
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """The source."""
-        return (self.src,)
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """The destination."""
-        return (self.dst,)
 
     @property
     def shape(self) -> Hashable:
@@ -287,13 +279,21 @@ class AddLanes(_AddLanes, Command):
         return on_the_cube_clock(profile, profile.vector.instruction_cycles("binary", repeats) + casts)
 
 
+def added_by_halves(lanes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Add the lanes of each row, a power of two of them, by halves: (rows, lanes) -> (rows,)."""
+    while lanes.shape[1] > 1:
+        half = lanes.shape[1] // 2
+        lanes = lanes[:, :half] + lanes[:, half:]
+    return lanes[:, 0]
+
+
 class _SumLanes(NamedTuple):
     dst: Slot
     src: Slot
     rows: int
 
 
-class SumLanes(_SumLanes, Command):
+class SumLanes(_SumLanes, SlotToSlot):
     """Add the 64 lanes of each row by halves: 32 + 32, 16 + 16, ... to one float32 value.
 
     Shapes   src (rows, 64) -> dst (rows,)
@@ -305,27 +305,13 @@ class SumLanes(_SumLanes, Command):
     pipe = "V"
 
     @property
-    def reads(self) -> tuple[Slot, ...]:
-        """The lanes."""
-        return (self.src,)
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """The sums."""
-        return (self.dst,)
-
-    @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
         return self.rows
 
     def execute(self, memory: CoreMemory) -> None:
         """Halve six times."""
-        lanes = memory.tile(self.src)
-        while lanes.shape[1] > 1:
-            half = lanes.shape[1] // 2
-            lanes = lanes[:, :half] + lanes[:, half:]
-        memory.new_tile(self.dst, (self.rows,))[...] = lanes[:, 0]
+        memory.new_tile(self.dst, (self.rows,))[...] = added_by_halves(memory.tile(self.src))
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the repeats."""

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.program import Command, Cost, Slot
+from ascendsim.program import Cost, Slot, SlotToSlot
 from ascendsim.vector.instructions import vector_cost
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class _Rearrange(NamedTuple):
     bytes: int
 
 
-class Rearrange(_Rearrange, Command):
+class Rearrange(_Rearrange, SlotToSlot):
     """Copy a tile in UB so that elements which lay in blocks of their own, or across rows, become neighbours.
 
     The carrier of a tile holds its elements in the order in which they are used, so only the cost is seen.
@@ -32,16 +32,6 @@ class Rearrange(_Rearrange, Command):
 
     __slots__ = ()
     pipe = "V"
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """The source."""
-        return (self.src,)
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """The destination."""
-        return (self.dst,)
 
     @property
     def shape(self) -> Hashable:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.program import Command, Cost, Slot
-from ascendsim.vector.instructions import FLOAT32_LANES, vector_cost
+from ascendsim.program import Command, Cost, Slot, SlotToSlot
+from ascendsim.vector.instructions import FLOAT32_LANES, added_by_halves, vector_cost
 
 if TYPE_CHECKING:
     from ascendsim.functional import CoreMemory
@@ -71,7 +71,7 @@ class _SumPixels(NamedTuple):
     pixels: int
 
 
-class SumPixels(_SumPixels, Command):
+class SumPixels(_SumPixels, SlotToSlot):
     """Add fewer than 64 pixels of each channel by halves, as 64 lanes of which the rest hold +0.
 
     Shapes   src (rows * pixels,) -> dst (rows,)
@@ -83,16 +83,6 @@ class SumPixels(_SumPixels, Command):
     pipe = "V"
 
     @property
-    def reads(self) -> tuple[Slot, ...]:
-        """The pixels."""
-        return (self.src,)
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """The sums."""
-        return (self.dst,)
-
-    @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
         return self.rows
@@ -101,10 +91,7 @@ class SumPixels(_SumPixels, Command):
         """Halve six times."""
         lanes = np.zeros((self.rows, FLOAT32_LANES), np.float32)
         lanes[:, : self.pixels] = memory.tile(self.src).reshape(self.rows, self.pixels)
-        while lanes.shape[1] > 1:
-            half = lanes.shape[1] // 2
-            lanes = lanes[:, :half] + lanes[:, half:]
-        memory.new_tile(self.dst, (self.rows,))[...] = lanes[:, 0]
+        memory.new_tile(self.dst, (self.rows,))[...] = added_by_halves(lanes)
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the repeats."""
