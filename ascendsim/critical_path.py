@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ascendsim.program import Core, Program
+from ascendsim.kernel import Core
+from ascendsim.program import Program
 from ascendsim.timeline import CoreTimeline, PhaseTimeline, Timeline, issue_cycles, released_by
 
 

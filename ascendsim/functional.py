@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ascendsim.errors import ProgramError
+from ascendsim.kernel import Core, Kernel, Phase
 from ascendsim.numerics.accumulate import accumulate
 from ascendsim.numerics.casts import round_to
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.integers import IntegerSum
-from ascendsim.program import Core, Gm, GmTensor, Instruction, Kernel, Phase, Program, Slot
+from ascendsim.program import Gm, GmTensor, Instruction, Program, Slot
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING
 
 from ascendsim.costing import CostBook
 from ascendsim.errors import AscendSimError, ProgramError
+from ascendsim.kernel import Kernel
 from ascendsim.l2_stack import Stack
 from ascendsim.l2_walk import Group, Outcomes, Walk
-from ascendsim.program import Kernel
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ascendsim.program import PIPES, Core, Program
+from ascendsim.kernel import Core
+from ascendsim.program import PIPES, Program
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,10 +44,10 @@ from simpy.events import NORMAL
 
 from ascendsim.costing import CostBook, PricedProgram
 from ascendsim.errors import ProgramError
+from ascendsim.kernel import Core, Kernel, Phase
 from ascendsim.l2 import account_of
 from ascendsim.l2_walk import HIT, Outcomes
 from ascendsim.links import Port
-from ascendsim.program import Core, Kernel, Phase
 from ascendsim.timeline import CoreTimeline, PhaseTimeline, Timeline
 from ascendsim.transfers import Transfers, moves_of
 

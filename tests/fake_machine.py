@@ -4,7 +4,8 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 from ascendsim.builder import ProgramBuilder
-from ascendsim.program import Core, CoreWork, Cost, Gm, GmTensor, Kernel, Phase, Program, Traffic
+from ascendsim.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.program import Cost, Gm, GmTensor, Program, Traffic
 
 X = GmTensor("x", (1 << 20,), "float16", 2)
 Y = GmTensor("y", (1 << 20,), "float16", 2, role="output")

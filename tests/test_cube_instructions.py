@@ -17,9 +17,10 @@ from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B, Placemen
 from ascendsim.cube.views import Patches, TapRows, Transposed, Window, row_spans
 from ascendsim.errors import ProgramError
 from ascendsim.functional import CoreMemory
+from ascendsim.kernel import Kernel
 from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
-from ascendsim.program import Cost, Gm, GmTensor, Kernel, Slot, Traffic
+from ascendsim.program import Cost, Gm, GmTensor, Slot, Traffic
 from tests.toy_profiles import toy_split, toy_unified
 
 TOY = toy_split()

@@ -8,9 +8,10 @@ import pytest
 from ascendsim.builder import HAZARDS, ProgramBuilder
 from ascendsim.errors import ProgramError
 from ascendsim.functional import CoreMemory, aligned_empty, run_kernel
+from ascendsim.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
-from ascendsim.program import Core, CoreWork, Gm, GmTensor, Kernel, Phase
+from ascendsim.program import Gm, GmTensor
 from ascendsim.timing import time_kernel
 from ascendsim.vector.instructions import Add, Cast, CopyGmToUb, CopyUbToGm, Fill
 from tests.strict_memory import check_gm, strict

@@ -13,8 +13,9 @@ from ascendsim.cube.fixpipe import Fixpipe
 from ascendsim.cube.mmad import Mmad
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Block
+from ascendsim.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.profile import list_products, load_profile
-from ascendsim.program import Core, CoreWork, Gm, GmTensor, Kernel, Phase, Program, Slot
+from ascendsim.program import Gm, GmTensor, Program, Slot
 from ascendsim.timing import time_kernel
 from ascendsim.vector.instructions import Add, CopyGmToUb, CopyUbToGm
 

@@ -7,8 +7,9 @@ import pytest
 
 from ascendsim.builder import HAZARDS, ProgramBuilder
 from ascendsim.errors import CapacityError, ProgramError
+from ascendsim.kernel import Core, CoreWork, Deferred, Phase
 from ascendsim.pieces import Waits
-from ascendsim.program import Command, Core, CoreWork, Deferred, GmTensor, Phase
+from ascendsim.program import Command, GmTensor
 from tests.fake_machine import Fake
 from tests.toy_profiles import toy_split, toy_unified
 

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A
 from ascendsim.cube.views import Patches
 from ascendsim.functional import CoreMemory
+from ascendsim.kernel import Kernel
 from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
 from ascendsim.ops.sliding import Sliding
 from ascendsim.ops.taps import Taps, cut_taps, first_box, segments_of
-from ascendsim.program import Gm, GmTensor, Kernel, Slot
+from ascendsim.program import Gm, GmTensor, Slot
 
 L1, L0A = Slot("L1", 1 << 20, "A1", 0), Slot("L0A", 1 << 20, "A0", 1)
 MATH = MathSettings(AccumulationModel.parse("block:16:RNE"))

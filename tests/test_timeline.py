@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from test_timing import PLAIN, profiles, programs, read
 
 from ascendsim.critical_path import Step, critical_path, cycles_by_cause
+from ascendsim.kernel import Core, CoreWork, Phase
 from ascendsim.ops.summary import summarise
-from ascendsim.program import Core, CoreWork, Phase
 from ascendsim.timeline import Occupation, average_busy, bound_by, occupation
 from ascendsim.timing import time_kernel
 

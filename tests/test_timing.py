@@ -13,8 +13,8 @@ from oracles_timing import longest_path, spans_of, ticked_machine
 
 from ascendsim.builder import ProgramBuilder
 from ascendsim.errors import ProgramError
+from ascendsim.kernel import Core, CoreWork, Phase
 from ascendsim.l2 import account
-from ascendsim.program import Core, CoreWork, Phase
 from ascendsim.timing import time_kernel
 
 PLAIN = FakeProfile()

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from ascendsim.functional import CoreMemory
+from ascendsim.kernel import Kernel
 from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
-from ascendsim.program import Cost, Gm, GmTensor, Kernel, Slot, Traffic
+from ascendsim.program import Cost, Gm, GmTensor, Slot, Traffic
 from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill, SumLanes
 from ascendsim.vector.row_sums import AddRows, SumPixels
 from tests.toy_profiles import toy_split

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.kernel import Kernel
 from ascendsim.numerics.controls import OVERFLOW_RULES, conversion_overflow, fixpipe_overflow
 from ascendsim.numerics.dtypes import ELEMENTS, DType, dtype, find
 from ascendsim.numerics.models import AccumulationModel
@@ -15,7 +16,7 @@ from ascendsim.ops.generations import HF32_TIES, Generation, generation
 from ascendsim.ops.hf32 import as_multiplied, full_name, stored_name
 from ascendsim.ops.strided import View
 from ascendsim.ops.tiling.plan import Tiling
-from ascendsim.program import GmTensor, Kernel
+from ascendsim.program import GmTensor
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.builder import ProgramBuilder
 from ascendsim.cube.mmad import PipeBarrier
+from ascendsim.kernel import CoreWork, Phase
 from ascendsim.ops.rings import Ring
 from ascendsim.ops.tiling.plan import shares
 from ascendsim.ops.vector_kernels import piece_elements, vector_cores
-from ascendsim.program import CoreWork, Gm, GmTensor, Phase, Program
+from ascendsim.program import Gm, GmTensor, Program
 from ascendsim.vector.instructions import (
     FLOAT32_LANES,
     AddLanes,

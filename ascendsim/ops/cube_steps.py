@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
+from ascendsim.kernel import Kernel, Phase
 from ascendsim.ops.call import Call, Step, gm_tensor
 from ascendsim.ops.conv_problem import ConvProblem
 from ascendsim.ops.filter_gemm import FilterGemm, FilterGemmSchedule
@@ -26,7 +27,7 @@ from ascendsim.ops.tiling.filter import filter_tiling
 from ascendsim.ops.tiling.image import image_tiling
 from ascendsim.ops.tiling.plan import Tiling
 from ascendsim.ops.vector_kernels import cast, ordered_sum, tree_sum, zero_fill
-from ascendsim.program import GmTensor, Kernel, Phase
+from ascendsim.program import GmTensor
 
 if TYPE_CHECKING:
     from ascendsim.ops.call import Tensors

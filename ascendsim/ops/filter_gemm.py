@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ascendsim.builder import HAZARDS
 from ascendsim.cube.views import FRACTAL_ROWS, round_up
 from ascendsim.errors import ConfigError
+from ascendsim.kernel import Core, CoreWork, Deferred, Phase
 from ascendsim.ops.filter_columns import Columns, column_blocks, piece_in_row
 from ascendsim.ops.filter_program import FilterProgram, Sizes, sizes_of
 from ascendsim.ops.sliding import ImageTile, Sliding
 from ascendsim.ops.taps import Taps
 from ascendsim.ops.tiling.plan import Tiling, require_whole_units, shares
-from ascendsim.program import Core, CoreWork, Deferred, GmTensor, Phase, Program
+from ascendsim.program import GmTensor, Program
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

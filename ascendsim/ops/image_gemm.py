@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from ascendsim.builder import HAZARDS
 from ascendsim.cube.views import round_up
 from ascendsim.errors import ConfigError
+from ascendsim.kernel import Core, CoreWork, Deferred, Phase
 from ascendsim.ops.image_program import ImageProgram, Sizes, sizes_of
 from ascendsim.ops.sliding import ImageTile, Sliding
 from ascendsim.ops.taps import Segment, Taps, cut_taps, segments_of
 from ascendsim.ops.tiling.plan import Tiling, require_whole_units, shares
-from ascendsim.program import Core, CoreWork, Deferred, GmTensor, Phase, Program
+from ascendsim.program import GmTensor, Program
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import ConfigError, UnsupportedError
+from ascendsim.kernel import Kernel
 from ascendsim.numerics.settings import MathSettings
 from ascendsim.ops.call import Step, gm_tensor
 from ascendsim.ops.generations import HF32_TIES
@@ -26,7 +27,6 @@ from ascendsim.ops.results import Estimate, MatmulResult
 from ascendsim.ops.running import name_of, run_steps, time_steps
 from ascendsim.ops.tiling.matmul import MatmulTiling, matmul_tiling, require_plan
 from ascendsim.ops.vector_steps import Named, Vectors, converted
-from ascendsim.program import Kernel
 
 if TYPE_CHECKING:
     from ascendsim.numerics.models import AccumulationModel

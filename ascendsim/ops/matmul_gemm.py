@@ -15,11 +15,12 @@ from ascendsim.builder import HAZARDS, ProgramBuilder
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Block, round_up
+from ascendsim.kernel import Core, CoreWork, Phase
 from ascendsim.ops.matmul_problem import MatmulProblem
 from ascendsim.ops.rings import Ring
 from ascendsim.ops.tiling.matmul import MatmulTiling
 from ascendsim.ops.writeback import Writeback
-from ascendsim.program import Core, CoreWork, Gm, GmTensor, Phase, Program, Slot
+from ascendsim.program import Gm, GmTensor, Program, Slot
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ascendsim.program import Kernel
+from ascendsim.kernel import Kernel
 from ascendsim.timeline import Timeline
 
 

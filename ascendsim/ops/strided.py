@@ -13,9 +13,10 @@ from math import ceil, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.builder import ProgramBuilder
+from ascendsim.kernel import Phase
 from ascendsim.ops.rings import Ring
 from ascendsim.ops.vector_kernels import PIECE_BYTES, flat_phase
-from ascendsim.program import Gm, GmTensor, Phase, Program
+from ascendsim.program import Gm, GmTensor, Program
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 from ascendsim.vector.rearrange import Rearrange
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ascendsim.kernel import Kernel
 from ascendsim.ops.results import KernelResult
-from ascendsim.program import Kernel
 from ascendsim.timeline import Timeline, average_busy, bound_by
 
 if TYPE_CHECKING:

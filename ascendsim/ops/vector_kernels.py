@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from ascendsim.builder import ProgramBuilder
 from ascendsim.cube.mmad import PipeBarrier
+from ascendsim.kernel import Core, CoreWork, Phase
 from ascendsim.ops.rings import Ring
 from ascendsim.ops.tiling.plan import shares
-from ascendsim.program import Core, CoreWork, Gm, GmTensor, Phase, Program
+from ascendsim.program import Gm, GmTensor, Program
 from ascendsim.vector.instructions import (
     FLOAT32_LANES,
     Add,

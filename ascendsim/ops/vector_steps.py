@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from ascendsim.kernel import Kernel, Phase
 from ascendsim.numerics.settings import MathSettings
 from ascendsim.ops.call import Step, gm_tensor, vector_overflow
 from ascendsim.ops.channel_sums import bias_parts, lane_sums
 from ascendsim.ops.strided import View, gather
 from ascendsim.ops.vector_kernels import cast, ordered_sum, zero_fill
-from ascendsim.program import Kernel, Phase
 
 if TYPE_CHECKING:
     from ascendsim.numerics.settings import Accumulation

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.program import Core
+    from ascendsim.kernel import Core
     from ascendsim.timeline import CoreTimeline, PhaseTimeline, Timeline
 
     Cycles = NDArray[np.int64]

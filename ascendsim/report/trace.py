@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.kernel import Core
 from ascendsim.ops.results import KernelResult
-from ascendsim.program import PIPES, Core
+from ascendsim.program import PIPES
 from ascendsim.report.files import replacing
 from ascendsim.report.occupancy import core_name
 from ascendsim.timeline import CoreTimeline, PhaseTimeline, released_by

@@ -10,7 +10,7 @@ from ascendsim.program import PIPES
 from ascendsim.timeline import Occupation, occupation
 
 if TYPE_CHECKING:
-    from ascendsim.program import Core
+    from ascendsim.kernel import Core
     from ascendsim.timeline import Timeline
 
 

@@ -10,7 +10,7 @@ from ascendsim.validate.cells import is_number
 from ascendsim.validate.compare import busiest
 
 if TYPE_CHECKING:
-    from ascendsim.program import Core
+    from ascendsim.kernel import Core
     from ascendsim.timeline import CoreTimeline, Timeline
 
 # The profiler's names of the pipes that bound a cube kernel.

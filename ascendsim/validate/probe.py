@@ -11,21 +11,10 @@ from collections.abc import Hashable, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
+from ascendsim.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
-from ascendsim.program import (
-    Command,
-    Core,
-    CoreWork,
-    Cost,
-    GmTensor,
-    Instruction,
-    Kernel,
-    Phase,
-    Program,
-    Slot,
-    Traffic,
-)
+from ascendsim.program import Command, Cost, GmTensor, Instruction, Program, Slot, Traffic
 from ascendsim.timing import time_kernel
 from ascendsim.vector.instructions import vector_cost
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from ascendsim.builder import ProgramBuilder
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.errors import DataError
+from ascendsim.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
-from ascendsim.program import Core, CoreWork, Gm, GmTensor, Kernel, Phase, Program
+from ascendsim.program import Gm, GmTensor, Program
 from ascendsim.timing import time_kernel
 from ascendsim.validate.cells import number_of, refuse_beyond_memory, whole_number, whole_of
 from ascendsim.validate.compare import Case
