@@ -4,16 +4,10 @@ A row names the file, the text to change (it must occur exactly once), what it b
 have to notice.  Rows whose change cannot alter any result do not belong here.
 """
 
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
-ROOT = Path(__file__).parent.parent
+from mutating import assert_noticed, run_copy, source_of
 
 
 class Mutation(NamedTuple):
@@ -94,37 +88,20 @@ METRICS = [
 EVERY = FORMATS + ROUNDINGS + OVERFLOWS + METRICS
 
 
-def run_copy(folder, file="", old="", new="", tests=""):
-    """Run tests on a copy of the package with one change; return the finished process."""
-    shutil.copytree(ROOT / "ascendsim", folder / "ascendsim", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "docs", folder / "docs")
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    if file:
-        target = folder / "ascendsim" / "numerics" / f"{file}.py"
-        target.write_text(target.read_text().replace(old, new))
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment.pop("ASCENDSIM_DATA", None)  # the project's own tests must notice
-    command = [sys.executable, "-m", "pytest", "-x", *(f"tests/{name}.py" for name in tests.split())]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-
-
 @pytest.mark.parametrize("mutation", EVERY, ids=lambda m: f"{m.file}:{m.new}")
 def test_the_line_to_change_exists_once(mutation):
-    text = (ROOT / "ascendsim" / "numerics" / f"{mutation.file}.py").read_text()
-    assert text.count(mutation.old) == 1
+    assert source_of(f"numerics/{mutation.file}").count(mutation.old) == 1
 
 
 @pytest.mark.slow
 def test_the_copy_passes_unchanged(tmp_path):
     every = " ".join(sorted({name for mutation in EVERY for name in mutation.tests.split()}))
-    done = run_copy(tmp_path, tests=every)
+    done = run_copy(tmp_path, "", "", "", every)
     assert done.returncode == 0, done.stdout[-2000:]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", EVERY, ids=lambda m: f"{m.file}:{m.new}")
 def test_a_changed_line_makes_a_test_fail(mutation, tmp_path):
-    done = run_copy(tmp_path, *mutation)
-    # 1: tests ran and some failed; 0: nobody noticed; 2: the copy cannot even be imported
-    assert done.returncode == 1, f"no test noticed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    file, old, new, tests = mutation
+    assert_noticed(run_copy(tmp_path, f"numerics/{file}", old, new, tests))

@@ -4,17 +4,12 @@ A row names the file, the text to change (it must occur exactly once) and what i
 cannot alter any cycle do not belong here.
 """
 
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from mutating import assert_noticed, run_copy, source_of
 
-ROOT = Path(__file__).parent.parent
-TESTS = ("test_links", "test_l2", "test_timing", "test_timeline")
+TESTS = "test_links test_l2 test_timing test_timeline"
 
 
 class Mutation(NamedTuple):
@@ -66,34 +61,18 @@ TIMING = [
 EVERY = [*LINKS, *L2, *TIMING]
 
 
-def run_copy(folder, file="", old="", new=""):
-    """Run the tests on a copy of the package with one change; return the finished process."""
-    for name in ("ascendsim", "tests", "configs"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    if file:
-        target = folder / "ascendsim" / f"{file}.py"
-        target.write_text(target.read_text().replace(old, new))
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment.pop("ASCENDSIM_DATA", None)  # the project's own tests must notice
-    command = [sys.executable, "-m", "pytest", "-x", *(f"tests/{name}.py" for name in TESTS)]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-
-
 @pytest.mark.parametrize("mutation", EVERY, ids=lambda m: f"{m.file}:{m.new}")
 def test_the_line_to_change_exists_once(mutation):
-    assert (ROOT / "ascendsim" / f"{mutation.file}.py").read_text().count(mutation.old) == 1
+    assert source_of(mutation.file).count(mutation.old) == 1
 
 
 @pytest.mark.slow
 def test_the_copy_passes_unchanged(tmp_path):
-    done = run_copy(tmp_path)
+    done = run_copy(tmp_path, "", "", "", TESTS)
     assert done.returncode == 0, done.stdout[-2000:]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", EVERY, ids=lambda m: f"{m.file}:{m.new}")
 def test_a_changed_line_makes_a_test_fail(mutation, tmp_path):
-    done = run_copy(tmp_path, *mutation)
-    # 1: tests ran and some failed; 0: nobody noticed; 2: the copy cannot even be imported
-    assert done.returncode == 1, f"no test noticed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    assert_noticed(run_copy(tmp_path, *mutation, TESTS))

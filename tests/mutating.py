@@ -1,0 +1,36 @@
+"""A copy of the project with one line changed, and some tests run on it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+COPIED = ("ascendsim", "tests", "docs", "configs")
+
+
+def source_of(file):
+    """The text of a file of the package, by its path without the ending."""
+    return (ROOT / "ascendsim" / f"{file}.py").read_text()
+
+
+def run_copy(folder, file, old, new, tests):
+    """Run tests (names, with spaces between) on a copy with one change; return the finished process.
+
+    Exit status 1: tests ran and some failed; 0: nobody noticed; 2: the copy cannot even be imported.
+    """
+    for name in COPIED:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    if file:
+        (folder / "ascendsim" / f"{file}.py").write_text(source_of(file).replace(old, new))
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("ASCENDSIM_DATA", None)  # the project's own tests must notice
+    command = [sys.executable, "-m", "pytest", "-x", *(f"tests/{name}.py" for name in tests.split())]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def assert_noticed(done):
+    """A test must have failed, not the import."""
+    assert done.returncode == 1, f"no test noticed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
