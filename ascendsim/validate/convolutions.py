@@ -11,7 +11,7 @@ from ascendsim.ops.conv_problem import ConvProblem
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.validate.cells import refuse_beyond_memory, whole_number, whole_of
 from ascendsim.validate.compare import Case
-from ascendsim.validate.counters import active_cycles, bounds_of, measured_counters
+from ascendsim.validate.counters import active_cycles, kernel_case
 from ascendsim.validate.products import Overrides, profile_of
 from ascendsim.validate.rows import Row, Unusable, l2_start_of
 
@@ -48,21 +48,7 @@ def convolution_case(row: Row, variant: str, overrides: Overrides = ()) -> Case 
         return Unusable(row.id, f"its geometry cannot be used: {error}")
     mhz = profile.clock.cube_mhz
     counters = {pipe: cycles / mhz for pipe, cycles in active_cycles(kernel.timeline).items()}
-    measured = measured_counters(row.counters, row.us)
-    known = {pipe: counters[pipe] for pipe in measured if pipe in counters}
-    return Case(
-        row.id,
-        "convolution",
-        next((group for prefix, group in GROUPS if row.id.startswith(prefix)), "secondary"),
-        variant,
-        "us",
-        row.us,
-        kernel.time_us,
-        row.source,
-        bounds_of(measured, counters),
-        {pipe: (measured[pipe], time) for pipe, time in known.items()},
-        "; ".join(filter(None, (NOTE, row.inferred))),
-    )
+    return kernel_case(row, "convolution", GROUPS, variant, kernel.time_us, counters, NOTE)
 
 
 def _kernel(row: Row, problem: ConvProblem, profile: Profile) -> KernelResult:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import DataError
 from ascendsim.validate.cells import is_number
-from ascendsim.validate.compare import busiest
+from ascendsim.validate.compare import Case, busiest
 
 if TYPE_CHECKING:
     from ascendsim.kernel import Core
     from ascendsim.timeline import CoreTimeline, Timeline
+    from ascendsim.validate.rows import Row
 
 # The profiler's names of the pipes that bound a cube kernel.
 _COUNTERS = {
@@ -54,6 +55,38 @@ def bounds_of(
     """
     among = measured.keys() if measured else estimated.keys() - {"S"}
     return busiest(measured), busiest({pipe: time for pipe, time in estimated.items() if pipe in among})
+
+
+def kernel_case(
+    row: Row,
+    kind: str,
+    groups: Sequence[tuple[str, str]],
+    variant: str,
+    us: float,
+    counters: Mapping[str, float],
+    note: str,
+) -> Case:
+    """Return a kernel's estimated time and busy pipes, microseconds, beside those that a row measured.
+
+    `groups` gives the group of rows by what their ids begin with; all others are secondary.
+
+    Raises   DataError for a negative counter
+    """
+    assert row.us is not None
+    measured = measured_counters(row.counters, row.us)
+    return Case(
+        row.id,
+        kind,
+        next((group for prefix, group in groups if row.id.startswith(prefix)), "secondary"),
+        variant,
+        "us",
+        row.us,
+        us,
+        row.source,
+        bounds_of(measured, counters),
+        {pipe: (measured[pipe], counters[pipe]) for pipe in measured if pipe in counters},
+        "; ".join(filter(None, (note, row.inferred))),
+    )
 
 
 def _not_negative(counters: Mapping[str, Any], name: str) -> float:

@@ -12,7 +12,7 @@ from ascendsim.ops.matmul_problem import MatmulProblem
 from ascendsim.ops.tiling.matmul import MatmulTiling
 from ascendsim.validate.cells import refuse_beyond_memory, refuse_odd_extents, whole_of
 from ascendsim.validate.compare import Case
-from ascendsim.validate.counters import active_cycles, bounds_of, core_active_cycles, measured_counters
+from ascendsim.validate.counters import active_cycles, core_active_cycles, kernel_case, measured_counters
 from ascendsim.validate.matmul_rows import Run, run_of
 from ascendsim.validate.products import Overrides, profile_of
 from ascendsim.validate.rows import Row, Unusable
@@ -67,21 +67,7 @@ def matmul_case(row: Row, variant: str, overrides: Overrides = ()) -> Case | Unu
     if isinstance(run, str):
         return Unusable(row.id, run)
     us, counters = _estimated(run, profile)
-    measured = measured_counters(row.counters, row.us)
-    known = {pipe: counters[pipe] for pipe in measured if pipe in counters}
-    return Case(
-        row.id,
-        "matmul",
-        next((group for prefix, group in GROUPS if row.id.startswith(prefix)), "secondary"),
-        variant,
-        "us",
-        row.us,
-        us,
-        row.source,
-        bounds_of(measured, counters),
-        {pipe: (measured[pipe], time) for pipe, time in known.items()},
-        "; ".join(filter(None, (run.note, row.inferred))),
-    )
+    return kernel_case(row, "matmul", GROUPS, variant, us, counters, run.note)
 
 
 def _refuse_odd_cells(row: Row) -> None:
