@@ -13,7 +13,7 @@ from ascendsim.program import Traffic
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
-    from ascendsim.profile.records import Link as LinkFigures
+    from ascendsim.profile.memory import Link as LinkFigures
 
 Speed = tuple[int, tuple[Fraction, ...]]
 

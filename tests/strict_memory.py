@@ -10,8 +10,8 @@ from ascendsim.cube.movers import CopyGmToL1, FillL1
 from ascendsim.functional import CoreMemory
 from ascendsim.numerics.dtypes import ELEMENTS, find
 from ascendsim.program import Gm
-from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill, SumLanes
-from ascendsim.vector.row_sums import AddRows, SumPixels
+from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill
+from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
 
 
 class StrictMemory(CoreMemory):

@@ -11,7 +11,8 @@ from ascendsim.errors import ShapeError, UnsupportedError
 from ascendsim.numerics import casts
 from ascendsim.numerics.dtypes import DTYPES, dtype
 from ascendsim.numerics.hifloat8 import HiFloat8Array
-from ascendsim.numerics.metrics import METRIC_COLUMNS, ErrorMetrics, error_metrics, round_reference
+from ascendsim.numerics.metric_columns import METRIC_COLUMNS
+from ascendsim.numerics.metrics import ErrorMetrics, error_metrics, round_reference
 from ascendsim.numerics.standards import standards
 from ascendsim.numerics.ulp import ulps
 

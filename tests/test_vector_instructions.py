@@ -14,8 +14,8 @@ from ascendsim.kernel import Kernel
 from ascendsim.numerics.models import AccumulationModel
 from ascendsim.numerics.settings import MathSettings
 from ascendsim.program import Cost, Gm, GmTensor, Slot, Traffic
-from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill, SumLanes
-from ascendsim.vector.row_sums import AddRows, SumPixels
+from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill
+from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
 from tests.toy_profiles import toy_split
 
 TOY = toy_split()

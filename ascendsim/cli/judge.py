@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.numerics.casts import decode
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.metrics import METRIC_COLUMNS, METRIC_SYMBOLS, MetricColumn, error_metrics
+from ascendsim.numerics.metric_columns import METRIC_COLUMNS, METRIC_SYMBOLS, MetricColumn
+from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.float64 import gradients_float64
 from ascendsim.report.record import GRADIENTS, Record, gradient_record
 

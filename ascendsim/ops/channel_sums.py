@@ -12,15 +12,8 @@ from ascendsim.ops.rings import Ring
 from ascendsim.ops.tiling.plan import shares
 from ascendsim.ops.vector_kernels import piece_elements, vector_cores
 from ascendsim.program import Gm, GmTensor, Program
-from ascendsim.vector.instructions import (
-    FLOAT32_LANES,
-    AddLanes,
-    CopyGmToUb,
-    CopyUbToGm,
-    Fill,
-    SumLanes,
-)
-from ascendsim.vector.row_sums import AddRows, SumPixels
+from ascendsim.vector.instructions import FLOAT32_LANES, AddLanes, CopyGmToUb, CopyUbToGm, Fill
+from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

@@ -6,19 +6,16 @@ from math import ceil
 from types import MappingProxyType
 from typing import Any
 
+from ascendsim.profile.memory import L2, DataPath, Exact, Link
 from ascendsim.profile.records import (
-    L2,
     Buffer,
     Clock,
     Cores,
     Cube,
     CubeRate,
-    DataPath,
-    Exact,
     Figure,
     Fixpipe,
     Launch,
-    Link,
     Load2d,
     Load3d,
     Profile,

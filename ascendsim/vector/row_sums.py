@@ -1,4 +1,4 @@
-"""Sums of short rows in UB: tiles of many images with few pixels each."""
+"""Sums of lanes and of short rows in UB."""
 
 from __future__ import annotations
 
@@ -9,11 +9,52 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ascendsim.program import Command, Cost, Slot, SlotToSlot
-from ascendsim.vector.instructions import FLOAT32_LANES, added_by_halves, vector_cost
+from ascendsim.vector.instructions import FLOAT32_LANES, vector_cost
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ascendsim.functional import CoreMemory
     from ascendsim.profile import Profile
+
+
+def added_by_halves(lanes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Add the lanes of each row, a power of two of them, by halves: (rows, lanes) -> (rows,)."""
+    while lanes.shape[1] > 1:
+        half = lanes.shape[1] // 2
+        lanes = lanes[:, :half] + lanes[:, half:]
+    return lanes[:, 0]
+
+
+class _SumLanes(NamedTuple):
+    dst: Slot
+    src: Slot
+    rows: int
+
+
+class SumLanes(_SumLanes, SlotToSlot):
+    """Add the 64 lanes of each row by halves: 32 + 32, 16 + 16, ... to one float32 value.
+
+    Shapes   src (rows, 64) -> dst (rows,)
+    Pipe     V
+    Cost     head + one reduce repeat for each row
+    """
+
+    __slots__ = ()
+    pipe = "V"
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.rows
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Halve six times."""
+        memory.new_tile(self.dst, (self.rows,))[...] = added_by_halves(memory.tile(self.src))
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of the repeats."""
+        return vector_cost(profile, "reduce_add_32bit", self.rows)
 
 
 class _AddRows(NamedTuple):

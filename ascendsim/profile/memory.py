@@ -1,0 +1,151 @@
+"""Records of the memory system: paths, the requests of copies, links and L2."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import NamedTuple, TypeAlias
+
+Exact: TypeAlias = int | Fraction
+
+# A memory request fetches so many blocks of 32 bytes at once (plan constants of the 910B's libraries); the
+# requests of a copy with short rows, counted so, explain what such copies take on a 910B1.
+BLOCK_BYTES = 32
+BURSTS = (16, 8, 4, 3, 2, 1)
+
+
+class Requests(NamedTuple):
+    """How many requests a copy takes, and as how many bytes of full ones they occupy L2."""
+
+    number: Exact
+    occupied_bytes: Fraction
+
+
+@dataclass(frozen=True)
+class DataPath:
+    """A way for bytes inside one core: who runs it, how fast, what it costs once per instruction.
+
+    least_cycles            what an instruction holds the pipe for, however few bytes it moves
+    spread_cycles           how much earlier the nearest part of L2 answers than the farthest
+    row_cycles              what each row takes of a copy that turns rows into fractals, beside its requests;
+                            other copies go on meanwhile (0: its bytes set the pace)
+    request_bytes           what a request fetches at most; the core sends a shorter one no sooner (0: only
+                            bytes count)
+    request_fixed_share     share of L2's time for a full request that a shorter one takes as well
+    buffer_bytes, drain_bytes_per_cycle
+                            how far a writer may be ahead, and how fast the far side takes bytes (0: no limit)
+    transposing_bytes_per_cycle
+                            the rate where fractals are turned over on the way (0: the same)
+    """
+
+    pipe: str
+    bytes_per_cycle: Exact
+    head_cycles: int
+    latency_cycles: int
+    least_cycles: int = 0
+    spread_cycles: int = 0
+    row_cycles: Exact = 0
+    request_bytes: int = 0
+    request_fixed_share: float = 0.0
+    buffer_bytes: int = 0
+    drain_bytes_per_cycle: Exact = 0
+    transposing_bytes_per_cycle: Exact = 0
+
+    def requests(self, size_bytes: int, rows: int = 1, aligned: bool = True) -> Requests:
+        """Return the requests that `rows` equal runs of bytes take; none if the path does not count them.
+
+        A run is fetched in whole requests, and what is left of it in bursts of the lengths that there are.
+        No request crosses the place where a whole one would end: runs that are not `aligned` to such places
+        take what they do on average over the blocks where they may begin.
+        """
+        if not self.request_bytes:
+            return Requests(0, Fraction(0))
+        run = -(-size_bytes // (rows * BLOCK_BYTES))
+        whole = max(1, self.request_bytes // BLOCK_BYTES)
+        starts = (0,) if aligned else tuple(range(whole))
+        count = Fraction(sum(_bursts(run, begin, whole) for begin in starts), len(starts))
+        fixed = Fraction(str(self.request_fixed_share))
+        occupied = fixed * count * self.request_bytes + (1 - fixed) * run * BLOCK_BYTES
+        return Requests(_plain(rows * count), rows * occupied)
+
+    def peak(self, size_bytes: int, requests: Exact, occupied_bytes: Fraction, pace: int = 0) -> Exact:
+        """Return the core's own rate, in bytes as L2 is occupied.
+
+        No request goes sooner than a full one, unless the copy has a pace of its own: then others go between.
+        """
+        if not requests:
+            return self.bytes_per_cycle
+        sent = 0 if pace else requests * self.request_bytes
+        return self.bytes_per_cycle * max(Fraction(size_bytes), occupied_bytes) / max(sent, size_bytes)
+
+    def writing_peak(self, size_bytes: int) -> Exact:
+        """Return the core's own rate of a write: that of its way out, or of the far side if it is slower."""
+        behind = size_bytes - self.buffer_bytes
+        if not self.drain_bytes_per_cycle or behind <= 0:
+            return self.bytes_per_cycle
+        return min(self.bytes_per_cycle, Fraction(size_bytes) * self.drain_bytes_per_cycle / behind)
+
+    def pace_cycles(self, rows: int, requests: Exact) -> int:
+        """Return what a copy takes by itself that turns so many rows into fractals; 0: as its bytes."""
+        if not self.row_cycles:
+            return 0
+        request_cycles = Fraction(self.request_bytes) / Fraction(self.bytes_per_cycle)
+        return ceil(rows * Fraction(self.row_cycles) + requests * request_cycles)
+
+    def times(self, requests: Exact = 0) -> tuple[int, int]:
+        """Return what an instruction takes beside its bytes at the path's rate: before them, and after.
+
+        Before them it holds the pipe for the head. After them comes the latency of the farthest of the
+        requests: the mean largest of so many draws.
+        """
+        nearer = self.spread_cycles // (requests + 1) if requests else 0
+        return self.head_cycles, self.latency_cycles - nearer
+
+
+def _bursts(run: int, begin: int, whole: int) -> int:
+    """Return the requests of a run of blocks that begins so many after the last place for a whole request."""
+    first = min(run, (whole - begin) % whole)
+    count, rest = divmod(run - first, whole)
+    for part in (first, rest):
+        for burst in BURSTS:
+            times, part = divmod(part, burst)
+            count += times
+    return count
+
+
+def _plain(number: Fraction) -> Exact:
+    """Return a fraction as an int where it is one."""
+    return number.numerator if number.denominator == 1 else number
+
+
+@dataclass(frozen=True)
+class Link:
+    """A shared link: what the chip moves in a cube cycle, and what one core can take of it.
+
+    `total_bytes_per_cycle` has the efficiency in it; the vector total is what vector cores reach together,
+    the same unless `vector_tb_per_s` was measured apart. Cores that read the same bytes at the same time
+    reach `shared_efficiency` of it. The two vector cores of an AI core may have a limit as a pair (0: none).
+    `latency_cycles` comes on top of the path's own.
+    """
+
+    nominal_tb_per_s: float
+    efficiency: float
+    total_bytes_per_cycle: Exact
+    vector_total_bytes_per_cycle: Exact
+    per_core_bytes_per_cycle: Exact
+    per_vector_core_bytes_per_cycle: Exact
+    latency_cycles: int
+    per_vector_pair_bytes_per_cycle: Exact = 0
+    shared_efficiency: float = 1.0
+
+
+@dataclass(frozen=True)
+class L2:
+    """The cache between the cores and main memory."""
+
+    capacity_bytes: int
+    line_bytes: int
+    sector_bytes: int
+
+    def fetched_bytes(self, size_bytes: int, rows: int = 1) -> int:
+        """Return the whole sectors that `rows` equal, aligned runs of consecutive bytes touch."""
+        return rows * -(-size_bytes // (rows * self.sector_bytes)) * self.sector_bytes
