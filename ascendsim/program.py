@@ -206,6 +206,17 @@ class SlotToSlot(Command):
         return (self.dst,)
 
 
+class SlotOntoSlot(SlotToSlot):
+    """What adds the slot `src` to the slot `dst`, so that it reads both."""
+
+    __slots__ = ()
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """What is there, and what comes to it."""
+        return (self.dst, self.src)
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """The instructions of one core in program order, with the waits between its pipes.

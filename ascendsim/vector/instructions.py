@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.program import Command, Cost, Gm, Slot, SlotToSlot, Traffic
+from ascendsim.program import Command, Cost, Gm, Slot, SlotOntoSlot, SlotToSlot, Traffic
 
 if TYPE_CHECKING:
     from ascendsim.functional import CoreMemory
@@ -190,7 +190,7 @@ class _Add(NamedTuple):
     elements: int
 
 
-class Add(_Add, Command):
+class Add(_Add, SlotOntoSlot):
     """Add a tile to another in float32: dst <- dst + src, rounded to nearest even.
 
     Pipe     V
@@ -199,16 +199,6 @@ class Add(_Add, Command):
 
     __slots__ = ()
     pipe = "V"
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """Both tiles."""
-        return (self.dst, self.src)
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """The accumulator."""
-        return (self.dst,)
 
     @property
     def shape(self) -> Hashable:
@@ -232,7 +222,7 @@ class _AddLanes(NamedTuple):
     length: int
 
 
-class AddLanes(_AddLanes, Command):
+class AddLanes(_AddLanes, SlotOntoSlot):
     """Add the elements of each row to the row's 64 float32 lanes, 64 at a time from left to right.
 
     Shapes   dst (rows, 64), src (rows, length); a short last group leaves the other lanes alone
@@ -242,16 +232,6 @@ class AddLanes(_AddLanes, Command):
 
     __slots__ = ()
     pipe = "V"
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """Lanes and elements."""
-        return (self.dst, self.src)
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """The lanes."""
-        return (self.dst,)
 
     @property
     def shape(self) -> Hashable:

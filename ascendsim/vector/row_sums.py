@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.program import Command, Cost, Slot, SlotToSlot
+from ascendsim.program import Cost, Slot, SlotOntoSlot, SlotToSlot
 from ascendsim.vector.instructions import FLOAT32_LANES, vector_cost
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class _AddRows(NamedTuple):
     length: int
 
 
-class AddRows(_AddRows, Command):
+class AddRows(_AddRows, SlotOntoSlot):
     """Add the rows of a tile to one float32 row, the first row first.
 
     Shapes   dst (length,), src (rows, length)
@@ -75,16 +75,6 @@ class AddRows(_AddRows, Command):
 
     __slots__ = ()
     pipe = "V"
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """The sum and the rows."""
-        return (self.dst, self.src)
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """The sum."""
-        return (self.dst,)
 
     @property
     def shape(self) -> Hashable:
