@@ -7,13 +7,13 @@ used, so that `import ascendsim` costs nothing.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ascendsim.ops.conv_problem import ConvProblem
     from ascendsim.ops.conv_tbc_backward import conv_tbc_backward
     from ascendsim.ops.convolution_backward import convolution_backward, estimate
     from ascendsim.ops.matmul import estimate_matmul, matmul
-    from ascendsim.ops.matmul_problem import MatmulProblem
-    from ascendsim.ops.tiling.matmul import MatmulTiling
-    from ascendsim.ops.tiling.plan import Tiling
+    from ascendsim.ops.plan import Tiling
+    from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.ops.problems.matmul import MatmulProblem
+    from ascendsim.ops.tiling.search.matmul import MatmulTiling
     from ascendsim.profile import load_profile
 
 __version__ = "0.1.0"
@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ConvProblem": "ascendsim.ops.conv_problem",
-    "MatmulProblem": "ascendsim.ops.matmul_problem",
-    "MatmulTiling": "ascendsim.ops.tiling.matmul",
-    "Tiling": "ascendsim.ops.tiling.plan",
+    "ConvProblem": "ascendsim.ops.problems.convolution",
+    "MatmulProblem": "ascendsim.ops.problems.matmul",
+    "MatmulTiling": "ascendsim.ops.tiling.search.matmul",
+    "Tiling": "ascendsim.ops.plan",
     "conv_tbc_backward": "ascendsim.ops.conv_tbc_backward",
     "convolution_backward": "ascendsim.ops.convolution_backward",
     "estimate": "ascendsim.ops.convolution_backward",

@@ -12,9 +12,9 @@ from time import process_time
 from typing import NamedTuple
 
 from ascendsim import ConvProblem, estimate
-from ascendsim.kernel import CoreWork, Kernel
 from ascendsim.profile import load_profile
-from ascendsim.timing import time_kernel
+from ascendsim.program.kernel import CoreWork, Kernel
+from ascendsim.timing.kernel import time_kernel
 
 LAYER = ConvProblem(input=(256, 128, 28, 28), weight=(128, 128, 3, 3), padding=1)
 TARGET_PER_SECOND = 150_000

@@ -9,7 +9,7 @@ from ascendsim.aclnn import (
     conv_tbc_backward_get_workspace_size,
     convolution_backward_get_workspace_size,
 )
-from ascendsim.numerics.casts import encode, round_to
+from ascendsim.numerics.formats.casts import encode, round_to
 from ascendsim.rules import ConvTbcBackwardCall
 
 OUTPUTS = ("grad_input", "grad_weight", "grad_bias")

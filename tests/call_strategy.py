@@ -4,7 +4,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from ascendsim.errors import ShapeError
-from ascendsim.ops.conv_problem import ConvProblem
+from ascendsim.ops.problems.convolution import ConvProblem
 from tests.operator_calls import LAYS, ApiCall, plain
 
 FLOATS = ("float16", "bfloat16", "float32")

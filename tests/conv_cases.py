@@ -9,20 +9,21 @@ from hypothesis import strategies as st
 
 from ascendsim.cube.fixpipe import Fixpipe
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.casts import round_to
-from ascendsim.numerics.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.ops.call import gm_tensor
-from ascendsim.ops.conv_problem import ConvProblem
-from ascendsim.ops.filter_gemm import FilterGemmSchedule
-from ascendsim.ops.image_gemm import ImageGemmSchedule
-from ascendsim.ops.layouts import unpack_weight
-from ascendsim.ops.lowering import Call, filter_gemm, image_gemm, lower
-from ascendsim.ops.reference_call import reference_gradients
-from ascendsim.ops.tiling.filter import filter_tiling
-from ascendsim.ops.tiling.image import image_tiling
-from ascendsim.ops.tiling.plan import shares
-from ascendsim.timing import time_kernel
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.formats.casts import round_to
+from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.ops.lowering.call import gm_tensor
+from ascendsim.ops.lowering.layouts import unpack_weight
+from ascendsim.ops.lowering.lower import Call, dgrad_gemm, lower, wgrad_gemm
+from ascendsim.ops.plan import shares
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
+from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
+from ascendsim.ops.tiling.search.dgrad import dgrad_tiling
+from ascendsim.ops.tiling.search.wgrad import wgrad_tiling
+from ascendsim.timing.arrivals import arrivals as arrival_order
+from ascendsim.timing.kernel import time_kernel
 from ascendsim.vector.instructions import CopyUbToGm
 from tests.toy_profiles import toy_split, toy_unified
 
@@ -167,9 +168,11 @@ def run(call, tensors, order="program", mask=(True, True, True)):
         observe = None
         if step.kernel.name == "grad_weight" and is_atomic(call):
             observe = arrivals = Arrivals(call)
-        timeline = time_kernel(step.kernel, call.profile, folded=False) if order == "arrival" else None
+        steps = order
+        if order == "arrival":
+            steps = arrival_order(step.kernel, time_kernel(step.kernel, call.profile, folded=False))
         gm = step.bind(tensors)
-        run_kernel(step.kernel, gm, order=order, timeline=timeline, observe=observe)
+        run_kernel(step.kernel, gm, order=steps, observe=observe)
         tensors.update(step.collect(gm))
     gradients = {name: tensors[name] for name, wanted in zip(GRADIENTS, mask, strict=True) if wanted}
     return gradients, arrivals.by_weight() if arrivals else None
@@ -177,20 +180,18 @@ def run(call, tensors, order="program", mask=(True, True, True)):
 
 def image_schedule(call):
     """Return the schedule of grad_input as the call has it."""
-    spec = image_gemm(call)
-    return ImageGemmSchedule(
-        spec, call.tilings.get("grad_input") or image_tiling(spec, call.profile), call.profile
-    )
+    spec = dgrad_gemm(call)
+    return DgradTasks(spec, call.tilings.get("grad_input") or dgrad_tiling(spec, call.profile), call.profile)
 
 
 def filter_schedule(call):
     """Return the schedule of grad_weight as the call has it."""
-    spec = filter_gemm(call)
-    plan = call.tilings.get("grad_weight") or filter_tiling(spec, call.profile)
+    spec = wgrad_gemm(call)
+    plan = call.tilings.get("grad_weight") or wgrad_tiling(spec, call.profile)
     is_split, target = plan.k_split > 1, spec.output
     if is_split and call.deterministic:
         target = gm_tensor("parts", (plan.k_split, *spec.output.shape), "float32", "workspace")
-    return FilterGemmSchedule(spec, plan, call.profile, target, is_split and not call.deterministic)
+    return WgradTasks(spec, plan, call.profile, target, is_split and not call.deterministic)
 
 
 def is_atomic(call):

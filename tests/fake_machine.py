@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
-from ascendsim.builder import ProgramBuilder
-from ascendsim.kernel import Core, CoreWork, Kernel, Phase
-from ascendsim.program import Cost, Gm, GmTensor, Program, Traffic
+from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.instruction import Cost, Traffic
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.program.places import Gm, GmTensor
+from ascendsim.program.program import Program
 
 X = GmTensor("x", (1 << 20,), "float16", 2)
 Y = GmTensor("y", (1 << 20,), "float16", 2, role="output")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ascendsim.numerics.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 
 torch = pytest.importorskip(
     "torch", reason="torch is not installed: no independent convolution to compare with"

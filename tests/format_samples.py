@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ascendsim.numerics.dtypes import dtype
-from ascendsim.numerics.hifloat8_codes import positive_values
+from ascendsim.numerics.formats.dtypes import dtype
+from ascendsim.numerics.formats.hifloat8_codes import positive_values
 
 
 def random_patterns(count, seed=0):

@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ascendsim import convolution_backward
-from ascendsim.numerics.casts import decode, encode, hf32, round_to
-from ascendsim.numerics.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.hifloat8 import HiFloat8Array
-from ascendsim.ops.conv_problem import ConvProblem
+from ascendsim.numerics.formats.casts import decode, encode, hf32, round_to
+from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 from ascendsim.ops.convolution_backward import decide
-from ascendsim.ops.lowering import filter_gemm
+from ascendsim.ops.lowering.lower import wgrad_gemm
 from ascendsim.ops.operands import Operand, spread
 from ascendsim.ops.options import Options
-from ascendsim.ops.reference_call import reference_gradients
-from ascendsim.ops.tiling.filter import filter_tiling
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.tiling.search.wgrad import wgrad_tiling
 from ascendsim.rules import ConvolutionBackwardCall
 from tests.conv_cases import assert_same_bits
 
@@ -137,8 +137,8 @@ class ApiCall:
 
 def in_order(call):
     """Return arrivals of atomic parts one after the other, which is program order; None where kept apart."""
-    spec = filter_gemm(call)
-    plan = call.tilings.get("grad_weight") or filter_tiling(spec, call.profile)
+    spec = wgrad_gemm(call)
+    plan = call.tilings.get("grad_weight") or wgrad_tiling(spec, call.profile)
     if call.deterministic or plan.k_split == 1:
         return None
     parts = np.arange(plan.k_split).reshape(-1, *(1 for _ in call.problem.weight))

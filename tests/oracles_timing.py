@@ -3,7 +3,7 @@
 from fractions import Fraction
 from math import ceil
 
-from ascendsim.l2_walk import HIT
+from ascendsim.timing.l2.accesses import HIT
 
 HUGE = Fraction(10**12)
 

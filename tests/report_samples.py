@@ -9,7 +9,7 @@ from ascendsim.ops.results import ConvolutionBackwardResult
 from ascendsim.ops.summary import summarise
 from ascendsim.report.columns import Column
 from ascendsim.report.record import Run, gradient_record
-from ascendsim.timing import time_kernel
+from ascendsim.timing.kernel import time_kernel
 
 ERROR = Column("error", "error", "ulp", "How wrong it is.")
 

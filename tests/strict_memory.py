@@ -7,9 +7,9 @@ import numpy as np
 
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.movers import CopyGmToL1, FillL1
-from ascendsim.functional import CoreMemory
-from ascendsim.numerics.dtypes import ELEMENTS, find
-from ascendsim.program import Gm
+from ascendsim.numerics.formats.dtypes import ELEMENTS, find
+from ascendsim.program.memory import CoreMemory
+from ascendsim.program.places import Gm
 from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
 

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from ascendsim.errors import ConfigError
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.numerics.settings import MathSettings
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation.settings import MathSettings
 
 TEXTS = [
     "exact:RNE",

@@ -12,13 +12,13 @@ import numba
 import numpy as np
 import pytest
 
-from ascendsim.numerics import jit
-from ascendsim.numerics.exact import LIMBS, add_term, clear, sticky_value
-from ascendsim.numerics.extents import extent, is_narrow
-from ascendsim.numerics.panel_memory import store, tile
-from ascendsim.numerics.panel_rounding import MODES, exact_sum, half_by_addition, into_single
-from ascendsim.numerics.panels import LANES, ROWS
-from ascendsim.numerics.twins import BINARY16, BINARY32, rounded, term
+from ascendsim.numerics.accumulation.twins import BINARY16, BINARY32, rounded, term
+from ascendsim.numerics.compiled import jit
+from ascendsim.numerics.compiled.exact import LIMBS, add_term, clear, sticky_value
+from ascendsim.numerics.compiled.extents import extent, is_narrow
+from ascendsim.numerics.compiled.panel_memory import store, tile
+from ascendsim.numerics.compiled.panel_rounding import MODES, exact_sum, half_by_addition, into_single
+from ascendsim.numerics.compiled.panels import LANES, ROWS
 
 PANEL = ROWS * LANES
 

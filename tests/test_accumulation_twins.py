@@ -10,8 +10,8 @@ import pytest
 from adversarial import PROBES
 
 from ascendsim.errors import ConfigError, ShapeError
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.numerics.twins import (
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation.twins import (
     BINARY16,
     BINARY32,
     accumulate_twin,

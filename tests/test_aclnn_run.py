@@ -12,7 +12,7 @@ from ascendsim.aclnn import (
     conv_tbc_backward_get_workspace_size,
     convolution_backward_get_workspace_size,
 )
-from ascendsim.numerics.hifloat8 import HiFloat8Array
+from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 from ascendsim.profile import load_profile
 from tests.aclnn_calls import OUTPUTS, arguments_of, first_phase
 from tests.rules_calls import changed, conv, tbc

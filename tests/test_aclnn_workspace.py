@@ -8,7 +8,7 @@ import pytest
 from ascendsim import convolution_backward
 from ascendsim.aclnn import AclnnError, AclTensor
 from ascendsim.aclnn.workspace import LARGEST, planned_sizes
-from ascendsim.ops.conv_problem import ConvProblem
+from ascendsim.ops.problems.convolution import ConvProblem
 from tests.aclnn_calls import arguments_of, first_phase
 from tests.rules_calls import changed, conv, tbc
 

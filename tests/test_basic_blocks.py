@@ -3,9 +3,9 @@
 import pytest
 
 from ascendsim.ops.matmul import estimate_matmul
-from ascendsim.ops.matmul_problem import MatmulProblem
+from ascendsim.ops.problems.matmul import MatmulProblem
+from ascendsim.ops.tiling.vendor.a2_matmul import basic_plan
 from ascendsim.profile import load_profile
-from ascendsim.validate.basic_blocks import basic_plan
 from ascendsim.validate.counters import active_cycles
 
 B4 = load_profile("910B4")  # 20 cores

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from ascendsim import ConvProblem, conv_tbc_backward, convolution_backward
-from ascendsim.numerics.casts import encode, round_to
-from ascendsim.numerics.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.format_rounding import narrow_to_odd
+from ascendsim.numerics.formats.casts import encode, round_to
+from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.formats.format_rounding import narrow_to_odd
 from ascendsim.ops.options import Options
-from ascendsim.ops.reference_call import reference_gradients
+from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.rules import ConvTbcBackwardCall, resolve
 from ascendsim.rules.products import rule_product
 from tests.case_records import case_records

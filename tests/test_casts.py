@@ -16,11 +16,11 @@ from gfloat import RoundMode
 from gfloat import formats as gf
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics import casts
-from ascendsim.numerics.cast_twins import cast_twin
-from ascendsim.numerics.dtypes import DTYPES, dtype
-from ascendsim.numerics.format_rounding import OVERFLOWS, ROUNDINGS, narrow_to_odd, round_fields
-from ascendsim.numerics.hifloat8_rounding import HIFLOAT8_ROUNDINGS
+from ascendsim.numerics.formats import casts
+from ascendsim.numerics.formats.cast_twins import cast_twin
+from ascendsim.numerics.formats.dtypes import DTYPES, dtype
+from ascendsim.numerics.formats.format_rounding import OVERFLOWS, ROUNDINGS, narrow_to_odd, round_fields
+from ascendsim.numerics.formats.hifloat8_rounding import HIFLOAT8_ROUNDINGS
 
 NARROW = ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 GFLOAT = {

@@ -3,7 +3,7 @@
 import pytest
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics.controls import (
+from ascendsim.numerics.formats.controls import (
     OVERFLOW_RULES,
     Control,
     conversion_overflow,

@@ -6,11 +6,11 @@ import pytest
 
 from ascendsim import ConvProblem, convolution_backward, load_profile
 from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.numerics.casts import encode
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.ops.call import Call
-from ascendsim.ops.generations import HF32_TIES
-from ascendsim.ops.lowering import lower
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.formats.casts import encode
+from ascendsim.ops.lowering.call import Call
+from ascendsim.ops.lowering.generations import HF32_TIES
+from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.options import Options
 from tests.operator_calls import as_carrier
 from tests.toy_profiles import toy_split, toy_unified

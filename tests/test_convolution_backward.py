@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, convolution_backward
-from ascendsim.numerics.casts import decode, encode
-from ascendsim.numerics.dtypes import dtype as lookup_dtype
-from ascendsim.ops.float64 import gradients_float64
-from ascendsim.ops.reference import TWIN_LIMIT_MACS
-from ascendsim.ops.reference_call import reference_gradients
+from ascendsim.numerics.formats.casts import decode, encode
+from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.reference.float64 import gradients_float64
+from ascendsim.ops.reference.ordered import TWIN_LIMIT_MACS
 from ascendsim.profile import load_profile
 from tests.conv_cases import (
     DATA,

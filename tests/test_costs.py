@@ -11,10 +11,10 @@ import pytest
 
 from ascendsim.cube.fixpipe import Fixpipe
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
-from ascendsim.cube.views import Block, TapRows
+from ascendsim.cube.views import Submatrix, TapRows
 from ascendsim.profile import load_profile
 from ascendsim.profile.records import Vector
-from ascendsim.program import Gm, GmTensor, Slot
+from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.validate.probe import Move, Repeat, alone_cycles, slot, stream_cycles
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 from tests.toy_profiles import toy_split
@@ -234,7 +234,7 @@ def test_a_plain_load_takes_its_least():
 def test_bytes_that_arrive_in_l1_hold_up_a_load():
     # 16 x 16 of 16 bits at 256 is 2 cycles after a head of 2; 1024 bytes at 512 are 2 more.
     profile = toy(l1_write_bytes_per_cycle=512)
-    block = Block(0, 16, 0, 16, False, 2)
+    block = Submatrix(0, 16, 0, 16, False, 2)
     assert LoadL0A(slot("L0A"), L1, block).cost(profile).cycles == 4
     assert LoadL0A(slot("L0A"), L1, block, written=1024).cost(profile).cycles == 6
 
@@ -243,7 +243,7 @@ def test_bytes_that_arrive_in_l1_hold_up_a_load():
 def test_turning_fractals_over_may_take_longer(transposed, cycles):
     # 16 x 16 of 16 bits, 512 bytes: 128 a cycle as they are, 64 turned over; L0B turns what is not transposed
     profile = toy(**{"paths.L1_L0B.transposing_bytes_per_cycle": 64})
-    assert LoadL0B(slot("L0B"), L1, Block(0, 16, 0, 16, transposed, 2)).cost(profile).cycles == cycles
+    assert LoadL0B(slot("L0B"), L1, Submatrix(0, 16, 0, 16, transposed, 2)).cost(profile).cycles == cycles
 
 
 # --- vector instructions ------------------------------------------------------------------------------------

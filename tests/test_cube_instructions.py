@@ -14,13 +14,13 @@ import pytest
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.mmad import Mmad, PipeBarrier
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B, Placement
-from ascendsim.cube.views import Patches, TapRows, Transposed, Window, row_spans
+from ascendsim.cube.views import Im2col, TapRows, Transposed, Window, row_spans
 from ascendsim.errors import ProgramError
-from ascendsim.functional import CoreMemory
-from ascendsim.kernel import Kernel
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.numerics.settings import MathSettings
-from ascendsim.program import Cost, Gm, GmTensor, Slot, Traffic
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.program.instruction import Cost, Traffic
+from ascendsim.program.memory import CoreMemory
+from ascendsim.program.places import Gm, GmTensor, Slot
 from tests.toy_profiles import toy_split, toy_unified
 
 TOY = toy_split()
@@ -30,7 +30,7 @@ MATH = MathSettings(AccumulationModel.parse("block:16:RNE"))
 
 
 def memory(**gm):
-    return CoreMemory(gm, Kernel("test", (), {}, MATH), {})
+    return CoreMemory(gm, MATH, {})
 
 
 def put(mem, slot, values):
@@ -109,7 +109,7 @@ def test_load3d_gathers_patches_with_stride_dilation_and_padding():
     mem = memory()
     w = window(4, 4, c0=1, top=1, left=1, out_width=2, kernel=(2, 2), stride=(2, 2), dilation=(2, 2))
     put(mem, A1, [*[[v] for v in range(1, 17)], [0]])
-    load(A0, Patches(w, 0, 4, 0, 4, 2)).execute(mem)
+    load(A0, Im2col(w, 0, 4, 0, 4, 2)).execute(mem)
     assert mem.tile(A0).tolist() == [
         [0, 0, 0, 6],  # (-1, -1) (-1, 1) (1, -1) (1, 1)
         [0, 0, 6, 8],  # (-1, 1) (-1, 3) (1, 1) (1, 3)
@@ -123,7 +123,7 @@ def test_load3d_takes_a_range_of_pixels_and_of_channel_groups_and_taps():
     mem = memory()
     w = window(1, 3, channels=2, out_width=2, kernel=(1, 2))
     put(mem, A1, [*counted(6, 2), [0, 0]])  # rows 0..2: group 0, rows 3..5: group 1
-    view = Patches(w, 1, 1, 1, 2, 2)  # pixel 1; tap 1 of group 0, then tap 0 of group 1
+    view = Im2col(w, 1, 1, 1, 2, 2)  # pixel 1; tap 1 of group 0, then tap 0 of group 1
     assert view.matrix_shape() == (1, 4)
     load(B0, view).execute(mem)
     assert mem.tile(B0).tolist() == [[5, 6, 9, 10]]
@@ -163,7 +163,7 @@ def test_fractals_are_counted_by_the_rows_they_span(offset, pixels, width, spans
 )
 def test_load3d_costs_by_stride_and_row_switches(stride, width, pixels, into_a, into_b):
     w = window(64, 64, out_width=width, stride=(1, stride))
-    view = Patches(w, 0, pixels, 0, 3, 2)  # three (channel group, tap) pairs
+    view = Im2col(w, 0, pixels, 0, 3, 2)  # three (channel group, tap) pairs
     assert load(A0, view).cost(TOY) == Cost(2 + 3 * into_a, 10)
     assert load(B0, view).cost(TOY) == Cost(2 + 3 * into_b, 10)
 
@@ -171,9 +171,9 @@ def test_load3d_costs_by_stride_and_row_switches(stride, width, pixels, into_a, 
 def test_the_cost_of_load3d_depends_on_where_in_a_row_it_begins():
     w = window(8, 32, out_width=32)
     # pixels 20..35: 12 in row 0, 4 in row 1: two rows, 2 + 2 cycles
-    assert load(A0, Patches(w, 20, 16, 0, 1, 2)).cost(TOY).cycles == 2 + 4
-    assert Patches(w, 20, 16, 0, 1, 2).shape != Patches(w, 16, 16, 0, 1, 2).shape
-    assert Patches(w, 32 + 16, 16, 0, 1, 2).shape == Patches(w, 16, 16, 0, 1, 2).shape
+    assert load(A0, Im2col(w, 20, 16, 0, 1, 2)).cost(TOY).cycles == 2 + 4
+    assert Im2col(w, 20, 16, 0, 1, 2).shape != Im2col(w, 16, 16, 0, 1, 2).shape
+    assert Im2col(w, 32 + 16, 16, 0, 1, 2).shape == Im2col(w, 16, 16, 0, 1, 2).shape
 
 
 # --- load2d
@@ -230,9 +230,7 @@ def test_a_plain_load_pays_for_every_command():
     assert load(A0, Transposed(4, 16, 0, 16, 16, 2)).cost(profile) == Cost(5 + 3 * 3 + 8, 10)
     # load3d is one command with the head of the path
     w = window(64, 64, out_width=16)
-    assert load(A0, Patches(w, 0, 16, 0, 4, 2)).cost(profile) == load(A0, Patches(w, 0, 16, 0, 4, 2)).cost(
-        TOY
-    )
+    assert load(A0, Im2col(w, 0, 16, 0, 4, 2)).cost(profile) == load(A0, Im2col(w, 0, 16, 0, 4, 2)).cost(TOY)
 
 
 def test_a_load_rounds_its_cycles_up_once():
@@ -269,7 +267,7 @@ def test_mmad_rounds_as_the_model_of_the_kernel_says():
     # 2^24 + 1 + 1: one block of 16 is exact, products one by one are lost
     values = [[2.0**12, 1.0, 1.0]]
     for model, expected in (("block:16:RNE", 2.0**24 + 2), ("seq:RNE", 2.0**24)):
-        mem = CoreMemory({}, Kernel("t", (), {}, MathSettings(AccumulationModel.parse(model))), {})
+        mem = CoreMemory({}, MathSettings(AccumulationModel.parse(model)), {})
         put(mem, A0, values)
         put(mem, B0, np.transpose(values))
         mmad(1, 3, 1).execute(mem)
@@ -414,7 +412,7 @@ def test_a_barrier_drains_its_pipe_and_touches_nothing():
 
 def test_equal_shapes_cost_the_same():
     w = window(9, 30, out_width=30, stride=(2, 2))
-    views = [Patches(w, first, pixels, 0, 2, 2) for first in range(60) for pixels in (1, 16, 17, 40)]
+    views = [Im2col(w, first, pixels, 0, 2, 2) for first in range(60) for pixels in (1, 16, 17, 40)]
     views += [TapRows(3, back, first, 2, 16, 20, 2) for back in (False, True) for first in range(4)]
     views += [Transposed(2, 40, first, pixels, 16, 2) for first in range(4) for pixels in (1, 16, 17)]
     prices = {}

@@ -11,7 +11,7 @@ from test_peaks import copies, run
 
 from ascendsim import ConvProblem, MatmulProblem, MatmulTiling, estimate, estimate_matmul
 from ascendsim.profile import load_profile
-from ascendsim.timing import time_kernel
+from ascendsim.timing.kernel import time_kernel
 
 UNEVEN = ConvProblem(input=(3, 72, 15, 13), weight=(40, 72, 3, 3), stride=2, padding=1)
 # Less L2 than the kernels touch, so that they miss and write back.

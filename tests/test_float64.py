@@ -2,12 +2,12 @@
 
 from itertools import product
 
+import ascendsim.ops.float64 as module
 import numpy as np
 import pytest
 
-import ascendsim.ops.float64 as module
-from ascendsim.ops.conv_problem import ConvProblem
-from ascendsim.ops.float64 import gradients_float64
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.reference.float64 import gradients_float64
 
 
 def forward(problem, big_or_small, weight):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics.dtypes import DTYPES, FLOAT16, HF32_10, HF32_11, HIFLOAT8, dtype
+from ascendsim.numerics.formats.dtypes import DTYPES, FLOAT16, HF32_10, HF32_11, HIFLOAT8, dtype
 
 
 @pytest.mark.parametrize("fmt", DTYPES, ids=str)

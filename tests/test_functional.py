@@ -5,14 +5,16 @@ import random
 import numpy as np
 import pytest
 
-from ascendsim.builder import HAZARDS, ProgramBuilder
 from ascendsim.errors import ProgramError
-from ascendsim.functional import CoreMemory, aligned_empty, run_kernel
-from ascendsim.kernel import Core, CoreWork, Kernel, Phase
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.numerics.settings import MathSettings
-from ascendsim.program import Gm, GmTensor
-from ascendsim.timing import time_kernel
+from ascendsim.functional import run_kernel
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.program.builder import HAZARDS, ProgramBuilder
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.program.memory import CoreMemory, aligned_empty
+from ascendsim.program.places import Gm, GmTensor
+from ascendsim.timing.arrivals import arrivals
+from ascendsim.timing.kernel import time_kernel
 from ascendsim.vector.instructions import Add, Cast, CopyGmToUb, CopyUbToGm, Fill
 from tests.strict_memory import check_gm, strict
 from tests.toy_profiles import toy_split
@@ -197,7 +199,7 @@ def test_arrival_order_adds_as_timed():
     kernel = adders(3)
     journal = Journal()
     timeline = time_kernel(kernel, TOY, folded=False)
-    run_kernel(kernel, {"x": ones_and_more()}, order="arrival", timeline=timeline, observe=journal)
+    run_kernel(kernel, {"x": ones_and_more()}, order=arrivals(kernel, timeline), observe=journal)
     added = [core.index for name, core, i in journal if name == "phase 1" and isinstance(i, CopyUbToGm)]
     assert added == [0, 1, 2]
 
@@ -217,7 +219,7 @@ def test_arrival_order_lets_the_quicker_core_add_first():
     kernel = Kernel("handmade", (kernel.phases[0], second), kernel.tensors, MATH)
     journal = Journal()
     timeline = time_kernel(kernel, TOY, folded=False)
-    run_kernel(kernel, {"x": ones_and_more()}, order="arrival", timeline=timeline, observe=journal)
+    run_kernel(kernel, {"x": ones_and_more()}, order=arrivals(kernel, timeline), observe=journal)
     added = [core.index for name, core, i in journal if name == "phase 1" and isinstance(i, CopyUbToGm)]
     assert added == [1, 0]
 
@@ -235,13 +237,13 @@ def test_arrival_order_is_legal_where_a_reader_delivers_later_than_what_overwrit
     spans = time_kernel(kernel, slow, folded=False)
     assert spans.phases[0].cores[0].done[2] < spans.phases[0].cores[0].done[1]
     gm = {"x": ones_and_more()}
-    run_kernel(kernel, gm, order="arrival", timeline=spans)
+    run_kernel(kernel, gm, order=arrivals(kernel, spans))
     assert gm["y"][0].tolist() == gm["x"][0].tolist()
     assert gm["y"][1].tolist() == [0] * 8
 
 
-def test_arrival_order_without_a_timeline_is_refused():
-    with pytest.raises(ProgramError, match="needs the kernel's timeline"):
+def test_an_order_without_a_meaning_is_refused():
+    with pytest.raises(ProgramError, match="order is 'arrival'"):
         run_kernel(adders(1), {"x": ones_and_more()}, order="arrival")
 
 
@@ -265,7 +267,7 @@ def test_outputs_start_poisoned():
 def test_a_slot_that_shrinks_and_grows_keeps_no_old_shape():
     b = ProgramBuilder(TOY)
     (slot,) = b.slots("UB", 64, "row")
-    memory = CoreMemory({}, kernel_of([]), {})
+    memory = CoreMemory({}, kernel_of([]).math, {})
     memory.new_tile(slot, (2, 8)).fill(1)
     assert memory.tile(slot).shape == (2, 8)
     memory.new_tile(slot, (3,)).fill(2)
@@ -278,7 +280,7 @@ def test_storage_of_tiles_begins_on_a_cache_line():
 
 def test_a_tensor_is_seen_in_the_shape_of_the_instruction():
     flat = GmTensor("x", (32,), "float32", 4)
-    memory = CoreMemory({"x": ones_and_more()}, kernel_of([]), {})
+    memory = CoreMemory({"x": ones_and_more()}, kernel_of([]).math, {})
     assert memory.array(flat)[9] == 10
     memory.array(flat)[9] = 0
     assert memory.array(X)[1, 1] == 0  # one storage
@@ -290,7 +292,7 @@ def test_a_tensor_is_seen_in_the_shape_of_the_instruction():
 def test_storing_rounds_to_the_format_of_the_tensor(dtype, expected):
     # 2049 = 2^11 + 1 needs 12 bits: a tie in float16, which goes to the even 2048; bfloat16 has 8 bits.
     target = GmTensor("y", (1,), dtype, 4 if dtype == "float32" else 2, "output")
-    memory = CoreMemory({"y": np.zeros(1, np.float32)}, kernel_of([]), {})
+    memory = CoreMemory({"y": np.zeros(1, np.float32)}, kernel_of([]).math, {})
     memory.store(Gm(target, (slice(0, 1),)), np.array([2049], np.float32), atomic=False)
     assert memory.array(target)[0] == expected
 

@@ -5,8 +5,8 @@ import pytest
 from format_samples import assert_same, hf32_ties, random_patterns
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics.casts import HF32_TIES, hf32, round_to
-from ascendsim.numerics.dtypes import dtype
+from ascendsim.numerics.formats.casts import HF32_TIES, hf32, round_to
+from ascendsim.numerics.formats.dtypes import dtype
 
 MODE = {"RNE": "RINT", "RNA": "ROUND", "RZ": "TRUNC"}
 BOTH = pytest.mark.parametrize("bits", [11, 10])

@@ -9,12 +9,12 @@ import pytest
 from format_samples import assert_same, neighbourhood, random_patterns, widen
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics import casts
-from ascendsim.numerics.cast_twins import cast_twin, hybrid_twin
-from ascendsim.numerics.dtypes import HIFLOAT8
-from ascendsim.numerics.hifloat8 import HiFloat8Array, value_ranks
-from ascendsim.numerics.hifloat8_codes import positive_values, value_of_code
-from ascendsim.numerics.hifloat8_rounding import HYBRIDS, round_hybrid
+from ascendsim.numerics.formats import casts
+from ascendsim.numerics.formats.cast_twins import cast_twin, hybrid_twin
+from ascendsim.numerics.formats.dtypes import HIFLOAT8
+from ascendsim.numerics.formats.hifloat8 import HiFloat8Array, value_ranks
+from ascendsim.numerics.formats.hifloat8_codes import positive_values, value_of_code
+from ascendsim.numerics.formats.hifloat8_rounding import HYBRIDS, round_hybrid
 
 EVERY = np.arange(256, dtype=np.uint8)
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
-from ascendsim.cli.interval import ends_to_try, interval_record, plans
 from ascendsim.errors import ConfigError
 from ascendsim.report.tables import products_table
 from ascendsim.report.words import interval_line
+from ascendsim.studies.interval import ends_to_try, interval_record, plans
 
 PROBLEM = ConvProblem((1, 16, 6, 6), (32, 16, 3, 3), padding=1)
 WORDS = ("--input", "1,16,6,6", "--weight", "32,16,3,3", "--padding", "1", "--cycles-only")
@@ -26,7 +26,7 @@ def record(monkeypatch, figures, time):
         assumed = {path: SimpleNamespace(value=value, range=ends) for path, (value, ends) in figures.items()}
         return SimpleNamespace(values=values, assumed=lambda: assumed)
 
-    monkeypatch.setattr("ascendsim.cli.interval.load_profile", load)
+    monkeypatch.setattr("ascendsim.studies.interval.load_profile", load)
     told = []
     usual = result(time(**load(None).values))
     made = interval_record("toy", usual, lambda profile: result(time(**profile.values)), told.append)

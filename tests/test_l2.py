@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ascendsim.errors import AscendSimError, ProgramError
-from ascendsim.l2 import account
-from ascendsim.l2_walk import HIT, Outcome
-from ascendsim.program import GmTensor
-from ascendsim.timing import time_kernel
+from ascendsim.program.places import GmTensor
+from ascendsim.timing.kernel import time_kernel
+from ascendsim.timing.l2.accesses import HIT, Outcome
+from ascendsim.timing.l2.account import account
 
 A = GmTensor("a", (1000,), "float16", 2)  # 2000 bytes
 B = GmTensor("b", (500,), "float16", 2)  # 1000 bytes

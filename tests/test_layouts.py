@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from ascendsim.ops.conv_problem import ConvProblem
-from ascendsim.ops.layouts import groups_of, pack_activation, pack_weight, unpack_activation, unpack_weight
+from ascendsim.ops.lowering.layouts import (
+    groups_of,
+    pack_activation,
+    pack_weight,
+    unpack_activation,
+    unpack_weight,
+)
+from ascendsim.ops.problems.convolution import ConvProblem
 
 
 def counted(shape):

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simpy import Environment
 
-from ascendsim.l2_walk import HIT, Outcome
-from ascendsim.links import Flow, Link, Port
-from ascendsim.program import Traffic
-from ascendsim.timing import appointment
-from ascendsim.transfers import Transfers
+from ascendsim.program.instruction import Traffic
+from ascendsim.timing.l2.accesses import HIT, Outcome
+from ascendsim.timing.links import Flow, Link, Port
+from ascendsim.timing.simpy_engine import appointment
+from ascendsim.timing.transfers import Transfers
 
 HUGE = 10**6
 rates = st.fractions(min_value=Fraction(1, 10), max_value=20, max_denominator=10)

@@ -9,12 +9,12 @@ import pytest
 
 from ascendsim import MatmulProblem, MatmulTiling, estimate_matmul, load_profile
 from ascendsim import matmul as matmul_of
-from ascendsim.cube.views import Block
+from ascendsim.cube.views import Submatrix
 from ascendsim.errors import AscendSimError, CapacityError, ConfigError, ShapeError, UnsupportedError
-from ascendsim.numerics.casts import decode, encode, hf32, round_to
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.numerics.twins import accumulate_twin
-from ascendsim.timing import time_kernel
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation.twins import accumulate_twin
+from ascendsim.numerics.formats.casts import decode, encode, hf32, round_to
+from ascendsim.timing.kernel import time_kernel
 from tests.oracles_timing import spans_of
 from tests.toy_profiles import toy_split
 
@@ -270,7 +270,7 @@ def test_one_base_block_is_the_default_block_of_a_core():
 @pytest.mark.parametrize("transposed", [False, True])
 def test_a_block_is_a_slice_of_the_matrix_or_its_transpose(transposed):
     matrix = np.arange(7 * 9, dtype=np.float32).reshape(7, 9)
-    block = Block(2, 3, 4, 5, transposed, 2)
+    block = Submatrix(2, 3, 4, 5, transposed, 2)
     out = np.empty(block.matrix_shape(), np.float32)
     block.matrix(None, turned(matrix, transposed), out)
     np.testing.assert_array_equal(out, matrix[2:5, 4:9])
@@ -290,7 +290,7 @@ def test_a_block_is_a_slice_of_the_matrix_or_its_transpose(transposed):
     ],
 )
 def test_a_block_moves_whole_fractals(buffer, itemsize, cycles):
-    assert Block(3, 17, 5, 20, False, itemsize).cycles(toy_split(), buffer) == cycles
+    assert Submatrix(3, 17, 5, 20, False, itemsize).cycles(toy_split(), buffer) == cycles
 
 
 # --- cycles

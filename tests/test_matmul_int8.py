@@ -10,9 +10,9 @@ from ascendsim import MatmulProblem, MatmulTiling, estimate_matmul, load_profile
 from ascendsim import matmul as matmul_of
 from ascendsim.errors import CapacityError, ConfigError, UnsupportedError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.integers import IntegerSum
-from ascendsim.numerics.settings import MathSettings
-from ascendsim.timing import time_kernel
+from ascendsim.numerics.accumulation.integers import IntegerSum
+from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.timing.kernel import time_kernel
 from tests.strict_memory import check_gm, strict
 from tests.test_layers import modules_after
 from tests.test_matmul import PLANS, PROBLEMS, SIZES, TURNS, by_core, turned

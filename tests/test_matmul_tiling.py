@@ -6,7 +6,7 @@ import pytest
 
 from ascendsim import MatmulProblem, MatmulTiling, estimate_matmul, load_profile
 from ascendsim.errors import CapacityError
-from ascendsim.ops.tiling.matmul import block_tiling, matmul_tiling
+from ascendsim.ops.tiling.search.matmul import block_tiling, matmul_tiling
 
 PROBLEMS = [
     MatmulProblem(512, 512, 512),

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import ShapeError, UnsupportedError
-from ascendsim.numerics import casts
-from ascendsim.numerics.dtypes import DTYPES, dtype
-from ascendsim.numerics.hifloat8 import HiFloat8Array
+from ascendsim.numerics.formats import casts
+from ascendsim.numerics.formats.dtypes import DTYPES, dtype
+from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+from ascendsim.numerics.formats.ulp import ulps
 from ascendsim.numerics.metric_columns import METRIC_COLUMNS
 from ascendsim.numerics.metrics import ErrorMetrics, error_metrics, round_reference
 from ascendsim.numerics.standards import standards
-from ascendsim.numerics.ulp import ulps
 
 
 def metrics(actual, reference, name="float16"):

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ascendsim.numerics.hifloat8 import HiFloat8Array
+from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 
 
 @pytest.fixture

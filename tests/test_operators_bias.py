@@ -5,11 +5,11 @@ import pytest
 
 from ascendsim import ConvProblem, convolution_backward, estimate
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.ops.channel_sums import bias_parts
-from ascendsim.ops.reference import bias_gradient
-from ascendsim.ops.vector_steps import Vectors, grad_bias
-from ascendsim.timing import time_kernel
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.ops.lowering.vector import Vectors, grad_bias
+from ascendsim.ops.reference.ordered import bias_gradient
+from ascendsim.ops.schedules.vector.channel_sums import bias_parts
+from ascendsim.timing.kernel import time_kernel
 from ascendsim.vector.row_sums import AddRows, SumPixels
 from tests.conv_cases import assert_same_bits
 from tests.strict_memory import strict

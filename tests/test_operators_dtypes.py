@@ -8,8 +8,8 @@ import pytest
 
 from ascendsim import ConvProblem, convolution_backward
 from ascendsim.errors import AclnnError
-from ascendsim.numerics.casts import encode, round_to
-from ascendsim.numerics.hifloat8 import HiFloat8Array
+from ascendsim.numerics.formats.casts import encode, round_to
+from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 from tests.conv_cases import assert_same_bits
 from tests.operator_calls import GRADIENTS, ApiCall, as_carrier, check_against_reference, gradients
 

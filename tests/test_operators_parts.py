@@ -6,15 +6,15 @@ import pytest
 from ascendsim import ConvProblem, Tiling, convolution_backward, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.functional import run_kernel
-from ascendsim.kernel import Kernel
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.numerics.settings import MathSettings
-from ascendsim.ops.call import gm_tensor
-from ascendsim.ops.generations import GENERATIONS, UNKNOWN, generation
-from ascendsim.ops.reference import add_as_tree, add_in_order
-from ascendsim.ops.reference_call import reference_gradients
-from ascendsim.ops.vector_kernels import ordered_sum, tree_sum
-from ascendsim.timing import time_kernel
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.ops.lowering.call import gm_tensor
+from ascendsim.ops.lowering.generations import GENERATIONS, UNKNOWN, generation
+from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.reference.ordered import add_as_tree, add_in_order
+from ascendsim.ops.schedules.vector.elementwise import ordered_sum, tree_sum
+from ascendsim.program.kernel import Kernel
+from ascendsim.timing.kernel import time_kernel
 from tests.conv_cases import assert_same_bits
 from tests.operator_calls import ApiCall, as_carrier, check_against_reference
 from tests.toy_profiles import toy_split, toy_unified

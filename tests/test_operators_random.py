@@ -89,7 +89,7 @@ def test_a_call_counts_each_kernel_once(case):
 
 
 def test_rules_answer_before_anything_is_computed():
-    from ascendsim.ops.conv_problem import ConvProblem
+    from ascendsim.ops.problems.convolution import ConvProblem
     from tests.operator_calls import ApiCall
 
     case = ApiCall(ConvProblem((1, 2, 3, 3, 3), (2, 2, 1, 1, 1)), product="310P")

@@ -7,12 +7,12 @@ import pytest
 from ascendsim import ConvProblem, convolution_backward, estimate
 from ascendsim.errors import ConfigError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.hifloat8 import HiFloat8Array
-from ascendsim.numerics.models import AccumulationModel
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+from ascendsim.ops.lowering.vector import Vectors, contiguous, transpose
 from ascendsim.ops.operands import Operand, spread
-from ascendsim.ops.strided import View
-from ascendsim.ops.vector_steps import Vectors, contiguous, transpose
-from ascendsim.timing import time_kernel
+from ascendsim.ops.schedules.vector.strided import View
+from ascendsim.timing.kernel import time_kernel
 from tests.toy_profiles import toy_split, toy_unified
 
 ON = Vectors(toy_split(), AccumulationModel("exact"))

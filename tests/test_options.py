@@ -12,9 +12,9 @@ from ascendsim import (
     estimate_matmul,
     load_profile,
 )
+from ascendsim.arguments import truth, whole
 from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.ops.arguments import truth, whole
-from ascendsim.ops.hf32 import as_multiplied, full_name, stored_name
+from ascendsim.ops.lowering.hf32 import as_multiplied, full_name, stored_name
 
 PROBLEM = ConvProblem((1, 16, 4, 4), (16, 16, 3, 3), padding=1)
 

@@ -12,11 +12,12 @@ import pytest
 from ascendsim.cube.fixpipe import Fixpipe
 from ascendsim.cube.mmad import Mmad
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
-from ascendsim.cube.views import Block
-from ascendsim.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.cube.views import Submatrix
 from ascendsim.profile import list_products, load_profile
-from ascendsim.program import Gm, GmTensor, Program, Slot
-from ascendsim.timing import time_kernel
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.program import Program
+from ascendsim.timing.kernel import time_kernel
 from ascendsim.vector.instructions import Add, CopyGmToUb, CopyUbToGm
 
 IN = GmTensor("in", (1 << 32,), "float16", 2)
@@ -188,7 +189,7 @@ def test_products_in_a_row_reach_the_rate_of_the_cube(product, dtype):
 def test_loads_in_a_row_reach_the_rate_of_their_path(load, buffer, product):
     profile = large(product)
     # L0A takes rows as they are and L0B the transpose: nothing has to be turned over on the way.
-    made = load(slot(buffer), slot("L1"), Block(0, 128, 0, 64, buffer == "L0B", 2))
+    made = load(slot(buffer), slot("L1"), Submatrix(0, 128, 0, 64, buffer == "L0B", 2))
     path = profile.paths[f"L1_{buffer}"]
     each = path.head_cycles + ceil(128 * 64 * 2 / Fraction(path.bytes_per_cycle))
     (core,) = run([[made] * COUNT], profile).phases[0].cores

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics.models import AccumulationModel
+from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.profile import configs_directory, list_products, load_profile
 
 PLAIN = {"910B": "910B2", "910_93": "910_9382", "910_95": "950PR_9589", "310P": "310P3", "910": "910A"}

@@ -5,11 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from ascendsim.builder import HAZARDS, ProgramBuilder
 from ascendsim.errors import CapacityError, ProgramError
-from ascendsim.kernel import Core, CoreWork, Deferred, Phase
-from ascendsim.pieces import Waits
-from ascendsim.program import Command, GmTensor
+from ascendsim.program.builder import HAZARDS, ProgramBuilder
+from ascendsim.program.instruction import Command
+from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
+from ascendsim.program.places import GmTensor
+from ascendsim.program.template import Waits
 from tests.fake_machine import Fake
 from tests.toy_profiles import toy_split, toy_unified
 

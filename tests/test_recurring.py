@@ -7,14 +7,14 @@ from functools import partial
 import pytest
 
 from ascendsim import Tiling
-from ascendsim.builder import HAZARDS, ProgramBuilder
-from ascendsim.costing import CostBook
-from ascendsim.ops.conv_problem import ConvProblem
-from ascendsim.ops.lowering import lower
-from ascendsim.ops.recurring import Recurring
-from ascendsim.ops.rings import Ring
+from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import load_profile
-from ascendsim.program import Slot
+from ascendsim.program.builder import HAZARDS, ProgramBuilder
+from ascendsim.program.places import Slot
+from ascendsim.program.recurring import Recurring
+from ascendsim.program.rings import Ring
+from ascendsim.timing.costing import CostBook
 from tests.conv_cases import Case, call_of, grid_2d, other_ranks
 from tests.fake_machine import Fake
 from tests.test_schedules import MANY_TILES

@@ -8,23 +8,23 @@ float32, and 2^24 + 2 if the ones meet first.
 import numpy as np
 import pytest
 
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.ops.conv_problem import ConvProblem
-from ascendsim.ops.float64 import gradients_float64
-from ascendsim.ops.reference import (
-    FilterOrder,
-    ImageOrder,
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.reference.call import dgrad_order, reference_gradients, wgrad_order
+from ascendsim.ops.reference.float64 import gradients_float64
+from ascendsim.ops.reference.ordered import (
+    DgradOrder,
+    WgradOrder,
     add_as_tree,
     add_in_order,
     bias_gradient,
-    filter_gradient,
-    image_gradient,
+    ordered_dgrad,
+    ordered_wgrad,
     patches,
     product_of,
     reduction_by_groups,
     sources,
 )
-from ascendsim.ops.reference_call import filter_order, image_order, reference_gradients
 from tests.conv_cases import (
     GRADIENTS,
     assert_same_bits,
@@ -46,14 +46,14 @@ def floats(values, shape):
 
 
 def image(problem, grad_output, weight, slices, *, c0=16, model=SEQ):
-    order = ImageOrder(c0, slices)
+    order = DgradOrder(c0, slices)
     a, w = floats(grad_output, problem.grad_output), floats(weight, problem.weight)
-    return image_gradient(problem, a, w, order, product_of(model, TWIN))
+    return ordered_dgrad(problem, a, w, order, product_of(model, TWIN))
 
 
 def filter_(problem, grad_output, input, order, *, model=SEQ):
     a, x = floats(grad_output, problem.grad_output), floats(input, problem.input)
-    return filter_gradient(problem, a, x, order, product_of(model, TWIN))
+    return ordered_wgrad(problem, a, x, order, product_of(model, TWIN))
 
 
 # --- the right products
@@ -158,9 +158,9 @@ def test_parts_of_grad_input_are_added_one_after_the_other_to_zero():
     problem = ConvProblem((1, 1, 1, 1), (3, 1, 1, 1))
 
     def of(values, *parts):
-        order = ImageOrder(1, (1, 1, 1), parts)
+        order = DgradOrder(1, (1, 1, 1), parts)
         a, w = floats(values, problem.grad_output), floats([1, 1, 1], problem.weight)
-        return image_gradient(problem, a, w, order, product_of(SEQ, TWIN)).item()
+        return ordered_dgrad(problem, a, w, order, product_of(SEQ, TWIN)).item()
 
     assert of([BIG, 1, 1]) == BIG
     assert of([BIG, 1, 1], 1, 2) == BIG + 2
@@ -174,7 +174,7 @@ def test_a_part_of_grad_input_runs_through_all_kernel_depths():
     a = floats([1, BIG, 1, 1], problem.grad_output)  # channel 0: depths (1, BIG), channel 1: (1, 1)
     w = floats([1, 1, 1, 1], problem.weight)
     whole, parts = (
-        image_gradient(problem, a, w, ImageOrder(1, (1, 1), cut), product_of(SEQ, TWIN))[0, 0, 1, 0, 0]
+        ordered_dgrad(problem, a, w, DgradOrder(1, (1, 1), cut), product_of(SEQ, TWIN))[0, 0, 1, 0, 0]
         for cut in ((), (1, 1))
     )
     # BIG of channel 0, then three ones that are lost one by one
@@ -220,14 +220,14 @@ def test_pixels_that_nothing_reaches_are_plus_zero():
 
 def test_grad_weight_walks_pixels_and_then_images():
     problem = ConvProblem((2, 1, 1, 2), (1, 1, 1, 1))
-    order = FilterOrder(((0, 2),), 2)
+    order = WgradOrder(((0, 2),), 2)
     assert filter_(problem, [1, 1, BIG, 0], [1, 1, 1, 1], order).item() == BIG + 2
     assert filter_(problem, [BIG, 1, 1, 0], [1, 1, 1, 1], order).item() == BIG
 
 
 def test_grad_weight_walks_pairs_of_depths_before_images():
     problem = ConvProblem((2, 1, 2, 1, 1), (1, 1, 1, 1, 1))
-    order = FilterOrder(((0, 1),), 1)
+    order = WgradOrder(((0, 1),), 1)
     # image 0: depths (1, BIG), image 1: (1, 0); depth 0 of both images comes first: 1 + 1 + BIG + 0
     assert filter_(problem, [1, BIG, 1, 0], [1] * 4, order).item() == BIG + 2
 
@@ -237,7 +237,7 @@ def test_pieces_and_base_k_say_where_mmads_begin():
     model = AccumulationModel.parse("block:2:RNE")
 
     def of(values, pieces, base_k):
-        return filter_(problem, values, [1] * 5, FilterOrder(pieces, base_k), model=model).item()
+        return filter_(problem, values, [1] * 5, WgradOrder(pieces, base_k), model=model).item()
 
     values = [1, BIG, 1, 0, 0]
     assert of(values, ((0, 5),), 5) == BIG  # blocks (1, BIG), (1, 0), (0)
@@ -251,7 +251,7 @@ def test_pieces_and_base_k_say_where_mmads_begin():
 def test_the_parts_share_the_steps_in_order():
     # 3 images of one pixel in 2 parts: steps 0 and 1, 2; that is image 0 alone, then images 1 and 2
     problem = ConvProblem((3, 1, 1, 1), (1, 1, 1, 1))
-    order = FilterOrder(((0, 1),), 1, 2)
+    order = WgradOrder(((0, 1),), 1, 2)
     assert filter_(problem, [BIG, 1, 1], [1, 1, 1], order).item() == BIG + 2  # BIG + (1 + 1)
     assert filter_(problem, [1, 1, BIG], [1, 1, 1], order).item() == BIG  # 1 + (1 + BIG): twice a tie
 
@@ -260,7 +260,7 @@ def test_parts_are_added_in_the_order_in_which_they_arrived():
     problem = ConvProblem((3, 1, 1, 1), (1, 1, 1, 1))
 
     def of(*arrivals):
-        order = FilterOrder(((0, 1),), 1, 3, np.array(arrivals).reshape(3, 1, 1, 1, 1))
+        order = WgradOrder(((0, 1),), 1, 3, np.array(arrivals).reshape(3, 1, 1, 1, 1))
         return filter_(problem, [BIG, 1, 1], [1, 1, 1], order).item()
 
     assert of(0, 1, 2) == of(1, 0, 2) == BIG
@@ -271,7 +271,7 @@ def test_arrivals_are_those_of_each_element():
     # two input channels; the parts of channel 0 arrive as 0, 1, 2, those of channel 1 as 1, 2, 0
     problem = ConvProblem((3, 2, 1, 1), (1, 2, 1, 1))
     arrivals = np.array([[0, 1], [1, 2], [2, 0]]).reshape(3, 1, 2, 1, 1)
-    order = FilterOrder(((0, 1),), 1, 3, arrivals)
+    order = WgradOrder(((0, 1),), 1, 3, arrivals)
     assert filter_(problem, [BIG, 1, 1], [1] * 6, order).ravel().tolist() == [BIG, BIG + 2]
 
 
@@ -279,8 +279,8 @@ def test_an_atomic_addition_starts_from_plus_zero_and_an_ordered_sum_from_part_0
     # -2^-149 * 2^-149 underflows to -0 in every part.
     problem = ConvProblem((2, 1, 1, 1), (1, 1, 1, 1))
     tiny = 2.0**-149
-    ordered = FilterOrder(((0, 1),), 1, 2)
-    atomic = FilterOrder(((0, 1),), 1, 2, np.arange(2).reshape(2, 1, 1, 1, 1))
+    ordered = WgradOrder(((0, 1),), 1, 2)
+    atomic = WgradOrder(((0, 1),), 1, 2, np.arange(2).reshape(2, 1, 1, 1, 1))
     negative = [
         np.signbit(filter_(problem, [-tiny] * 2, [tiny] * 2, order).item()) for order in (ordered, atomic)
     ]
@@ -289,7 +289,7 @@ def test_an_atomic_addition_starts_from_plus_zero_and_an_ordered_sum_from_part_0
 
 def test_a_part_without_a_step_is_plus_zero():
     problem = ConvProblem((1, 1, 1, 1), (1, 1, 1, 1))
-    assert filter_(problem, [3], [5], FilterOrder(((0, 1),), 1, 4)).item() == 15
+    assert filter_(problem, [3], [5], WgradOrder(((0, 1),), 1, 4)).item() == 15
 
 
 def test_sums_are_rounded_one_by_one():
@@ -304,7 +304,7 @@ def test_a_tree_adds_neighbours_first():
     assert add_as_tree(floats([1, 1, 1, 1, BIG], (5, 1))).tolist() == [BIG + 4]
     assert add_as_tree(floats([BIG, 1, 1, 1, 1], (5, 1))).tolist() == [BIG + 4]  # (BIG + 2) + 1 ties to even
     problem = ConvProblem((4, 1, 1, 1), (1, 1, 1, 1))
-    order = FilterOrder(((0, 1),), 1, 4, tree=True)
+    order = WgradOrder(((0, 1),), 1, 4, tree=True)
     assert filter_(problem, [BIG, 1, 1, 1], [1] * 4, order).item() == BIG + 2
 
 
@@ -343,9 +343,9 @@ def test_grad_bias_is_one_value_for_each_channel():
 def test_twin_and_compiled_model_give_the_same_gradients(data):
     problem = ConvProblem((1, 3, 5, 6), (4, 3, 3, 2), 1, 1)
     tensors = tensors_of(problem, "float16", data)
-    order, filters = ImageOrder(16, (4, 2)), FilterOrder(((0, 20), (20, 15)), 16)
+    order, filters = DgradOrder(16, (4, 2)), WgradOrder(((0, 20), (20, 15)), 16)
     a, x, w = tensors["grad_output"], tensors["input"], tensors["weight"]
-    for gradient, operands in ((image_gradient, (a, w, order)), (filter_gradient, (a, x, filters))):
+    for gradient, operands in ((ordered_dgrad, (a, w, order)), (ordered_wgrad, (a, x, filters))):
         twin, fast = (gradient(problem, *operands, product_of(BLOCK, macs)) for macs in (TWIN, COMPILED))
         assert_same_bits(fast, twin)
 
@@ -358,8 +358,8 @@ def test_the_slices_of_the_plan_must_cover_the_reduction():
 @pytest.mark.parametrize("case", [*grid_2d()[::5], *other_ranks()], ids=str)
 def test_what_the_plan_contributes_covers_the_reduction_once(case):
     call = case.call()
-    spec, order = image_schedule(call).spec, image_order(call)
+    spec, order = image_schedule(call).spec, dgrad_order(call)
     assert sum(order.slices) == spec.channel_groups * spec.taps
-    filters, pixels = filter_order(call), filter_schedule(call).spec.sliding.pixels
+    filters, pixels = wgrad_order(call), filter_schedule(call).spec.sliding.pixels
     covered = [pixel for first, count in filters.pieces for pixel in range(first, first + count)]
     assert covered == list(range(pixels))

@@ -36,7 +36,7 @@ from ascendsim.report.tables import (
     value,
 )
 from ascendsim.report.words import common_lines, overhead_line, special_lines, standards_line
-from ascendsim.timing import time_kernel
+from ascendsim.timing.kernel import time_kernel
 
 
 @pytest.fixture

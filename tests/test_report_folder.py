@@ -10,9 +10,7 @@ from toy_profiles import toy_split
 from ascendsim.errors import DataError
 from ascendsim.report.files import make_folder, replacing, replacing_report, write_text
 from ascendsim.report.folder import write_run_folder
-from ascendsim.report.record import (
-    run_document,
-)
+from ascendsim.report.record import run_document
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from ascendsim import Tiling, estimate
-from ascendsim.builder import HAZARDS
 from ascendsim.cube.mmad import spacing_needed
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
-from ascendsim.ops.conv_problem import ConvProblem
-from ascendsim.ops.lowering import lower
+from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import load_profile
-from ascendsim.timing import time_kernel
+from ascendsim.program.builder import HAZARDS
+from ascendsim.timing.kernel import time_kernel
 from tests.conv_cases import (
     SPLIT,
     UNIFIED,

@@ -8,14 +8,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A
-from ascendsim.cube.views import Patches
-from ascendsim.functional import CoreMemory
-from ascendsim.kernel import Kernel
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.numerics.settings import MathSettings
-from ascendsim.ops.sliding import Sliding
-from ascendsim.ops.taps import Taps, cut_taps, first_box, segments_of
-from ascendsim.program import Gm, GmTensor, Slot
+from ascendsim.cube.views import Im2col
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.ops.problems.sliding import Sliding
+from ascendsim.ops.problems.taps import Taps, cut_taps, first_box, segments_of
+from ascendsim.program.memory import CoreMemory
+from ascendsim.program.places import Gm, GmTensor, Slot
 
 L1, L0A = Slot("L1", 1 << 20, "A1", 0), Slot("L0A", 1 << 20, "A0", 1)
 MATH = MathSettings(AccumulationModel.parse("block:16:RNE"))
@@ -30,14 +29,14 @@ def matrix(s, first, pixels, box, image):
     tile = s.tile(first, pixels, box)
     channels = image.shape[0]
     source = GmTensor("image", image.shape, "float16", 2)
-    mem = CoreMemory({"image": image}, Kernel("test", (), {}, MATH), {})
+    mem = CoreMemory({"image": image}, MATH, {})
     if tile.clear:
         FillL1(L1, tile.l1_bytes, tile.window.tile_shape).execute(mem)
     if tile.rows is not None:
         assert box.channel + box.channels <= channels
         index = (slice(box.channel, box.channel + box.channels), tile.rows, tile.cols)
         CopyGmToL1(L1, Gm(source, index), tile.gm_bytes, (), tile.window, tile.placement).execute(mem)
-    view = Patches(tile.window, tile.first_pixel, pixels, 0, box.groups, 2)
+    view = Im2col(tile.window, tile.first_pixel, pixels, 0, box.groups, 2)
     LoadL0A(L0A, L1, view).execute(mem)
     return mem.tile(L0A)
 

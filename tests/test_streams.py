@@ -2,12 +2,12 @@
 
 import pytest
 
-from ascendsim.builder import ProgramBuilder
 from ascendsim.cube.movers import CopyGmToL1
-from ascendsim.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.profile import load_profile
-from ascendsim.program import Gm, GmTensor
-from ascendsim.timing import time_kernel
+from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.program.places import Gm, GmTensor
+from ascendsim.timing.kernel import time_kernel
 from ascendsim.validate.compare import Case
 from ascendsim.validate.products import variant_of
 from ascendsim.validate.rows import Row, read_rows

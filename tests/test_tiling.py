@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ascendsim.errors import CapacityError, ConfigError
-from ascendsim.ops.conv_problem import ConvProblem
-from ascendsim.ops.lowering import lower
-from ascendsim.ops.tiling.plan import Tiling, even_parts, shares
+from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.plan import Tiling, even_parts, shares
+from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import load_profile
 from tests.conv_cases import (
     SPLIT,

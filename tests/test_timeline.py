@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_timing import PLAIN, profiles, programs, read
 
-from ascendsim.critical_path import Step, critical_path, cycles_by_cause
-from ascendsim.kernel import Core, CoreWork, Phase
 from ascendsim.ops.summary import summarise
-from ascendsim.timeline import Occupation, average_busy, bound_by, occupation
-from ascendsim.timing import time_kernel
+from ascendsim.program.kernel import Core, CoreWork, Phase
+from ascendsim.timing.critical_path import PathStep, critical_path, cycles_by_cause
+from ascendsim.timing.kernel import time_kernel
+from ascendsim.timing.timeline import Occupation, average_busy, bound_by, occupation
 
 CORE = Core("cube", 0)
 
@@ -185,18 +185,18 @@ def test_the_critical_path_goes_through_a_full_queue(depth):
 def test_the_critical_path_crosses_barriers_to_the_core_that_was_last():
     made = kernel([program(Fake("M", 5)), program(Fake("M", 8))], [program(Fake("V", 4))])
     assert critical_path(time_kernel(made, PLAIN.but(barrier_cycles=3))) == [
-        Step("M", 0, 8, "phase 0", Core("cube", 1), 0),
-        Step("barrier", 8, 11, "phase 0"),
-        Step("V", 11, 15, "phase 1", CORE, 0),
+        PathStep("M", 0, 8, "phase 0", Core("cube", 1), 0),
+        PathStep("barrier", 8, 11, "phase 0"),
+        PathStep("V", 11, 15, "phase 1", CORE, 0),
     ]
 
 
 def test_the_critical_path_begins_with_the_entry():
     made = kernel([program(Fake("M", 5))], [program(Fake("V", 4))])
     assert critical_path(time_kernel(made, PLAIN.but(start_cycles=7))) == [
-        Step("entry", 0, 7, "phase 0"),
-        Step("M", 7, 12, "phase 0", CORE, 0),
-        Step("V", 12, 16, "phase 1", CORE, 0),
+        PathStep("entry", 0, 7, "phase 0"),
+        PathStep("M", 7, 12, "phase 0", CORE, 0),
+        PathStep("V", 12, 16, "phase 1", CORE, 0),
     ]
 
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles_timing import longest_path, spans_of, ticked_machine
 
-from ascendsim.builder import ProgramBuilder
 from ascendsim.errors import ProgramError
-from ascendsim.kernel import Core, CoreWork, Phase
-from ascendsim.l2 import account
-from ascendsim.timing import time_kernel
+from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.kernel import Core, CoreWork, Phase
+from ascendsim.timing.kernel import time_kernel
+from ascendsim.timing.l2.account import account
 
 PLAIN = FakeProfile()
 NO_MEMORY = {"memory": 0, "memory_read": 0, "memory_write": 0}

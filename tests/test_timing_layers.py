@@ -4,10 +4,10 @@ import pytest
 from oracles_timing import spans_of
 
 from ascendsim import ConvProblem, estimate
-from ascendsim.critical_path import critical_path
 from ascendsim.profile import load_profile
-from ascendsim.timeline import occupation
-from ascendsim.timing import time_kernel
+from ascendsim.timing.critical_path import critical_path
+from ascendsim.timing.kernel import time_kernel
+from ascendsim.timing.timeline import occupation
 
 # Uneven pieces: channels and pixels that no core count divides, a stride, and a large kernel.
 PROBLEMS = {

@@ -10,7 +10,7 @@ import pytest
 from ascendsim import MatmulProblem, estimate_matmul
 from ascendsim.errors import AscendSimError, DataError
 from ascendsim.profile import load_profile
-from ascendsim.timing import time_kernel
+from ascendsim.timing.kernel import time_kernel
 from ascendsim.validate.compare import Case, busiest, quantile, rank_correlation, summarise
 from ascendsim.validate.constants import CONSTANTS, role_of
 from ascendsim.validate.convolutions import convolution_case

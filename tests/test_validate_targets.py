@@ -6,12 +6,12 @@ Rows that a source published are in the project and always compared; the others 
 import pytest
 
 from ascendsim.cli.validate import quoted_rows
+from ascendsim.studies.sensitivity import effects
 from ascendsim.validate.ablation import ablations
 from ascendsim.validate.compare import summarise
 from ascendsim.validate.constants import CONSTANTS
 from ascendsim.validate.rows import Row, read_rows
 from ascendsim.validate.run import compare_rows
-from ascendsim.validate.sensitivity import effects
 from ascendsim.validate.targets import TARGETS, reached
 
 # What is not reached, with what it may at most be: products whose plans no source tells, and one counter of

@@ -9,11 +9,11 @@ clock are the same unless a test says otherwise.
 import numpy as np
 import pytest
 
-from ascendsim.functional import CoreMemory
-from ascendsim.kernel import Kernel
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.numerics.settings import MathSettings
-from ascendsim.program import Cost, Gm, GmTensor, Slot, Traffic
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.program.instruction import Cost, Traffic
+from ascendsim.program.memory import CoreMemory
+from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
 from tests.toy_profiles import toy_split
@@ -24,7 +24,7 @@ MATH = MathSettings(AccumulationModel.parse("block:16:RNE"))
 
 
 def memory(math=MATH, **gm):
-    return CoreMemory(gm, Kernel("test", (), {}, math), {})
+    return CoreMemory(gm, math, {})
 
 
 def put(mem, slot, values):

@@ -1,7 +1,7 @@
 """Fingerprint of the model's numbers, so that a change of structure can show that it changed none of them.
 
-`python tools/fingerprint.py write FILE` notes cycles, microseconds, bytes and busy cycles of some 300 calls and
-the digests of the gradients of 60 small ones; `python tools/fingerprint.py check FILE` compares.
+`python tools/fingerprint.py write FILE` notes cycles, microseconds, bytes and busy cycles of some 400 calls,
+and the digests of the gradients of 60 small ones; `python tools/fingerprint.py check FILE` compares.
 """
 
 import hashlib

@@ -78,7 +78,7 @@ def values_of(name: str, tensor: AclTensor) -> Any:
     if array is None:
         raise AclnnError(RUNTIME, "run", f"{name} was given as a shape alone; running needs its values")
     if dtype_name(tensor.description.dtype) == "hifloat8" and not hasattr(array, "codes"):
-        from ascendsim.numerics.hifloat8 import HiFloat8Array
+        from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 
         return HiFloat8Array(array)
     return array
@@ -130,7 +130,7 @@ def _same_strides(array: Any, given: Any) -> bool:
 
 def _storage_names(dtype: Any) -> tuple[str, ...]:
     """Return the names of array dtypes that hold a format; () where the format itself is not known."""
-    from ascendsim.numerics.dtypes import dtype as lookup
+    from ascendsim.numerics.formats.dtypes import dtype as lookup
 
     name = dtype_name(dtype)
     if name == "hifloat8":

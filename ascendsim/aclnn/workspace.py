@@ -8,7 +8,7 @@ from ascendsim.errors import AclnnError, AscendSimError
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
 
 if TYPE_CHECKING:
-    from ascendsim.ops.conv_problem import ConvProblem
+    from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.profile import Profile
 
 # What the runtime takes for itself beside the kernels.
@@ -47,7 +47,7 @@ def workspace_bytes(
 
 def _declared(problem: ConvProblem, decision: Decision, profile: Profile, rules: Any) -> int:
     """Lower the convolution and add up what its kernels want in global memory for themselves."""
-    from ascendsim.ops.lowering import lower
+    from ascendsim.ops.lowering.lower import lower
     from ascendsim.ops.options import Options
 
     options = Options(profile, rules=rules)
@@ -61,7 +61,7 @@ def _declared(problem: ConvProblem, decision: Decision, profile: Profile, rules:
 
 
 def _problem(call: ConvolutionBackwardCall, decision: Decision) -> ConvProblem:
-    from ascendsim.ops.conv_problem import ConvProblem
+    from ascendsim.ops.problems.convolution import ConvProblem
 
     assert call.input is not None
     assert call.weight is not None
@@ -79,7 +79,7 @@ def _problem(call: ConvolutionBackwardCall, decision: Decision) -> ConvProblem:
 
 def _tbc_problem(call: ConvTbcBackwardCall) -> ConvProblem:
     """Return the 1-D convolution that a call is once its tensors are permuted."""
-    from ascendsim.ops.conv_problem import ConvProblem
+    from ascendsim.ops.problems.convolution import ConvProblem
 
     assert call.input is not None
     assert call.weight is not None

@@ -11,7 +11,7 @@ from ascendsim.report.record import GRADIENTS, Record
 if TYPE_CHECKING:
     from ascendsim.cli.request import Mask
     from ascendsim.cli.tensors import Tensors
-    from ascendsim.ops.conv_problem import ConvProblem
+    from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.profile import Profile
 
 # What a run gives back: its record, how to show it, and how to write its folder.

@@ -165,7 +165,7 @@ def _made(told: _Told, dtype: str, where: str) -> Call:
 def _grad_output(api: str, inputs: Mapping[str, Any], values: Mapping[str, Any], where: str) -> Any:
     """Return the shape that grad_output must have, if the rest is a convolution."""
     from ascendsim.errors import ShapeError
-    from ascendsim.ops.conv_problem import ConvProblem
+    from ascendsim.ops.problems.convolution import ConvProblem
 
     image, weight = inputs["input"], inputs["weight"]
     if image is None or weight is None:

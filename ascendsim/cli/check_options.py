@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ascendsim.cli.values import gradients, sizes
+
 EXAMPLES = """\
 examples:
   ascendsim check --input 2,16,14,14 --weight 32,16,3,3 --padding 1 --dtype bfloat16 --cube-math-type 2
@@ -54,8 +56,6 @@ def add_check(choices: Any) -> Any:
 
 
 def _add_call(call: Any) -> None:
-    from ascendsim.cli.parser import gradients, sizes
-
     call.add_argument("--tbc", action="store_true", default=None, help="conv_tbc: (time, batch, channels)")
     for name, shape in (("input", "N,C,H,W"), ("weight", "CO,CI,KH,KW"), ("grad-output", "N,CO,HO,WO")):
         call.add_argument(f"--{name}", type=sizes, metavar=shape, help=f"sizes of {name.replace('-', '_')}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ascendsim import __version__
+from ascendsim.cli.values import gradients, natural, order, positive, sizes
 from ascendsim.errors import ConfigError
 
 _EXAMPLES = """\
@@ -19,7 +20,6 @@ examples:
   ascendsim run --npz mine.npz --padding 1
 """
 DEFAULT_PRODUCT = "910B"
-GRADIENT_NAMES = ("input", "weight", "bias")
 
 
 class Parser(argparse.ArgumentParser):
@@ -119,7 +119,7 @@ def _add_problem(run: Parser) -> None:
     what.add_argument(
         "--workload", default=None, help="network by name or path of a .toml file (default resnet50)"
     )
-    what.add_argument("--batch", type=_positive, help="batch of a layer or network (default 1)")
+    what.add_argument("--batch", type=positive, help="batch of a layer or network (default 1)")
     what.add_argument("--npz", type=Path, metavar="FILE", help="your own grad_output, input and weight")
     what.add_argument("--input", type=sizes, metavar="N,C,H,W", help="sizes of the input of one convolution")
     what.add_argument("--weight", type=sizes, metavar="CO,CI,KH,KW", help="sizes of its weight")
@@ -130,7 +130,7 @@ def _add_problem(run: Parser) -> None:
             metavar="N[,N]",
             help=f"its {name.replace('-', ' ')}, one for all or one each",
         )
-    what.add_argument("--groups", type=_positive, help="its groups")
+    what.add_argument("--groups", type=positive, help="its groups")
     what.add_argument(
         "--transposed", action="store_true", default=None, help="it is a transposed convolution"
     )
@@ -180,7 +180,7 @@ def _add_arithmetic(run: Parser) -> None:
     how.add_argument(
         "--order", type=order, default="program", help="order of execution: program, arrival or a seed"
     )
-    how.add_argument("--seed", type=_natural, default=0, help="of the synthetic normal tensors (default 0)")
+    how.add_argument("--seed", type=natural, default=0, help="of the synthetic normal tensors (default 0)")
     how.add_argument(
         "--interval",
         action="store_true",
@@ -201,55 +201,11 @@ def _add_output(run: Parser) -> None:
     )
     out.add_argument(
         "--trace-spans",
-        type=_positive,
+        type=positive,
         default=50_000,
         metavar="N",
         help="most spans in a trace (default 50000)",
     )
-
-
-def sizes(text: str) -> tuple[int, ...]:
-    """Read "4,128,28,28"."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a list of whole numbers such as 4,128,28,28"
-        ) from None
-
-
-def gradients(text: str) -> tuple[bool, bool, bool]:
-    """Read "input,weight" as an output mask."""
-    names = [part.strip().removeprefix("grad_") for part in text.split(",")]
-    for name in names:
-        if name not in GRADIENT_NAMES:
-            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(GRADIENT_NAMES)}")
-    return ("input" in names, "weight" in names, "bias" in names)
-
-
-def order(text: str) -> str | int:
-    """Read an order of execution: "program", "arrival" or the seed of a random legal one."""
-    if text in ("program", "arrival"):
-        return text
-    try:
-        return _natural(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not program, arrival or a seed (0, 1, 2, ...)"
-        ) from None
-
-
-def _positive(text: str) -> int:
-    number = _natural(text)
-    if number == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return number
-
-
-def _natural(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
-    return int(text)
 
 
 def _run(arguments: Any) -> int:

@@ -25,7 +25,7 @@ from ascendsim.report.columns import AnyColumn
 from ascendsim.report.record import Run, run_document
 
 if TYPE_CHECKING:
-    from ascendsim.ops.conv_problem import ConvProblem
+    from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.profile import Profile
 
 # Tensors, their carriers and layouts, gradients and references; 13 was measured on large layers.
@@ -48,7 +48,7 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
         results = [estimate_cycles(problem, dtype, request.mask, p, arguments) for p in profiles]
         runs = [Run(result, profile) for result, profile in zip(results, profiles, strict=True)]
     else:
-        from ascendsim.cli.judge import ERROR_COLUMNS, SHOWN_COLUMNS
+        from ascendsim.studies.precision import ERROR_COLUMNS, SHOWN_COLUMNS
 
         tensors = _tensors(request, problem, arguments)
         shown = _shape(problem) | settings(request.mask, tensors.dtype, arguments)
@@ -85,7 +85,7 @@ def _dtype(request: Single, arguments: Any) -> str | Sequence[str]:
 def _backward_runs(
     request: Single, problem: ConvProblem, tensors: Tensors, profiles: Sequence[Profile], arguments: Any
 ) -> list[Run]:
-    from ascendsim.cli.judge import Judge
+    from ascendsim.studies.precision import Judge
 
     judge = Judge(problem, tensors, request.mask)
     runs = []
@@ -100,7 +100,7 @@ def _with_intervals(
     request: Single, problem: ConvProblem, dtype: str | Sequence[str], runs: Sequence[Run], arguments: Any
 ) -> list[Run]:
     """Add to each run between which times it lies."""
-    from ascendsim.cli.interval import ends_to_try, interval_record, plans
+    from ascendsim.studies.interval import ends_to_try, interval_record, plans
 
     made = []
     with progress(sum(len(ends_to_try(run.profile)) for run in runs)) as advance:

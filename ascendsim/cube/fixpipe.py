@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.program import Command, Cost, Gm, Slot, SlotToSlot, Traffic
+from ascendsim.program.instruction import Command, Cost, SlotToSlot, Traffic
+from ascendsim.program.places import Gm, Slot
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.functional import CoreMemory
     from ascendsim.profile import Profile
+    from ascendsim.program.memory import CoreMemory
 
 
 FLOAT32_BYTES = 4

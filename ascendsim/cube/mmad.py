@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.cube.views import round_up
 from ascendsim.errors import ProgramError
-from ascendsim.program import Command, Cost, Slot
+from ascendsim.program.instruction import Command, Cost
+from ascendsim.program.places import Slot
 
 if TYPE_CHECKING:
-    from ascendsim.functional import CoreMemory
     from ascendsim.profile import Profile
+    from ascendsim.program.memory import CoreMemory
 
 
 class _Mmad(NamedTuple):
@@ -23,7 +24,7 @@ class _Mmad(NamedTuple):
     m: int
     k: int
     n: int
-    dtype: str
+    compute_dtype: str
     first: bool
 
 
@@ -31,7 +32,7 @@ class Mmad(_Mmad, Command):
     """Add one cube product to an accumulator tile, bit for bit under the kernel's accumulation model.
 
     Shapes   a (m, k), b (k, n), c (m, n)
-    Types    a, b of `dtype` (a rate key of the profile); c float32, of int8 int32
+    Types    a, b of `compute_dtype` (a rate key of the profile); c float32, of int8 int32
     Pipe     M
     Cost     head + ceil(m/m0) ceil(n/n0) ceil(k/k0) fractal products, each m0 n0 k0 / macs_per_cycle cycles;
              the result is visible mmad_latency later. k is the outermost loop: the first piece of the result
@@ -55,7 +56,7 @@ class Mmad(_Mmad, Command):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return self.m, self.k, self.n, self.dtype
+        return self.m, self.k, self.n, self.compute_dtype
 
     def execute(self, memory: CoreMemory) -> None:
         """Accumulate; the first product of a tile begins with zero.
@@ -78,7 +79,7 @@ class Mmad(_Mmad, Command):
     def cost(self, profile: Profile) -> Cost:
         """Return head, product cycles and result latency."""
         cube = profile.cube
-        rate = cube.rates[self.dtype]
+        rate = cube.rates[self.compute_dtype]
         padded = round_up(self.m, cube.m0) * round_up(self.n, cube.n0) * round_up(self.k, rate.k0)
         cycles = ceil(Fraction(padded) / rate.macs_per_cycle)
         passes = -(-self.k // rate.k0)

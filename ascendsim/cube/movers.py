@@ -7,12 +7,13 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.cube.views import View, Window
-from ascendsim.program import Command, Cost, Gm, Slot, SlotToSlot, Traffic
+from ascendsim.cube.views import TileRead, Window
+from ascendsim.program.instruction import Command, Cost, SlotToSlot, Traffic
+from ascendsim.program.places import Gm, Slot
 
 if TYPE_CHECKING:
-    from ascendsim.functional import CoreMemory
     from ascendsim.profile import Profile
+    from ascendsim.program.memory import CoreMemory
 
 
 class Placement(NamedTuple):
@@ -137,7 +138,7 @@ class _Load(NamedTuple):
 
     dst: Slot
     src: Slot
-    view: View
+    view: TileRead
     written: int = 0
 
 

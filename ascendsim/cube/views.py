@@ -1,7 +1,7 @@
 """How a tile in L1 is read as a matrix on its way to L0A or L0B.
 
-Four views: `Patches` (load3d: im2col on the fly), `TapRows` (load2d over weights, taps forwards or
-backwards), `Transposed` (load2d with transpose) and `Block` (a piece of a plain matrix). A view knows the
+Four views: `Im2col` (load3d: im2col on the fly), `TapRows` (load2d over weights, taps forwards or
+backwards), `Transposed` (load2d with transpose) and `Submatrix` (a piece of a plain matrix). A view knows the
 matrix it makes, the bytes it moves and how many load2d commands that takes (0: it is one load3d); which
 buffer it feeds decides the rate.
 """
@@ -17,8 +17,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.functional import CoreMemory
     from ascendsim.profile import Profile
+    from ascendsim.program.memory import CoreMemory
 
 FRACTAL_BYTES = 512
 FRACTAL_ROWS = 16
@@ -49,7 +49,7 @@ class Window(NamedTuple):
         return self.channels * self.rows * self.cols + 1, self.c0
 
 
-class Patches(NamedTuple):
+class Im2col(NamedTuple):
     """load3d: output pixels `first_pixel` ... as rows, (channel group, tap, c0) `first_group` ... as columns.
 
     Shapes   tile (channels * rows * cols + 1, C0), last row zero -> (pixels, groups * C0)
@@ -177,7 +177,7 @@ class Transposed(NamedTuple):
         return self.channels
 
 
-class Block(NamedTuple):
+class Submatrix(NamedTuple):
     """Rows `first_row` ... and columns `first_column` ... of a plain matrix, or of the transpose of the tile.
 
     Shapes   tile (all rows, all columns), or the other way round if `transposed` -> (rows, columns)
@@ -226,7 +226,7 @@ class Block(NamedTuple):
         return 0
 
 
-View = Patches | TapRows | Transposed | Block
+TileRead = Im2col | TapRows | Transposed | Submatrix
 
 
 def round_up(value: int, step: int) -> int:
@@ -247,7 +247,7 @@ def row_spans(offset: int, pixels: int, out_width: int) -> dict[int, int]:
     return spans
 
 
-def _patch_index(patches: Patches) -> NDArray[np.intp]:
+def _patch_index(patches: Im2col) -> NDArray[np.intp]:
     """Return, for every (pixel, group), the row of the flat tile that holds its C0 channels."""
     w = patches.window
     pixel = np.arange(patches.first_pixel, patches.first_pixel + patches.pixels)

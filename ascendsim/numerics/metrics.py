@@ -17,21 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ascendsim.errors import ShapeError, UnsupportedError
-from ascendsim.numerics import dtypes
-from ascendsim.numerics.casts import decode, round_to
-from ascendsim.numerics.dtypes import DType
-from ascendsim.numerics.format_rounding import Float32Array, narrow_to_odd
-from ascendsim.numerics.hifloat8 import HiFloat8Array, value_ranks
-from ascendsim.numerics.standards import (
-    MIXED_MISS_SHARE,
-    MIXED_ULPS,
-    ST_ATOL,
-    Standards,
-    Verdict,
-    standards,
-)
-from ascendsim.numerics.tables import encode_codes
-from ascendsim.numerics.ulp import ulps
+from ascendsim.numerics.formats import dtypes
+from ascendsim.numerics.formats.casts import decode, round_to
+from ascendsim.numerics.formats.dtypes import DType
+from ascendsim.numerics.formats.format_rounding import Float32Array, narrow_to_odd
+from ascendsim.numerics.formats.hifloat8 import HiFloat8Array, value_ranks
+from ascendsim.numerics.formats.tables import encode_codes
+from ascendsim.numerics.formats.ulp import ulps
+from ascendsim.numerics.standards import MIXED_MISS_SHARE, MIXED_ULPS, ST_ATOL, Standards, Verdict, standards
 
 Float64Array = npt.NDArray[np.float64]
 

@@ -14,7 +14,7 @@ Sources     ops-nn test tables; operator test kit, precision comparison and cros
 
 from dataclasses import dataclass
 
-from ascendsim.numerics.dtypes import DType
+from ascendsim.numerics.formats.dtypes import DType
 
 ST_ATOL = 1e-8
 MIXED_MISS_SHARE = 0.01

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.ops.conv_problem import ConvProblem
-from ascendsim.ops.lowering import lower, zero_steps
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.ops.lowering.lower import lower, zero_steps
+from ascendsim.ops.lowering.vector import Named, Vectors, contiguous, filled, grad_bias, transpose
 from ascendsim.ops.operands import Operand
 from ascendsim.ops.options import GRADIENTS, Options, Product, Tilings
+from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import ConvolutionBackwardResult
 from ascendsim.ops.running import common_fields, name_of, run_steps
-from ascendsim.ops.vector_steps import Named, Vectors, contiguous, filled, grad_bias, transpose
 from ascendsim.rules import ConvTbcBackwardCall, Decision, resolve
 
 if TYPE_CHECKING:
-    from ascendsim.ops.call import Call, Step, Tensors
+    from ascendsim.ops.lowering.call import Call, Node, Tensors
 
 INPUTS = ("grad_output", "input", "weight")
 ACTIVATION_IN, ACTIVATION_OUT = (1, 2, 0), (2, 0, 1)  # (T, B, C) <-> (B, C, T)
@@ -51,7 +51,7 @@ def conv_tbc_backward(
     Raises   as `convolution_backward`
     Source   operator page of aclnnConvTbcBackward; positions as torch's conv_tbc_backward
     """
-    from ascendsim.numerics.casts import encode
+    from ascendsim.numerics.formats.casts import encode
 
     options = Options(product, accumulation, tiling, deterministic, output_dtypes, l2_start, rules, fixpipe)
     given = {"grad_output": grad_output, "input": input, "weight": weight, "bias": bias}
@@ -78,7 +78,7 @@ def conv_tbc_backward(
 
 def _steps(
     operands: dict[str, Operand], pad: int, decision: Decision, options: Options
-) -> tuple[list[Step], str]:
+) -> tuple[list[Node], str]:
     """Return the kernels of a call, and the name of its accumulation model."""
     time, batch, channels = operands["input"].view.shape
     taps, _, made = operands["weight"].view.shape
@@ -95,7 +95,7 @@ def _steps(
     return [*steps, *_back(on, call)], str(call.accumulation)
 
 
-def _back(on: Vectors, call: Call) -> list[Step]:
+def _back(on: Vectors, call: Call) -> list[Node]:
     """Return the kernels that bring grad_input and grad_weight to the order of their tensors."""
     problem, dtypes = call.problem, call.dtypes
     return [
@@ -106,7 +106,7 @@ def _back(on: Vectors, call: Call) -> list[Step]:
 
 def _empty_steps(
     operands: dict[str, Operand], decision: Decision, options: Options, tensors: Tensors
-) -> list[Step]:
+) -> list[Node]:
     """Return the kernels of an accepted call with an empty tensor: zeros, and grad_bias as the rules say."""
     extents = {
         gradient: operands[name].view.shape

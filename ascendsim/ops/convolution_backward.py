@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import ConfigError
-from ascendsim.numerics.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.ops.call import Step
-from ascendsim.ops.conv_problem import ConvProblem
-from ascendsim.ops.lowering import lower, zero_steps
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.ops.lowering.call import Node
+from ascendsim.ops.lowering.lower import lower, zero_steps
 from ascendsim.ops.operands import Operand, spread
 from ascendsim.ops.options import GRADIENTS, Options, Product, Tilings
+from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
 from ascendsim.ops.running import common_fields, name_of, run_steps, time_steps
-from ascendsim.ops.strided import View
+from ascendsim.ops.schedules.vector.strided import View
 from ascendsim.rules import ConvolutionBackwardCall, Decision, TensorDescription, resolve
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ascendsim.numerics.dtypes import DType
-    from ascendsim.ops.call import Tensors
+    from ascendsim.numerics.formats.dtypes import DType
+    from ascendsim.ops.lowering.call import Tensors
 
     Format = str | type | DType | np.dtype[Any]
 
@@ -67,7 +67,7 @@ def convolution_backward(
              ShapeError, CapacityError for the rest: all AscendSimError
     Source   operator page of aclnnConvolutionBackward; positions as torch.ops.aten.convolution_backward
     """
-    from ascendsim.numerics.casts import encode
+    from ascendsim.numerics.formats.casts import encode
 
     options = Options(product, accumulation, tiling, deterministic, output_dtypes, l2_start, rules, fixpipe)
     operands = {
@@ -218,7 +218,7 @@ def _problem(asked: ConvolutionBackwardCall, decision: Decision) -> ConvProblem:
 
 def _empty_steps(
     asked: ConvolutionBackwardCall, decision: Decision, options: Options, tensors: Tensors
-) -> list[Step]:
+) -> list[Node]:
     """Return the kernels that write the zeros of an accepted call with an empty input or weight."""
     assert asked.grad_output is not None
     assert asked.input is not None

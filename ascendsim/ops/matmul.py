@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.kernel import Kernel
-from ascendsim.numerics.settings import MathSettings
-from ascendsim.ops.call import Step, gm_tensor
-from ascendsim.ops.generations import HF32_TIES
-from ascendsim.ops.hf32 import as_multiplied, full_name, stored_name
-from ascendsim.ops.matmul_formats import accumulation as accumulation_of
-from ascendsim.ops.matmul_formats import (
+from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.ops.lowering.call import Node, gm_tensor
+from ascendsim.ops.lowering.generations import HF32_TIES
+from ascendsim.ops.lowering.hf32 import as_multiplied, full_name, stored_name
+from ascendsim.ops.lowering.matmul_formats import accumulation as accumulation_of
+from ascendsim.ops.lowering.matmul_formats import (
     carrier,
     compute_format,
     operand_format,
@@ -20,18 +19,19 @@ from ascendsim.ops.matmul_formats import (
     result_format,
     stored,
 )
-from ascendsim.ops.matmul_gemm import MatmulSchedule
-from ascendsim.ops.matmul_problem import MatmulProblem, problem_of
+from ascendsim.ops.lowering.vector import Named, Vectors, converted
 from ascendsim.ops.options import Options, Product
+from ascendsim.ops.problems.matmul import MatmulProblem, problem_of
 from ascendsim.ops.results import Estimate, MatmulResult
 from ascendsim.ops.running import name_of, run_steps, time_steps
-from ascendsim.ops.tiling.matmul import MatmulTiling, matmul_tiling, require_plan
-from ascendsim.ops.vector_steps import Named, Vectors, converted
+from ascendsim.ops.schedules.matmul import MatmulSchedule
+from ascendsim.ops.tiling.search.matmul import MatmulTiling, matmul_tiling, require_plan
+from ascendsim.program.kernel import Kernel
 
 if TYPE_CHECKING:
-    from ascendsim.numerics.models import AccumulationModel
-    from ascendsim.numerics.settings import Accumulation
-    from ascendsim.ops.call import Tensors
+    from ascendsim.numerics.accumulation.models import AccumulationModel
+    from ascendsim.numerics.accumulation.settings import Accumulation
+    from ascendsim.ops.lowering.call import Tensors
     from ascendsim.profile import Profile
 
 NOTE = "The tiling is this simulator's own; the product's operators choose their own."
@@ -135,7 +135,7 @@ def _resolve(
     return _Call(problem, options.profile, compute, (operands, operands, out), model, tiling)
 
 
-def _steps(call: _Call) -> list[Step]:
+def _steps(call: _Call) -> list[Node]:
     """Return the kernels: conversions of the operands where the cube needs another format, the product."""
     p = call.problem
     vectors = Vectors(call.profile, call.model)
@@ -148,7 +148,7 @@ def _steps(call: _Call) -> list[Step]:
     return [*steps, _product(call)]
 
 
-def _product(call: _Call) -> Step:
+def _product(call: _Call) -> Node:
     p, profile = call.problem, call.profile
     a = gm_tensor("a", p.stored_a, call.storage, "input")
     b = gm_tensor("b", p.stored_b, call.storage, "input")
@@ -173,7 +173,7 @@ def _product(call: _Call) -> Step:
             for name, shape in (("a", p.stored_a), ("b", p.stored_b))
         }
 
-    return Step(kernel, bind, lambda gm: {"c": gm["c"].reshape(c.shape)})
+    return Node(kernel, bind, lambda gm: {"c": gm["c"].reshape(c.shape)})
 
 
 def _fields(call: _Call) -> dict[str, Any]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.arguments import whole
 from ascendsim.errors import ShapeError
-from ascendsim.ops.arguments import whole
-from ascendsim.ops.strided import View
+from ascendsim.ops.schedules.vector.strided import View
 from ascendsim.rules import TensorDescription
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ascendsim.numerics.hifloat8 import HiFloat8Array
+    from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Operand:
 
     def carrier(self) -> NDArray[np.float32]:
         """Return the values as float32."""
-        from ascendsim.numerics.casts import decode
+        from ascendsim.numerics.formats.casts import decode
 
         return decode(self.values, self.dtype)
 

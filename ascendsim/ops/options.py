@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from ascendsim.arguments import truth
 from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.numerics.controls import FIXPIPE_PRESETS
-from ascendsim.numerics.dtypes import dtype
-from ascendsim.numerics.models import BINARY32_MIN_EXPONENT, AccumulationModel
-from ascendsim.ops.arguments import truth
-from ascendsim.ops.call import Call
-from ascendsim.ops.conv_problem import ConvProblem
-from ascendsim.ops.generations import generation
-from ascendsim.ops.hf32 import stored_name
-from ascendsim.ops.strided import View
-from ascendsim.ops.tiling.plan import Tiling
+from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, AccumulationModel
+from ascendsim.numerics.formats.controls import FIXPIPE_PRESETS
+from ascendsim.numerics.formats.dtypes import dtype
+from ascendsim.ops.lowering.call import Call
+from ascendsim.ops.lowering.generations import generation
+from ascendsim.ops.lowering.hf32 import stored_name
+from ascendsim.ops.plan import Tiling
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.schedules.vector.strided import View
 from ascendsim.profile import Profile, load_profile
 from ascendsim.rules import Decision
 

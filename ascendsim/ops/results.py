@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ascendsim.kernel import Kernel
-from ascendsim.timeline import Timeline
+from ascendsim.program.kernel import Kernel
+from ascendsim.timing.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,28 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError
-from ascendsim.ops.arguments import whole
-from ascendsim.ops.call import Step
-from ascendsim.ops.hf32 import full_name
+from ascendsim.ops.lowering.call import Node
+from ascendsim.ops.lowering.hf32 import full_name
 from ascendsim.ops.results import KernelResult
 from ascendsim.ops.summary import summarise
-from ascendsim.timing import time_kernel
+from ascendsim.timing.arrivals import arrivals
+from ascendsim.timing.kernel import time_kernel
 
 if TYPE_CHECKING:
-    from ascendsim.ops.call import Tensors
+    from ascendsim.ops.lowering.call import Tensors
     from ascendsim.ops.options import Options
     from ascendsim.profile import Profile
     from ascendsim.rules import Decision
 
 
-def time_steps(steps: Sequence[Step], profile: Profile, l2_start: str) -> list[KernelResult]:
+def time_steps(steps: Sequence[Node], profile: Profile, l2_start: str) -> list[KernelResult]:
     """Return the cycles of every kernel."""
     return [_timed(step, profile, l2_start, folded=True) for step in steps]
 
 
 def run_steps(
-    steps: Sequence[Step], profile: Profile, l2_start: str, tensors: Tensors, order: str | int
+    steps: Sequence[Node], profile: Profile, l2_start: str, tensors: Tensors, order: str | int
 ) -> list[KernelResult]:
     """Execute every kernel on the call's tensors, which gain what the kernels make; return their cycles.
 
@@ -43,7 +44,10 @@ def run_steps(
     for step in steps:
         results.append(_timed(step, profile, l2_start, folded=order != "arrival"))
         gm = step.bind(tensors)
-        run_kernel(step.kernel, gm, order=order, timeline=results[-1].timeline)
+        timed = results[-1]
+        run_kernel(
+            step.kernel, gm, order=arrivals(timed.kernel, timed.timeline) if order == "arrival" else order
+        )
         tensors.update(step.collect(gm))
     return results
 
@@ -68,6 +72,6 @@ def name_of(order: str | int) -> str:
     return order if isinstance(order, str) else f"seed {order}"
 
 
-def _timed(step: Step, profile: Profile, l2_start: str, *, folded: bool) -> KernelResult:
+def _timed(step: Node, profile: Profile, l2_start: str, *, folded: bool) -> KernelResult:
     timeline = time_kernel(step.kernel, profile, folded=folded, l2_start=l2_start)
     return summarise(step.kernel, profile, timeline)

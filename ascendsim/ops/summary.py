@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ascendsim.kernel import Kernel
 from ascendsim.ops.results import KernelResult
-from ascendsim.timeline import Timeline, average_busy, bound_by
+from ascendsim.program.kernel import Kernel
+from ascendsim.timing.timeline import Timeline, average_busy, bound_by
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

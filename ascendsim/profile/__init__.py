@@ -1,12 +1,6 @@
 """Products as sourced figures: find, read, check and hold them. The only reader of the product files."""
 
-from ascendsim.profile.files import (
-    Product,
-    configs_directory,
-    list_products,
-    load_profile,
-    profile_from_tree,
-)
+from ascendsim.profile.files import Product, configs_directory, list_products, load_profile, profile_from_tree
 from ascendsim.profile.records import Figure, Profile
 
 __all__ = [

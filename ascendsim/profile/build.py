@@ -6,7 +6,7 @@ from math import ceil
 from types import MappingProxyType
 from typing import Any
 
-from ascendsim.profile.memory import L2, DataPath, Exact, Link
+from ascendsim.profile.memory import L2, DataPath, Exact, LinkFigures
 from ascendsim.profile.records import (
     Buffer,
     Clock,
@@ -76,7 +76,7 @@ def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Ma
         load2d=Load2d(**values["load2d"]),
         l1_write_bytes_per_cycle=values.get("l1_write_bytes_per_cycle", 0),
         fixpipe=Fixpipe(**fixpipe | {"elements_per_cycle": MappingProxyType(widths)}),
-        links=_each(Link, values["links"]),
+        links=_each(LinkFigures, values["links"]),
         l2=L2(**values["l2"]),
         vector=Vector(**vector),
         sync=Sync(**values["sync"]),

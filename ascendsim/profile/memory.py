@@ -118,7 +118,7 @@ def _plain(number: Fraction) -> Exact:
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkFigures:
     """A shared link: what the chip moves in a cube cycle, and what one core can take of it.
 
     `total_bytes_per_cycle` has the efficiency in it; the vector total is what vector cores reach together,

@@ -7,7 +7,7 @@ from typing import Any
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.profile.check import hint
-from ascendsim.profile.memory import L2, DataPath, Exact, Link
+from ascendsim.profile.memory import L2, DataPath, Exact, LinkFigures
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class Profile:
     load2d: Load2d
     l1_write_bytes_per_cycle: Exact
     fixpipe: Fixpipe
-    links: Mapping[str, Link]
+    links: Mapping[str, LinkFigures]
     l2: L2
     vector: Vector
     sync: Sync

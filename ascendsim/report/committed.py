@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.profile import list_products, load_profile
 from ascendsim.report.files import make_folder, write_text
 from ascendsim.report.tables import TextTable
-from ascendsim.report.validation import (
-    DEFINITIONS,
-    UNMEASURED,
-    outside_part,
-    quoted_part,
-    table_text,
-)
+from ascendsim.report.validation import DEFINITIONS, UNMEASURED, outside_part, quoted_part, table_text
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -136,7 +130,7 @@ def _text(value: Any) -> str:
 
 def sensitivity_page() -> str:
     """Return the page that moves every assumed figure of every product to both ends of its range."""
-    from ascendsim.validate.sensitivity import LAYER_NAME, effects
+    from ascendsim.studies.sensitivity import LAYER_NAME, effects
 
     parts = [
         "# What the assumed figures move",

@@ -10,8 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.kernel import Core
-    from ascendsim.timeline import CoreTimeline, PhaseTimeline, Timeline
+    from ascendsim.program.kernel import Core
+    from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline
 
     Cycles = NDArray[np.int64]
 

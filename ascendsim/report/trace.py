@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.kernel import Core
 from ascendsim.ops.results import KernelResult
-from ascendsim.program import PIPES
+from ascendsim.program.instruction import PIPES
+from ascendsim.program.kernel import Core
 from ascendsim.report.files import replacing
 from ascendsim.report.occupancy import core_name
-from ascendsim.timeline import CoreTimeline, PhaseTimeline, released_by
+from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, released_by
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

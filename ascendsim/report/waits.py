@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.critical_path import critical_path, cycles_by_cause
-from ascendsim.program import PIPES
-from ascendsim.timeline import Occupation, occupation
+from ascendsim.program.instruction import PIPES
+from ascendsim.timing.critical_path import critical_path, cycles_by_cause
+from ascendsim.timing.timeline import Occupation, occupation
 
 if TYPE_CHECKING:
-    from ascendsim.kernel import Core
-    from ascendsim.timeline import Timeline
+    from ascendsim.program.kernel import Core
+    from ascendsim.timing.timeline import Timeline
 
 
 def occupation_record(timeline: Timeline) -> dict[str, Any]:

@@ -3,12 +3,7 @@
 Pure functions on descriptions of calls; no arrays. The only reader of configs/rules.
 """
 
-from ascendsim.rules.calls import (
-    Call,
-    ConvolutionBackwardCall,
-    ConvTbcBackwardCall,
-    TensorDescription,
-)
+from ascendsim.rules.calls import Call, ConvolutionBackwardCall, ConvTbcBackwardCall, TensorDescription
 from ascendsim.rules.decision import Decision
 from ascendsim.rules.loader import load_rules, product_names, rule_set_names
 from ascendsim.rules.products import HasProduct, rule_product

@@ -7,13 +7,13 @@ from functools import partial
 from ascendsim.rules.cube_math import cube_math_problem, more_precise, promote
 from ascendsim.rules.order import NULL, Check, listed
 from ascendsim.rules.view import EIGHT_BITS, GRADIENTS
-from ascendsim.rules.view import ConvolutionView as View
+from ascendsim.rules.view import CheckedConvolution as Checked
 
 INPUTS = ("grad_output", "input", "weight")
 ATTRIBUTES = ("stride", "padding", "dilation", "output_padding", "output_mask")
 
 
-def null_inputs(v: View) -> str | None:
+def null_inputs(v: Checked) -> str | None:
     """Find a null pointer among the inputs; biasSizes counts where the rules say so, after weight."""
     also = tuple(name for name in ("bias_sizes",) if name in v.rules.never_null)
     for name in (*INPUTS, *also, *ATTRIBUTES):
@@ -22,14 +22,14 @@ def null_inputs(v: View) -> str | None:
     return None
 
 
-def mask_length(v: View) -> str | None:
+def mask_length(v: Checked) -> str | None:
     """Find a mask that has not three values; the operator answers it as a null pointer."""
     if len(v.mask) == 3:
         return None
     return f"output_mask has {len(v.mask)} values; it needs three, for grad_input, grad_weight, grad_bias"
 
 
-def null_outputs(v: View) -> str | None:
+def null_outputs(v: Checked) -> str | None:
     """Find a null output that is asked for, or that the rules want in any case."""
     for name, wanted in zip(GRADIENTS, v.mask, strict=True):
         if v.optional(name) is None and (wanted or name in v.rules.never_null):
@@ -38,25 +38,25 @@ def null_outputs(v: View) -> str | None:
     return None
 
 
-def product(v: View) -> str | None:
+def product(v: Checked) -> str | None:
     """Find a product that is not supported at all."""
     if v.product in v.rules.products:
         return None
     return f"{v.product} does not support convolution backward; supported are {listed(v.rules.products)}"
 
 
-def allowed_dtypes(v: View) -> tuple[str, ...]:
+def allowed_dtypes(v: Checked) -> tuple[str, ...]:
     """Return the dtypes that tensors may have on this product."""
     special = v.rules.dtypes_transposed if v.call.transposed else {}
     return special.get(v.product, v.rules.dtypes[v.product])
 
 
-def input_dtypes(v: View) -> str | None:
+def input_dtypes(v: Checked) -> str | None:
     """Find an input whose dtype is not in the product's list."""
     return next((bad for name in INPUTS if (bad := _dtype_problem(v, name))), None)
 
 
-def output_dtype(v: View, name: str) -> str | None:
+def output_dtype(v: Checked, name: str) -> str | None:
     """Find an output, asked for or not, whose dtype is not in the list or not that of its tensor."""
     tensor = v.optional(name)
     if tensor is None:
@@ -75,7 +75,7 @@ def output_dtype(v: View, name: str) -> str | None:
     return f"{name} is {tensor.dtype}, but {rule}; it must be {what}"
 
 
-def _dtype_problem(v: View, name: str) -> str | None:
+def _dtype_problem(v: Checked, name: str) -> str | None:
     dtype, allowed = v.tensor(name).dtype, allowed_dtypes(v)
     if dtype in allowed:
         return None
@@ -83,7 +83,7 @@ def _dtype_problem(v: View, name: str) -> str | None:
     return f"{name} is {dtype}; {kind}calls on {v.product} take {listed(allowed)}"
 
 
-def eight_bits(v: View) -> str | None:
+def eight_bits(v: Checked) -> str | None:
     """Find 8-bit tensors where they are not allowed, or in company they may not have."""
     eight = {name: dtype for name, dtype in v.dtypes.items() if dtype in EIGHT_BITS}
     if not eight:
@@ -110,7 +110,7 @@ def _needs_transposed(eight: dict[str, str]) -> str:
     return f"{name} is {dtype}; 8-bit tensors need transposed and output_mask[0]"
 
 
-def _eight_for_grad_input(v: View) -> str | None:
+def _eight_for_grad_input(v: Checked) -> str | None:
     concerned = v.present(*INPUTS, "grad_input", "grad_bias")
     kinds = {tensor.dtype for _, tensor in concerned}
     if not kinds & set(EIGHT_BITS) or len(kinds) == 1:
@@ -119,7 +119,7 @@ def _eight_for_grad_input(v: View) -> str | None:
     return f"grad_input of 8-bit tensors needs one dtype everywhere, got {shown}"
 
 
-def _eight_for_grad_weight(v: View) -> str | None:
+def _eight_for_grad_weight(v: Checked) -> str | None:
     kinds = {name: t.dtype for name, t in v.present(*INPUTS, "grad_weight", "grad_bias")}
     eight = set(kinds.values()) & set(EIGHT_BITS)
     if not eight:
@@ -137,7 +137,7 @@ def _eight_for_grad_weight(v: View) -> str | None:
     return None
 
 
-def formats(v: View) -> str | None:
+def formats(v: Checked) -> str | None:
     """Find a storage format that does not fit the rank of its tensor, or a rank that no format fits."""
     for name, tensor in v.present(*INPUTS, "grad_input", "grad_weight"):
         allowed = v.rules.formats.get(tensor.rank)
@@ -149,7 +149,7 @@ def formats(v: View) -> str | None:
     return None
 
 
-def equal_formats(v: View) -> str | None:
+def equal_formats(v: Checked) -> str | None:
     """Find tensors of different formats where the page wants equal ones."""
     for group in v.rules.equal_formats:
         there = v.present(*group)
@@ -159,7 +159,7 @@ def equal_formats(v: View) -> str | None:
     return None
 
 
-def grad_bias_format(v: View) -> str | None:
+def grad_bias_format(v: Checked) -> str | None:
     """Find a gradBias that is not ND."""
     rule, bias = v.rules.grad_bias_format, v.optional("grad_bias")
     applies = v.product in rule.products and (rule.transposed_too or not v.call.transposed)
@@ -168,7 +168,7 @@ def grad_bias_format(v: View) -> str | None:
     return f"grad_bias has format {bias.format}; it must be ND"
 
 
-def attribute_values(v: View) -> str | None:
+def attribute_values(v: Checked) -> str | None:
     """Find a stride or dilation below 1 or a padding below 0."""
     for name, least in (("stride", 1), ("padding", 0), ("dilation", 1)):
         if min(v.numbers(name), default=least) < least:
@@ -176,7 +176,7 @@ def attribute_values(v: View) -> str | None:
     return None
 
 
-def output_padding_values(v: View) -> str | None:
+def output_padding_values(v: Checked) -> str | None:
     """Find an outputPadding out of its range; lengths are not known to agree yet."""
     rule, values, strides = v.rules.output_padding, v.numbers("output_padding"), v.numbers("stride")
     if not v.call.transposed and rule.zero_unless_transposed:
@@ -191,12 +191,12 @@ def output_padding_values(v: View) -> str | None:
     return None
 
 
-def groups(v: View) -> str | None:
+def groups(v: Checked) -> str | None:
     """Find groups below 1."""
     return f"groups is {v.call.groups}; it must be at least 1" if v.call.groups < 1 else None
 
 
-def cube_math(v: View) -> str | None:
+def cube_math(v: Checked) -> str | None:
     """Find a cubeMathType that is not allowed for these inputs on this product."""
     table = v.rules.cube_math.get(v.product, {})
     promoted = promote(v.input_dtypes, v.rules.eight_bit.mixed)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ascendsim.rules.conv_shapes import bias_sizes_problem, padding_lengths, stride_and_dilation_lengths
 from ascendsim.rules.order import Check
-from ascendsim.rules.view import ConvolutionView as View
+from ascendsim.rules.view import CheckedConvolution as Checked
 
 
-def bias_sizes(v: View) -> str | None:
+def bias_sizes(v: Checked) -> str | None:
     """Find biasSizes that do not say the channels of a gradient that is asked for."""
     if not v.mask[2]:
         return None
@@ -18,7 +18,7 @@ def bias_sizes(v: View) -> str | None:
     return bias_sizes_problem(v, wanted, rule)
 
 
-def input_n_or_c(v: View) -> str | None:
+def input_n_or_c(v: Checked) -> str | None:
     """Find an input with neither N nor C of zero, where that is what makes a call empty."""
     shape = v.tensor("input").shape
     if v.rules.empty.needs_n_or_c == "grad_input" and not v.mask[0]:
@@ -26,7 +26,7 @@ def input_n_or_c(v: View) -> str | None:
     return None if 0 in shape[:2] else f"input is {shape}; in a call with empty tensors its N or C must be 0"
 
 
-def lengths(v: View) -> str | None:
+def lengths(v: Checked) -> str | None:
     """Find an attribute of a wrong length, or a weight of another rank."""
     if bad := stride_and_dilation_lengths(v) or padding_lengths(v):
         return bad
@@ -35,13 +35,13 @@ def lengths(v: View) -> str | None:
     return None if rank == v.rank else f"weight has rank {rank}, input {v.rank}; they must be equal"
 
 
-def groups(v: View) -> str | None:
+def groups(v: Checked) -> str | None:
     """Find groups that do not divide weight.shape[0]."""
     first, count = v.tensor("weight").shape[0], v.call.groups
     return f"weight.shape[0] is {first}, which {count} groups do not divide" if first % count else None
 
 
-def channels(v: View) -> str | None:
+def channels(v: Checked) -> str | None:
     """Find channels of the big side that do not agree with weight and groups; zero goes with zero."""
     if v.call.transposed and v.tensor("input").shape[0] == 0:
         return None
@@ -51,7 +51,7 @@ def channels(v: View) -> str | None:
     return f"{v.big_name} has {big} channels, but weight.shape[1] * groups is {own} * {count}"
 
 
-def weight_and_sizes(v: View) -> str | None:
+def weight_and_sizes(v: Checked) -> str | None:
     """Find a weight that does not go with input, or a kernel that does not fit into it."""
     first, own = v.tensor("weight").shape[0], v.tensor("input").shape[1]
     if first == 0 and (v.call.transposed or v.rules.empty.weight_n_positive):

@@ -8,17 +8,17 @@ from ascendsim.rules.limits import first_exceeded
 from ascendsim.rules.model import ABSENT
 from ascendsim.rules.order import INNER, Check
 from ascendsim.rules.view import EIGHT_BITS
-from ascendsim.rules.view import ConvolutionView as View
+from ascendsim.rules.view import CheckedConvolution as Checked
 
 
-def three_dimensions(v: View) -> str | None:
+def three_dimensions(v: Checked) -> str | None:
     """Find a 3-D call on a product that has none."""
     if v.rank != 5 or v.product in v.rules.products_3d:
         return None
     return f"input has rank 5, but {v.product} supports 1-D and 2-D only"
 
 
-def squeezed_grad_weight(v: View) -> str | None:
+def squeezed_grad_weight(v: Checked) -> str | None:
     """Find a grouped 3-D grad_weight in float32 that the operator would squeeze through float16."""
     grad_weight = v.optional("grad_weight")
     concerned = v.product in v.rules.squeezed_grad_weight and v.rank == 5 and v.mask[1] and v.call.groups > 1
@@ -31,7 +31,7 @@ def squeezed_grad_weight(v: View) -> str | None:
     return f"grad_weight is float32 with {v.call.groups} groups in 3-D; {what} cannot give it"
 
 
-def wide_grad_bias(v: View) -> str | None:
+def wide_grad_bias(v: Checked) -> str | None:
     """Find an 8-bit grad_bias that is asked for."""
     bias = v.optional("grad_bias")
     if v.product not in v.rules.wide_grad_bias or not v.mask[2] or bias is None:
@@ -39,12 +39,12 @@ def wide_grad_bias(v: View) -> str | None:
     return f"grad_bias is {bias.dtype}; no kernel sums into 8 bits" if bias.dtype in EIGHT_BITS else None
 
 
-def inner_operators(v: View) -> str | None:
+def inner_operators(v: Checked) -> str | None:
     """Find what no inner operator computes: no convolution, no kernel for the dtypes, or above a limit."""
     return unrelated(v) or unequal_batch(v) or indivisible(v) or missing_kernel(v) or first_exceeded(v, INNER)
 
 
-def missing_kernel(v: View) -> str | None:
+def missing_kernel(v: Checked) -> str | None:
     """Find dtypes for which the product has no kernel."""
     promoted = promote(v.input_dtypes, v.rules.eight_bit.mixed)
     compute = cube_dtype(promoted, v.cube_math_type, v.rules.cube_math.get(v.product, {}))

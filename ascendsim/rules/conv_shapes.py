@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ascendsim.rules.limits import first_exceeded
 from ascendsim.rules.order import INVALID, Check, listed
-from ascendsim.rules.view import ConvolutionView as View
+from ascendsim.rules.view import CheckedConvolution as Checked
 
 
-def ranks(v: View) -> str | None:
+def ranks(v: Checked) -> str | None:
     """Find tensors of different rank."""
     a, b, c = (v.tensor(name).rank for name in ("grad_output", "input", "weight"))
     return (
@@ -15,7 +15,7 @@ def ranks(v: View) -> str | None:
     )
 
 
-def empty_inputs(v: View) -> str | None:
+def empty_inputs(v: Checked) -> str | None:
     """Find an empty grad_output or weight; what may be empty has been let through before."""
     for name in ("grad_output", "weight"):
         if v.tensor(name).is_empty:
@@ -23,7 +23,7 @@ def empty_inputs(v: View) -> str | None:
     return None
 
 
-def output_shapes(v: View) -> str | None:
+def output_shapes(v: Checked) -> str | None:
     """Find a gradInput or gradWeight that is not shaped like its tensor, asked for or not."""
     for name, like in (("grad_input", "input"), ("grad_weight", "weight")):
         tensor = v.optional(name)
@@ -32,7 +32,7 @@ def output_shapes(v: View) -> str | None:
     return None
 
 
-def grad_bias_shape(v: View) -> str | None:
+def grad_bias_shape(v: Checked) -> str | None:
     """Find a gradBias that is not one value for each channel of grad_output."""
     bias, channels = v.optional("grad_bias"), v.tensor("grad_output").shape[1]
     if bias is None or bias.shape == (channels,):
@@ -40,7 +40,7 @@ def grad_bias_shape(v: View) -> str | None:
     return f"grad_bias is {bias.shape}; it must be ({channels},), the channels of grad_output"
 
 
-def stride_and_dilation_lengths(v: View) -> str | None:
+def stride_and_dilation_lengths(v: Checked) -> str | None:
     """Find a stride or dilation that has not one value for each spatial axis."""
     for name in ("stride", "dilation"):
         if bad := _length_problem(v, name, (v.rank - 2,)):
@@ -48,7 +48,7 @@ def stride_and_dilation_lengths(v: View) -> str | None:
     return None
 
 
-def padding_lengths(v: View) -> str | None:
+def padding_lengths(v: Checked) -> str | None:
     """Find a padding or outputPadding of a wrong length; 2-D padding may have one value for each side."""
     two = v.rank == 4
     return _length_problem(v, "padding", (2, 4) if two else (v.rank - 2,)) or _length_problem(
@@ -56,14 +56,14 @@ def padding_lengths(v: View) -> str | None:
     )
 
 
-def _length_problem(v: View, name: str, lengths: tuple[int, ...]) -> str | None:
+def _length_problem(v: Checked, name: str, lengths: tuple[int, ...]) -> str | None:
     values = v.numbers(name)
     if len(values) in lengths:
         return None
     return f"{name} has {len(values)} values {values}; rank {v.rank} needs {' or '.join(map(str, lengths))}"
 
 
-def bias_sizes(v: View) -> str | None:
+def bias_sizes(v: Checked) -> str | None:
     """Find biasSizes that do not say the channels of the bias, where the page wants them in any case."""
     if v.rules.bias_sizes != "always":
         return None
@@ -73,7 +73,7 @@ def bias_sizes(v: View) -> str | None:
     return bias_sizes_problem(v, wanted, rule)
 
 
-def bias_sizes_problem(v: View, wanted: int, rule: str) -> str | None:
+def bias_sizes_problem(v: Checked, wanted: int, rule: str) -> str | None:
     """Compare biasSizes with the number of channels they must say."""
     values = v.call.bias_sizes
     if values is not None and tuple(values) == (wanted,):
@@ -81,7 +81,7 @@ def bias_sizes_problem(v: View, wanted: int, rule: str) -> str | None:
     return f"bias_sizes is {values}; it must be ({wanted},), that is {rule}"
 
 
-def channels(v: View) -> str | None:
+def channels(v: Checked) -> str | None:
     """Find channels that do not agree with weight and groups."""
     weight, groups = v.tensor("weight").shape, v.call.groups
     big, small = v.big.shape[1], v.small.shape[1]
@@ -95,7 +95,7 @@ def channels(v: View) -> str | None:
     return None
 
 
-def groups_divide(v: View) -> str | None:
+def groups_divide(v: Checked) -> str | None:
     """Find groups that do not divide the channels of the small side."""
     rule = v.rules.groups_divide
     if v.product not in rule.products or (rule.only_depthwise and v.big.shape[1] != v.call.groups):
@@ -103,7 +103,7 @@ def groups_divide(v: View) -> str | None:
     return indivisible(v)
 
 
-def indivisible(v: View) -> str | None:
+def indivisible(v: Checked) -> str | None:
     """Find groups that do not divide the channels of the small side, whatever the product."""
     small, groups = v.small.shape[1], v.call.groups
     if small >= groups and small % groups == 0:
@@ -111,7 +111,7 @@ def indivisible(v: View) -> str | None:
     return f"{v.small_name} has {small} channels, which {groups} groups do not divide"
 
 
-def depthwise_3d(v: View) -> str | None:
+def depthwise_3d(v: Checked) -> str | None:
     """Find a grouped 3-D bfloat16 call that is not depthwise with one filter each (page 004)."""
     concerned = (
         v.product in v.rules.depthwise_3d_bfloat16
@@ -127,12 +127,12 @@ def depthwise_3d(v: View) -> str | None:
     )
 
 
-def relation(v: View) -> str | None:
+def relation(v: Checked) -> str | None:
     """Find sizes that are not those of a convolution, for ranks where the rules look."""
     return unrelated(v) if v.rank in v.rules.related_ranks else None
 
 
-def unrelated(v: View) -> str | None:
+def unrelated(v: Checked) -> str | None:
     """Find a kernel larger than the padded big side, or a small side of a wrong size."""
     for axis, name in enumerate(v.axes):
         if v.room(axis) < 0:
@@ -152,18 +152,18 @@ def unrelated(v: View) -> str | None:
     return None
 
 
-def batch(v: View) -> str | None:
+def batch(v: Checked) -> str | None:
     """Find different batches, where the rules compare them."""
     return unequal_batch(v) if v.rules.batch else None
 
 
-def unequal_batch(v: View) -> str | None:
+def unequal_batch(v: Checked) -> str | None:
     """Find different batches."""
     a, b = v.tensor("grad_output").shape[0], v.tensor("input").shape[0]
     return None if a == b else f"grad_output has batch {a}, input {b}; they must be equal"
 
 
-def stated_limits(v: View) -> str | None:
+def stated_limits(v: Checked) -> str | None:
     """Find a size or attribute above a limit that answers 161002."""
     return first_exceeded(v, INVALID)
 

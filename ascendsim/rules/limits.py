@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from ascendsim.rules.cube_math import cube_dtype, promote
 from ascendsim.rules.model import Limit
-from ascendsim.rules.view import GRADIENTS, ConvolutionView, TbcView
+from ascendsim.rules.view import GRADIENTS, CheckedConvolution, CheckedTbc
 
 Measured = Iterator[tuple[int | None, str, int]]
 
 
-def first_exceeded(v: ConvolutionView | TbcView, status: int) -> str | None:
+def first_exceeded(v: CheckedConvolution | CheckedTbc, status: int) -> str | None:
     """Say which limit with this status the call exceeds, if any."""
     for limit in v.rules.limits:
         if limit.status != status or (limit.products and v.product not in limit.products):
             continue
-        measured = _of_convolution(limit, v) if isinstance(v, ConvolutionView) else _of_tbc(limit, v)
+        measured = _of_convolution(limit, v) if isinstance(v, CheckedConvolution) else _of_tbc(limit, v)
         for place, label, value in measured:
             bound = limit.max if not limit.at_most else v.tensor("weight").shape[2 + (place or 0)]
             if value > bound:
@@ -25,7 +25,7 @@ def first_exceeded(v: ConvolutionView | TbcView, status: int) -> str | None:
     return None
 
 
-def _binds(limit: Limit, v: ConvolutionView) -> bool:
+def _binds(limit: Limit, v: CheckedConvolution) -> bool:
     """Tell whether a limit of this product concerns this call."""
     if limit.ranks and v.rank not in limit.ranks:
         return False
@@ -41,7 +41,7 @@ def _binds(limit: Limit, v: ConvolutionView) -> bool:
     return True
 
 
-def _of_convolution(limit: Limit, v: ConvolutionView) -> Measured:
+def _of_convolution(limit: Limit, v: CheckedConvolution) -> Measured:
     """Yield (spatial axis or None, label, value) of everything in the call that a limit concerns."""
     if not _binds(limit, v):
         return
@@ -64,7 +64,7 @@ def _of_convolution(limit: Limit, v: ConvolutionView) -> Measured:
                 yield axis, f"{limit.of} along {name}", value
 
 
-def _along(what: str, v: ConvolutionView, axis: int) -> tuple[int, ...]:
+def _along(what: str, v: CheckedConvolution, axis: int) -> tuple[int, ...]:
     """Return the values of an attribute along one axis."""
     if what == "padding":
         return v.pads(axis)
@@ -78,7 +78,7 @@ def _along(what: str, v: ConvolutionView, axis: int) -> tuple[int, ...]:
     return (v.numbers(what)[axis],)
 
 
-def _of_tbc(limit: Limit, v: TbcView) -> Measured:
+def _of_tbc(limit: Limit, v: CheckedTbc) -> Measured:
     if limit.of == "padding":
         yield None, "pad", v.call.pad
     elif limit.of == "kernel":

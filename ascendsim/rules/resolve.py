@@ -16,7 +16,7 @@ from ascendsim.rules.order import run
 from ascendsim.rules.products import HasProduct, rule_product
 from ascendsim.rules.tbc import TBC_CHECKS, promoted_dtype
 from ascendsim.rules.typed import typed
-from ascendsim.rules.view import ConvolutionView, TbcView
+from ascendsim.rules.view import CheckedConvolution, CheckedTbc
 
 
 def resolve(call: Call, product: str | HasProduct = "910B", rules: str | Path = "documented") -> Decision:
@@ -31,11 +31,11 @@ def resolve(call: Call, product: str | HasProduct = "910B", rules: str | Path = 
     """
     rule_set, family = load_rules(rules), rule_product(product)
     if isinstance(call, ConvTbcBackwardCall):
-        return _tbc(TbcView(typed(call), family, rule_set.tbc), rule_set.name)
-    return _convolution(ConvolutionView(typed(call), family, rule_set.convolution), rule_set.name)
+        return _tbc(CheckedTbc(typed(call), family, rule_set.tbc), rule_set.name)
+    return _convolution(CheckedConvolution(typed(call), family, rule_set.convolution), rule_set.name)
 
 
-def _convolution(v: ConvolutionView, rules: str) -> Decision:
+def _convolution(v: CheckedConvolution, rules: str) -> Decision:
     run(ARGUMENT_CHECKS, v)
     # Check 15: on these products an empty input or weight leaves the checks of shapes out.
     may_skip = v.product in v.rules.empty.products
@@ -51,24 +51,29 @@ def _convolution(v: ConvolutionView, rules: str) -> Decision:
     return _decision(v, rules, promoted, empty, "zeros", () if empty else _implied_output_padding(v))
 
 
-def _implied_output_padding(v: ConvolutionView) -> tuple[int, ...]:
+def _implied_output_padding(v: CheckedConvolution) -> tuple[int, ...]:
     """Return what the sizes leave over along each axis of a transposed convolution."""
     if not v.call.transposed:
         return (0,) * (v.rank - 2)
     return tuple(v.room(axis) % v.numbers("stride")[axis] for axis in range(v.rank - 2))
 
 
-def _tbc(v: TbcView, rules: str) -> Decision:
+def _tbc(v: CheckedTbc, rules: str) -> Decision:
     run(TBC_CHECKS, v)
     empty = any(v.tensor(name).is_empty for name in ("grad_output", "input", "weight"))
     return _decision(v, rules, promoted_dtype(v), empty, v.rules.empty_grad_bias, ())
 
 
 def _decision(
-    v: ConvolutionView | TbcView, rules: str, promoted: str, empty: bool, bias: str, spare: tuple[int, ...]
+    v: CheckedConvolution | CheckedTbc,
+    rules: str,
+    promoted: str,
+    empty: bool,
+    bias: str,
+    spare: tuple[int, ...],
 ) -> Decision:
     compute = cube_dtype(promoted, v.cube_math_type, v.rules.cube_math[v.product])
-    first, second, third = v.mask if isinstance(v, ConvolutionView) else (True, True, True)
+    first, second, third = v.mask if isinstance(v, CheckedConvolution) else (True, True, True)
     return Decision(
         v.call.api,
         v.product,

@@ -6,12 +6,12 @@ from ascendsim.rules.cube_math import cube_math_problem, promote
 from ascendsim.rules.limits import first_exceeded
 from ascendsim.rules.order import INNER, INVALID, NULL, Check, listed
 from ascendsim.rules.view import GRADIENTS
-from ascendsim.rules.view import TbcView as View
+from ascendsim.rules.view import CheckedTbc as Checked
 
 INPUTS = ("grad_output", "input", "weight", "bias")
 
 
-def null_pointers(v: View) -> str | None:
+def null_pointers(v: Checked) -> str | None:
     """Find a tensor that is not there."""
     for name in (*INPUTS, *GRADIENTS):
         if v.optional(name) is None:
@@ -19,14 +19,14 @@ def null_pointers(v: View) -> str | None:
     return None
 
 
-def product(v: View) -> str | None:
+def product(v: Checked) -> str | None:
     """Find a product that is not supported at all."""
     if v.product in v.rules.products:
         return None
     return f"{v.product} does not support conv_tbc backward; supported are {listed(v.rules.products)}"
 
 
-def dtypes(v: View) -> str | None:
+def dtypes(v: Checked) -> str | None:
     """Find a tensor whose dtype is not in the product's list; bias has a list of its own."""
     for name in (*INPUTS, *GRADIENTS):
         lists = v.rules.bias_dtypes if name == "bias" else v.rules.dtypes
@@ -35,7 +35,7 @@ def dtypes(v: View) -> str | None:
     return None
 
 
-def equal_inputs(v: View) -> str | None:
+def equal_inputs(v: Checked) -> str | None:
     """Find inputs of different dtypes, where the page wants one."""
     kinds = [v.tensor(name).dtype for name in INPUTS]
     if not v.rules.equal_inputs or len(set(kinds)) == 1:
@@ -43,7 +43,7 @@ def equal_inputs(v: View) -> str | None:
     return f"grad_output, input, weight and bias are {listed(kinds)}; they must be equal"
 
 
-def formats(v: View) -> str | None:
+def formats(v: Checked) -> str | None:
     """Find a format that is not allowed."""
     for name in ("grad_output", "input", "weight", "grad_input", "grad_weight", "bias", "grad_bias"):
         allowed = v.rules.bias_formats if "bias" in name else v.rules.formats
@@ -52,7 +52,7 @@ def formats(v: View) -> str | None:
     return None
 
 
-def empty_tensors(v: View) -> str | None:
+def empty_tensors(v: Checked) -> str | None:
     """Find an empty tensor where there may be none."""
     names = {"refused": INPUTS, "only beside grad_output": ("grad_output",), "allowed": ()}[v.rules.empty]
     for name in names:
@@ -61,7 +61,7 @@ def empty_tensors(v: View) -> str | None:
     return None
 
 
-def shapes(v: View) -> str | None:
+def shapes(v: Checked) -> str | None:
     """Find ranks, channels, pad or outputs that do not fit each other."""
     for name, rank in (*((name, 3) for name in INPUTS[:3]), ("bias", 1)):
         if v.tensor(name).rank != rank:
@@ -88,23 +88,23 @@ def shapes(v: View) -> str | None:
     return None
 
 
-def stated_limits(v: View) -> str | None:
+def stated_limits(v: Checked) -> str | None:
     """Find a size above a limit that answers 161002."""
     return first_exceeded(v, INVALID)
 
 
-def cube_math(v: View) -> str | None:
+def cube_math(v: Checked) -> str | None:
     """Find a cubeMathType that is not allowed for these inputs on this product."""
     table = v.rules.cube_math.get(v.product, {})
     return cube_math_problem(v.input_dtypes, promoted_dtype(v), v.cube_math_type, table)
 
 
-def promoted_dtype(v: View) -> str:
+def promoted_dtype(v: Checked) -> str:
     """Return the common dtype of self, input and weight."""
     return promote(v.input_dtypes, "float32")
 
 
-def output_dtypes(v: View) -> str | None:
+def output_dtypes(v: Checked) -> str | None:
     """Find an output that has not the dtype of its tensor, where the rules want that."""
     for name in GRADIENTS:
         for source in v.rules.output_dtypes[v.product].get(name, ()):
@@ -116,7 +116,7 @@ def output_dtypes(v: View) -> str | None:
     return None
 
 
-def inner_operators(v: View) -> str | None:
+def inner_operators(v: Checked) -> str | None:
     """Find what the inner convolution refuses."""
     return first_exceeded(v, INNER)
 

@@ -12,11 +12,7 @@ from operator import index
 from typing import Any, TypeVar
 
 from ascendsim.errors import AclnnError
-from ascendsim.rules.calls import (
-    USUAL_FORMATS,
-    Call,
-    TensorDescription,
-)
+from ascendsim.rules.calls import USUAL_FORMATS, Call, TensorDescription
 
 CHECK = "0 (argument types)"
 # Longer arrays are nothing that the interface means; reading them could take for ever.

@@ -15,7 +15,7 @@ AXES = "DHW"
 
 
 @dataclass(frozen=True)
-class View:
+class Checked:
     """What is common to both interfaces."""
 
     call: Call
@@ -52,7 +52,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class ConvolutionView(View):
+class CheckedConvolution(Checked):
     """A call of aclnnConvolutionBackward with its rules.
 
     The small side has one position per kernel placement, the big side is what the kernel slides over: input
@@ -124,7 +124,7 @@ class ConvolutionView(View):
 
 
 @dataclass(frozen=True)
-class TbcView(View):
+class CheckedTbc(Checked):
     """A call of aclnnConvTbcBackward with its rules."""
 
     call: ConvTbcBackwardCall

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ascendsim.arguments import whole
 from ascendsim.errors import DataError
-from ascendsim.ops.arguments import whole
 
 # Nothing that a source could have measured is larger; floats hold all whole numbers up to here.
 MOST = 1 << 40

@@ -7,8 +7,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import AscendSimError, DataError, ShapeError, UnsupportedError
-from ascendsim.ops.conv_problem import ConvProblem
 from ascendsim.ops.convolution_backward import estimate
+from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.validate.cells import refuse_beyond_memory, whole_number, whole_of
 from ascendsim.validate.compare import Case
 from ascendsim.validate.counters import active_cycles, kernel_case

@@ -10,8 +10,8 @@ from ascendsim.validate.cells import is_number
 from ascendsim.validate.compare import Case, busiest
 
 if TYPE_CHECKING:
-    from ascendsim.kernel import Core
-    from ascendsim.timeline import CoreTimeline, Timeline
+    from ascendsim.program.kernel import Core
+    from ascendsim.timing.timeline import CoreTimeline, Timeline
     from ascendsim.validate.rows import Row
 
 # The profiler's names of the pipes that bound a cube kernel.

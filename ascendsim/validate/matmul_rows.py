@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import CapacityError, ShapeError
-from ascendsim.ops.matmul_problem import MatmulProblem
-from ascendsim.ops.tiling.matmul import MatmulTiling, block_tiling, matmul_tiling
-from ascendsim.validate.basic_blocks import basic_plan
+from ascendsim.ops.problems.matmul import MatmulProblem
+from ascendsim.ops.tiling.search.matmul import MatmulTiling, block_tiling, matmul_tiling
+from ascendsim.ops.tiling.vendor.a2_matmul import basic_plan
 from ascendsim.validate.rows import l2_start_of
 
 if TYPE_CHECKING:

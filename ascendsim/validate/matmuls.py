@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.ops.matmul import estimate_matmul
-from ascendsim.ops.matmul_problem import MatmulProblem
-from ascendsim.ops.tiling.matmul import MatmulTiling
+from ascendsim.ops.problems.matmul import MatmulProblem
+from ascendsim.ops.tiling.search.matmul import MatmulTiling
 from ascendsim.validate.cells import refuse_beyond_memory, refuse_odd_extents, whole_of
 from ascendsim.validate.compare import Case
 from ascendsim.validate.counters import active_cycles, core_active_cycles, kernel_case, measured_counters
@@ -20,7 +20,7 @@ from ascendsim.validate.rows import Row, Unusable
 if TYPE_CHECKING:
     from ascendsim.ops.results import KernelResult
     from ascendsim.profile import Profile
-    from ascendsim.timeline import CoreTimeline
+    from ascendsim.timing.timeline import CoreTimeline
 
 # Tiles of one core beyond which a product on one core is run on two of its rows of tiles and the rest follows
 # from the difference: its tiles all cost the same.

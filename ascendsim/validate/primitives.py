@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from ascendsim.cube.fixpipe import Fixpipe
 from ascendsim.cube.mmad import Mmad
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
-from ascendsim.cube.views import Block, TapRows
+from ascendsim.cube.views import Submatrix, TapRows
 from ascendsim.errors import DataError
-from ascendsim.program import Gm, GmTensor, Instruction
+from ascendsim.program.instruction import Instruction
+from ascendsim.program.places import Gm, GmTensor
 from ascendsim.validate.cells import number_of, whole_of
 from ascendsim.validate.compare import Case
 from ascendsim.validate.probe import PROBED, Move, Repeat, alone_cycles, slot, stream_cycles
@@ -113,8 +114,8 @@ def _mmad(row: Row, variant: str, profile: Profile) -> Bench | str:
 def _move(name: str, size: int, profile: Profile) -> Bench | str:
     gm = Gm(PROBED, ())
     l1, ub, l0c = slot("L1"), slot("UB"), slot("L0C")
-    square = Block(0, size // 32, 0, 16, False, 2)
-    relaid = Block(0, 16, 0, size // 32, False, 2)
+    square = Submatrix(0, size // 32, 0, 16, False, 2)
+    relaid = Submatrix(0, 16, 0, size // 32, False, 2)
     # Half the bytes leave as 16-bit results; the table counts what is read of L0C.
     half = size // 2
     benches = {

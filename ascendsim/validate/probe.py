@@ -11,17 +11,19 @@ from collections.abc import Hashable, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.kernel import Core, CoreWork, Kernel, Phase
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.numerics.settings import MathSettings
-from ascendsim.program import Command, Cost, GmTensor, Instruction, Program, Slot, Traffic
-from ascendsim.timing import time_kernel
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.program.instruction import Command, Cost, Instruction, Traffic
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.program.places import GmTensor, Slot
+from ascendsim.program.program import Program
+from ascendsim.timing.kernel import time_kernel
 from ascendsim.vector.instructions import vector_cost
 
 if TYPE_CHECKING:
-    from ascendsim.functional import CoreMemory
     from ascendsim.profile import Profile
-    from ascendsim.timeline import CoreTimeline
+    from ascendsim.program.memory import CoreMemory
+    from ascendsim.timing.timeline import CoreTimeline
 
 # Equal instructions in a row when throughput is measured; the first half fills the pipe.
 STREAM = 12

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ascendsim.builder import ProgramBuilder
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.errors import DataError
-from ascendsim.kernel import Core, CoreWork, Kernel, Phase
-from ascendsim.numerics.models import AccumulationModel
-from ascendsim.numerics.settings import MathSettings
-from ascendsim.program import Gm, GmTensor, Program
-from ascendsim.timing import time_kernel
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.program.places import Gm, GmTensor
+from ascendsim.program.program import Program
+from ascendsim.timing.kernel import time_kernel
 from ascendsim.validate.cells import number_of, refuse_beyond_memory, whole_number, whole_of
 from ascendsim.validate.compare import Case
 from ascendsim.validate.probe import PROBED, alone_cycles, slot

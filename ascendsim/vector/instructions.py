@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.program import Command, Cost, Gm, Slot, SlotOntoSlot, SlotToSlot, Traffic
+from ascendsim.program.instruction import Command, Cost, SlotOntoSlot, SlotToSlot, Traffic
+from ascendsim.program.places import Gm, Slot
 
 if TYPE_CHECKING:
-    from ascendsim.functional import CoreMemory
     from ascendsim.profile import Profile
+    from ascendsim.program.memory import CoreMemory
 
 FLOAT32_LANES = 64  # float32 elements in the 256 bytes of one repeat
 

@@ -6,12 +6,13 @@ from collections.abc import Hashable
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.program import Cost, Slot, SlotToSlot
+from ascendsim.program.instruction import Cost, SlotToSlot
+from ascendsim.program.places import Slot
 from ascendsim.vector.instructions import vector_cost
 
 if TYPE_CHECKING:
-    from ascendsim.functional import CoreMemory
     from ascendsim.profile import Profile
+    from ascendsim.program.memory import CoreMemory
 
 
 class _Rearrange(NamedTuple):

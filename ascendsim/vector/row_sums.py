@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.program import Cost, Slot, SlotOntoSlot, SlotToSlot
+from ascendsim.program.instruction import Cost, SlotOntoSlot, SlotToSlot
+from ascendsim.program.places import Slot
 from ascendsim.vector.instructions import FLOAT32_LANES, vector_cost
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.functional import CoreMemory
     from ascendsim.profile import Profile
+    from ascendsim.program.memory import CoreMemory
 
 
 def added_by_halves(lanes: NDArray[np.float32]) -> NDArray[np.float32]:

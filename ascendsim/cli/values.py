@@ -1,0 +1,53 @@
+"""Values on the command line: their texts to what they mean."""
+
+from __future__ import annotations
+
+import argparse
+
+GRADIENT_NAMES = ("input", "weight", "bias")
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """Read "4,128,28,28"."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of whole numbers such as 4,128,28,28"
+        ) from None
+
+
+def gradients(text: str) -> tuple[bool, bool, bool]:
+    """Read "input,weight" as an output mask."""
+    names = [part.strip().removeprefix("grad_") for part in text.split(",")]
+    for name in names:
+        if name not in GRADIENT_NAMES:
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(GRADIENT_NAMES)}")
+    return ("input" in names, "weight" in names, "bias" in names)
+
+
+def order(text: str) -> str | int:
+    """Read an order of execution: "program", "arrival" or the seed of a random legal one."""
+    if text in ("program", "arrival"):
+        return text
+    try:
+        return natural(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not program, arrival or a seed (0, 1, 2, ...)"
+        ) from None
+
+
+def positive(text: str) -> int:
+    """Read 1, 2, 3, ..."""
+    number = natural(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return number
+
+
+def natural(text: str) -> int:
+    """Read 0, 1, 2, ..."""
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)

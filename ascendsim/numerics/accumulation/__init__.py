@@ -1,0 +1,1 @@
+"""Accumulation models and their exact definitions."""

@@ -1,0 +1,1 @@
+"""The arithmetic at speed, equal to its definition bit for bit."""

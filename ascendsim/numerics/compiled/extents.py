@@ -1,0 +1,53 @@
+"""Measure operands cheaply, to prove that a block of products can be summed exactly in double precision.
+
+Every value is a whole number of its lowest set bit. So all products of one set of operands with another, and
+all their sums, are whole numbers of the product of the two sets' smallest such bits; as long as no sum is
+beyond 2^53 of those, doubles hold every one of them exactly, in any order.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+from ascendsim.numerics.compiled.jit import called
+from ascendsim.numerics.compiled.panel_memory import at, scalar_bits, scalar_float
+
+Array = Any
+
+_MAGNITUDE: Final = (1 << 63) - 1
+_FRACTION: Final = (1 << 52) - 1
+_LOW_HALF: Final = (1 << 12) - 1  # of a binary32
+
+
+@called
+def extent(values: Array, start: int, stop: int) -> tuple[float, float]:
+    """Return a bound of the magnitudes of part of an array, and the smallest lowest set bit.
+
+    No branch in the loop, so that it runs on vectors.
+    Zeros    have no lowest bit: a set of zeros gives 0 and infinity
+    Special  infinity and NaN give a magnitude that no finite bound admits
+    """
+    largest, smallest = 0, _MAGNITUDE
+    for index in range(start, stop):
+        value = abs(np.float64(at(values, index)))
+        magnitude = scalar_bits(value)
+        rest = magnitude & (magnitude - 1) if magnitude & _FRACTION else 0
+        lowest_bit = scalar_bits(value - scalar_float(rest))
+        largest = max(largest, magnitude)
+        smallest = min(smallest, (lowest_bit - 1) & _MAGNITUDE)  # zero wraps round to the largest
+    if smallest == _MAGNITUDE:
+        return scalar_float(largest), np.inf
+    return scalar_float(largest), scalar_float(smallest + 1)
+
+
+@called
+def is_narrow(values: Array, limit: float) -> bool:
+    """Tell whether all values have 12 significant bits or fewer, and magnitudes in 1/limit ... limit or zero.
+
+    The products of two such arrays are exact in binary32 as long as the limit stays below 2^60.
+    """
+    low = 0
+    for index in range(values.size):
+        low |= scalar_bits(at(values, index)) & _LOW_HALF
+    largest, finest = extent(values, 0, values.size)
+    return low == 0 and largest <= limit and finest * limit >= 1.0

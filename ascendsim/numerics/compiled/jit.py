@@ -1,0 +1,94 @@
+"""Compile numeric kernels, and keep the machine code in a folder that can never be stale.
+
+The compiler's own cache key covers the file of a kernel but not the files of the helpers it calls. So the
+folder is named after a hash of every source in this package: one changed character gives an empty folder.
+"""
+
+import atexit
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numba
+
+from ascendsim import numerics
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+# Kernels count no references (`_nrt=False`): they get all their memory from the caller, and counting
+# references to arrays that go from function to function takes longer than the arithmetic of a panel.
+_OPTIONS: Final = {"error_model": "numpy", "_nrt": False}
+_njit: Any = numba.njit
+_config: Any = numba.config
+
+
+def kernel(function: Function) -> Function:
+    """Compile a function at its first call, without the interpreter lock, and cache the machine code.
+
+    It must not make or slice arrays. Others who use the compiler in this process keep the cache folder that
+    they have set.
+    """
+    theirs = _config.CACHE_DIR
+    _config.CACHE_DIR = str(cache_folder())
+    try:
+        return _njit(function, cache=True, nogil=True, **_OPTIONS)  # type: ignore[no-any-return]
+    finally:
+        _config.CACHE_DIR = theirs
+
+
+def inlined(function: Function) -> Function:
+    """Copy a function into every one that calls it, before anything is compiled."""
+    return _njit(function, inline="always", **_OPTIONS)  # type: ignore[no-any-return]
+
+
+def called(function: Function) -> Function:
+    """Compile a function that kernels call."""
+    return _njit(function, **_OPTIONS)  # type: ignore[no-any-return]
+
+
+@cache
+def cache_folder() -> Path:
+    """Return a folder for machine code of exactly these sources, readable and writable by this user alone."""
+    name = f"numba-{sources_hash(Path(numerics.__path__[0]))}"
+    for base in _cache_bases():
+        folder = base / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+        except OSError:
+            continue
+    folder = Path(tempfile.mkdtemp(prefix="ascendsim-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def sources_hash(folder: Path) -> str:
+    """Return a short hash of all sources of a package, file names included."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        name = path.relative_to(folder).as_posix()
+        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _cache_bases() -> list[Path]:
+    """Return where a user's caches belong on this system, best first."""
+    if _config.CACHE_DIR:
+        return [Path(_config.CACHE_DIR) / "ascendsim"]
+    if os.environ.get("XDG_CACHE_HOME"):
+        return [Path(os.environ["XDG_CACHE_HOME"]) / "ascendsim"]
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return []
+    if sys.platform == "win32":
+        return [Path(os.environ.get("LOCALAPPDATA", home)) / "ascendsim" / "cache"]
+    return [home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "ascendsim"]

@@ -1,0 +1,1 @@
+"""From a call to the graph of kernels that the device runs."""

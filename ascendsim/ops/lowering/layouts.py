@@ -1,0 +1,77 @@
+"""From the user's tensors to the layouts that the cube reads, and back.
+
+The cube reads activations as NDC1HWC0 (channels in groups of C0 = 32 bytes, the last group padded with zeros)
+and weights by (kernel depth, channel group, taps, c0). Groups of a grouped convolution are padded one by one
+and form the first axis.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ascendsim.ops.problems.convolution import ConvProblem, Triple
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def groups_of(channels: int, c0: int) -> int:
+    """Return how many groups of C0 hold so many channels."""
+    return -(-channels // c0)
+
+
+def pack_activation(values: NDArray[np.float32], groups: int, size: Triple, c0: int) -> NDArray[np.float32]:
+    """Bring (N, groups * C, spatial...) to (groups, N, D, C1, H, W, C0)."""
+    batch, total = values.shape[:2]
+    channels = total // groups
+    c1 = groups_of(channels, c0)
+    packed = np.zeros((groups, batch, size[0], c1, size[1], size[2], c0), dtype=np.float32)
+    source = values.reshape(batch, groups, channels, *size)
+    for group in range(c1):
+        part = source[:, :, group * c0 : (group + 1) * c0]
+        packed[:, :, :, group, :, :, : part.shape[2]] = part.transpose(1, 0, 3, 4, 5, 2)
+    return packed
+
+
+def unpack_activation(
+    packed: NDArray[np.float32], channels: int, shape: tuple[int, ...]
+) -> NDArray[np.float32]:
+    """Bring (groups, N, D, C1, H * W, C0) back to the user's shape; `channels` are those of one group."""
+    groups, batch, depth, c1, pixels, c0 = packed.shape
+    plain = packed.transpose(1, 0, 3, 5, 2, 4).reshape(batch, groups, c1 * c0, depth, pixels)
+    return np.ascontiguousarray(plain[:, :, :channels]).reshape(shape)
+
+
+def pack_weight(
+    values: NDArray[np.float32], problem: ConvProblem, c0: int, *, reduce_small: bool
+) -> NDArray[np.float32]:
+    """Bring weight to (groups, KD, C1, KH, KW, C0, columns), columns padded to a multiple of C0.
+
+    `reduce_small` sums over the channels of the small side (the backward direction), so that the big side's
+    channels are the columns; otherwise the other way round.
+    """
+    groups, kernel = problem.groups, problem.kernel
+    source = values.reshape(groups, problem.small_channels, problem.big_channels, *kernel)
+    if not reduce_small:
+        source = source.transpose(0, 2, 1, 3, 4, 5)
+    reduced, columns = source.shape[1:3]
+    c1 = groups_of(reduced, c0)
+    packed = np.zeros(
+        (groups, kernel[0], c1, kernel[1], kernel[2], c0, groups_of(columns, c0) * c0), np.float32
+    )
+    for group in range(c1):
+        part = source[:, group * c0 : (group + 1) * c0]
+        packed[:, :, group, :, :, : part.shape[1], :columns] = part.transpose(0, 3, 4, 5, 1, 2)
+    return packed
+
+
+def unpack_weight(packed: NDArray[np.float32], problem: ConvProblem, c0: int) -> NDArray[np.float32]:
+    """Bring (groups, KD, rows, C1 * KH * KW * C0) back to the shape of weight."""
+    groups, (kd, kh, kw) = problem.groups, problem.kernel
+    c1 = groups_of(problem.big_channels, c0)
+    plain = packed.reshape(groups, kd, packed.shape[2], c1, kh, kw, c0)
+    plain = plain.transpose(0, 2, 3, 6, 1, 4, 5).reshape(groups, packed.shape[2], c1 * c0, kd, kh, kw)
+    kept = plain[:, : problem.small_channels, : problem.big_channels]
+    return np.ascontiguousarray(kept).reshape(problem.weight)

@@ -1,0 +1,111 @@
+"""What a matrix product takes, what the cube multiplies for it, and what comes out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.errors import UnsupportedError
+from ascendsim.numerics.accumulation.integers import IntegerSum
+from ascendsim.numerics.formats.controls import fixpipe_overflow
+from ascendsim.numerics.formats.dtypes import DTYPES, INT8, INT32, DType, Integer, Named, find, name_of
+from ascendsim.ops.lowering.call import is_described, vector_overflow
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ascendsim.numerics.accumulation.settings import Accumulation
+    from ascendsim.ops.operands import Operand
+    from ascendsim.ops.options import Options
+    from ascendsim.profile import Profile
+
+CUBE_MATH_TYPES = {0: "keep", 1: "allow lower precision", 2: "float16", 3: "HF32"}
+FLOATS = tuple(known for known in DTYPES if not known.name.startswith("hf32"))
+OPERANDS: tuple[DType | Integer, ...] = (*FLOATS, INT8)
+
+
+def operand_format(kind: Named) -> str:
+    """Return the format of the operands by its name.
+
+    Raises   UnsupportedError for one that no operand has
+    """
+    _refuse_hf32(kind, "pass float32 with cube_math_type=3")
+    return find(kind, OPERANDS).name
+
+
+def result_format(operands: str, kind: Named | None) -> str:
+    """Return the format of the result for the one that was asked for, None: the default.
+
+    Raises   UnsupportedError for one that does not come out
+    """
+    if operands == INT8.name:
+        if kind is not None and name_of(kind) != INT32.name:
+            raise UnsupportedError(
+                f"matmul: out_dtype is {name_of(kind)}, but products of int8 come out as int32, as the cube "
+                "adds them: leave it out, and scale the result yourself"
+            )
+        return INT32.name
+    if kind is not None:
+        _refuse_hf32(kind, "take float32")
+    return find(operands if kind is None else kind, FLOATS).name
+
+
+def compute_format(stored: str, cube_math_type: int, profile: Profile) -> str:
+    """Return what the cube multiplies for operands stored in a format.
+
+    Raises   UnsupportedError if cubeMathType is not 0 to 3 or the product's cube cannot do what it asks
+    """
+    if cube_math_type not in CUBE_MATH_TYPES or isinstance(cube_math_type, bool):
+        raise UnsupportedError(
+            f"matmul: cube_math_type is {cube_math_type!r}; it must be one of "
+            + ", ".join(f"{value} ({name})" for value, name in CUBE_MATH_TYPES.items())
+        )
+    rates = profile.cube.rates
+    lower = "hf32" if "hf32" in rates else "float16"
+    wanted = {0: "float32", 1: lower, 2: "float16", 3: "hf32"}[cube_math_type]
+    compute = wanted if stored == "float32" else stored
+    if compute not in rates:
+        has = ", ".join("hf32 (float32 with cube_math_type 3)" if name == "hf32" else name for name in rates)
+        raise UnsupportedError(
+            f"matmul: {stored} with cube_math_type {cube_math_type} ({CUBE_MATH_TYPES[cube_math_type]}) "
+            f"needs {compute} in the cube of {profile.variant}, which multiplies {has}"
+        )
+    return compute
+
+
+def accumulation(compute: str, options: Options) -> Accumulation:
+    """Return how the cube adds up products of a format."""
+    if compute != INT8.name:
+        return options.model(compute)
+    return IntegerSum() if options.accumulation is None else IntegerSum.parse(str(options.accumulation))
+
+
+def overflow(profile: Profile, result: str) -> str:
+    """Return what a result beyond the largest finite value becomes on its way out."""
+    if result == INT32.name:
+        return "ieee"  # nothing is converted
+    if profile.has_path("L0C", "GM") and is_described(profile):
+        return fixpipe_overflow(profile.npu_arch, result)
+    return vector_overflow(profile, result)
+
+
+def carrier(operand: Operand) -> NDArray[Any]:
+    """Return the values of an operand as the kernels hold them."""
+    import numpy as np
+
+    return np.asarray(operand.values, np.int32) if operand.dtype == INT8.name else operand.carrier()
+
+
+def stored(values: NDArray[Any], result: str) -> Any:
+    """Return a result as the user gets it."""
+    from ascendsim.numerics.formats.casts import encode
+
+    return values if result == INT32.name else encode(values, result)
+
+
+def _refuse_hf32(kind: Named, instead: str) -> None:
+    """Refuse HF32 as the format of a tensor."""
+    name = name_of(kind)
+    if name.startswith("hf32"):
+        raise UnsupportedError(
+            f"matmul: no tensor is {name}, which is how the cube reads float32 operands; {instead}"
+        )

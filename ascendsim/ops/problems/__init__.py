@@ -1,0 +1,1 @@
+"""What is to be computed, free of product and plan."""

@@ -1,0 +1,245 @@
+"""The convolution whose backward pass is asked for, always in three dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ascendsim.arguments import truth, whole
+from ascendsim.errors import ShapeError
+
+Triple = tuple[int, int, int]
+AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+
+
+@dataclass(frozen=True)
+class ConvProblem:
+    """Shapes and attributes of one convolution, as the user gives them, and the 3-D form derived from them.
+
+    input     (N, C, L), (N, C, H, W) or (N, C, D, H, W)
+    weight    (Cout, Cin / groups, K...), or (Cin, Cout / groups, K...) when transposed
+    stride, padding, dilation, output_padding
+              one number, or one for each spatial axis; padding in 2-D also (top, bottom, left, right)
+    groups    number of groups
+
+    The convolution relates a *big* side and a *small* side: small = floor((big + pads - dilated kernel) /
+    stride) + 1. The big side is the input, or grad_output when transposed. 1-D and 2-D problems get axes of
+    length 1 in front: sizes, strides, kernels below are always (D, H, W).
+
+    Raises    ShapeError with the rule and the numbers that break it
+    """
+
+    input: tuple[int, ...]
+    weight: tuple[int, ...]
+    stride: int | Sequence[int] = 1
+    padding: int | Sequence[int] = 0
+    dilation: int | Sequence[int] = 1
+    transposed: bool = False
+    output_padding: int | Sequence[int] = 0
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        """Bring sequences to tuples of int and check that everything fits."""
+        for name in ("input", "weight"):
+            object.__setattr__(self, name, _integers(f"{name} shape", getattr(self, name)))
+        transposed = truth(self.transposed)
+        if transposed is None:
+            raise ShapeError(f"convolution: transposed is {self.transposed!r}; it must be true or false")
+        object.__setattr__(self, "transposed", transposed)
+        if len(self.input) not in (3, 4, 5):
+            raise ShapeError(
+                f"convolution: input has rank {len(self.input)} {self.input}; it must be 3, 4 or 5"
+            )
+        if len(self.weight) != len(self.input):
+            raise ShapeError(
+                f"convolution: weight has rank {len(self.weight)} {self.weight}, but input has rank "
+                f"{len(self.input)} {self.input}; they must be equal"
+            )
+        for name, least in (
+            ("stride", 1),
+            ("padding", 0),
+            ("dilation", 1),
+            ("output_padding", 0),
+        ):
+            self._check_attribute(name, least)
+        self._check_sizes()
+
+    def _check_attribute(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        number = whole(value)
+        values = _integers(name, value) if number is None else (number,) * self.rank
+        lengths = (2, 4) if name == "padding" and self.rank == 2 else (self.rank,)
+        if len(values) not in lengths:
+            wanted = " or ".join(str(length) for length in lengths)
+            raise ShapeError(f"convolution: {name} has {len(values)} values {values}; it needs {wanted}")
+        if min(values) < least:
+            raise ShapeError(f"convolution: {name} is {values}; every value must be at least {least}")
+        object.__setattr__(self, name, values)
+
+    def _check_sizes(self) -> None:
+        if min(self.input) < 1 or min(self.weight) < 1:
+            raise ShapeError(f"convolution: input {self.input} and weight {self.weight} must not be empty")
+        groups = whole(self.groups)
+        if groups is None or groups < 1:
+            raise ShapeError(f"convolution: groups is {self.groups!r}; it must be an integer of at least 1")
+        object.__setattr__(self, "groups", groups)
+        ours = self.weight[0] if self.transposed else self.weight[1] * self.groups
+        if self.input[1] != ours:
+            rule = "weight.shape[0]" if self.transposed else "weight.shape[1] * groups"
+            raise ShapeError(f"convolution: input has {self.input[1]} channels, but {rule} is {ours}")
+        if self.weight[0] % self.groups:
+            raise ShapeError(
+                f"convolution: weight.shape[0] is {self.weight[0]}, which {self.groups} groups do not divide"
+            )
+        for axis, size in zip(AXES[self.rank], self.grad_output[2:], strict=True):
+            if size < 1:
+                raise ShapeError(
+                    f"convolution: the {axis} of grad_output would be {size}; the dilated kernel is larger "
+                    f"than the padded input (input {self.input}, weight {self.weight}, "
+                    f"padding {self.padding}, dilation {self.dilation})"
+                )
+
+    @property
+    def rank(self) -> int:
+        """Number of spatial axes."""
+        return len(self.input) - 2
+
+    @cached_property
+    def strides(self) -> Triple:
+        """Stride along D, H, W."""
+        return _triple(self.stride, 1)
+
+    @cached_property
+    def dilations(self) -> Triple:
+        """Dilation along D, H, W; 1 along an axis on which the kernel has one tap."""
+        d, h, w = (s if k > 1 else 1 for s, k in zip(_triple(self.dilation, 1), self.kernel, strict=True))
+        return d, h, w
+
+    @cached_property
+    def kernel(self) -> Triple:
+        """Kernel extent along D, H, W."""
+        return _triple(self.weight[2:], 1)
+
+    @cached_property
+    def pads(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+        """Padding before and after, along D, H, W."""
+        values = self.padding
+        assert isinstance(values, tuple)
+        if self.rank == 2 and len(values) == 4:
+            return (0, 0), (values[0], values[1]), (values[2], values[3])
+        d, h, w = _triple(values, 0)
+        return (d, d), (h, h), (w, w)
+
+    @cached_property
+    def input_size(self) -> Triple:
+        """Spatial size of input along D, H, W."""
+        return _triple(self.input[2:], 1)
+
+    @cached_property
+    def output_size(self) -> Triple:
+        """Spatial size of grad_output along D, H, W."""
+        sizes = []
+        spare = _triple(self.output_padding, 0)
+        for axis in range(3):
+            size, pad = self.input_size[axis], sum(self.pads[axis])
+            span = self.dilations[axis] * (self.kernel[axis] - 1) + 1
+            if self.transposed:
+                sizes.append((size - 1) * self.strides[axis] - pad + span + spare[axis])
+            else:
+                sizes.append((size + pad - span) // self.strides[axis] + 1)
+        return sizes[0], sizes[1], sizes[2]
+
+    @cached_property
+    def grad_output(self) -> tuple[int, ...]:
+        """Shape of grad_output."""
+        channels = self.weight[1] * self.groups if self.transposed else self.weight[0]
+        return (self.input[0], channels, *self.output_size[3 - self.rank :])
+
+    @property
+    def batch(self) -> int:
+        """Number of images."""
+        return self.input[0]
+
+    @property
+    def big_size(self) -> Triple:
+        """Spatial size of the side that the kernel slides over."""
+        return self.output_size if self.transposed else self.input_size
+
+    @property
+    def small_size(self) -> Triple:
+        """Spatial size of the side with one position per kernel placement."""
+        return self.input_size if self.transposed else self.output_size
+
+    @property
+    def big_channels(self) -> int:
+        """Channels of the big side in one group."""
+        return self.weight[1]
+
+    @property
+    def small_channels(self) -> int:
+        """Channels of the small side in one group."""
+        return self.weight[0] // self.groups
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of one gradient, counting padding positions as the dense formula does."""
+        d, h, w = self.small_size
+        kd, kh, kw = self.kernel
+        return self.batch * d * h * w * self.weight[0] * self.weight[1] * kd * kh * kw
+
+    def check_grad_output(self, shape: tuple[int, ...]) -> None:
+        """Compare the shape of a grad_output tensor with what the problem needs.
+
+        Raises   ShapeError naming the first axis that differs, with the numbers the rule uses
+        """
+        if len(shape) != len(self.grad_output):
+            raise ShapeError(
+                f"convolution_backward: grad_output has rank {len(shape)} {shape}, but input has rank "
+                f"{len(self.input)}; they must be equal"
+            )
+        names = ("batch", "channels", *AXES[self.rank])
+        for place, (name, got, want) in enumerate(zip(names, shape, self.grad_output, strict=True)):
+            if got != want:
+                raise ShapeError(
+                    f"convolution_backward: grad_output has {name} {got}, but {self._why(place)} give {want}"
+                )
+
+    def _why(self, place: int) -> str:
+        """Say which numbers fix one axis of grad_output."""
+        if place == 0:
+            return f"the {self.batch} images of input"
+        if place == 1:
+            return f"weight {self.weight} and groups {self.groups}"
+        axis = place - 2 + 3 - self.rank
+        name, before, after = AXES[3][axis], *self.pads[axis]
+        text = (
+            f"input {name} {self.input_size[axis]}, padding {before}+{after}, kernel {self.kernel[axis]}, "
+            f"dilation {self.dilations[axis]}, stride {self.strides[axis]}"
+        )
+        if self.transposed:
+            text += f", output_padding {_triple(self.output_padding, 0)[axis]}"
+        return text
+
+
+def _triple(values: int | Sequence[int], fill: int) -> Triple:
+    """Put `fill` in front until there are three values."""
+    given = (values,) if isinstance(values, int) else tuple(values)
+    d, h, w = (fill,) * (3 - len(given)) + given
+    return d, h, w
+
+
+def _integers(name: str, values: object) -> tuple[int, ...]:
+    """Return the values as a tuple of int.
+
+    Raises   ShapeError if they are not integers
+    """
+    try:
+        given: tuple[Any, ...] = tuple(None if isinstance(values, str) else values)  # type: ignore[arg-type]
+    except TypeError:
+        raise ShapeError(f"convolution: {name} is {values!r}; it must be a sequence of integers") from None
+    numbers = tuple(number for value in given if (number := whole(value)) is not None)
+    if len(numbers) < len(given):
+        raise ShapeError(f"convolution: {name} is {given}; every value must be an integer")
+    return numbers

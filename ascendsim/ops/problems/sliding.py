@@ -1,0 +1,148 @@
+"""Which pixels of an image a tile of the product needs in L1.
+
+Both convolution schedules slide a kernel over an image: grad_input over grad_output with zeros inserted
+between its pixels, grad_weight and the forward direction over the big side as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ascendsim.cube.movers import Placement
+from ascendsim.cube.views import Window
+from ascendsim.ops.problems.taps import Taps
+
+Pair = tuple[int, int]
+
+
+class ImageTile(NamedTuple):
+    """An image tile: its window, where a pixel range begins in it, and what to copy into it.
+
+    `rows` and `cols` are the slices of the image in GM (None: no pixel of it, only zeros); `clear` says that
+    the copy leaves gaps, so that the tile must be cleared first.
+    """
+
+    window: Window
+    first_pixel: int
+    rows: slice | None
+    cols: slice | None
+    placement: Placement
+    clear: bool
+    gm_bytes: int
+    l1_bytes: int
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """A kernel sliding over an image.
+
+    Output pixel (y, x) under tap (i, j) reads the expanded image at (y * stride + i * dilation - pad); the
+    expanded image has `insert` - 1 zeros between pixels. Pads may be negative (the backward direction of a
+    large padding). All pairs are (H, W).
+    """
+
+    out_size: Pair
+    image_size: Pair
+    kernel: Pair
+    stride: Pair
+    dilation: Pair
+    pad: Pair
+    insert: Pair
+    c0: int
+    itemsize: int
+
+    @property
+    def pixels(self) -> int:
+        """Output pixels of one image."""
+        return self.out_size[0] * self.out_size[1]
+
+    def tile(self, first: int, pixels: int, taps: Taps) -> ImageTile:
+        """Return the tile that output pixels `first` ... need under a box of taps.
+
+        A range inside one output row takes only the columns it needs, a longer one whole rows of the image.
+        """
+        width = self.out_size[1]
+        top, bottom = first // width, (first + pixels - 1) // width
+        if top == bottom:
+            left, right = first % width, (first + pixels - 1) % width
+        else:
+            left, right = 0, width - 1
+        y0, rows, row_slice, row_at = self._extent(0, top, bottom, taps.row, taps.rows)
+        x0, cols, col_slice, col_at = self._extent(1, left, right, taps.col, taps.cols)
+        copied = row_slice is not None and col_slice is not None
+        window = Window(
+            taps.channels,
+            rows,
+            cols,
+            y0 - self._origin(0, top, taps.row),
+            x0 - self._origin(1, left, taps.col),
+            right - left + 1,
+            (taps.rows, taps.cols),
+            self.stride,
+            self.dilation,
+            self.c0,
+        )
+        pixel_bytes = taps.channels * self.c0 * self.itemsize
+        count = (row_slice.stop - row_slice.start) * (col_slice.stop - col_slice.start) if copied else 0  # type: ignore[union-attr]
+        return ImageTile(
+            window,
+            first - top * width - left,
+            row_slice if copied else None,
+            col_slice if copied else None,
+            Placement(row_at, col_at, *self.insert),
+            self.insert != (1, 1) or not copied,
+            count * pixel_bytes,
+            max(1, rows * cols) * pixel_bytes,
+        )
+
+    def _origin(self, axis: int, first_out: int, first_tap: int) -> int:
+        """Return the expanded coordinate that the first output reads under the first tap."""
+        return first_out * self.stride[axis] + first_tap * self.dilation[axis] - self.pad[axis]
+
+    def _extent(
+        self, axis: int, first_out: int, last_out: int, first_tap: int, taps: int
+    ) -> tuple[int, int, slice | None, int]:
+        """Return along one axis: expanded start, extent, slice of the image, where its first pixel lies."""
+        step = self.insert[axis]
+        expanded = (self.image_size[axis] - 1) * step + 1
+        low = self._origin(axis, first_out, first_tap)
+        high = self._origin(axis, last_out, first_tap + taps - 1)
+        low, high = max(low, 0), min(high, expanded - 1)
+        if low > high:
+            return low, 0, None, 0
+        first, last = -(-low // step), high // step
+        if first > last:
+            return low, high - low + 1, None, 0
+        return low, high - low + 1, slice(first, last + 1), first * step - low
+
+    def rows_spanned(self, pixels: int) -> int:
+        """Return the most output rows that an aligned range of so many pixels spans."""
+        width = self.out_size[1]
+        if pixels % width == 0 or width % pixels == 0:
+            return -(-pixels // width)
+        return pixels // width + 2 if pixels > width else 2
+
+    def tile_bytes(self, pixels: int, taps: Taps, *, in_row: bool) -> int:
+        """Return the largest L1 need of a tile of so many pixels: in one row, or of whole rows."""
+        out_rows = 1 if in_row else min(self.rows_spanned(pixels), self.out_size[0])
+        out_cols = min(pixels, self.out_size[1]) if in_row or out_rows == 1 else self.out_size[1]
+        rows = self._reach(0, out_rows, taps.rows)
+        cols = self._reach(1, out_cols, taps.cols)
+        return rows * cols * taps.channels * self.c0 * self.itemsize
+
+    def _reach(self, axis: int, outputs: int, taps: int) -> int:
+        """Return how far so many outputs reach along one axis, but not beyond the image."""
+        reach = (outputs - 1) * self.stride[axis] + (taps - 1) * self.dilation[axis] + 1
+        return max(1, min(reach, (self.image_size[axis] - 1) * self.insert[axis] + 1))
+
+    def pixel_tiles(self, pixels: int, *, in_row: bool) -> list[Pair]:
+        """Cut the output pixels of an image into (first, count) ranges, inside rows if asked."""
+        height, width = self.out_size
+        if not in_row:
+            return [(first, min(pixels, self.pixels - first)) for first in range(0, self.pixels, pixels)]
+        return [
+            (row * width + first, min(pixels, width - first))
+            for row in range(height)
+            for first in range(0, width, pixels)
+        ]

@@ -1,0 +1,1 @@
+"""The gradients by definition: the plain ordered computation, and float64."""

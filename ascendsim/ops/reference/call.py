@@ -1,0 +1,100 @@
+"""The reference of a whole call: what its plans contribute, operands on their grid, output formats."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ascendsim.numerics.formats.casts import round_to
+from ascendsim.ops.lowering.call import vector_overflow
+from ascendsim.ops.lowering.lower import Call, dgrad_gemm, wgrad_gemm
+from ascendsim.ops.reference.ordered import (
+    DgradOrder,
+    WgradOrder,
+    bias_gradient,
+    ordered_dgrad,
+    ordered_wgrad,
+    product_of,
+)
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
+from ascendsim.ops.schedules.vector.channel_sums import bias_parts
+from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
+from ascendsim.ops.tiling.search.dgrad import dgrad_tiling
+from ascendsim.ops.tiling.search.wgrad import wgrad_tiling
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ascendsim.ops.reference.ordered import Floats, Product
+
+
+def dgrad_order(call: Call) -> DgradOrder:
+    """Return what the plan of grad_input fixes of the order of additions."""
+    spec = dgrad_gemm(call)
+    plan = call.tilings.get("grad_input") or dgrad_tiling(spec, call.profile)
+    parts = [
+        [groups for segment in part for _, _, groups in segment.slices]
+        for part in DgradTasks(spec, plan, call.profile).parts
+    ]
+    lengths = tuple(len(part) for part in parts) if len(parts) > 1 else ()
+    return DgradOrder(call.c0, tuple(groups for part in parts for groups in part), lengths)
+
+
+def wgrad_order(call: Call) -> WgradOrder:
+    """Return what the plan of grad_weight fixes of the order of additions, without arrivals."""
+    spec = wgrad_gemm(call)
+    plan = call.tilings.get("grad_weight") or wgrad_tiling(spec, call.profile)
+    schedule = WgradTasks(spec, plan, call.profile, spec.output, atomic=False)
+    runs = tuple((piece.first_pixel, piece.pixels) for piece in schedule.pieces if piece.image == 0)
+    tree = call.deterministic and call.generation.deterministic_sum == "tree"
+    return WgradOrder(runs, plan.base_k, plan.k_split, tree=tree)
+
+
+def reference_gradients(
+    call: Call,
+    grad_output: Floats,
+    input: Floats,
+    weight: Floats,
+    arrivals: NDArray[np.int_] | None = None,
+    mask: tuple[bool, bool, bool] = (True, True, True),
+) -> dict[str, Floats]:
+    """Return grad_input, grad_weight and grad_bias of a call in the ordered arithmetic, those of the mask.
+
+    Shapes    float32 carriers of the call's tensors in the user's layout; so are the results
+    arrivals  the order of atomic additions, see `WgradOrder`; None where the parts are added in order
+    """
+    multiply = product_of(call.accumulation, call.problem.macs)
+    given = {"grad_output": grad_output, "input": input, "weight": weight}
+    a, x, w = (_operand(call, name, values) for name, values in given.items())
+    made = {}
+    if mask[0]:
+        made["grad_input"] = _grad_input(call, a, w, multiply)
+    if mask[1]:
+        order = replace(wgrad_order(call), arrivals=arrivals)
+        sums = ordered_wgrad(call.problem, a, x, order, multiply)
+        made["grad_weight"] = _cast(call, sums, "float16") if call.squeezed else sums
+    if mask[2]:
+        shape = call.problem.grad_output
+        parts = bias_parts(call.profile, shape[0], shape[1])
+        made["grad_bias"] = _cast(call, bias_gradient(grad_output, parts), call.dtypes["grad_output"])
+    return {name: _cast(call, values, call.dtypes[name]) for name, values in made.items()}
+
+
+def _grad_input(call: Call, a: Floats, w: Floats, multiply: Product) -> Floats:
+    """Return grad_input as it leaves the cube: in the format that the cube multiplies."""
+    order = dgrad_order(call)
+    sums = ordered_dgrad(call.problem, a, w, order, multiply)
+    math = call.cube_math("convolution backward", call.storage.name, by_vector=bool(order.parts))
+    return round_to(sums, call.storage, overflow=math.overflow)
+
+
+def _cast(call: Call, values: Floats, target: str) -> Floats:
+    """Return what a vector kernel makes of values in another format."""
+    return round_to(values, target, overflow=vector_overflow(call.profile, target))
+
+
+def _operand(call: Call, name: str, values: Floats) -> Floats:
+    """Return a tensor on the grid that the cube multiplies: cast to its storage format, then to HF32."""
+    stored = _cast(call, values, call.storage.name) if call.dtypes[name] != call.storage.name else values
+    return call.multiplied(stored)

@@ -1,0 +1,287 @@
+"""The gradients by definition: plain loops over NCHW tensors that add in the order in which the cube adds.
+
+Every product of the convolution is written out as a matrix product on im2col operands and handed, slice by
+slice, to the accumulation model: the Fraction twin for small problems, the compiled model for larger ones.
+No tile, no instruction and no executor takes part.
+
+**Order of grad_input**, for each of its pixels: kernel depth from the first tap to the last; channels of the
+other side in groups of C0 = 32 bytes; kernel rows, kernel columns; channels in the group. The backward
+direction walks rows and columns from the last tap to the first (the order of the pixels that it reads), the
+forward direction of a transposed convolution from the first to the last. Channels that the last group lacks,
+pixels in the padding, and the zeros that a stride inserts between pixels are multiplied as +0, so that they
+take their place in a block and turn an infinite weight into NaN. A kernel depth that meets no depth of the
+other side is left out.
+
+**Order of grad_weight**, for each kernel depth: the pairs of depths that meet, images, pixels. Padding
+multiplies +0; nothing is filled up at the end of a row of pixels.
+
+**What the plan contributes** (`DgradOrder`, `WgradOrder`): where an Mmad begins, since the blocks of the
+accumulation model start anew with every Mmad; into how many parts the reduction is cut; and, where the parts
+are added atomically, in which order they arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ascendsim.ops.problems.convolution import ConvProblem
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ascendsim.numerics.accumulation.models import AccumulationModel
+
+    Floats = NDArray[np.float32]
+    Product = Callable[[Floats, Floats, Floats], Floats]
+
+TWIN_LIMIT_MACS = 20_000
+LANES = 64
+
+
+@dataclass(frozen=True)
+class DgradOrder:
+    """What the plan of grad_input contributes: C0, and the (channel group, tap) pairs of each Mmad in turn.
+
+    The slices cover the reduction at one kernel depth; every kernel depth repeats them. Where the reduction
+    is cut into parts, `parts` holds the number of slices of each; a part runs through all kernel depths, and
+    the parts are added to a zero in global memory, one after the other.
+    """
+
+    c0: int
+    slices: tuple[int, ...]
+    parts: tuple[int, ...] = ()
+
+    def runs(self) -> list[tuple[int, ...]]:
+        """Return the slices of each part."""
+        ends = list(accumulate(self.parts)) or [len(self.slices)]
+        return [self.slices[first:last] for first, last in pairwise([0, *ends])]
+
+
+@dataclass(frozen=True)
+class WgradOrder:
+    """What the plan of grad_weight contributes.
+
+    pieces    (first pixel, pixels) of the runs into which the pixels of one image are cut, in order
+    base_k    pixels of one Mmad, counted from the beginning of each piece
+    k_split   parts of the reduction; part p takes steps count * p // k_split ... of all (pair of depths,
+              image, piece) at a kernel depth
+    tree      the parts are added as a binary tree: neighbours first, then sums of two, of four, ...
+    arrivals  None: the parts are added as 0, 1, 2, ..., beginning with part 0;
+              (k_split, *weight): for each element the number of the part that is added first, second, ... to
+              a zero in global memory
+    """
+
+    pieces: tuple[tuple[int, int], ...]
+    base_k: int
+    k_split: int = 1
+    arrivals: NDArray[np.int_] | None = None
+    tree: bool = False
+
+
+def product_of(model: AccumulationModel, macs: int) -> Product:
+    """Return (a, b, c) -> new c: the Fraction twin below TWIN_LIMIT_MACS, else the compiled model.
+
+    Raises   ConfigError if the block of the model is not a number yet
+    """
+    if macs < TWIN_LIMIT_MACS:
+        from ascendsim.numerics.accumulation.twins import accumulate_twin
+
+        return lambda a, b, c: accumulate_twin(model, a, b, c)
+    from ascendsim.numerics.accumulation.accumulate import accumulate as accumulate_block
+
+    def compiled(a: Floats, b: Floats, c: Floats) -> Floats:
+        accumulate_block(model, np.ascontiguousarray(a), np.ascontiguousarray(b), c)
+        return c
+
+    return compiled
+
+
+def sources(problem: ConvProblem, axis: int, *, forward: bool) -> NDArray[np.int_]:
+    """Return where each output reads along one axis, for each kernel tap: (taps, outputs), -1 for a zero.
+
+    `forward` slides the kernel over the big side; backward goes from the big side to the small one.
+    """
+    stride, dilation = problem.strides[axis], problem.dilations[axis]
+    pad, taps = problem.pads[axis][0], problem.kernel[axis]
+    read, made = problem.small_size[axis], problem.big_size[axis]
+    if forward:
+        read, made = made, read
+    table = np.full((taps, made), -1)
+    for tap in range(taps):
+        for out in range(made):
+            if forward:
+                place, rest = out * stride + tap * dilation - pad, 0
+            else:
+                place, rest = divmod(out + pad - tap * dilation, stride)
+            if rest == 0 and 0 <= place < read:
+                table[tap, out] = place
+    return table
+
+
+def im2col(plane: Floats, rows: NDArray[np.int_], cols: NDArray[np.int_]) -> Floats:
+    """Return im2col of one plane: (C, H, W) -> (C, row taps, column taps, output pixels), -1 reading zero."""
+    channels, height, width = plane.shape
+    framed = np.zeros((channels, height + 1, width + 1), np.float32)
+    framed[:, :height, :width] = plane
+    taken = np.stack([np.stack([framed[:, r][:, :, c] for c in cols], axis=1) for r in rows], axis=1)
+    return taken.reshape(channels, len(rows), len(cols), -1)
+
+
+def reduction_by_groups(values: Floats, c0: int) -> Floats:
+    """Bring (C, row taps, column taps, n) to (C1 * row taps * column taps * C0, n), missing channels zero."""
+    channels, rows, cols, n = values.shape
+    groups = -(-channels // c0)
+    padded = np.zeros((groups * c0, rows, cols, n), np.float32)
+    padded[:channels] = values
+    return padded.reshape(groups, c0, rows, cols, n).transpose(0, 2, 3, 1, 4).reshape(-1, n)
+
+
+def ordered_dgrad(
+    problem: ConvProblem, grad_output: Floats, weight: Floats, order: DgradOrder, multiply: Product
+) -> Floats:
+    """Return the accumulators of grad_input, before the conversion to its format.
+
+    Shapes   grad_output and weight as `problem` says, on the grid that the cube multiplies -> as input
+    """
+    forward = problem.transposed
+    depth_of, row_of, col_of = (sources(problem, axis, forward=forward) for axis in range(3))
+    step = 1 if forward else -1
+    row_of, col_of = row_of[::step], col_of[::step]
+    source_size, made_size = problem.output_size, problem.input_size
+    kernels = weight.reshape(problem.groups, problem.small_channels, problem.big_channels, *problem.kernel)
+    kernels = (kernels.swapaxes(1, 2) if forward else kernels)[..., ::step, ::step]
+    reduced, columns = kernels.shape[1:3]
+    source = grad_output.reshape(problem.batch, problem.groups, reduced, *source_size)
+    result = np.zeros((problem.batch, problem.groups, columns, *made_size), np.float32)
+    for image, group, depth in np.ndindex(problem.batch, problem.groups, made_size[0]):
+        sums = [np.zeros((made_size[1] * made_size[2], columns), np.float32) for _ in order.runs()]
+        for tap, found in enumerate(depth_of[:, depth]):
+            if found < 0:
+                continue
+            a = reduction_by_groups(im2col(source[image, group, :, found], row_of, col_of), order.c0).T
+            b = reduction_by_groups(kernels[group, :, :, tap].transpose(0, 2, 3, 1), order.c0)
+            first = 0
+            for part, slices in enumerate(order.runs()):
+                for groups in slices:
+                    last = first + groups * order.c0
+                    sums[part] = multiply(a[:, first:last], b[first:last], sums[part])
+                    first = last
+            assert first == a.shape[1]
+        c = sums[0] if len(sums) == 1 else add_in_order(np.stack([np.zeros_like(sums[0]), *sums]))
+        result[image, group, :, depth] = c.T.reshape(columns, *made_size[1:])
+    return result.reshape(problem.input)
+
+
+def ordered_wgrad(
+    problem: ConvProblem, grad_output: Floats, input: Floats, order: WgradOrder, multiply: Product
+) -> Floats:
+    """Return grad_weight in float32, before the conversion to its format.
+
+    Shapes   grad_output and input as `problem` says, on the grid that the cube multiplies -> as weight
+    """
+    parts = np.stack(
+        [_wgrad_part(problem, grad_output, input, order, part, multiply) for part in range(order.k_split)]
+    )
+    if order.arrivals is None:
+        return add_as_tree(parts) if order.tree else add_in_order(parts)
+    arrived = np.take_along_axis(parts, order.arrivals.reshape(parts.shape), axis=0)
+    return add_in_order(np.concatenate([np.zeros_like(parts[:1]), arrived]))
+
+
+def add_in_order(parts: Floats) -> Floats:
+    """Add the rows of `parts` one after the other, each sum rounded to float32."""
+    total: Floats = parts[0].copy()
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in parts[1:]:
+            total += part
+    return total
+
+
+def add_as_tree(parts: Floats) -> Floats:
+    """Add the rows of `parts` in pairs, then the sums in pairs, and so on; an odd one waits for its turn."""
+    rows = list(parts)
+    with np.errstate(over="ignore", invalid="ignore"):
+        while len(rows) > 1:
+            pairs = [np.add(rows[at], rows[at + 1]) for at in range(0, len(rows) - 1, 2)]
+            rows = pairs + rows[len(pairs) * 2 :]
+    total: Floats = rows[0].copy()
+    return total
+
+
+def _wgrad_part(
+    problem: ConvProblem,
+    grad_output: Floats,
+    input: Floats,
+    order: WgradOrder,
+    part: int,
+    multiply: Product,
+) -> Floats:
+    """Return what one part of the reduction adds to grad_weight; +0 where it adds nothing."""
+    small_side, big_side = (input, grad_output) if problem.transposed else (grad_output, input)
+    groups, (_, kernel_h, kernel_w) = problem.groups, problem.kernel
+    rows, columns = problem.small_channels, problem.big_channels
+    small = small_side.reshape(problem.batch, groups, rows, problem.small_size[0], -1)
+    big = big_side.reshape(problem.batch, groups, columns, *problem.big_size)
+    row_of, col_of = (sources(problem, axis, forward=True) for axis in (1, 2))
+    result = np.zeros((groups, rows, columns, *problem.kernel), np.float32)
+    for group, tap in np.ndindex(groups, problem.kernel[0]):
+        c = np.zeros((rows, columns * kernel_h * kernel_w), np.float32)
+        for small_depth, big_depth, image, first, last in _mmads(problem, order, tap, part):
+            a = small[image, group, :, small_depth, first:last]
+            b = im2col(big[image, group, :, big_depth], row_of, col_of)[..., first:last]
+            c = multiply(a, b.reshape(c.shape[1], -1).T, c)
+        result[group, :, :, tap] = c.reshape(rows, columns, kernel_h, kernel_w)
+    return result.reshape(problem.weight)
+
+
+def _mmads(
+    problem: ConvProblem, order: WgradOrder, tap: int, part: int
+) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield (small depth, big depth, image, first pixel, end) of the Mmads of one part at a kernel depth."""
+    meets = sources(problem, 0, forward=True)[tap]
+    steps = [
+        (small_depth, int(big_depth), image, first, first + pixels)
+        for small_depth, big_depth in enumerate(meets)
+        if big_depth >= 0
+        for image in range(problem.batch)
+        for first, pixels in order.pieces
+    ]
+    begin, end = (len(steps) * at // order.k_split for at in (part, part + 1))
+    for small_depth, big_depth, image, first, last in steps[begin:end]:
+        for at, stop in pairwise([*range(first, last, order.base_k), last]):
+            yield small_depth, big_depth, image, at, stop
+
+
+def bias_gradient(grad_output: Floats, parts: int) -> Floats:
+    """Return grad_bias in float32, before the conversion to its format.
+
+    Shapes   grad_output (N, C, spatial...) -> (C,)
+    Order    the images are cut into `parts`; in each, element e of every image's channel is added to lane
+             e % 64, image after image; then lanes by halves, 32 + 32, 16 + 16, ...; then the parts in order
+    """
+    batch = grad_output.shape[0]
+    flat = grad_output.reshape(batch, grad_output.shape[1], -1)
+    sums = []
+    for part in range(parts):
+        images = flat[batch * part // parts : batch * (part + 1) // parts]
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums.append(_lane_sum(images))
+    return add_in_order(np.stack(sums))
+
+
+def _lane_sum(images: Floats) -> Floats:
+    """Return the sum of each channel of (images, C, elements)."""
+    lanes = np.zeros((images.shape[1], LANES), np.float32)
+    for image in images:
+        for element in range(image.shape[1]):
+            lanes[:, element % LANES] += image[:, element]
+    while lanes.shape[1] > 1:
+        half = lanes.shape[1] // 2
+        lanes = lanes[:, :half] + lanes[:, half:]
+    total: Floats = lanes[:, 0]
+    return total

@@ -1,0 +1,1 @@
+"""Loop nests by name: how the tiles of a problem are walked by the cores."""

@@ -1,0 +1,1 @@
+"""The loop nest of grad_weight."""

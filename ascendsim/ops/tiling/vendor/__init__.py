@@ -1,0 +1,1 @@
+"""Tilings as the products' operators choose them, one file a generation."""

@@ -1,0 +1,1 @@
+"""Programs as data: what a schedule returns and both executors read."""

@@ -1,0 +1,112 @@
+"""Kernels as data: which core runs which program, phase after phase.
+
+Inside a phase each core runs its own program (`program.py`), and all cores finish one phase before the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ascendsim.program.places import GmTensor
+from ascendsim.program.program import Program
+
+if TYPE_CHECKING:
+    from ascendsim.numerics.accumulation.settings import MathSettings
+
+
+class Core(NamedTuple):
+    """One core of the chip: `kind` is "cube" (also a unified core) or "vector"."""
+
+    kind: str
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+
+
+@dataclass(frozen=True, slots=True)
+class CoreWork:
+    """What one core does in a phase.
+
+    `build` makes the program when an executor asks for it, so that a large kernel need not hold all of them
+    at once. Equal `signature`s promise programs that cost the same (same pipes, shapes and waits, other
+    data); the timing executor may then run one of them for all.
+    """
+
+    core: Core
+    signature: Hashable
+    build: Callable[[], Program]
+
+
+class Deferred(Sequence[CoreWork]):
+    """Work that is worked out when somebody looks at it: a large kernel is described faster than planned."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Sequence[CoreWork]]) -> None:
+        self._make = make
+        self._made: Sequence[CoreWork] | None = None
+
+    def _all(self) -> Sequence[CoreWork]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._all()[index]
+
+    def __iter__(self) -> Iterator[CoreWork]:
+        return iter(self._all())
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Work of all cores between two barriers."""
+
+    name: str
+    work: Sequence[CoreWork]
+
+    def teams(self) -> Iterator[tuple[CoreWork, ...]]:
+        """Yield the work of all cores of one kind with one signature, team after team."""
+        teams: dict[tuple[str, Hashable], list[CoreWork]] = {}
+        for work in self.work:
+            teams.setdefault((work.core.kind, work.signature), []).append(work)
+        for team in teams.values():
+            yield tuple(team)
+
+    def folded(self) -> Iterator[tuple[CoreWork, tuple[Core, ...]]]:
+        """Yield one representative for each signature and kind of core, with all the cores it stands for."""
+        for team in self.teams():
+            yield team[0], tuple(work.core for work in team)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """What the device runs in one launch.
+
+    `tensors` are all tensors in global memory that it touches, by name; `math` is how its arithmetic rounds;
+    `macs` are the multiply-adds the problem asks for, without padding or inserted zeros (0: a vector kernel);
+    `note` says in words what a reader of the report must know about it.
+    """
+
+    name: str
+    phases: tuple[Phase, ...]
+    tensors: Mapping[str, GmTensor]
+    math: MathSettings
+    macs: int = 0
+    compute_dtype: str = ""
+    note: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the launch: cube cores, each with its vector cores; vector cores where no cube works."""
+        cores = {work.core for phase in self.phases for work in phase.work}
+        return sum(core.kind == "cube" for core in cores) or len(cores)
+
+    @property
+    def cores_used(self) -> int:
+        """Cores that have work in at least one phase."""
+        return len({work.core for phase in self.phases for work in phase.work})

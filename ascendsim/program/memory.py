@@ -1,0 +1,100 @@
+"""What a core sees while it runs: tensors in global memory, and the tiles in its own slots.
+
+Every tensor is held as its carrier: a float32 array whose values lie on the grid of the tensor's dtype (all
+floating formats embed exactly in float32), converted once and not tile by tile. In a kernel that multiplies
+integers every carrier is an int32 array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ascendsim.errors import ProgramError
+from ascendsim.numerics.accumulation.accumulate import accumulate
+from ascendsim.numerics.accumulation.integers import IntegerSum
+from ascendsim.numerics.formats.casts import round_to
+from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.program.places import Gm, GmTensor, Slot
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ascendsim.numerics.accumulation.settings import MathSettings
+
+    Carrier = NDArray[Any]  # float32 or int32, all of one kernel alike
+
+
+class CoreMemory:
+    """What one core sees: all tensors in GM, and the tiles in its own slots.
+
+    Tiles live in storage that belongs to their slot, so that overwriting a slot too early spoils what a late
+    reader finds, as it would on the device. A slot that nothing has written cannot be read.
+    """
+
+    def __init__(self, gm: dict[str, Carrier], math: MathSettings, indices: dict[Any, Any]) -> None:
+        self.gm = gm
+        self.math = math
+        self.indices = indices
+        self.accumulate = _accumulation(math)
+        self._storage: dict[int, Carrier] = {}
+        self._tiles: dict[int, Carrier] = {}
+
+    def array(self, tensor: GmTensor) -> Carrier:
+        """Return a tensor in GM in the shape that the instruction sees it in."""
+        array = self.gm[tensor.name]
+        return array if array.shape == tensor.shape else array.reshape(tensor.shape)
+
+    def new_tile(self, slot: Slot, shape: tuple[int, ...]) -> Carrier:
+        """Return the slot's storage as a tile of `shape`; what it holds is undefined until written."""
+        size = 1
+        for extent in shape:
+            size *= extent
+        storage = self._storage.get(slot.index)
+        if storage is None or storage.size < size:
+            storage = self._storage[slot.index] = aligned_empty(size).view(self.math.carrier)
+        tile = storage[:size].reshape(shape)
+        self._tiles[slot.index] = tile
+        return tile
+
+    def tile(self, slot: Slot) -> Carrier:
+        """Return what was last written to the slot.
+
+        Raises   ProgramError if nothing was
+        """
+        tile = self._tiles.get(slot.index)
+        if tile is None:
+            raise ProgramError(f"{slot!r} is read before anything has written it: a wait is missing")
+        return tile
+
+    def convert(self, values: Carrier, dtype: str) -> Carrier:
+        """Round values to the grid of `dtype`, as Fixpipe and the vector Cast do."""
+        if dtype == self.math.carrier:
+            return values
+        target = lookup_dtype(dtype)
+        rounding = "ROUND" if dtype == "hifloat8" else "RINT"
+        return round_to(values, target, rounding=rounding, overflow=self.math.overflow)
+
+    def store(self, dst: Gm, values: Carrier, *, atomic: bool) -> None:
+        """Write values to GM in the tensor's dtype, or add them there as they are."""
+        target = self.array(dst.tensor)
+        if atomic:
+            target[dst.index] += values
+        else:
+            target[dst.index] = self.convert(values, dst.tensor.dtype)
+
+
+def _accumulation(math: MathSettings) -> Callable[[Carrier, Carrier, Carrier], None]:
+    """Return what adds a cube product to an accumulator."""
+    model = math.accumulation
+    return model.accumulate if isinstance(model, IntegerSum) else partial(accumulate, model)
+
+
+def aligned_empty(size: int, alignment: int = 64) -> NDArray[np.float32]:
+    """Return uninitialised float32 storage that begins on a cache line."""
+    raw = np.empty(size * 4 + alignment, dtype=np.uint8)
+    start = -raw.ctypes.data % alignment
+    return raw[start : start + size * 4].view(np.float32)

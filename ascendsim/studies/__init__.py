@@ -1,0 +1,1 @@
+"""Questions asked of many calls at once; each answers with frozen records."""

@@ -1,0 +1,1 @@
+"""Run a kernel for its cycles."""

@@ -1,0 +1,28 @@
+"""In which order the instructions of a timed kernel arrive, for what depends on it: atomic additions."""
+
+from __future__ import annotations
+
+from ascendsim.program.kernel import Core, Kernel
+from ascendsim.timing.timeline import Timeline
+
+
+def arrivals(kernel: Kernel, timeline: Timeline) -> list[list[tuple[Core, int]]]:
+    """Return, phase by phase, all instructions by the cycle in which they leave their pipe.
+
+    Ties    by core and program order
+    Legal   an instruction that needs or overwrites what another one touches starts no earlier than that one
+            leaves its pipe; the order in which results become visible would not be legal: what overwrites a
+            slot may be quicker to show than the slow result of a late reader. Atomic additions of one path
+            have one latency, so they arrive in the order in which they leave
+    """
+    steps = []
+    for phase, timed in zip(kernel.phases, timeline.phases, strict=True):
+        place = {work.core: at for at, work in enumerate(phase.work)}
+        ends = [
+            (end, place[core], core, index)
+            for spans in timed.cores
+            for core in spans.cores
+            for index, end in enumerate(spans.end)
+        ]
+        steps.append([(core, index) for _, _, core, index in sorted(ends)])
+    return steps

@@ -1,0 +1,173 @@
+"""Programs with their costs looked up: the form in which the timing executor reads them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ascendsim.errors import ProgramError
+from ascendsim.program.instruction import Cost, Instruction, Traffic
+from ascendsim.program.program import Program
+from ascendsim.program.template import Template
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
+
+class Priced(NamedTuple):
+    """What timing needs to know about one instruction; `traffic` is None where no byte moves."""
+
+    cycles: int
+    latency_cycles: int
+    traffic: Traffic | None
+    drains: bool
+    least_cycles: int
+    pace_cycles: int
+    piece_cycles: int
+    lead_cycles: int
+
+
+@dataclass(frozen=True, slots=True)
+class PricedProgram:
+    """A program, the price of each instruction, the order on each pipe and the place in its queue.
+
+    `queue[i]` is the instruction that must have left the pipe's queue before i fits into it (-1: none);
+    `moving` are the instructions that move bytes; `traffic` counts how often each piece of traffic occurs on
+    each pipe.
+    """
+
+    program: Program
+    prices: list[Priced]
+    pipes: list[str]
+    orders: dict[str, array[int]]
+    queue: array[int]
+    moving: list[int]
+    traffic: dict[tuple[str, Traffic], int]
+
+
+class _Part(NamedTuple):
+    """Prices and pipes of a part of a program; which of its instructions are on each pipe, and move bytes."""
+
+    prices: tuple[Priced, ...]
+    pipes: tuple[str, ...]
+    orders: dict[str, list[int]]
+    moving: tuple[int, ...]
+
+
+class CostBook:
+    """Asks each instruction once for its cost, by class, pipe and shape; lives for one timing run."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._prices: dict[tuple[type, str, Hashable], Priced] = {}
+        self._pieces: dict[Template, _Part] = {}
+
+    def price(self, program: Program, kind: str) -> PricedProgram:
+        """Look up every cost of a program for a core of this kind ("cube" or "vector").
+
+        Raises   ProgramError for a pipe that the product does not have or a cost that cannot be
+        """
+        depths = self._profile.vector_queues if kind == "vector" else self._profile.queues
+        prices: list[Priced] = []
+        pipes: list[str] = []
+        orders: dict[str, array[int]] = {}
+        moving: list[int] = []
+        for begin, piece, instructions in _parts(program):
+            part = self._part(piece, instructions)
+            for pipe, offsets in part.orders.items():
+                if pipe not in depths:
+                    name = type(instructions[offsets[0]]).__name__
+                    raise ProgramError(
+                        f"instruction {begin + offsets[0]} ({name}) runs on pipe {pipe}, but "
+                        f"a {kind} core of {self._profile.variant} has queues for {', '.join(depths)}"
+                    )
+                if pipe not in orders:
+                    orders[pipe] = array("q")
+                orders[pipe].extend([begin + offset for offset in offsets])
+            prices += part.prices
+            pipes += part.pipes
+            moving += [begin + offset for offset in part.moving]
+        queue = array("q", [-1]) * len(prices)
+        for pipe, order in orders.items():
+            for index, ahead in zip(order[depths[pipe] :], order, strict=False):
+                queue[index] = ahead
+        return PricedProgram(
+            program, prices, pipes, orders, queue, moving, _count_traffic(moving, prices, pipes)
+        )
+
+    def _part(self, piece: Template | None, instructions: Sequence[Instruction]) -> _Part:
+        """Look up the costs of a part of a program; those of a piece only once."""
+        if piece is None:
+            return self._priced(instructions)
+        if piece not in self._pieces:
+            self._pieces[piece] = self._priced(instructions)
+        return self._pieces[piece]
+
+    def _priced(self, instructions: Sequence[Instruction]) -> _Part:
+        """Look up the costs of consecutive instructions."""
+        known = self._prices
+        prices: list[Priced] = []
+        pipes: list[str] = []
+        orders: dict[str, list[int]] = {}
+        for offset, instruction in enumerate(instructions):
+            pipe = instruction.pipe
+            key = (instruction.__class__, pipe, instruction.shape)
+            priced = known.get(key)
+            if priced is None:
+                priced = known[key] = _checked(key, instruction.cost(self._profile), instruction.drains)
+            order = orders.get(pipe)
+            if order is None:
+                order = orders[pipe] = []
+            order.append(offset)
+            prices.append(priced)
+            pipes.append(pipe)
+        moving = [offset for offset, priced in enumerate(prices) if priced.traffic is not None]
+        return _Part(tuple(prices), tuple(pipes), orders, tuple(moving))
+
+
+def _parts(program: Program) -> Iterator[tuple[int, Template | None, Sequence[Instruction]]]:
+    """Yield where each part of a program begins, the piece that it is if it recurs, and its instructions."""
+    instructions, at = program.instructions, 0
+    for begin, piece in program.pieces:
+        if at < begin:
+            yield at, None, instructions[at:begin]
+        yield begin, piece, piece.instructions
+        at = begin + len(piece)
+    if at < len(instructions):
+        yield at, None, instructions[at:]
+
+
+def _checked(key: tuple[type, str, Hashable], cost: Cost, drains: bool) -> Priced:
+    """Return the price of an instruction whose cost is possible."""
+    moved = cost.traffic
+    own = cost.cycles, cost.latency_cycles
+    more = cost.least_cycles, cost.pace_cycles, cost.piece_cycles, cost.lead_cycles
+    if min(*own, *more, moved.bytes if moved else 0) < 0:
+        raise ProgramError(f"{key[0].__name__} {key[2]} costs {cost}; cycles and bytes cannot be negative")
+    if moved is not None and moved.bytes and moved.peak_bytes_per_cycle <= 0:
+        raise ProgramError(
+            f"{key[0].__name__} {key[2]} moves bytes at {moved.peak_bytes_per_cycle} per cycle"
+        )
+    traffic = moved if moved and moved.bytes else None
+    return Priced(*own, traffic, drains, *more)
+
+
+def _count_traffic(
+    moving: list[int], prices: list[Priced], pipes: list[str]
+) -> dict[tuple[str, Traffic], int]:
+    """Count how often each piece of traffic occurs on each pipe of a program."""
+    counts: dict[int, int] = {}
+    found: dict[int, int] = {}
+    for index in moving:
+        # Equal instructions share their price, pipe included, so its identity will do.
+        key = id(prices[index])
+        counts[key] = counts.get(key, 0) + 1
+        found[key] = index
+    result: dict[tuple[str, Traffic], int] = {}
+    for key, index in found.items():
+        traffic = prices[index].traffic
+        assert traffic is not None
+        result[pipes[index], traffic] = result.get((pipes[index], traffic), 0) + counts[key]
+    return result

@@ -1,0 +1,119 @@
+"""Why a kernel takes as long as it does: the chain of causes from its last cycle back to its first."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ascendsim.program.kernel import Core
+from ascendsim.program.program import Program
+from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline, issue_cycles, released_by
+
+
+class PathStep(NamedTuple):
+    """One piece of the critical path; the end of one is the begin of the next.
+
+    `cause` is a pipe (the instruction of that number held it; S: was being issued), "latency" (until its
+    result was visible), "flag" (until another pipe had woken it up), "barrier" (between phases, no core) or
+    "entry" (until the scalar units are ready for the first instruction, no core).
+    """
+
+    cause: str
+    begin: int
+    end: int
+    phase: str
+    core: Core | None = None
+    instruction: int = -1
+
+
+class _Event(NamedTuple):
+    """A point in the life of an instruction."""
+
+    what: str
+    instruction: int
+
+
+def critical_path(timeline: Timeline) -> list[PathStep]:
+    """Return the steps that led to the kernel's last cycle, in order; their lengths add up to its cycles.
+
+    Where two causes ended in the same cycle, the pipe comes before the issue and both before another pipe.
+    """
+    steps: list[PathStep] = []
+    begin_of_next = timeline.cycles
+    for phase in reversed(timeline.phases):
+        if phase.end < begin_of_next:
+            steps.append(PathStep("barrier", phase.end, begin_of_next, phase.name))
+        work = max(phase.cores, key=lambda core: max(core.done, default=-1), default=None)
+        if work is not None and work.done:
+            steps.extend(_steps_of(phase, work))
+        begin_of_next = phase.begin
+    if timeline.entry_cycles:
+        steps.append(PathStep("entry", 0, timeline.entry_cycles, timeline.phases[0].name))
+    return steps[::-1]
+
+
+def cycles_by_cause(path: list[PathStep]) -> dict[str, int]:
+    """Return how many cycles of a critical path each cause takes, the largest first."""
+    totals: dict[str, int] = {}
+    for step in path:
+        totals[step.cause] = totals.get(step.cause, 0) + step.end - step.begin
+    return dict(sorted(totals.items(), key=lambda item: -item[1]))
+
+
+def _steps_of(phase: PhaseTimeline, work: CoreTimeline) -> list[PathStep]:
+    """Return the steps of the core that finished last, the last one first."""
+    times = {"issue": work.issue, "start": work.start, "end": work.end, "done": work.done}
+    previous = _previous(work.program)
+    event: _Event | None = _Event("done", max(range(len(work.done)), key=work.done.__getitem__))
+    steps: list[PathStep] = []
+    while event is not None:
+        time = times[event.what][event.instruction]
+        cause, before = _why(event, work, phase.begin, previous)
+        since = phase.begin if before is None else times[before.what][before.instruction]
+        if since < time:
+            steps.append(PathStep(cause, since, time, phase.name, work.cores[0], event.instruction))
+        event = before
+    return steps
+
+
+def _why(
+    event: _Event, work: CoreTimeline, begin: int, previous: list[int | None]
+) -> tuple[str, _Event | None]:
+    """Return the event that decided when this one happened, and what passed in between."""
+    index = event.instruction
+    last = previous[index]
+    match event.what:
+        case "done":
+            return "latency", _Event("end", index)
+        case "end":
+            return work.program.instructions[index].pipe, _begun(index, work)
+        case "start" if last is not None and work.end[last] == work.start[index]:
+            return "", _Event("end", last)
+        case "start" if work.issue[index] == work.start[index]:
+            return "", _Event("issue", index)
+        case "start":
+            other, time = released_by(work, index, last)
+            return "flag", _Event("end" if work.end[other] == time else "done", other)
+    issued = work.issue[index - 1] if index else begin
+    if work.issue[index] == issued + issue_cycles(work, begin):
+        return "S", _Event("issue", index - 1) if index else None
+    while last is not None and work.start[last] != work.issue[index]:
+        last = previous[last]
+    assert last is not None, "a late issue has a cause"
+    return "", _Event("start", last)
+
+
+def _begun(index: int, work: CoreTimeline) -> _Event:
+    """Return when an instruction had all that it takes: its start, or the last result that it trails."""
+    trailed = work.program.trailed(index)
+    last = max(trailed, key=lambda other: work.done[other], default=index)
+    return _Event("done", last) if trailed and work.done[last] > work.start[index] else _Event("start", index)
+
+
+def _previous(program: Program) -> list[int | None]:
+    """Return the instruction before each one on its pipe."""
+    newest: dict[str, int] = {}
+    result: list[int | None] = []
+    for index, instruction in enumerate(program.instructions):
+        result.append(newest.get(instruction.pipe))
+        newest[instruction.pipe] = index
+    return result

@@ -1,0 +1,107 @@
+"""What L2 holds, decided in one pass over a kernel before it is timed.
+
+The pass walks the transfers of all cores in issue order, in step: the first of every core, the second of
+every core, and so on. L2 is a stack of tiles with the one touched last on top; what lies deeper than the
+capacity has gone, a tile in part if it lies across the edge. So a larger L2 never misses more.
+
+- **Tiles** are the slices of GM that transfers name. A read brings in what is missing. A write takes its
+  place without a read and leaves the tile dirty; an atomic add reads what it adds to. A tensor that is not
+  `cached` is looked up but not kept.
+- **Many cores, one tile.** What is missing of a tile comes once; the cores that find it there, until it has
+  gone again, have equal parts of the fetching. Those that come in the same step wait for each other's parts
+  too. Of equal cores the pass knows one: the others have tiles of their own as far as the tensor is large
+  enough for that, and share them beyond. So equal cores stay equal, and folding changes no cycle.
+- **Write-back** happens in the background: every byte read in a phase carries its part of the dirty bytes
+  that are pushed out in it; every byte written, if more is written than read. What is dirty at the end of
+  the kernel stays.
+- **Between phases** (and runs) tiles are cut differently. Of what was there only the amount is kept, per
+  tensor; it goes first, from all tensors alike, and is found by a walk that comes in the same order, so at
+  the end of the walk.
+- **Start.** Cold: empty. Warm: as the same kernel leaves it that began cold. A warm kernel that fits misses
+  nothing. Handed: the first input alone, dirty, as the kernel before has just written it; in a step of a
+  network that is larger than L2 weights and stored activations have gone by the time they are needed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ascendsim.errors import AscendSimError, ProgramError
+from ascendsim.program.kernel import Kernel
+from ascendsim.timing.costing import CostBook
+from ascendsim.timing.l2.accesses import Group, Outcomes, PhaseAccesses
+from ascendsim.timing.l2.lru import Stack
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
+L2_STARTS = ("warm", "cold", "handed")
+
+
+@dataclass(frozen=True, slots=True)
+class L2Account:
+    """For each phase and group of equal cores the outcomes, and the kernel's bytes by source."""
+
+    outcomes: tuple[tuple[Outcomes, ...], ...]
+    bytes: Mapping[str, int]
+
+
+def account(kernel: Kernel, profile: Profile, l2_start: str = "warm") -> L2Account:
+    """Build and price the programs of a kernel, and decide what L2 makes of their traffic.
+
+    Raises   AscendSimError for an unknown `l2_start`; ProgramError for traffic of a tensor that the kernel
+             does not list
+    """
+    book = CostBook(profile)
+    phases = [
+        [(len(cores), book.price(work.build(), work.core.kind)) for work, cores in phase.folded()]
+        for phase in kernel.phases
+    ]
+    return account_of(phases, kernel, profile, l2_start)
+
+
+def account_of(
+    phases: Sequence[Sequence[Group]], kernel: Kernel, profile: Profile, l2_start: str
+) -> L2Account:
+    """Decide what L2 makes of the traffic of programs already priced, group by group."""
+    if l2_start not in L2_STARTS:
+        raise AscendSimError(f"l2_start is {l2_start!r}; it must be one of {', '.join(L2_STARTS)}")
+    moved = _bytes_moved(phases, kernel)
+    capacity = profile.l2.capacity_bytes
+    contended = profile.links["l2_read"].shared_efficiency < 1
+    sizes = [tensor.size_bytes for tensor in kernel.tensors.values() if tensor.cached]
+    if l2_start == "warm" and sum(sizes) <= capacity and len(sizes) == len(kernel.tensors):
+        outcomes: tuple[tuple[Outcomes, ...], ...] = tuple(
+            PhaseAccesses(groups).together() if contended else tuple({} for _ in groups) for groups in phases
+        )
+        return L2Account(outcomes, moved | {"memory": 0, "memory_read": 0, "memory_write": 0})
+    walks = [PhaseAccesses(groups) for groups in phases]
+    stack = Stack(capacity)
+    if l2_start == "warm":
+        for walk in walks:
+            walk.run(stack)
+        stack.forget_bytes()
+    elif l2_start == "handed":
+        first = next(iter(kernel.tensors.values()))
+        stack.hold(first.name, first.size_bytes)
+    outcomes = tuple(walk.run(stack) for walk in walks)
+    memory = stack.read_bytes + stack.written_bytes
+    by_memory = {"memory": memory, "memory_read": stack.read_bytes, "memory_write": stack.written_bytes}
+    return L2Account(outcomes, moved | by_memory)
+
+
+def _bytes_moved(phases: Sequence[Sequence[Group]], kernel: Kernel) -> dict[str, int]:
+    """Return the bytes that the cores move through L2."""
+    moved = {"l2_read": 0, "l2_write": 0}
+    for groups in phases:
+        for cores, priced in groups:
+            for (_, traffic), count in priced.traffic.items():
+                if traffic.tensor.name not in kernel.tensors:
+                    raise ProgramError(
+                        f"kernel {kernel.name} moves bytes of {traffic.tensor.name}, which is not among its "
+                        f"tensors {', '.join(kernel.tensors)}; add it to Kernel.tensors"
+                    )
+                moved["l2_read" if traffic.kind == "read" else "l2_write"] += cores * count * traffic.bytes
+    return moved

@@ -1,0 +1,243 @@
+"""Run the cores of a phase for their cycles, in SimPy: the definition of what timing is.
+
+Time is an integer number of cycles of the cube clock. A kernel begins with what the scalar units take from
+its entry to the first instruction. From there each core obeys four rules.
+
+1. The scalar unit issues instructions in program order, `issue_cycles` each, into the queue of their pipe.
+   When the queue is full it waits until the pipe has taken up an instruction:
+   issue[i] = max(issue[i-1] + issue_cycles, start[the instruction `depth` places earlier on the pipe]).
+2. A pipe runs its instructions in order. One starts when it has been issued, the one before has left the
+   pipe, and what it waits for on other pipes is over, plus `flag_cycles` for the wake-up:
+   start[i] = max(issue[i], end[before], done[j] + flag for after_done, end[j] + flag for after_end);
+   one that `drains` also waits for done[before]. One that trails others holds its pipe from then on, but its
+   work begins with the first piece of each: begin[i] = max(start[i], start[j] + lead), else start[i].
+3. It holds the pipe for its cycles and then while its bytes flow, but for its least cycles in all, and for a
+   piece longer than what it trails: last[i] = max(begin[i] + cycles + flow, done[j] + piece),
+   end[i] = max(last[i], begin[i] + least).
+4. Results become visible `latency_cycles` after the last byte, in the order of the pipe:
+   done[i] = max(done[before], end[i], last[i] + latency, begin[i] + pace + latency).
+
+**Who needs a simulator?** Only the flow in rule 3 depends on other cores; everything else follows from what
+came before on the same core. So SimPy sees nothing but transfers: one event where a transfer ends. The rest
+is a recurrence. Each scalar unit and each pipe walks through it as a coroutine that stops only where a value
+is missing; it leaves a note at the instruction that it waits for, and whoever finds the value out wakes it.
+A coroutine may run ahead of simulated time; but how long a transfer takes may change until it has ended,
+because a core may leave a link before (`links.py`), so what follows it waits for its end.
+
+Equal cores may be folded into one of that weight: its part of a link is the part of each of them.
+
+All rules are sums and maxima, and what a core gets of a link only grows: a faster figure never costs cycles
+(`links.py` says why).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from simpy import Environment, Event
+from simpy.events import NORMAL
+
+from ascendsim.errors import ProgramError
+from ascendsim.program.kernel import Core
+from ascendsim.timing.costing import PricedProgram
+from ascendsim.timing.l2.accesses import HIT, Outcomes
+from ascendsim.timing.links import Port
+from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline
+from ascendsim.timing.transfers import Transfers, moves_of
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
+UNKNOWN = -1
+
+
+Coroutine = Generator[None, None, None]
+
+
+class Team(NamedTuple):
+    """Cores of one phase that promise to cost the same, with one program for all or one for each."""
+
+    cores: tuple[Core, ...]
+    programs: tuple[PricedProgram, ...]
+
+
+class CoreRun:
+    """One core (or equal ones) in one phase: its coroutines and what they have found out."""
+
+    def __init__(self, priced: PricedProgram, cores: tuple[Core, ...], outcomes: Outcomes) -> None:
+        count = len(priced.prices)
+        self.priced = priced
+        self.cores = cores
+        self.outcomes = outcomes
+        self.port = Port(cores[0].kind, len(cores), moves_of(priced, outcomes))
+        unknown = array("q", [UNKNOWN]) * count
+        self.issue = unknown[:]
+        self.start = unknown[:]
+        self.end = unknown[:]
+        self.done = unknown[:]
+        # Who waits for an instruction to be issued, to start, to end.
+        self._for_issue: dict[int, Coroutine] = {}
+        self._for_start: dict[int, list[Coroutine]] = {}
+        self._for_end: dict[int, list[Coroutine]] = {}
+        self._ready: list[Coroutine] = []
+
+    def begin(self, env: Environment, memory: Transfers, profile: Profile) -> None:
+        """Start all coroutines in this cycle."""
+        self._env = env
+        self._memory = memory
+        self._begin = int(env.now)
+        self._issue_cycles = profile.scalar.issue_cycles
+        self._flag_cycles = profile.sync.flag_cycles
+        self._walks = {pipe: self._pipe(pipe) for pipe in self.priced.orders}
+        self._scalar_walk = self._scalar()
+        self._ready = [*self._walks.values(), self._scalar_walk]
+        self.run()
+
+    def run(self) -> None:
+        """Let every coroutine go on whose missing value is known now."""
+        ready = self._ready
+        while ready:
+            next(ready.pop(), None)
+
+    def _scalar(self) -> Coroutine:
+        """Issue the program (rule 1)."""
+        issue, start, step = self.issue, self.start, self._issue_cycles
+        waiting, ready = self._for_issue, self._ready
+        time = self._begin
+        for index, ahead in enumerate(self.priced.queue):
+            time += step
+            if ahead >= 0:
+                if start[ahead] < 0:
+                    self._for_start.setdefault(ahead, []).append(self._scalar_walk)
+                    yield
+                if start[ahead] > time:
+                    time = start[ahead]
+            issue[index] = time
+            if index in waiting:
+                ready.append(waiting.pop(index))
+
+    def _pipe(self, pipe: str) -> Coroutine:
+        """Run the instructions of one pipe (rules 2 to 4)."""
+        program, prices, flag = self.priced.program, self.priced.prices, self._flag_cycles
+        issue, start, end, done = self.issue, self.start, self.end, self.done
+        done_back, end_back, trails = program.done_back, program.end_back, program.trail_back
+        for_start, for_end, ready = self._for_start, self._for_end, self._ready
+        memory, wake = self._memory, partial(self._wake, pipe)
+        free = visible = self._begin
+        for index in self.priced.orders[pipe]:
+            if issue[index] < 0:
+                self._for_issue[index] = self._walks[pipe]
+                yield
+            cycles, latency, traffic, drains, least, pace, piece, _ = prices[index]
+            time = issue[index]
+            if time < free:
+                time = free
+            if drains and time < visible:
+                time = visible
+            for back in done_back[index]:
+                other = index - back
+                if done[other] < 0:
+                    for_end.setdefault(other, []).append(self._walks[pipe])
+                    yield
+                if time < done[other] + flag:
+                    time = done[other] + flag
+            for back in end_back[index]:
+                other = index - back
+                if end[other] < 0:
+                    for_end.setdefault(other, []).append(self._walks[pipe])
+                    yield
+                if time < end[other] + flag:
+                    time = end[other] + flag
+            start[index] = time
+            if index in for_start:
+                ready.extend(for_start.pop(index))
+            if index in trails:
+                time = yield from self._begin_of_work(pipe, index, time)
+            free = time + cycles
+            if traffic is not None:
+                transfer = memory.transfer(self.port.kind, traffic, self.outcomes.get(index, HIT))
+                memory.send(free, self.port, pipe, transfer, wake)
+                yield
+                free = int(self._env.now)
+                latency += transfer.latency_cycles
+            if index in trails:
+                free = yield from self._last_piece(pipe, index, free, piece)
+            if visible < free + latency:
+                visible = free + latency
+            if pace and visible < time + pace + latency:
+                visible = time + pace + latency
+            if free < time + least:
+                free = time + least
+                if visible < free:
+                    visible = free
+            end[index] = free
+            done[index] = visible
+            if index in for_end:
+                ready.extend(for_end.pop(index))
+
+    def _begin_of_work(self, pipe: str, index: int, time: int) -> Generator[None, None, int]:
+        """Return when the work of an instruction begins that trails others."""
+        for other in self.priced.program.trailed(index):
+            if self.start[other] < 0:
+                self._for_start.setdefault(other, []).append(self._walks[pipe])
+                yield
+            time = max(time, self.start[other] + self.priced.prices[other].lead_cycles)
+        return time
+
+    def _last_piece(self, pipe: str, index: int, free: int, piece: int) -> Generator[None, None, int]:
+        """Return when an instruction that trails others is through with the last piece of them."""
+        for other in self.priced.program.trailed(index):
+            if self.done[other] < 0:
+                self._for_end.setdefault(other, []).append(self._walks[pipe])
+                yield
+            free = max(free, self.done[other] + piece)
+        return free
+
+    def _wake(self, pipe: str) -> None:
+        """Go on with a pipe whose transfer has ended in this cycle."""
+        self._ready.append(self._walks[pipe])
+        self.run()
+
+
+def time_phase(
+    name: str, teams: list[Team], outcomes: Sequence[Outcomes], begin: int, profile: Profile
+) -> PhaseTimeline:
+    """Run all cores of one phase from cycle `begin` to the cycle in which the last result is visible."""
+    env = Environment(begin)
+    runs: list[CoreRun] = []
+    for team, made in zip(teams, outcomes, strict=True):
+        if len(team.programs) == 1:
+            runs.append(CoreRun(team.programs[0], team.cores, made))
+        else:
+            runs += [
+                CoreRun(program, (core,), made)
+                for core, program in zip(team.cores, team.programs, strict=True)
+            ]
+    memory = Transfers(profile, [run.port for run in runs], partial(appointment, env))
+    for run in runs:
+        run.begin(env, memory, profile)
+    env.run()
+    spans = []
+    for run in runs:
+        if UNKNOWN in run.done:
+            raise ProgramError(
+                f"phase {name}: instruction {run.done.index(UNKNOWN)} of core {run.cores[0]} never starts: "
+                "its waits go in a circle; waits must point backwards, as ProgramBuilder.build() makes them"
+            )
+        spans.append(CoreTimeline(run.cores, run.priced.program, run.issue, run.start, run.end, run.done))
+    end = max((max(core.done) for core in spans if core.done), default=begin)
+    return PhaseTimeline(name, begin, end, tuple(spans))
+
+
+def appointment(env: Environment, cycle: int, call: Callable[[Event], None]) -> Event:
+    """Schedule a bare event, which is cheaper than a process or a `Timeout`."""
+    event = Event(env)
+    event._ok = True
+    event._value = None
+    assert event.callbacks is not None
+    event.callbacks.append(call)
+    env.schedule(event, NORMAL, cycle - int(env.now))
+    return event
