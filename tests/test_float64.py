@@ -2,10 +2,10 @@
 
 from itertools import product
 
-import ascendsim.ops.float64 as module
 import numpy as np
 import pytest
 
+import ascendsim.ops.reference.float64 as module
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.float64 import gradients_float64
 

@@ -18,9 +18,9 @@ from ascendsim.ops.reference.ordered import (
     add_as_tree,
     add_in_order,
     bias_gradient,
+    im2col,
     ordered_dgrad,
     ordered_wgrad,
-    patches,
     product_of,
     reduction_by_groups,
     sources,
@@ -78,10 +78,10 @@ def test_where_outputs_read_along_an_axis():
     assert sources(problem, 2, forward=False).tolist() == [[-1, 1, -1, 2, -1], [-1, 0, -1, 1, -1]]
 
 
-def test_patches_are_written_out_tap_by_tap():
+def test_im2col_is_written_out_tap_by_tap():
     plane = floats([1, 2, 3, 4], (1, 2, 2))
     rows, cols = np.array([[0, 1]]), np.array([[0, 1], [1, -1]])
-    assert patches(plane, rows, cols).tolist() == [[[[1, 2, 3, 4], [2, 0, 4, 0]]]]
+    assert im2col(plane, rows, cols).tolist() == [[[[1, 2, 3, 4], [2, 0, 4, 0]]]]
 
 
 def test_missing_channels_of_a_group_are_zeros():
