@@ -51,11 +51,11 @@ def _declared(problem: ConvProblem, decision: Decision, profile: Profile, rules:
     from ascendsim.ops.options import Options
 
     options = Options(profile, rules=rules)
-    steps = lower(options.call(problem, decision, {}), decision.wanted)
+    graph = lower(options.call(problem, decision, {}), decision.wanted)
     return sum(
         tensor.size_bytes
-        for step in steps
-        for tensor in step.kernel.tensors.values()
+        for kernel in graph.kernels
+        for tensor in kernel.tensors.values()
         if tensor.role == "workspace"
     )
 

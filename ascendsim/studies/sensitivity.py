@@ -45,9 +45,9 @@ def effects(product: str) -> Iterator[Effect]:
     base = load_profile(product)
     usual = _us(base)
     plan = {
-        kernel.name: kernel.kernel.facts["tiling"]
+        kernel.name: kernel.kernel.facts["plan"]
         for kernel in estimate(LAYER, product=base, output_mask=(True, True, False)).kernels
-        if "tiling" in kernel.kernel.facts
+        if "plan" in kernel.kernel.facts
     }
     for path, figure in base.assumed().items():
         if isinstance(figure.value, str) or figure.range is None:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Im2col, TapRows, round_up
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Taps
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
 from ascendsim.ops.schedules.writeback import Writeback
 from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.places import Gm, Slot
+from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import Program
 from ascendsim.program.recurring import Places, Recurring
 from ascendsim.program.rings import Ring
-
-if TYPE_CHECKING:
-    from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
 
 
 class Sizes(NamedTuple):
@@ -49,18 +47,18 @@ def sizes_of(schedule: DgradTasks, tasks: list[Task]) -> Sizes:
 class DgradProgram:
     """Emits the instructions of cores with equal needs, one after another, task after task."""
 
-    def __init__(self, schedule: DgradTasks, sizes: Sizes) -> None:
+    def __init__(self, schedule: DgradTasks, sizes: Sizes, target: GmTensor, hazards: frozenset[str]) -> None:
         self.s = schedule
         self.spec = schedule.spec
         t, size = schedule.tiling, schedule.spec.sliding.itemsize
-        b = self.b = ProgramBuilder(schedule.profile, schedule.hazards)
+        b = self.b = ProgramBuilder(schedule.profile, hazards)
         m, n = sizes.m, sizes.n
         self.left = Ring(b.slots("L1", sizes.left_bytes, "A1", t.al1_buffers))
         self.right = Ring(b.slots("L1", sizes.right_bytes, "B1", t.bl1_buffers))
         self.l0a = Ring(b.slots("L0A", m * t.base_k * size, "A0", t.al0_buffers))
         self.l0b = Ring(b.slots("L0B", t.base_k * n * size, "B0", t.bl0_buffers))
         self.l0c = Ring(b.slots("L0C", m * n * 4, "C0", t.cl0_buffers))
-        self.out = Writeback(b, schedule.profile, schedule.target, m, n, self.spec.sliding.c0)
+        self.out = Writeback(b, schedule.profile, target, m, n, self.spec.sliding.c0)
         plain = (self.l0a, self.l0b, self.l0c, *self.out.rings)
         self.recurring = Recurring(schedule, b, (self.left, self.right, *plain))
         self.plain_places: Places = ((),) * len(plain)
