@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "ops/tiling": LOOPS | {"ops/schedules", "timing"},
     "ops/lowering": LOOPS | {"ops/operands", "ops/schedules"},
     "ops/operands": {"arguments", "errors", "numerics", "rules", "ops/problems"},
-    "ops/results": {"program", "timing"},
+    "ops/results": {"ops/plan", "program", "timing"},
     "ops/summary": {"profile", "program", "timing", "ops/results"},
     "ops/options": LOOPS | {"rules", "ops/lowering", "ops/tiling"},
     "ops/running": LOOPS

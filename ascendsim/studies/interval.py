@@ -46,9 +46,9 @@ def ends_to_try(profile: Profile) -> list[tuple[str, Any]]:
 def plans(result: Estimate) -> dict[str, Any]:
     """Return the plans of a call's cube kernels by gradient, so that other figures choose no others."""
     return {
-        kernel.name: kernel.kernel.facts["plan"]
+        kernel.name: kernel.plan
         for kernel in result.kernels
-        if kernel.name in GRADIENTS and "plan" in kernel.kernel.facts
+        if kernel.name in GRADIENTS and kernel.plan is not None
     }
 
 

@@ -45,9 +45,9 @@ def effects(product: str) -> Iterator[Effect]:
     base = load_profile(product)
     usual = _us(base)
     plan = {
-        kernel.name: kernel.kernel.facts["plan"]
+        kernel.name: kernel.plan
         for kernel in estimate(LAYER, product=base, output_mask=(True, True, False)).kernels
-        if "plan" in kernel.kernel.facts
+        if kernel.plan is not None
     }
     for path, figure in base.assumed().items():
         if isinstance(figure.value, str) or figure.range is None:
