@@ -173,3 +173,28 @@ def test_gradients_through_the_door_have_the_same_bits():
     usual, own = (convolution_backward(*call, schedule=name) for name in (None, WeightsStay))
     assert np.array_equal(usual.grad_input.view(np.uint16), own.grad_input.view(np.uint16))
     assert np.array_equal(usual.grad_weight.view(np.uint16), own.grad_weight.view(np.uint16))
+
+
+# --- the same idea by name
+
+
+@pytest.mark.parametrize("order", ["program", 5])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_columns_outermost_gives_the_same_bits(problem, order):
+    call, tensors = planned(problem, "dgrad_columns_outer"), tensors_of(problem, data="wide")
+    made, _ = run(call, tensors, order, ONLY_INPUT)
+    assert_same_bits(made["grad_input"], reference_gradients(call, **tensors, mask=ONLY_INPUT)["grad_input"])
+
+
+def test_columns_outermost_reads_weights_once_and_images_again():
+    # Four cores, 8 column blocks, 16 images of 2 pixel tiles: 256 tasks, 64 a core. A reduction of 64 fits in
+    # one tile of weights, 64 x 64. Usual: each tile of pixels is loaded once, the weights for every task.
+    # Columns outermost: the weights twice a core, as it has two of the blocks, the pixels for every task.
+    problem, plan = ConvProblem((16, 512, 16, 16), (64, 512, 1, 1)), Tiling(128, 64, 64, used_cores=4)
+    usual, outer = (
+        estimate(problem, output_mask=ONLY_INPUT, tiling=plan, schedule=name).kernels[0].bytes["l2_read"]
+        for name in ("dgrad", "dgrad_columns_outer")
+    )
+    pixels, weights = 128 * 64 * 2, 64 * 64 * 2
+    assert usual == 32 * pixels + 256 * weights
+    assert outer == 256 * pixels + 8 * weights

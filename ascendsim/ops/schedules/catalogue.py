@@ -7,11 +7,14 @@ from difflib import get_close_matches
 
 from ascendsim.errors import ConfigError
 from ascendsim.ops.schedules.base import Schedule
+from ascendsim.ops.schedules.dgrad.columns_outer import DgradColumnsOuter
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.matmul import Matmul
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 
-SCHEDULES: Mapping[str, type[Schedule]] = {kind.name: kind for kind in (Dgrad, Wgrad, Matmul)}
+SCHEDULES: Mapping[str, type[Schedule]] = {
+    kind.name: kind for kind in (Dgrad, DgradColumnsOuter, Wgrad, Matmul)
+}
 
 
 def schedule_named(name: str | type) -> type[Schedule]:
