@@ -28,17 +28,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ascendsim.errors import ConfigError
+from ascendsim.numerics.formats.dtypes import FLOAT16, FLOAT32, DType
 
 ROUNDINGS: Final = ("RNE", "RNA", "RZ")
 PAIRINGS: Final = ("adjacent", "halves")
 PRODUCTS: Final = ("exact", "split3")
 OVERFLOWS: Final = ("ieee", "saturate")
 CUBE_K: Final = "cube_k"
-BINARY32_MIN_EXPONENT: Final = -126
+BINARY32_MIN_EXPONENT: Final = FLOAT32.min_exponent
 MAX_BLOCK: Final = 65536
-MAX_FRACTION_BITS: Final = (
-    32  # no measured unit has more than 25; sums of 2^16 cut terms stay exact in doubles
-)
+# No measured unit has more than 25. With 32 a cut term has 34 bits, and a sum of 2^16 of them fits a double.
+MAX_FRACTION_BITS: Final = 32
 
 GRAMMAR: Final = (
     "exact:R, seq:R, seq-muladd:R, block:K:R, block-add:K:R:R2, tree:K:adjacent|halves:R, align:K:Fn:R[:acc]"
@@ -162,6 +162,11 @@ class AccumulationModel:
             + ("+ftz-acc" if self.ftz_acc else "")
             + ("+saturate" if self.overflow == "saturate" else "")
         )
+
+    @property
+    def accumulator(self) -> DType:
+        """Return the format that accumulators are rounded into."""
+        return FLOAT16 if self.half else FLOAT32
 
     @property
     def resolved(self) -> bool:

@@ -13,7 +13,6 @@ exact sum of zero is +0 unless every term is -0. A result that underflows to zer
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy.typing as npt
 
 from ascendsim.errors import ConfigError, ShapeError
 from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.formats.dtypes import DType
 
 FloatArray = npt.NDArray[np.float32]
 Term = int | float
@@ -28,19 +28,6 @@ Round = Callable[[Term], float]
 Pair = tuple[float, float]
 
 FRACTION_BITS: Final = 298
-
-
-@dataclass(frozen=True, slots=True)
-class Binary:
-    """Describe a binary floating-point format: significand bits, exponent of the smallest normal, maximum."""
-
-    precision: int
-    min_exponent: int
-    largest: float
-
-
-BINARY32: Final = Binary(24, -126, math.ldexp(2**24 - 1, 104))
-BINARY16: Final = Binary(11, -14, 65504.0)
 
 
 def term(x: float) -> Term:
@@ -83,7 +70,7 @@ def total(terms: Sequence[Term]) -> Term:
     return exact or (-0.0 if minus_zero else 0.0)
 
 
-def rounded(x: Term, mode: str, binary: Binary, flush: bool = False) -> float:
+def rounded(x: Term, mode: str, fmt: DType, flush: bool = False) -> float:
     """Round an exact value once into a format.
 
     mode    RNE nearest, ties to even; RNA nearest, ties away from zero; RZ toward zero
@@ -92,7 +79,7 @@ def rounded(x: Term, mode: str, binary: Binary, flush: bool = False) -> float:
     """
     if isinstance(x, float):
         return x
-    ulp_exponent = max(exponent(x), binary.min_exponent) - binary.precision + 1
+    ulp_exponent = max(exponent(x), fmt.min_exponent) - fmt.mantissa_bits
     ulp = 1 << (ulp_exponent + FRACTION_BITS)
     whole, rest = divmod(abs(x), ulp)
     if mode == "RNE":
@@ -100,9 +87,9 @@ def rounded(x: Term, mode: str, binary: Binary, flush: bool = False) -> float:
     elif mode == "RNA":
         whole += 2 * rest >= ulp
     value = math.ldexp(whole, ulp_exponent)
-    if value > binary.largest:
-        value = binary.largest if mode == "RZ" else math.inf
-    if flush and value < math.ldexp(1.0, binary.min_exponent):
+    if value > fmt.max_finite:
+        value = fmt.max_finite if mode == "RZ" else math.inf
+    if flush and value < math.ldexp(1.0, fmt.min_exponent):
         value = 0.0
     return math.copysign(value, x)
 
@@ -173,15 +160,15 @@ def _truncated(x: Term, unit_exponent: int) -> Term:
     return magnitude if x > 0 else -magnitude
 
 
-def step(model: AccumulationModel, c: float, pairs: Sequence[Pair]) -> float:
+def add_block(model: AccumulationModel, c: float, pairs: Sequence[Pair]) -> float:
     """Add one block of operand pairs to an accumulator; seq and exact take all pairs as one block."""
-    binary = BINARY16 if model.half else BINARY32
+    fmt = model.accumulator
 
     def r(x: Term) -> float:
-        return rounded(x, model.rounding, binary, model.ftz_acc)
+        return rounded(x, model.rounding, fmt, model.ftz_acc)
 
     def r2(x: Term) -> float:
-        return rounded(x, model.add_rounding, binary, model.ftz_acc)
+        return rounded(x, model.add_rounding, fmt, model.ftz_acc)
 
     products = [product(a, b, model.product) for a, b in pairs]
     match model.kind:
@@ -201,18 +188,18 @@ def step(model: AccumulationModel, c: float, pairs: Sequence[Pair]) -> float:
 
 def output(model: AccumulationModel, c: float, a_row: Sequence[float], b_column: Sequence[float]) -> float:
     """Return one accumulator after one cube product, options of the model included."""
-    binary = BINARY16 if model.half else BINARY32
+    fmt = model.accumulator
     if not a_row:
         return c
     if model.ftz_in:
         a_row = [_flushed(x, model.ftz_in_exponent) for x in a_row]
         b_column = [_flushed(x, model.ftz_in_exponent) for x in b_column]
     if model.ftz_acc:
-        c = _flushed(c, binary.min_exponent)
+        c = _flushed(c, fmt.min_exponent)
     for pairs in _blocks(model, list(zip(a_row, b_column, strict=True))):
-        c = step(model, c, pairs)
+        c = add_block(model, c, pairs)
     if model.overflow == "saturate":
-        c = 0.0 if math.isnan(c) else max(-binary.largest, min(c, binary.largest))
+        c = 0.0 if math.isnan(c) else max(-fmt.max_finite, min(c, fmt.max_finite))
     return c
 
 
