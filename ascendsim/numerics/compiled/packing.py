@@ -37,6 +37,7 @@ def padded_size(m: int, n: int) -> int:
 def singles_for(a: Array, b: Array) -> Array:
     """Return memory of singles for both packed operands and padded accumulators, not initialised."""
     (m, k), n = a.shape, b.shape[1]
+    # Two dimensions, as the operands have: one type of array fewer to compile the kernels for.
     return np.empty((1, packed_size(m, k, n) + padded_size(m, n) + MARGIN), np.float32)
 
 
@@ -49,6 +50,7 @@ def group_count(count: int, unit: int) -> int:
 @called
 def aligned(array: Array, offset: int) -> int:
     """Return the next offset in an array that starts a cache line."""
+    # numpy aligns arrays to 16 bytes only; a vector across two cache lines takes two loads.
     address = array.ctypes.data + offset * array.itemsize
     return int(offset + (-address % _CACHE_LINE_BYTES) // array.itemsize)
 

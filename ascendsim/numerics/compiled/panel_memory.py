@@ -39,6 +39,8 @@ def _vector_at(builder: Value, pointer: Value, vector: Value) -> Value:
 
 
 def _load(builder: Value, pointer: Value, vector: Value) -> Value:
+    # Singles of c may begin anywhere: a vector's own alignment, which the compiler assumes otherwise, would
+    # fault on some machines.
     return builder.load(_vector_at(builder, pointer, vector), align=4)
 
 

@@ -40,6 +40,8 @@ def _has(feature: str) -> bool:
     return f"+{feature}" in (config.CPU_FEATURES or "").split(",")
 
 
+# A row's operand of a is one scalar in all lanes and one of b serves all rows, so four rows read a fourth of
+# what four single rows would, and four independent chains hide the latency of an addition.
 ROWS: Final = 4
 # Fill the registers: 16 vectors of 8 doubles with AVX-512, otherwise 8 of 4 or 16 of 2.
 LANES: Final = 32 if _has("avx512f") else 8
@@ -88,6 +90,7 @@ def _is_float(vector: Value) -> bool:
 
 def pack(builder: Value, rows: Iterable[Value]) -> Value:
     """Make a panel of row vectors."""
+    # Made from the undefined value: every row is set, and zeros would be stored for nothing.
     panel = None
     for index, row in enumerate(rows):
         if panel is None:
@@ -138,7 +141,10 @@ def _binary(emit: Emit, result: str = "") -> Callable[..., Any]:
 
 
 def _operator(symbol: Callable[..., Any], emit: Emit, result: str = "") -> None:
-    """Teach the compiler an infix operator between two panels of the same element type."""
+    """Teach the compiler an infix operator between two panels of the same element type.
+
+    Panels of two types do not mix: a single would be widened somewhere without a word.
+    """
 
     @templates.infer_global(symbol)
     class _Template(templates.AbstractTemplate):  # type: ignore[misc]
@@ -153,6 +159,7 @@ def _operator(symbol: Callable[..., Any], emit: Emit, result: str = "") -> None:
 def _call(name: str) -> Emit:
     def emit(builder: Value, *vectors: Value) -> Value:
         kind = vectors[0].type
+        # The name says the type, 32 lanes of doubles for one, and there is one such function in a module.
         full_name = f"llvm.{name}.v{LANES}f{8 * int(_element(vectors[0])[1])}"
         function_type = ir.FunctionType(kind, [kind] * len(vectors))
         return builder.call(cgutils.get_or_insert_function(builder.module, function_type, full_name), vectors)
@@ -189,6 +196,7 @@ def _to(element: str, how: str) -> Callable[..., Any]:
     return _unary(lambda b, x: getattr(b, how)(x, vector(element)), lambda _: element)
 
 
+# Exact, so that code for singles and doubles can be written once.
 def _widen(builder: Value, x: Value) -> Value:
     return x if _element(x) == "f8" else builder.fpext(x, vector("f8"))
 

@@ -118,18 +118,18 @@ def prepare(a: Array, b: Array, memory: Memory, model: KernelModel) -> Workspace
     blocks = group_count(k, model.block)
     result = aligned(doubles, 0)
     start, flags, limbs = result + PANEL, result + 2 * PANEL, result + 3 * PANEL
+    # The limbs are cleared once: every sum leaves them zero.
     clear(doubles, limbs)
     first, second, a_low = pack(a, b, doubles, limbs + LIMBS)
     b_low = a_low + second - first
     a_extents = b_low + a_low - second
     if model.split:
         fill_low_halves(doubles, first, a_low, a_low)
-    b_extents = measure(
-        doubles, first, doubles, a_extents, group_count(a.shape[0], ROWS), ROWS, k, model.block
-    )
-    c_extents = measure(
-        doubles, second, doubles, b_extents, group_count(b.shape[1], LANES), LANES, k, model.block
-    )
+    row_groups, column_groups = group_count(a.shape[0], ROWS), group_count(b.shape[1], LANES)
+    b_extents = measure(doubles, first, doubles, a_extents, row_groups, ROWS, k, model.block)
+    c_extents = measure(doubles, second, doubles, b_extents, column_groups, LANES, k, model.block)
+    # Filled in by the kernels that use them, and by some only when a first panel needs them. No magnitude is
+    # below zero, NaN included, so this says that they are not there yet.
     a_single = aligned(singles, 0)
     put(singles, a_single, -1.0)
     b_single = a_single + second - first
