@@ -43,8 +43,7 @@ HARD = "hard_data and "
 COMPILED = [
     # one rounding
     ("panel_rounding", "| as_ones(inexact, bits))", "| as_ones(overshot, bits))", HARD + "ftz-acc"),
-    ("panel_rounding", "if mode == RZ:\n        bits = bits -", "if mode == RZ:\n        bits = bits +",
-     HARD + "seq:RZ"),
+    ("panel_rounding", "bits - as_ones(absolute(x) <", "bits + as_ones(absolute(x) <", HARD + "seq:RZ"),
     ("panel_rounding", "return how.mode == RNE and not how.half", "return not how.half", HARD + "seq:RZ"),
     ("kernels_fused", "acc = fma(rows(singles, a + t * ROWS), columns(singles, b + t * LANES), acc)",
      "acc = acc + rows(singles, a + t * ROWS) * columns(singles, b + t * LANES)", HARD + "seq:RNE"),

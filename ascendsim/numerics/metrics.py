@@ -68,12 +68,18 @@ class ErrorMetrics:
         return self.share_above_1e3_rounded <= 1e-3
 
 
-class _Part(NamedTuple):
-    """Hold what one chunk contributes; sums are added, maxima compared, counts added."""
+class _ChunkTotals(NamedTuple):
+    """Hold what one chunk of elements contributes.
 
-    sums: tuple[float, ...]  # relative error, squared error, signed ulp, outward ulp
-    maxima: tuple[float, ...]  # relative, absolute, ulp, rank
-    counts: tuple[int, ...]  # as _combine unpacks them
+    sums     of relative error, squared error, signed ulp, outward ulp; added over chunks
+    maxima   of relative error, absolute error, ulp, rank; the largest counts
+    counts   compared, equal bits, special mismatches, special due, special got; outside 1e-3, 1e-4, 1e-3 of
+             R(g); misses of `st` and `mixed`, beyond the limit of `mixed`; small values, those off; added
+    """
+
+    sums: tuple[float, ...]
+    maxima: tuple[float, ...]
+    counts: tuple[int, ...]
 
 
 def error_metrics(
@@ -96,8 +102,8 @@ def error_metrics(
     exact = exact.reshape(-1)
     limits = standards(fmt)
     starts = range(0, values.size, _CHUNK)
-    parts = [_part(values[at : at + _CHUNK], exact[at : at + _CHUNK], fmt, limits) for at in starts]
-    return _combine(parts, fmt, limits, values.size)
+    chunks = [_chunk_totals(values[at : at + _CHUNK], exact[at : at + _CHUNK], fmt, limits) for at in starts]
+    return _combine(chunks, fmt, limits, values.size)
 
 
 def _carrier(actual: "npt.NDArray[Any] | HiFloat8Array", fmt: DType) -> Float32Array:
@@ -111,10 +117,11 @@ def round_reference(reference: Float64Array, fmt: DType) -> Float32Array:
     if fmt.bits == 32:
         with np.errstate(over="ignore", under="ignore"):
             return reference.astype(np.float32)
+    # With two roundings to nearest, a value just off a tie of the format could go the wrong way.
     return round_to(narrow_to_odd(reference), fmt)
 
 
-def _part(values: Float32Array, exact: Float64Array, fmt: DType, limits: Standards) -> _Part:
+def _chunk_totals(values: Float32Array, exact: Float64Array, fmt: DType, limits: Standards) -> _ChunkTotals:
     rounded = round_reference(exact, fmt)
     both_nan = np.isnan(values) & np.isnan(rounded)
     got, due = ~np.isfinite(values), ~np.isfinite(rounded)
@@ -122,10 +129,12 @@ def _part(values: Float32Array, exact: Float64Array, fmt: DType, limits: Standar
     finite = ~(got | due)
     equal = int(np.count_nonzero((values.view(np.uint32) == rounded.view(np.uint32)) | both_nan))
     mismatches = int(np.count_nonzero(~finite & ~((values == rounded) | both_nan)))
+    # From here on differences only: Inf - Inf would make every sum NaN.
     if not finite.all():
         values, exact, rounded = values[finite], exact[finite], rounded[finite]
     if values.size == 0:
-        return _Part((0.0,) * 4, (0.0,) * 4, (0, equal, mismatches, *special, *(0,) * 8))
+        return _ChunkTotals((0.0,) * 4, (0.0,) * 4, (0, equal, mismatches, *special, *(0,) * 8))
+    # In double: where the two are within a factor of two their difference is exact.
     difference = values.astype(np.float64) - exact
     error, size = np.abs(difference), np.abs(exact)
     relative = error / (size + 1e-7)
@@ -145,7 +154,7 @@ def _part(values: Float32Array, exact: Float64Array, fmt: DType, limits: Standar
         _beyond(error, size, limits.mixed_rtol, limits.mixed_atol),
     )
     rest = _limit_counts(error, size, in_ulps, limits)
-    return _Part(
+    return _ChunkTotals(
         tuple(map(float, sums)),
         tuple(map(float, maxima)),
         (values.size, equal, mismatches, *special, *above, *rest),
@@ -177,10 +186,11 @@ def _rank_distance(values: Float32Array, rounded: Float32Array, fmt: DType) -> i
     return int(np.abs(ranks[0] - ranks[1]).max())
 
 
-def _combine(parts: list[_Part], fmt: DType, limits: Standards, count: int) -> ErrorMetrics:
-    relative, squared, signed, outward = (math.fsum(part.sums[i] for part in parts) for i in range(4))
-    mare, max_abs, max_ulp, rank = (max((p.maxima[i] for p in parts), default=0.0) for i in range(4))
-    totals = [sum(part.counts[i] for part in parts) for i in range(13)]
+def _combine(chunks: list[_ChunkTotals], fmt: DType, limits: Standards, count: int) -> ErrorMetrics:
+    # fsum rounds once: over many chunks nothing is lost beyond what numpy's sum loses inside each.
+    relative, squared, signed, outward = (math.fsum(chunk.sums[i] for chunk in chunks) for i in range(4))
+    mare, max_abs, max_ulp, rank = (max((p.maxima[i] for p in chunks), default=0.0) for i in range(4))
+    totals = [sum(chunk.counts[i] for chunk in chunks) for i in range(13)]
     compared, equal, mismatches, due, got, above_1e3, above_1e4, rounded_1e3, *misses, small, small_off = (
         totals
     )

@@ -104,11 +104,13 @@ class AccumulationModel:
             _between("block", self.block, 1, MAX_BLOCK)
         _between("fraction_bits", self.fraction_bits, 1, MAX_FRACTION_BITS)
         _between("ftz_in_exponent", self.ftz_in_exponent, BINARY32_MIN_EXPONENT, 0)
+        # Pairing halves again and again ends in single leaves only from a power of two.
         if self.kind == "tree" and isinstance(self.block, int) and self.block.bit_count() != 1:
             raise ConfigError(f"accumulation model: a tree needs a power of two of leaves, got {self.block}")
         self._refuse_unused_fields()
 
     def _refuse_unused_fields(self) -> None:
+        # Otherwise models that compute the same could differ, and print a text that reads back as another.
         defaults = type(self).__dataclass_fields__
         for field in ("block", "add_rounding", "pairing", "fraction_bits", "with_accumulator"):
             value = getattr(self, field)
@@ -123,6 +125,7 @@ class AccumulationModel:
 
         Raises   ConfigError that quotes the text, says the grammar and names the nearest model
         """
+        # No kind has a plus sign in its text, so the first one begins the options.
         base, plus, options = text.strip().partition("+")
         match = _OPTIONS.fullmatch(plus + options)
         half = base.startswith("fp16-acc(") and base.endswith(")")
@@ -211,6 +214,7 @@ def _read_part(name: str, part: str) -> object | None:
 
 
 def _number(text: str) -> int | None:
+    # No leading zero and no sign: a number has one text, as a model has.
     return int(text) if re.fullmatch(r"[1-9][0-9]{0,8}", text) else None
 
 

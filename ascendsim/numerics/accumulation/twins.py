@@ -1,7 +1,8 @@
 """Define every accumulation model on exact integers, one output at a time.
 
-These functions are the meaning of the models' names; the compiled versions are fast ways to the same bits.
-Nothing here rounds except `rounded`, and every function reads like the line it defines.
+These functions are the meaning of the models' names, and what is right where anything else disagrees; the
+compiled versions are fast ways to the same bits. Nothing here rounds except `rounded`, and every function
+reads like the line it defines.
 
 Exact values. Every finite binary32 is a whole number of 2^-149 and every product of two a whole number of
 2^-298, so an exact value is a Python integer that counts 2^-298. A `Term` is such an integer when the value
@@ -27,6 +28,7 @@ Term = int | float
 Round = Callable[[Term], float]
 Pair = tuple[float, float]
 
+# The smallest subnormal is 2^-149, so a product of two is 2^-298: the finest unit that anything needs.
 FRACTION_BITS: Final = 298
 
 
@@ -51,6 +53,7 @@ def low_half(x: float) -> float:
 
 def product(a: float, b: float, form: str = "exact") -> Term:
     """Return a * b exactly, or with `split3` without the product of the two low halves."""
+    # The product in double is exact (48 bits), and zero, infinite or NaN just where the exact one is.
     special = a * b
     if special == 0 or not math.isfinite(special):
         return special
@@ -62,6 +65,7 @@ def product(a: float, b: float, form: str = "exact") -> Term:
 
 def total(terms: Sequence[Term]) -> Term:
     """Return the exact sum of the terms."""
+    # Floats only here: IEEE 754 decides what becomes of Inf and NaN, and finite terms change nothing of it.
     specials = [t for t in terms if isinstance(t, float) and t != 0]
     if specials:
         return sum(specials)
@@ -79,6 +83,7 @@ def rounded(x: Term, mode: str, fmt: DType, flush: bool = False) -> float:
     """
     if isinstance(x, float):
         return x
+    # Below the smallest normal the unit shrinks no more: gradual underflow.
     ulp_exponent = max(exponent(x), fmt.min_exponent) - fmt.mantissa_bits
     ulp = 1 << (ulp_exponent + FRACTION_BITS)
     whole, rest = divmod(abs(x), ulp)
@@ -86,6 +91,7 @@ def rounded(x: Term, mode: str, fmt: DType, flush: bool = False) -> float:
         whole += 2 * rest > ulp or (2 * rest == ulp and whole % 2 == 1)
     elif mode == "RNA":
         whole += 2 * rest >= ulp
+    # A carry to the next power of two needs no care: `whole` is then 2^24 units, the same value.
     value = math.ldexp(whole, ulp_exponent)
     if value > fmt.max_finite:
         value = fmt.max_finite if mode == "RZ" else math.inf
@@ -95,32 +101,33 @@ def rounded(x: Term, mode: str, fmt: DType, flush: bool = False) -> float:
 
 
 def exact_sum(c: float, products: Sequence[Term], r: Round) -> float:
-    """Take all of `exact` or one block of `block`: c <- R(c + sum of the products)."""
+    """Add all of `exact` or one block of `block`: c <- R(c + sum of the products)."""
     return r(total([term(c), *products]))
 
 
 def seq(c: float, products: Sequence[Term], r: Round) -> float:
-    """Take all of `seq`: for each product in order, c <- R(c + product)."""
+    """Add all of `seq`: for each product in order, c <- R(c + product)."""
     for p in products:
         c = r(total([term(c), p]))
     return c
 
 
 def seq_muladd(c: float, products: Sequence[Term], r: Round) -> float:
-    """Take all of `seq-muladd`: for each product in order, c <- R(c + R(product))."""
+    """Add all of `seq-muladd`: for each product in order, c <- R(c + R(product))."""
     for p in products:
         c = r(total([term(c), term(r(p))]))
     return c
 
 
 def block_add(c: float, products: Sequence[Term], r: Round, r2: Round) -> float:
-    """Take one block of `block-add`: s <- R(sum of the products); c <- R2(c + s)."""
+    """Add one block of `block-add`: s <- R(sum of the products); c <- R2(c + s)."""
     s = r(total(products))
     return r2(total([term(c), term(s)]))
 
 
 def tree(c: float, products: Sequence[Term], r: Round, block: int, pairing: str) -> float:
-    """Take one block of `tree`: leaves R(product), missing leaves +0, pairwise R(x + y); c <- R(c + root)."""
+    """Add one block of `tree`: leaves R(product), missing leaves +0, pairwise R(x + y); c <- R(c + root)."""
+    # A missing leaf is +0, as an adder without an operand would see it: so -0 in a short block becomes +0.
     leaves = [r(p) for p in products] + [0.0] * (block - len(products))
     while len(leaves) > 1:
         half = len(leaves) // 2
@@ -135,7 +142,7 @@ def tree(c: float, products: Sequence[Term], r: Round, block: int, pairing: str)
 def align(
     c: float, pairs: Sequence[Pair], products: Sequence[Term], r: Round, model: AccumulationModel
 ) -> float:
-    """Take one block of `align`: cut every term toward zero to a multiple of 2^(e - F), sum exactly, R.
+    """Add one block of `align`: cut every term toward zero to a multiple of 2^(e - F), sum exactly, R.
 
     e is the largest exponent(a) + exponent(b) among the products that are finite and not zero (the exponents
     of the operands, not of the product), and with `acc` also exponent(c). Without `acc` c is added uncut.
@@ -143,6 +150,7 @@ def align(
     exponents = [exponent(term(a)) + exponent(term(b)) for a, b in pairs if _is_number(a) and _is_number(b)]
     if model.with_accumulator and _is_number(c):
         exponents.append(exponent(term(c)))
+    # Without a finite product other than zero there is nothing to cut, and any unit does.
     unit = max(exponents, default=0) - model.fraction_bits
     cut = [_truncated(p, unit) for p in products]
     return r(total([_truncated(term(c), unit) if model.with_accumulator else term(c), *cut]))
@@ -153,6 +161,7 @@ def _is_number(x: float) -> bool:
 
 
 def _truncated(x: Term, unit_exponent: int) -> Term:
+    # A unit below 2^-298 cuts nothing: every exact value is a multiple of that.
     shift = unit_exponent + FRACTION_BITS
     if isinstance(x, float) or shift <= 0:
         return x

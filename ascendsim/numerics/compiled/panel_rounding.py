@@ -132,8 +132,7 @@ def into_single(x: Panel, mode: int) -> Panel:
     nearest = to_single(x)
     bits = as_bits(nearest)
     if mode == RZ:
-        # One step toward zero where it went away; from infinity that is the largest finite value.
-        bits = bits - as_ones(absolute(x) < absolute(widen(nearest)), bits)
+        bits = _cut_bits(x, nearest)
     if mode == RNA:
         above = widen(as_float(bits + spread(np.int32(1))))
         bits = bits + as_ones(_tie_cut(absolute(x), absolute(widen(nearest)), absolute(above)), bits)
@@ -146,10 +145,19 @@ def _into_half(x: Panel, mode: int) -> Panel:
     # Truncated, then odd where that lost something: a double that overflows binary32 becomes its largest
     # value, which is odd and overflows binary16 just as well.
     nearest = to_single(x)
-    bits = as_bits(nearest)
-    bits = bits - as_ones(absolute(x) < absolute(widen(nearest)), bits)
+    bits = _cut_bits(x, nearest)
     between = as_float(bits | as_ones(differs(widen(nearest), x), bits))
     return single_into_half(between, mode)
+
+
+@inlined
+def _cut_bits(x: Panel, nearest: Panel) -> Panel:
+    """Return the bits of x cut toward zero: one step back where the nearest single went away from zero.
+
+    From infinity that step leads to the largest finite value, which is what RZ makes of an overflow.
+    """
+    bits = as_bits(nearest)
+    return bits - as_ones(absolute(x) < absolute(widen(nearest)), bits)
 
 
 @inlined

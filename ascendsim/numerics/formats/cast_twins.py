@@ -1,6 +1,7 @@
 """The definition of every cast, on exact rationals, one number at a time.
 
-The array casts equal these bit for bit; read this file to know what a cast does.  A value is a Python float
+The array casts equal these bit for bit: where the two disagree, these are right.  Read this file to know what
+a cast does.  A value is a Python float
 that float32 can hold (so Inf, NaN and the sign of zero are at hand); arithmetic is on `Fraction`.
 """
 
@@ -107,6 +108,7 @@ def _to_hifloat8(x: Fraction, rounding: str, overflow: str) -> float:
 
 def _nearest_hifloat8(x: Fraction) -> Fraction:
     """Return the nearest value, the larger one on a tie."""
+    # 49152 = 1.5 x 2**15 would be the next value; its code means Inf, so from halfway, 40960, it is Inf.
     ladder = [Fraction(0), *(Fraction(v) for v in positive_values()), Fraction(49152)]
     return min(ladder, key=lambda v: (abs(x - v), -v))
 

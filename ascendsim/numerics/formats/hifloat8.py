@@ -60,7 +60,7 @@ class HiFloat8Array:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the extent of every axis."""
+        """Return the length of every axis."""
         return self.codes.shape
 
     @property
