@@ -55,6 +55,10 @@ SUMS = {
     "an accumulator finer than the products": Case(
         "block:2:RNE", 1 + 2.0**-23, [(2.0**20, 2.0**20), (-(2.0**20), 2.0**20)], 1 + 2.0**-23
     ),
+    # 1 + 2^-24 is the tie above 1. Two products of 15/32 of a double's ulp take it above; each is lost alone.
+    "what two additions lose together": Case(
+        "block:3:RNE", 1.0, [(2.0**-12, 2.0**-12), *[(2.0**-27, 1.875 * 2.0**-27)] * 2], 1 + 2.0**-23
+    ),
     # Tie 2^-150 between 0 and the smallest single, and 2^-210 above it. Singles hold neither product, so a
     # bound that is summed in singles says that nothing can be lost.
     "products that singles cannot hold": Case(

@@ -123,6 +123,7 @@ def round_reference(reference: Float64Array, fmt: DType) -> Float32Array:
 
 def _chunk_totals(values: Float32Array, exact: Float64Array, fmt: DType, limits: Standards) -> _ChunkTotals:
     rounded = round_reference(exact, fmt)
+    # NaN equals NaN here, whatever the payloads: those are promised nowhere.
     both_nan = np.isnan(values) & np.isnan(rounded)
     got, due = ~np.isfinite(values), ~np.isfinite(rounded)
     special = (int(np.count_nonzero(due)), int(np.count_nonzero(got)))
@@ -137,6 +138,7 @@ def _chunk_totals(values: Float32Array, exact: Float64Array, fmt: DType, limits:
     # In double: where the two are within a factor of two their difference is exact.
     difference = values.astype(np.float64) - exact
     error, size = np.abs(difference), np.abs(exact)
+    # The test kit's formula: the 1e-7 keeps a reference of zero from dividing by it.
     relative = error / (size + 1e-7)
     steps = ulps(exact, fmt)
     in_ulps = difference / steps
@@ -182,6 +184,7 @@ def _limit_counts(
 
 
 def _rank_distance(values: Float32Array, rounded: Float32Array, fmt: DType) -> int:
+    # Codes are not in value order, so their difference would be no distance.
     ranks = [value_ranks(encode_codes(x, fmt)) for x in (values, rounded)]
     return int(np.abs(ranks[0] - ranks[1]).max())
 
@@ -194,6 +197,7 @@ def _combine(chunks: list[_ChunkTotals], fmt: DType, limits: Standards, count: i
     compared, equal, mismatches, due, got, above_1e3, above_1e4, rounded_1e3, *misses, small, small_off = (
         totals
     )
+    # A share or mean of no element is 0, not NaN, which would spoil every comparison in a table.
     among = max(compared, 1)
     has_small = limits.small_below is not None
     mere = relative / among

@@ -36,6 +36,7 @@ PRODUCTS: Final = ("exact", "split3")
 OVERFLOWS: Final = ("ieee", "saturate")
 CUBE_K: Final = "cube_k"
 BINARY32_MIN_EXPONENT: Final = FLOAT32.min_exponent
+# Far above any k of a cube product; trees have a stack for so many leaves, and aligned sums room in a double.
 MAX_BLOCK: Final = 65536
 # No measured unit has more than 25. With 32 a cut term has 34 bits, and a sum of 2^16 of them fits a double.
 MAX_FRACTION_BITS: Final = 32
@@ -56,6 +57,7 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {
     "align": ("block", "fraction_bits", "rounding", "with_accumulator"),
 }
 KINDS: Final = tuple(_PARTS)
+# Only to guess, in an error, which model was meant.
 _EXAMPLES: Final = (
     *(f"{kind}:{r}" for kind in ("exact", "seq", "seq-muladd") for r in ROUNDINGS),
     *(f"block:{k}:{r}" for k in (1, 4, 8, 16, 32, CUBE_K) for r in ROUNDINGS),

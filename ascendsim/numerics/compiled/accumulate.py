@@ -58,10 +58,12 @@ def _checked(a: FloatArray, b: FloatArray, c: FloatArray) -> tuple[FloatArray, F
         raise UnsupportedError(f"accumulate: a {a.dtype}, b {b.dtype}, c {c.dtype}; carriers are float32")
     if not c.flags.carray:
         raise UnsupportedError("accumulate: c must be C-contiguous and writeable, it is changed in place")
+    # A read-only array has a type of its own, for which every kernel would be compiled anew: copy it as well.
     return a if a.flags.carray else np.array(a, order="C"), b if b.flags.carray else np.array(b, order="C")
 
 
 def _flushed(x: FloatArray, min_exponent: int) -> FloatArray:
+    # A zero of the same sign, as the twin has it; NaN is not below anything and stays.
     return np.where(np.abs(x) < np.float32(2.0**min_exponent), np.copysign(np.float32(0), x), x)
 
 

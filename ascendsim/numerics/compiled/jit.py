@@ -76,6 +76,7 @@ def cache_folder() -> Path:
 
 def sources_hash(folder: Path) -> str:
     """Return a short hash of all sources of a package, file names included."""
+    # Names too, and a zero byte behind each part: a line that moves to another file changes the hash.
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         name = path.relative_to(folder).as_posix()

@@ -185,6 +185,7 @@ differs = _binary(
 equal = _binary(
     lambda b, x, y: b.fcmp_ordered("==", x, y) if _is_float(x) else b.icmp_signed("==", x, y), "mask"
 )
+# Ordered, as every comparison here: a NaN is not "nonzero", so an infinite sum has no error to correct.
 nonzero = _unary(lambda b, x: b.fcmp_ordered("!=", x, ir.Constant(x.type, None)), lambda _: "mask")
 negative = _unary(lambda b, x: b.icmp_signed("<", x, ir.Constant(x.type, None)), lambda _: "mask")
 
@@ -244,6 +245,7 @@ spread = intrinsic(_spread)  # a scalar in every place
 
 def _any_lane(_typing: Value, mask: Value) -> Value:
     def codegen(_context: Value, builder: Value, _signature: Value, args: Value) -> Value:
+        # A row's mask read as one integer: a single comparison at the end, not one for each lane.
         whole = ir.IntType(LANES)
         found = ir.Constant(whole, 0)
         for row in unpack(builder, args[0]):
@@ -261,6 +263,7 @@ any_lane = intrinsic(_any_lane)  # mask -> bool
 
 def _out_of_line(_typing: Value) -> Value:
     def codegen(context: Value, builder: Value, _signature: Value, _args: Value) -> Value:
+        # The function that is being built is the one that calls this.
         builder.function.attributes.add("noinline")
         return context.get_dummy_value()
 

@@ -38,6 +38,7 @@ def _beyond(fmt: DType) -> float:
 
 def floor_log2(x: Fraction) -> int:
     """Return the largest e with 2**e <= x, for x > 0."""
+    # The quotient of numbers of n and m bits lies between 2**(n-m-1) and 2**(n-m+1): one of two binades.
     e = x.numerator.bit_length() - x.denominator.bit_length()
     return e if x >= Fraction(2) ** e else e - 1
 
@@ -49,6 +50,7 @@ def _to_fields(x: Fraction, negative: bool, fmt: DType, rounding: str, overflow:
     exponent = max(floor_log2(x), fmt.min_exponent)  # below the smallest normal the unit no longer shrinks
     unit = Fraction(2) ** (exponent - fmt.mantissa_bits)
     count = _to_integer(x / unit, negative, rounding)
+    # Judged after rounding, so 65519 does not overflow float16, and 65520 does.
     if count * unit <= Fraction(fmt.max_finite):
         return float(count * unit)
     return _overflow(negative, fmt, rounding, overflow)

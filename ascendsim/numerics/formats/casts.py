@@ -47,6 +47,7 @@ def round_to(
     if fmt.tapered:
         return round_hifloat8(array, rounding or "ROUND", overflow)
     rounding = rounding or "RINT"
+    # The usual case has short cuts, since every Fixpipe and Cast takes it; the general form gives the same.
     if rounding == "RINT" and overflow == "ieee":
         if fmt is dtypes.FLOAT32:
             return array
@@ -160,6 +161,7 @@ def _require_on_grid(array: Float32Array, fmt: DType, where: str) -> Float32Arra
 @lru_cache
 def _storage(fmt: DType) -> "np.dtype[Any]":
     storage = fmt.storage
+    # A format without numpy storage is hifloat8, which its callers take out before.
     assert storage is not None
     return storage
 

@@ -97,11 +97,13 @@ def _round_chunk(values: Float32Array, fmt: DType, rounding: str, overflow: str)
     # An exponent field of 255 has no such product: Inf and NaN go round it.
     finite_input = magnitude < INFINITY
     np.copyto(rounded, np.abs(values), where=~finite_input)
+    # After rounding: what only rounding takes beyond the largest value overflows too.
     over = rounded > np.float32(fmt.max_finite)
     if over.any():
         limits = _limits(fmt, rounding, overflow, negative, finite_input)
         np.copyto(rounded, limits, where=over)
     np.copysign(rounded, values, out=rounded)
+    # After the sign, so that a NaN becomes +0 whatever its own was.
     if overflow == "saturate":
         rounded[np.isnan(values)] = 0.0
     return rounded

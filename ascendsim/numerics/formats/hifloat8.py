@@ -120,6 +120,7 @@ def value_ranks(codes: npt.ArrayLike) -> npt.NDArray[np.int16]:
     if (array == NAN_CODE).any():
         raise UnsupportedError("value_ranks: NaN has no rank; leave code 0x80 out")
     magnitude = decode_codes(array & np.uint8(0x7F), HIFLOAT8)
+    # Counting the values that are not larger: zero is below all of them and has rank 0.
     ladder = np.array([*positive_values(), np.inf], np.float32)
     rank = np.searchsorted(ladder, magnitude, side="right").astype(np.int16)
     return np.where(array & np.uint8(0x80), -rank, rank)
