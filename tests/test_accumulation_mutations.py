@@ -85,6 +85,26 @@ PARTS = [
         "above = size",
     ),
 ]
+# Bounds that are wider by a little than what can be proven.
+EDGES = [
+    ("block_sums", "EXACT_UNITS: Final = 2.0**53", "EXACT_UNITS: Final = 2.0**54"),
+    ("block_sums", "_GROWTH: Final = 1.001", "_GROWTH: Final = 1.0"),
+    ("block_sums", "_SUBNORMAL: Final = 2.0**-24", "_SUBNORMAL: Final = 0.0"),
+    ("block_sums", "SAFE_UNIT: Final = 2.0**-100", "SAFE_UNIT: Final = 2.0**-300"),
+    ("block_sums", "(3 * block.length + 8)", "(3 * block.length - 8)"),
+    ("block_sums", "_SUBNORMAL, min(unit, block.unit)", "_SUBNORMAL, block.unit"),
+    ("kernels_block", "_LARGEST_UNIT: Final = 32.0", "_LARGEST_UNIT: Final = 256.0"),
+    ("kernels_block", "if block.unit < SAFE_UNIT or any_lane", "if any_lane"),
+    ("kernels_align", "_INTEGERS: Final = 2.0**31", "_INTEGERS: Final = 2.0**32"),
+    ("kernels_align", "(4.0 * model.block + 2.0)", "(4.0 * model.block)"),
+    ("kernels_align", "_LIMIT: Final = 2.0**30", "_LIMIT: Final = 2.0**50"),
+    ("kernels_align", "_ACCUMULATOR_UNIT: Final = 2.0**-88", "_ACCUMULATOR_UNIT: Final = 2.0**-92"),
+    ("kernels_align", "_SMALLEST8: Final = 2.0**-600", "_SMALLEST8: Final = 2.0**-290"),
+    ("kernels_half", "_LIMIT: Final = 2.0**50", "_LIMIT: Final = 2.0**80"),
+    ("accumulate", '"tree": "seq-muladd"', '"tree": "seq"'),
+    ("accumulate", "np.abs(x) < np.float32", "np.abs(x) <= np.float32"),
+    ("long_integer", "limbs + highest + 3", "limbs + highest + 2"),
+]
 EVERY = [
     *(Row("accumulation/twins", *change, "test_accumulation_twins") for change in TWINS),
     *(
@@ -92,6 +112,7 @@ EVERY = [
         for file, *change, pick in COMPILED
     ),
     *(Row(f"compiled/{file}", *change, "test_accumulation_parts") for file, *change in PARTS),
+    *(Row(f"compiled/{file}", *change, "test_accumulation_edges") for file, *change in EDGES),
 ]
 
 

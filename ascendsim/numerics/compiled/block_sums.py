@@ -14,7 +14,7 @@ from ascendsim.numerics.compiled.extents import extent
 from ascendsim.numerics.compiled.jit import called, inlined
 from ascendsim.numerics.compiled.long_integer import add_term, sticky_value
 from ascendsim.numerics.compiled.packing import fill_magnitudes
-from ascendsim.numerics.compiled.panel_memory import at, columns, put, rows, store, tile
+from ascendsim.numerics.compiled.panel_memory import at, put, store, tile
 from ascendsim.numerics.compiled.panel_rounding import exact_sum, rounded, two_sum
 from ascendsim.numerics.compiled.panels import (
     LANES,
@@ -31,7 +31,15 @@ from ascendsim.numerics.compiled.panels import (
     to_single,
     widen,
 )
-from ascendsim.numerics.compiled.workspace import PANEL, KernelModel, Workspace, factors, low_product, product
+from ascendsim.numerics.compiled.workspace import (
+    PANEL,
+    KernelModel,
+    Workspace,
+    factors,
+    low_product,
+    product,
+    single_factors,
+)
 
 Panel = Any
 
@@ -114,8 +122,8 @@ def error_bound(work: Workspace, block: Block, start: Panel) -> Panel:
     """
     size = absolute(to_single(start))
     for t in range(block.length):
-        a, b = work.a_single + block.a + t * ROWS, work.b_single + block.b + t * LANES
-        size = fma(rows(work.singles, a), columns(work.singles, b), size)
+        x, y = single_factors(work, block.a, block.b, t)
+        size = fma(x, y, size)
     return widen(size) * spread((3 * block.length + 8) * _ROUNDOFF)
 
 
