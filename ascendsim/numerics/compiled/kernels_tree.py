@@ -46,12 +46,11 @@ def tree(a: Array, b: Array, c: Array, model: KernelModel, halves: bool) -> None
 
     Shapes   a (m, k), b (k, n), c (m, n), C-contiguous float32; m, k, n positive
     """
-    memory = memory_for(a, b, _LEVELS * PANEL)
-    _tree(a, b, c, memory, memory.singles.size - _LEVELS * PANEL, model, halves)
+    _tree(a, b, c, memory_for(a, b, _LEVELS * PANEL), model, halves)
 
 
 @kernel
-def _tree(a: Array, b: Array, c: Array, memory: Memory, stack: int, model: KernelModel, halves: bool) -> None:
+def _tree(a: Array, b: Array, c: Array, memory: Memory, model: KernelModel, halves: bool) -> None:
     work = prepare(a, b, memory, model)
     cells = whole_panels(c, memory.singles, memory.spare)
     # A single product rounded to nearest is what the machine's own multiplication gives, and likewise a sum:
@@ -63,54 +62,47 @@ def _tree(a: Array, b: Array, c: Array, memory: Memory, stack: int, model: Kerne
         for i in range(0, cells.rows, ROWS):
             # Two functions, so that the plain one keeps its registers free of what the other needs.
             if plain:
-                _plain_panel(work, cells, i, j, stack, model, halves)
+                _plain_panel(work, cells, i, j, model, halves)
             else:
-                _rounding_panel(work, cells, i, j, stack, model, halves)
+                _rounding_panel(work, cells, i, j, model, halves)
     give_back(cells, c)
 
 
 @called
 def _plain_panel(
-    work: Workspace, cells: Accumulators, i: int, j: int, stack: int, model: KernelModel, halves: bool
+    work: Workspace, cells: Accumulators, i: int, j: int, model: KernelModel, halves: bool
 ) -> None:
     out_of_line()
-    _panel(work, cells, i, j, stack, model, halves, True)
+    _panel(work, cells, i, j, model, halves, True)
 
 
 @called
 def _rounding_panel(
-    work: Workspace, cells: Accumulators, i: int, j: int, stack: int, model: KernelModel, halves: bool
+    work: Workspace, cells: Accumulators, i: int, j: int, model: KernelModel, halves: bool
 ) -> None:
     out_of_line()
-    _panel(work, cells, i, j, stack, model, halves, False)
+    _panel(work, cells, i, j, model, halves, False)
 
 
 @inlined
 def _panel(
-    work: Workspace,
-    cells: Accumulators,
-    i: int,
-    j: int,
-    stack: int,
-    model: KernelModel,
-    halves: bool,
-    plain: bool,
+    work: Workspace, cells: Accumulators, i: int, j: int, model: KernelModel, halves: bool, plain: bool
 ) -> None:
     acc = read_panel(cells, i, j)
     for first in range(0, work.k, model.block):
         a, b = i * work.k + first * ROWS, j * work.k + first * LANES
-        root = _root(work, a, b, min(model.block, work.k - first), stack, model, halves, plain)
+        root = _root(work, a, b, min(model.block, work.k - first), model, halves, plain)
         acc = _sum(work, acc, root, model, plain)
     write_panel(acc, cells, i, j)
 
 
 @inlined
 def _root(
-    work: Workspace, a: int, b: int, length: int, stack: int, model: KernelModel, halves: bool, plain: bool
+    work: Workspace, a: int, b: int, length: int, model: KernelModel, halves: bool, plain: bool
 ) -> Panel:
     """Return the root over a block of `length` products and as many missing leaves as the size asks for."""
     pairs = model.block // 2
-    top = stack
+    top = work.extra
     for pair in range(pairs):
         leaf = _bit_reversed(pair, pairs) if halves else 2 * pair
         partner = leaf + (pairs if halves else 1)
@@ -118,7 +110,7 @@ def _root(
         node = _sum(work, left, _leaf(work, a, b, partner, length, model, plain), model, plain)
         # A binary counter: each trailing one of the pair's number is a finished subtree of that height, which
         # this node completes to the next.
-        top, complete = stack, pair
+        top, complete = work.extra, pair
         while complete & 1:
             node = _sum(work, tile(work.singles, top, LANES), node, model, plain)
             top, complete = top + PANEL, complete >> 1

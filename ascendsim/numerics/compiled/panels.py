@@ -203,8 +203,7 @@ def _widen(builder: Value, x: Value) -> Value:
 
 
 def _cast_bits(builder: Value, x: Value) -> Value:
-    element = _element(x)
-    return builder.bitcast(x, vector(("i" if element[0] == "f" else "f") + element[1]))
+    return builder.bitcast(x, vector(_other(_element(x))))
 
 
 def _other(element: str) -> str:

@@ -49,14 +49,17 @@ class KernelModel(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Memory for one kernel call, not initialised: doubles, singles, and where singles are spare.
+    """Memory for one kernel call, not initialised.
 
-    spare   offset behind what `prepare` uses: room for the padded accumulators, then for what was asked for
+    doubles, singles   all of it, by the type of its elements
+    spare              offset in the singles behind what `prepare` uses: room for the padded accumulators
+    extra              offset behind those, of what was asked for besides
     """
 
     doubles: Array
     singles: Array
     spare: int
+    extra: int
 
 
 class Workspace(NamedTuple):
@@ -72,6 +75,7 @@ class Workspace(NamedTuple):
                limbs            a long integer, zero between two sums
     singles    a_single, b_single   the packed operands or their magnitudes; a_single begins with a negative
                                 number until a kernel has filled them in
+               extra            as in `Memory`
     k, blocks                   products per output, and blocks of them
     """
 
@@ -92,6 +96,7 @@ class Workspace(NamedTuple):
     limbs: int
     a_single: int
     b_single: int
+    extra: int
 
 
 def memory_for(a: Array, b: Array, more: int = 0) -> Memory:
@@ -105,8 +110,8 @@ def memory_for(a: Array, b: Array, more: int = 0) -> Memory:
     # Operands, low halves, and two extents per group and block, which are fewer than two packed operands.
     doubles = 4 * packed + 3 * PANEL + LIMBS + MARGIN
     spare = packed + MARGIN
-    singles = np.empty((1, spare + padded_size(m, n) + more), np.float32)
-    return Memory(np.empty((1, doubles)), singles, spare)
+    extra = spare + padded_size(m, n)
+    return Memory(np.empty((1, doubles)), np.empty((1, extra + more), np.float32), spare, extra)
 
 
 @called
@@ -133,8 +138,9 @@ def prepare(a: Array, b: Array, memory: Memory, model: KernelModel) -> Workspace
     a_single = aligned(singles, 0)
     put(singles, a_single, -1.0)
     b_single = a_single + second - first
-    offsets = (first, second, a_low, b_low, a_extents, b_extents, c_extents)
-    return Workspace(doubles, singles, k, blocks, *offsets, start, result, flags, limbs, a_single, b_single)
+    operands = (first, second, a_low, b_low, a_extents, b_extents, c_extents)
+    others = (start, result, flags, limbs, a_single, b_single, memory.extra)
+    return Workspace(doubles, singles, k, blocks, *operands, *others)
 
 
 @called
