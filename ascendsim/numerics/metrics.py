@@ -93,6 +93,7 @@ def error_metrics(
     Raises     ShapeError, UnsupportedError (types)
     """
     fmt = dtypes.dtype(dtype)
+    # A float32 array is taken as a carrier, whatever the format: results of HF32 and carriers look alike.
     values = _carrier(actual, fmt).reshape(-1)
     exact = np.asarray(reference)
     if exact.dtype != np.float64:
@@ -101,6 +102,7 @@ def error_metrics(
         raise ShapeError(f"error_metrics: the result has shape {actual.shape}, the reference {exact.shape}")
     exact = exact.reshape(-1)
     limits = standards(fmt)
+    # Chunk by chunk, since each measure makes several arrays of the size of what it is given.
     starts = range(0, values.size, _CHUNK)
     chunks = [_chunk_totals(values[at : at + _CHUNK], exact[at : at + _CHUNK], fmt, limits) for at in starts]
     return _combine(chunks, fmt, limits, values.size)

@@ -198,6 +198,7 @@ def add_block(model: AccumulationModel, c: float, pairs: Sequence[Pair]) -> floa
 def output(model: AccumulationModel, c: float, a_row: Sequence[float], b_column: Sequence[float]) -> float:
     """Return one accumulator after one cube product, options of the model included."""
     fmt = model.accumulator
+    # A product without terms is no step: c stays, and not even an option touches it.
     if not a_row:
         return c
     if model.ftz_in:
@@ -219,6 +220,7 @@ def _flushed(x: float, min_exponent: int) -> float:
 def _blocks(model: AccumulationModel, pairs: list[Pair]) -> Iterator[list[Pair]]:
     if not isinstance(model.block, int):
         raise ConfigError(f"accumulation model {model}: resolve cube_k to a number before computing")
+    # A kind without blocks takes all products as one, and its own loop says where it rounds.
     size = model.block if model.kind in ("block", "block-add", "tree", "align") else len(pairs)
     return (pairs[i : i + size] for i in range(0, len(pairs), size))
 

@@ -86,13 +86,14 @@ def sources_hash(folder: Path) -> str:
 
 def _cache_bases() -> list[Path]:
     """Return where a user's caches belong on this system, best first."""
+    # What the user has told the compiler counts first, then the desktop's standard, then the system's habit.
     if _config.CACHE_DIR:
         return [Path(_config.CACHE_DIR) / "ascendsim"]
     if os.environ.get("XDG_CACHE_HOME"):
         return [Path(os.environ["XDG_CACHE_HOME"]) / "ascendsim"]
     try:
         home = Path.home()
-    except RuntimeError:
+    except RuntimeError:  # an account without a home: no folder is its own
         return []
     if sys.platform == "win32":
         return [Path(os.environ.get("LOCALAPPDATA", home)) / "ascendsim" / "cache"]

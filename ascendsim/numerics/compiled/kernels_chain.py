@@ -39,6 +39,7 @@ def _panel(work: Workspace, cells: Accumulators, i: int, j: int, model: KernelMo
     acc = read_panel(cells, i, j)
     for t in range(work.k):
         term = product(work, i * work.k, j * work.k, t, model.split)
+        # Back to double, as the sum of a single and a double is what `exact_sum` takes.
         if model.separate:
             term = widen(rounded(term, model.sum, work.doubles, work.result))
         acc = rounded(exact_sum(widen(acc), term), model.sum, work.doubles, work.result)

@@ -55,6 +55,7 @@ def _panel(singles: Array, a: int, b: int, cells: Accumulators, i: int, j: int, 
     acc = read_panel(cells, i, j)
     for t in range(k):
         term = rows(singles, a + t * ROWS) * columns(singles, b + t * LANES)
+        # The product is exact in a single, so this is its one rounding.
         if not fused:
             term = single_into_half(term, RNE)
         # The error of a sum of two singles is a single, whatever their order: no proof is needed for c.

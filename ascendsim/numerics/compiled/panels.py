@@ -35,6 +35,7 @@ lower_builtin: Any = numba.core.imputils.lower_builtin
 
 def _has(feature: str) -> bool:
     """Tell whether the compiler will compile for a processor with this feature."""
+    # Numba's own settings may name another processor than this one; then only what they list is there.
     if config.CPU_NAME is None and config.CPU_FEATURES is None:
         return bool(llvmlite.binding.get_host_cpu_features().get(feature, False))
     return f"+{feature}" in (config.CPU_FEATURES or "").split(",")
@@ -66,6 +67,7 @@ class PanelType(types.Type):  # type: ignore[misc]
         super().__init__(name=f"Panel({element})")
 
 
+# An array of vectors as one value, which the compiler takes apart again: every row has a register of its own.
 @numba.extending.register_model(PanelType)
 class _PanelModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Value, panel: PanelType) -> None:

@@ -111,6 +111,7 @@ def decode(array: "npt.NDArray[Any] | HiFloat8Array", dtype: "str | DType") -> F
         return array.to_float32()
     if array.dtype != _storage(fmt):
         raise UnsupportedError(f"decode: {fmt.name} is stored as {_storage_name(fmt)}, got {array.dtype}")
+    # HF32 has no storage of its own, so a buffer cannot say whether its float32 values are HF32 values.
     if fmt.bits == 32:
         return _require_on_grid(array, fmt, "decode")
     if fmt is dtypes.FLOAT16:

@@ -70,6 +70,7 @@ def round_fields(values: Float32Array, fmt: DType, rounding: str, overflow: str)
     """
     require_choice(rounding, ROUNDINGS, f"rounding to {fmt.name}")
     require_choice(overflow, OVERFLOWS, f"rounding to {fmt.name}")
+    # Bits can only be viewed in memory without gaps.
     flat = np.ascontiguousarray(values).reshape(-1)
     result = np.empty_like(flat)
     for start in range(0, flat.size, _CHUNK):
@@ -117,6 +118,7 @@ def _increments(
     negative: Mask,
 ) -> Mask:
     """Return where the magnitude goes up by one unit; `rest` is what was cut off, in units of 2**-drop."""
+    # Where nothing is cut off, half is 0 and so is the rest: `inexact` keeps every mode from counting that.
     half: Uint32Array = np.uint32(1) << drop >> np.uint32(1)
     odd: Mask = (kept & np.uint32(1)).astype(np.bool_)
     inexact: Mask = rest > 0

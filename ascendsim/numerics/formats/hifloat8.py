@@ -49,6 +49,7 @@ class HiFloat8Array:
         return decode_codes(self.codes, HIFLOAT8)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        # numpy 2 asks for `copy=False` when it must not copy, and expects this error.
         if copy is False:
             raise ValueError("HiFloat8Array: values are decoded, so a view of them is not possible")
         return self.to_float32().astype(dtype or np.float32, copy=False)

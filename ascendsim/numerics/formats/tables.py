@@ -40,6 +40,7 @@ def field_value(code: int, fmt: DType) -> float:
         return math.copysign(math.inf if fraction == 0 else math.nan, sign)
     if field == top and fraction == (1 << fmt.mantissa_bits) - 1:
         return math.copysign(math.nan, sign)
+    # Field 0 has no hidden one, and the exponent of field 1: gradual underflow.
     significand = fraction + (int(field > 0) << fmt.mantissa_bits)
     exponent: int = max(field, 1) - fmt.bias - fmt.mantissa_bits
     return sign * significand * 2.0**exponent
