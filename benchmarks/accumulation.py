@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ascendsim.numerics.accumulation.accumulate import accumulate
 from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.compiled.accumulate import accumulate
 
 M, K, N = 128, 64, 128
 RUNS = 400

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
-from ascendsim.numerics.accumulation.accumulate import accumulate
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.twins import accumulate_twin
+from ascendsim.numerics.compiled.accumulate import accumulate
 
 # Every kind in every rounding, both pairings, with and without the accumulator, and every option.
 MODELS = [

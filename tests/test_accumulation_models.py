@@ -142,7 +142,8 @@ def test_math_settings_refuse_values_without_a_meaning() -> None:
 
 def test_naming_a_model_does_not_load_the_compiler() -> None:
     code = (
-        "import sys, ascendsim.numerics.settings; print('numba' in sys.modules, 'ml_dtypes' in sys.modules)"
+        "import sys, ascendsim.numerics.accumulation.settings, ascendsim.numerics.compiled.accumulate;"
+        "print('numba' in sys.modules, 'ml_dtypes' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["False", "False"]

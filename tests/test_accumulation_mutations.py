@@ -26,8 +26,8 @@ TWINS = [
     ("2 * rest > ulp or", "2 * rest >= ulp or"),
     ("whole % 2 == 1", "whole % 2 == 0"),
     ("whole += 2 * rest >= ulp", "whole += 2 * rest > ulp"),
-    ('binary.largest if mode == "RZ"', 'binary.largest if mode == "RNA"'),
-    ("max(exponent(x), binary.min_exponent)", "exponent(x)"),
+    ('fmt.max_finite if mode == "RZ"', 'fmt.max_finite if mode == "RNA"'),
+    ("max(exponent(x), fmt.min_exponent)", "exponent(x)"),
     ("for i in range(0, len(pairs), size)", "for i in range(0, len(pairs), size + 1)"),
     ('if pairing == "adjacent":', 'if pairing == "halves":'),
     ("+ [0.0] * (block - len(products))", "+ [-0.0] * (block - len(products))"),
@@ -35,7 +35,7 @@ TWINS = [
     ("if model.with_accumulator and _is_number(c):", "if _is_number(c):"),
     ("return r2(total(", "return r(total("),
     ("minus_zero else 0.0", "minus_zero else -0.0"),
-    ("value < math.ldexp(1.0, binary.min_exponent)", "value <= math.ldexp(1.0, binary.min_exponent)"),
+    ("value < math.ldexp(1.0, fmt.min_exponent)", "value <= math.ldexp(1.0, fmt.min_exponent)"),
     ("np.uint32(0xFFFFF000)", "np.uint32(0xFFFFE000)"),
     ("0.0 if math.isnan(c) else", "c if math.isnan(c) else"),
 ]
@@ -43,41 +43,40 @@ HARD = "hard_data and "
 COMPILED = [
     # one rounding
     ("panel_rounding", "| as_ones(inexact, bits))", "| as_ones(overshot, bits))", HARD + "ftz-acc"),
-    ("panel_rounding", "if mode == RZ:\n        bits = bits -", "if mode == RZ:\n        bits = bits +",
-     HARD + "seq:RZ"),
+    ("panel_rounding", "bits - as_ones(absolute(x) <", "bits + as_ones(absolute(x) <", HARD + "seq:RZ"),
     ("panel_rounding", "return how.mode == RNE and not how.half", "return not how.half", HARD + "seq:RZ"),
     ("kernels_fused", "acc = fma(rows(singles, a + t * ROWS), columns(singles, b + t * LANES), acc)",
      "acc = acc + rows(singles, a + t * ROWS) * columns(singles, b + t * LANES)", HARD + "seq:RNE"),
-    ("kernels_block", "rounded(exact_sum(widen(acc), widen(part)), rules.add",
-     "rounded(exact_sum(widen(acc), widen(part)), rules.sum", HARD + "block-add"),
+    ("kernels_block", "rounded(exact_sum(widen(acc), widen(result)), model.add",
+     "rounded(exact_sum(widen(acc), widen(result)), model.sum", HARD + "block-add"),
     # one tie rule
     ("panel_rounding", "equal(x - below, above - x)", "(above - x < x - below)", HARD + "RNA"),
     # one block size, one ragged end, one pairing
-    ("accumulate", 'if kind == "exact" else model.block', 'if kind == "exact" else 2 * int(model.block)',
+    ("accumulate", 'if kind == "exact" else model.block', 'if kind == "exact" else 2 * model.block',
      HARD + "block:4"),
-    ("job", "line + stop * width)", "line + start * width)", HARD + "block:16"),
+    ("workspace", "line + stop * width)", "line + start * width)", HARD + "block:16"),
     ("kernels_tree", "leaf + (pairs if halves else 1)", "leaf + (1 if halves else pairs)", HARD + "tree:16"),
     ("kernels_tree", "if t >= length:", "if t > length:", HARD + "tree:16"),
     # one proof each: more is believed exact than is
     ("block_sums", "EXACT_UNITS: Final = 2.0**53", "EXACT_UNITS: Final = 2.0**58", "block"),
     ("block_sums", "(3 * block.length + 8) * _ROUNDOFF", "0.0 * _ROUNDOFF", "block"),
     ("block_sums", "lost = lost + absolute(second)", "lost = lost * absolute(second)", "block"),
-    ("block_sums", "(reach + block.size) * _GROWTH", "block.size * _GROWTH", "block"),
+    ("block_sums", "(reach + block.bound) * _GROWTH", "block.bound * _GROWTH", "block"),
     ("kernels_align", "largest <= _ACCUMULATOR_LIMIT and", "largest <= np.inf and", HARD + "align"),
     ("kernels_half", "is_narrow(a, _LIMIT) and", "is_narrow(a, _LIMIT) or", HARD + "fp16-acc and seq"),
     # one special case, one option
     ("kernels_align", "_MINUS_ZERO)), plain, total)", "_MINUS_ZERO)), total, total)", "zero_sums and align"),
     ("kernels_align", "select(absolute(plain) < spread(_INFINITY), total, plain)", "total", HARD + "align"),
-    ("job", "exact = exact - low_product(job, a, b, t)", "pass", HARD + "split3"),
-    ("job", "return x * y + spread(0.0)", "return x * y", "zero_sums and split3"),
-    ("operands", "np.int32(-4096)", "np.int32(-8192)", HARD + "split3"),
+    ("workspace", "exact = exact - low_product(work, a, b, t)", "pass", HARD + "split3"),
+    ("workspace", "return x * y + spread(0.0)", "return x * y", "zero_sums and split3"),
+    ("packing", "np.int32(-4096)", "np.int32(-8192)", HARD + "split3"),
     ("accumulate", "c[np.isnan(c)] = 0.0", "pass", HARD + "saturate"),
     ("accumulate", "if model.ftz_acc:\n        c[:] =", "if model.ftz_acc:\n        c =", HARD + "ftz-acc"),
 ]  # fmt: skip
 PARTS = [
     ("panel_rounding", "np.float32(65520.0)", "np.float32(65504.0)"),
-    ("exact", "(low + 0.5 * below)", "(low + 0.0 * below)"),
-    ("exact", "(bits - 1 if error < 0.0 else bits) | 1", "bits | 1"),
+    ("long_integer", "(low + 0.5 * below)", "(low + 0.0 * below)"),
+    ("long_integer", "(bits - 1 if error < 0.0 else bits) | 1", "bits | 1"),
     ("extents", "if magnitude & _FRACTION else 0", "if magnitude else 0"),
     ("extents", "low == 0 and largest", "largest"),
     (
@@ -86,10 +85,34 @@ PARTS = [
         "above = size",
     ),
 ]
+# Bounds that are wider by a little than what can be proven.
+EDGES = [
+    ("block_sums", "EXACT_UNITS: Final = 2.0**53", "EXACT_UNITS: Final = 2.0**54"),
+    ("block_sums", "_GROWTH: Final = 1.001", "_GROWTH: Final = 1.0"),
+    ("block_sums", "_SUBNORMAL: Final = 2.0**-24", "_SUBNORMAL: Final = 0.0"),
+    ("block_sums", "SAFE_UNIT: Final = 2.0**-100", "SAFE_UNIT: Final = 2.0**-300"),
+    ("block_sums", "(3 * block.length + 8)", "(3 * block.length - 8)"),
+    ("block_sums", "_SUBNORMAL, min(unit, block.unit)", "_SUBNORMAL, block.unit"),
+    ("kernels_block", "_LARGEST_UNIT: Final = 32.0", "_LARGEST_UNIT: Final = 256.0"),
+    ("kernels_block", "if block.unit < SAFE_UNIT or any_lane", "if any_lane"),
+    ("kernels_align", "_INTEGERS: Final = 2.0**31", "_INTEGERS: Final = 2.0**32"),
+    ("kernels_align", "(4.0 * model.block + 2.0)", "(4.0 * model.block)"),
+    ("kernels_align", "_LIMIT: Final = 2.0**30", "_LIMIT: Final = 2.0**50"),
+    ("kernels_align", "_ACCUMULATOR_UNIT: Final = 2.0**-88", "_ACCUMULATOR_UNIT: Final = 2.0**-92"),
+    ("kernels_align", "_SMALLEST8: Final = 2.0**-600", "_SMALLEST8: Final = 2.0**-290"),
+    ("kernels_half", "_LIMIT: Final = 2.0**50", "_LIMIT: Final = 2.0**80"),
+    ("accumulate", '"tree": "seq-muladd"', '"tree": "seq"'),
+    ("accumulate", "np.abs(x) < np.float32", "np.abs(x) <= np.float32"),
+    ("long_integer", "limbs + highest + 3", "limbs + highest + 2"),
+]
 EVERY = [
-    *(Row("twins", *change, "test_accumulation_twins") for change in TWINS),
-    *(Row(*change, "test_accumulation_kernels", pick) for *change, pick in COMPILED),
-    *(Row(*change, "test_accumulation_parts") for change in PARTS),
+    *(Row("accumulation/twins", *change, "test_accumulation_twins") for change in TWINS),
+    *(
+        Row(f"compiled/{file}", *change, "test_accumulation_kernels", pick)
+        for file, *change, pick in COMPILED
+    ),
+    *(Row(f"compiled/{file}", *change, "test_accumulation_parts") for file, *change in PARTS),
+    *(Row(f"compiled/{file}", *change, "test_accumulation_edges") for file, *change in EDGES),
 ]
 
 

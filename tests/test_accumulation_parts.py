@@ -12,13 +12,14 @@ import numba
 import numpy as np
 import pytest
 
-from ascendsim.numerics.accumulation.twins import BINARY16, BINARY32, rounded, term
+from ascendsim.numerics.accumulation.twins import rounded, term
 from ascendsim.numerics.compiled import jit
-from ascendsim.numerics.compiled.exact import LIMBS, add_term, clear, sticky_value
 from ascendsim.numerics.compiled.extents import extent, is_narrow
+from ascendsim.numerics.compiled.long_integer import LIMBS, add_term, clear, sticky_value
 from ascendsim.numerics.compiled.panel_memory import store, tile
 from ascendsim.numerics.compiled.panel_rounding import MODES, exact_sum, half_by_addition, into_single
 from ascendsim.numerics.compiled.panels import LANES, ROWS
+from ascendsim.numerics.formats.dtypes import FLOAT16, FLOAT32
 
 PANEL = ROWS * LANES
 
@@ -70,7 +71,7 @@ def test_rounding_into_binary16_by_addition_is_right_around_every_value(mode: st
     found = np.empty_like(x)
     round_to_half(x, found, MODES[mode])
     for value, result in zip(x.tolist(), found.tolist(), strict=True):
-        assert result == rounded(term(value), mode, BINARY16)
+        assert result == rounded(term(value), mode, FLOAT16)
         assert math.copysign(1, result) == math.copysign(1, value)
 
 
@@ -96,7 +97,7 @@ def test_rounding_into_binary32_is_right_at_ties_and_edges(mode: str) -> None:
     x = whole_panels(values, np.float64)
     found = np.empty(x.shape, np.float32)
     round_to_single(x, found, MODES[mode])
-    expected = [rounded(v if math.isinf(v) else exact_term(v), mode, BINARY32) for v in x.tolist()]
+    expected = [rounded(v if math.isinf(v) else exact_term(v), mode, FLOAT32) for v in x.tolist()]
     assert found.tolist() == expected
 
 
@@ -217,8 +218,8 @@ def run_python(code: str, **variables: str) -> str:
 
 def test_others_keep_the_cache_folder_they_set(tmp_path: Path) -> None:
     code = (
-        "import numba, ascendsim.numerics.kernels_fused\n"
-        "from ascendsim.numerics.jit import cache_folder\n"
+        "import numba, ascendsim.numerics.compiled.kernels_fused\n"
+        "from ascendsim.numerics.compiled.jit import cache_folder\n"
         "print(numba.config.CACHE_DIR, cache_folder())"
     )
     theirs, ours = run_python(code, NUMBA_CACHE_DIR=str(tmp_path)).split()
@@ -228,7 +229,10 @@ def test_others_keep_the_cache_folder_they_set(tmp_path: Path) -> None:
 
 def test_a_cache_folder_that_cannot_be_written_is_replaced_and_cleaned_up(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    code = "from ascendsim.numerics.jit import cache_folder; print(cache_folder(), cache_folder().is_dir())"
+    code = (
+        "from ascendsim.numerics.compiled.jit import cache_folder;"
+        "print(cache_folder(), cache_folder().is_dir())"
+    )
     folder, exists = run_python(code, XDG_CACHE_HOME=str(tmp_path / "file"), TMPDIR=str(tmp_path)).split()
     assert exists == "True"
     assert Path(folder).parent == tmp_path
@@ -245,8 +249,8 @@ def test_narrower_machines_give_the_same_bits(features: str, tmp_path: Path) -> 
     code = (
         "import hashlib, numpy as np, sys; sys.path.insert(0, 'tests')\n"
         "from adversarial import CLASSES, GRIDS, tile\n"
-        "from ascendsim.numerics.accumulate import accumulate\n"
-        "from ascendsim.numerics.models import AccumulationModel\n"
+        "from ascendsim.numerics.compiled.accumulate import accumulate\n"
+        "from ascendsim.numerics.accumulation.models import AccumulationModel\n"
         "digest = hashlib.sha256(); np.seterr(all='ignore')\n"
         "for text in ('seq:RNE', 'block:16:RNE', 'block:4:RZ', 'tree:8:halves:RNE', 'align:16:F24:RZ:acc',\n"
         "             'fp16-acc(seq:RNE)', 'fp16-acc(block:4:RNE)'):\n"

@@ -73,7 +73,7 @@ def test_a_format_cannot_be_changed():
 
 def test_sizes_cost_no_import_of_ml_dtypes_or_numba():
     code = (
-        "import sys; from ascendsim.numerics.dtypes import dtype; dtype('bfloat16').itemsize;"
+        "import sys; from ascendsim.numerics.formats.dtypes import dtype; dtype('bfloat16').itemsize;"
         "print([m for m in ('ml_dtypes', 'numba') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,6 +1,7 @@
 """Do imports point one way, and stay heavy libraries where they belong?"""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -232,3 +233,49 @@ def modules_after(code):
 
 def test_importing_the_package_loads_nothing_else():
     assert not modules_after("import ascendsim") & {"numpy", "pydantic", "simpy", *HOMES}
+
+
+# One storey lower, inside numerics: what each folder and file may import of the others there, and which
+# heavy library is its own.
+NUMERICS = {
+    "formats": set(),
+    "accumulation": {"formats"},
+    "compiled": {"accumulation"},
+    "standards": {"formats"},
+    "metric_columns": set(),
+    "metrics": {"formats", "standards"},
+}
+NUMERICS_HOMES = {"ml_dtypes": "formats", "numba": "compiled", "llvmlite": "compiled"}
+
+
+def numerics_part(path):
+    """Name the folder or file of numerics that a file belongs to; the package's own init has no name."""
+    return path.relative_to(ROOT / "numerics").with_suffix("").parts[0].replace("__init__", "")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in FILES if part(path) == "numerics" and numerics_part(path)],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_numerics_points_from_kernels_to_definitions_to_formats(path):
+    here = numerics_part(path)
+    others = {numerics_part(file) for file in ours(path) if part(file) == "numerics"}
+    assert others <= NUMERICS[here] | {here, ""}
+    heavy = {name.split(".")[0] for name in imports(path)} & set(NUMERICS_HOMES)
+    assert {NUMERICS_HOMES[name] for name in heavy} <= {here}
+
+
+def test_the_map_of_the_compiled_models_names_every_module_in_order():
+    # Its docstring promises: each module imports only from lines above its own.
+    folder = ROOT / "numerics" / "compiled"
+    named = re.findall(
+        r"^ {4,8}(\w+)\*? {2,}\w", ast.get_docstring(ast.parse((folder / "__init__.py").read_text())), re.M
+    )
+    order = [
+        folder / f"{name if (folder / f'{name}.py').is_file() else 'kernels_' + name}.py" for name in named
+    ]
+    order.remove(folder / "kernels_kernels_.py")
+    assert sorted(order) == sorted(set(folder.glob("*.py")) - {folder / "__init__.py"})
+    for index, path in enumerate(order):
+        assert {file for file in ours(path) if file.parent == folder} <= set(order[:index])

@@ -68,12 +68,18 @@ class ErrorMetrics:
         return self.share_above_1e3_rounded <= 1e-3
 
 
-class _Part(NamedTuple):
-    """Hold what one chunk contributes; sums are added, maxima compared, counts added."""
+class _ChunkTotals(NamedTuple):
+    """Hold what one chunk of elements contributes.
 
-    sums: tuple[float, ...]  # relative error, squared error, signed ulp, outward ulp
-    maxima: tuple[float, ...]  # relative, absolute, ulp, rank
-    counts: tuple[int, ...]  # as _combine unpacks them
+    sums     of relative error, squared error, signed ulp, outward ulp; added over chunks
+    maxima   of relative error, absolute error, ulp, rank; the largest counts
+    counts   compared, equal bits, special mismatches, special due, special got; outside 1e-3, 1e-4, 1e-3 of
+             R(g); misses of `st` and `mixed`, beyond the limit of `mixed`; small values, those off; added
+    """
+
+    sums: tuple[float, ...]
+    maxima: tuple[float, ...]
+    counts: tuple[int, ...]
 
 
 def error_metrics(
@@ -87,6 +93,7 @@ def error_metrics(
     Raises     ShapeError, UnsupportedError (types)
     """
     fmt = dtypes.dtype(dtype)
+    # A float32 array is taken as a carrier, whatever the format: results of HF32 and carriers look alike.
     values = _carrier(actual, fmt).reshape(-1)
     exact = np.asarray(reference)
     if exact.dtype != np.float64:
@@ -95,9 +102,10 @@ def error_metrics(
         raise ShapeError(f"error_metrics: the result has shape {actual.shape}, the reference {exact.shape}")
     exact = exact.reshape(-1)
     limits = standards(fmt)
+    # Chunk by chunk, since each measure makes several arrays of the size of what it is given.
     starts = range(0, values.size, _CHUNK)
-    parts = [_part(values[at : at + _CHUNK], exact[at : at + _CHUNK], fmt, limits) for at in starts]
-    return _combine(parts, fmt, limits, values.size)
+    chunks = [_chunk_totals(values[at : at + _CHUNK], exact[at : at + _CHUNK], fmt, limits) for at in starts]
+    return _combine(chunks, fmt, limits, values.size)
 
 
 def _carrier(actual: "npt.NDArray[Any] | HiFloat8Array", fmt: DType) -> Float32Array:
@@ -111,23 +119,28 @@ def round_reference(reference: Float64Array, fmt: DType) -> Float32Array:
     if fmt.bits == 32:
         with np.errstate(over="ignore", under="ignore"):
             return reference.astype(np.float32)
+    # With two roundings to nearest, a value just off a tie of the format could go the wrong way.
     return round_to(narrow_to_odd(reference), fmt)
 
 
-def _part(values: Float32Array, exact: Float64Array, fmt: DType, limits: Standards) -> _Part:
+def _chunk_totals(values: Float32Array, exact: Float64Array, fmt: DType, limits: Standards) -> _ChunkTotals:
     rounded = round_reference(exact, fmt)
+    # NaN equals NaN here, whatever the payloads: those are promised nowhere.
     both_nan = np.isnan(values) & np.isnan(rounded)
     got, due = ~np.isfinite(values), ~np.isfinite(rounded)
     special = (int(np.count_nonzero(due)), int(np.count_nonzero(got)))
     finite = ~(got | due)
     equal = int(np.count_nonzero((values.view(np.uint32) == rounded.view(np.uint32)) | both_nan))
     mismatches = int(np.count_nonzero(~finite & ~((values == rounded) | both_nan)))
+    # From here on differences only: Inf - Inf would make every sum NaN.
     if not finite.all():
         values, exact, rounded = values[finite], exact[finite], rounded[finite]
     if values.size == 0:
-        return _Part((0.0,) * 4, (0.0,) * 4, (0, equal, mismatches, *special, *(0,) * 8))
+        return _ChunkTotals((0.0,) * 4, (0.0,) * 4, (0, equal, mismatches, *special, *(0,) * 8))
+    # In double: where the two are within a factor of two their difference is exact.
     difference = values.astype(np.float64) - exact
     error, size = np.abs(difference), np.abs(exact)
+    # The test kit's formula: the 1e-7 keeps a reference of zero from dividing by it.
     relative = error / (size + 1e-7)
     steps = ulps(exact, fmt)
     in_ulps = difference / steps
@@ -145,7 +158,7 @@ def _part(values: Float32Array, exact: Float64Array, fmt: DType, limits: Standar
         _beyond(error, size, limits.mixed_rtol, limits.mixed_atol),
     )
     rest = _limit_counts(error, size, in_ulps, limits)
-    return _Part(
+    return _ChunkTotals(
         tuple(map(float, sums)),
         tuple(map(float, maxima)),
         (values.size, equal, mismatches, *special, *above, *rest),
@@ -173,17 +186,20 @@ def _limit_counts(
 
 
 def _rank_distance(values: Float32Array, rounded: Float32Array, fmt: DType) -> int:
+    # Codes are not in value order, so their difference would be no distance.
     ranks = [value_ranks(encode_codes(x, fmt)) for x in (values, rounded)]
     return int(np.abs(ranks[0] - ranks[1]).max())
 
 
-def _combine(parts: list[_Part], fmt: DType, limits: Standards, count: int) -> ErrorMetrics:
-    relative, squared, signed, outward = (math.fsum(part.sums[i] for part in parts) for i in range(4))
-    mare, max_abs, max_ulp, rank = (max((p.maxima[i] for p in parts), default=0.0) for i in range(4))
-    totals = [sum(part.counts[i] for part in parts) for i in range(13)]
+def _combine(chunks: list[_ChunkTotals], fmt: DType, limits: Standards, count: int) -> ErrorMetrics:
+    # fsum rounds once: over many chunks nothing is lost beyond what numpy's sum loses inside each.
+    relative, squared, signed, outward = (math.fsum(chunk.sums[i] for chunk in chunks) for i in range(4))
+    mare, max_abs, max_ulp, rank = (max((p.maxima[i] for p in chunks), default=0.0) for i in range(4))
+    totals = [sum(chunk.counts[i] for chunk in chunks) for i in range(13)]
     compared, equal, mismatches, due, got, above_1e3, above_1e4, rounded_1e3, *misses, small, small_off = (
         totals
     )
+    # A share or mean of no element is 0, not NaN, which would spoil every comparison in a table.
     among = max(compared, 1)
     has_small = limits.small_below is not None
     mere = relative / among

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ascendsim.errors import ProgramError
-from ascendsim.numerics.accumulation.accumulate import accumulate
 from ascendsim.numerics.accumulation.integers import IntegerSum
+from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.program.places import Gm, GmTensor, Slot

@@ -60,9 +60,11 @@ class IntegerSum:
 
         # Exact in doubles, whatever order they are added in: no sum is above k 2^14, so k may be 2^39.
         total = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64) + c
+        # Once, when the product is done, like `+saturate`: so the order inside the product does not matter.
         if self.overflow == "saturate":
             ends = np.iinfo(np.int32)
             np.clip(total, ends.min, ends.max, out=total)
+        # From 64 bits numpy keeps the lower 32, which is the sum modulo 2^32 in two's complement.
         c[...] = total.astype(np.int32)
 
 

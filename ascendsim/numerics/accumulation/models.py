@@ -28,17 +28,18 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ascendsim.errors import ConfigError
+from ascendsim.numerics.formats.dtypes import FLOAT16, FLOAT32, DType
 
 ROUNDINGS: Final = ("RNE", "RNA", "RZ")
 PAIRINGS: Final = ("adjacent", "halves")
 PRODUCTS: Final = ("exact", "split3")
 OVERFLOWS: Final = ("ieee", "saturate")
 CUBE_K: Final = "cube_k"
-BINARY32_MIN_EXPONENT: Final = -126
+BINARY32_MIN_EXPONENT: Final = FLOAT32.min_exponent
+# Far above any k of a cube product; trees have a stack for so many leaves, and aligned sums room in a double.
 MAX_BLOCK: Final = 65536
-MAX_FRACTION_BITS: Final = (
-    32  # no measured unit has more than 25; sums of 2^16 cut terms stay exact in doubles
-)
+# No measured unit has more than 25. With 32 a cut term has 34 bits, and a sum of 2^16 of them fits a double.
+MAX_FRACTION_BITS: Final = 32
 
 GRAMMAR: Final = (
     "exact:R, seq:R, seq-muladd:R, block:K:R, block-add:K:R:R2, tree:K:adjacent|halves:R, align:K:Fn:R[:acc]"
@@ -56,6 +57,7 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {
     "align": ("block", "fraction_bits", "rounding", "with_accumulator"),
 }
 KINDS: Final = tuple(_PARTS)
+# Only to guess, in an error, which model was meant.
 _EXAMPLES: Final = (
     *(f"{kind}:{r}" for kind in ("exact", "seq", "seq-muladd") for r in ROUNDINGS),
     *(f"block:{k}:{r}" for k in (1, 4, 8, 16, 32, CUBE_K) for r in ROUNDINGS),
@@ -104,11 +106,13 @@ class AccumulationModel:
             _between("block", self.block, 1, MAX_BLOCK)
         _between("fraction_bits", self.fraction_bits, 1, MAX_FRACTION_BITS)
         _between("ftz_in_exponent", self.ftz_in_exponent, BINARY32_MIN_EXPONENT, 0)
+        # Pairing halves again and again ends in single leaves only from a power of two.
         if self.kind == "tree" and isinstance(self.block, int) and self.block.bit_count() != 1:
             raise ConfigError(f"accumulation model: a tree needs a power of two of leaves, got {self.block}")
         self._refuse_unused_fields()
 
     def _refuse_unused_fields(self) -> None:
+        # Otherwise models that compute the same could differ, and print a text that reads back as another.
         defaults = type(self).__dataclass_fields__
         for field in ("block", "add_rounding", "pairing", "fraction_bits", "with_accumulator"):
             value = getattr(self, field)
@@ -123,6 +127,7 @@ class AccumulationModel:
 
         Raises   ConfigError that quotes the text, says the grammar and names the nearest model
         """
+        # No kind has a plus sign in its text, so the first one begins the options.
         base, plus, options = text.strip().partition("+")
         match = _OPTIONS.fullmatch(plus + options)
         half = base.startswith("fp16-acc(") and base.endswith(")")
@@ -162,6 +167,11 @@ class AccumulationModel:
             + ("+ftz-acc" if self.ftz_acc else "")
             + ("+saturate" if self.overflow == "saturate" else "")
         )
+
+    @property
+    def accumulator(self) -> DType:
+        """Return the format that accumulators are rounded into."""
+        return FLOAT16 if self.half else FLOAT32
 
     @property
     def resolved(self) -> bool:
@@ -206,6 +216,7 @@ def _read_part(name: str, part: str) -> object | None:
 
 
 def _number(text: str) -> int | None:
+    # No leading zero and no sign: a number has one text, as a model has.
     return int(text) if re.fullmatch(r"[1-9][0-9]{0,8}", text) else None
 
 

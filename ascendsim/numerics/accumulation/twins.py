@@ -1,7 +1,8 @@
 """Define every accumulation model on exact integers, one output at a time.
 
-These functions are the meaning of the models' names; the compiled versions are fast ways to the same bits.
-Nothing here rounds except `rounded`, and every function reads like the line it defines.
+These functions are the meaning of the models' names, and what is right where anything else disagrees; the
+compiled versions are fast ways to the same bits. Nothing here rounds except `rounded`, and every function
+reads like the line it defines.
 
 Exact values. Every finite binary32 is a whole number of 2^-149 and every product of two a whole number of
 2^-298, so an exact value is a Python integer that counts 2^-298. A `Term` is such an integer when the value
@@ -13,7 +14,6 @@ exact sum of zero is +0 unless every term is -0. A result that underflows to zer
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -21,26 +21,15 @@ import numpy.typing as npt
 
 from ascendsim.errors import ConfigError, ShapeError
 from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.formats.dtypes import DType
 
 FloatArray = npt.NDArray[np.float32]
 Term = int | float
 Round = Callable[[Term], float]
 Pair = tuple[float, float]
 
+# The smallest subnormal is 2^-149, so a product of two is 2^-298: the finest unit that anything needs.
 FRACTION_BITS: Final = 298
-
-
-@dataclass(frozen=True, slots=True)
-class Binary:
-    """Describe a binary floating-point format: significand bits, exponent of the smallest normal, maximum."""
-
-    precision: int
-    min_exponent: int
-    largest: float
-
-
-BINARY32: Final = Binary(24, -126, math.ldexp(2**24 - 1, 104))
-BINARY16: Final = Binary(11, -14, 65504.0)
 
 
 def term(x: float) -> Term:
@@ -64,6 +53,7 @@ def low_half(x: float) -> float:
 
 def product(a: float, b: float, form: str = "exact") -> Term:
     """Return a * b exactly, or with `split3` without the product of the two low halves."""
+    # The product in double is exact (48 bits), and zero, infinite or NaN just where the exact one is.
     special = a * b
     if special == 0 or not math.isfinite(special):
         return special
@@ -75,6 +65,7 @@ def product(a: float, b: float, form: str = "exact") -> Term:
 
 def total(terms: Sequence[Term]) -> Term:
     """Return the exact sum of the terms."""
+    # Floats only here: IEEE 754 decides what becomes of Inf and NaN, and finite terms change nothing of it.
     specials = [t for t in terms if isinstance(t, float) and t != 0]
     if specials:
         return sum(specials)
@@ -83,7 +74,7 @@ def total(terms: Sequence[Term]) -> Term:
     return exact or (-0.0 if minus_zero else 0.0)
 
 
-def rounded(x: Term, mode: str, binary: Binary, flush: bool = False) -> float:
+def rounded(x: Term, mode: str, fmt: DType, flush: bool = False) -> float:
     """Round an exact value once into a format.
 
     mode    RNE nearest, ties to even; RNA nearest, ties away from zero; RZ toward zero
@@ -92,48 +83,51 @@ def rounded(x: Term, mode: str, binary: Binary, flush: bool = False) -> float:
     """
     if isinstance(x, float):
         return x
-    ulp_exponent = max(exponent(x), binary.min_exponent) - binary.precision + 1
+    # Below the smallest normal the unit shrinks no more: gradual underflow.
+    ulp_exponent = max(exponent(x), fmt.min_exponent) - fmt.mantissa_bits
     ulp = 1 << (ulp_exponent + FRACTION_BITS)
     whole, rest = divmod(abs(x), ulp)
     if mode == "RNE":
         whole += 2 * rest > ulp or (2 * rest == ulp and whole % 2 == 1)
     elif mode == "RNA":
         whole += 2 * rest >= ulp
+    # A carry to the next power of two needs no care: `whole` is then 2^24 units, the same value.
     value = math.ldexp(whole, ulp_exponent)
-    if value > binary.largest:
-        value = binary.largest if mode == "RZ" else math.inf
-    if flush and value < math.ldexp(1.0, binary.min_exponent):
+    if value > fmt.max_finite:
+        value = fmt.max_finite if mode == "RZ" else math.inf
+    if flush and value < math.ldexp(1.0, fmt.min_exponent):
         value = 0.0
     return math.copysign(value, x)
 
 
 def exact_sum(c: float, products: Sequence[Term], r: Round) -> float:
-    """Take all of `exact` or one block of `block`: c <- R(c + sum of the products)."""
+    """Add all of `exact` or one block of `block`: c <- R(c + sum of the products)."""
     return r(total([term(c), *products]))
 
 
 def seq(c: float, products: Sequence[Term], r: Round) -> float:
-    """Take all of `seq`: for each product in order, c <- R(c + product)."""
+    """Add all of `seq`: for each product in order, c <- R(c + product)."""
     for p in products:
         c = r(total([term(c), p]))
     return c
 
 
 def seq_muladd(c: float, products: Sequence[Term], r: Round) -> float:
-    """Take all of `seq-muladd`: for each product in order, c <- R(c + R(product))."""
+    """Add all of `seq-muladd`: for each product in order, c <- R(c + R(product))."""
     for p in products:
         c = r(total([term(c), term(r(p))]))
     return c
 
 
 def block_add(c: float, products: Sequence[Term], r: Round, r2: Round) -> float:
-    """Take one block of `block-add`: s <- R(sum of the products); c <- R2(c + s)."""
+    """Add one block of `block-add`: s <- R(sum of the products); c <- R2(c + s)."""
     s = r(total(products))
     return r2(total([term(c), term(s)]))
 
 
 def tree(c: float, products: Sequence[Term], r: Round, block: int, pairing: str) -> float:
-    """Take one block of `tree`: leaves R(product), missing leaves +0, pairwise R(x + y); c <- R(c + root)."""
+    """Add one block of `tree`: leaves R(product), missing leaves +0, pairwise R(x + y); c <- R(c + root)."""
+    # A missing leaf is +0, as an adder without an operand would see it: so -0 in a short block becomes +0.
     leaves = [r(p) for p in products] + [0.0] * (block - len(products))
     while len(leaves) > 1:
         half = len(leaves) // 2
@@ -148,7 +142,7 @@ def tree(c: float, products: Sequence[Term], r: Round, block: int, pairing: str)
 def align(
     c: float, pairs: Sequence[Pair], products: Sequence[Term], r: Round, model: AccumulationModel
 ) -> float:
-    """Take one block of `align`: cut every term toward zero to a multiple of 2^(e - F), sum exactly, R.
+    """Add one block of `align`: cut every term toward zero to a multiple of 2^(e - F), sum exactly, R.
 
     e is the largest exponent(a) + exponent(b) among the products that are finite and not zero (the exponents
     of the operands, not of the product), and with `acc` also exponent(c). Without `acc` c is added uncut.
@@ -156,6 +150,7 @@ def align(
     exponents = [exponent(term(a)) + exponent(term(b)) for a, b in pairs if _is_number(a) and _is_number(b)]
     if model.with_accumulator and _is_number(c):
         exponents.append(exponent(term(c)))
+    # Without a finite product other than zero there is nothing to cut, and any unit does.
     unit = max(exponents, default=0) - model.fraction_bits
     cut = [_truncated(p, unit) for p in products]
     return r(total([_truncated(term(c), unit) if model.with_accumulator else term(c), *cut]))
@@ -166,6 +161,7 @@ def _is_number(x: float) -> bool:
 
 
 def _truncated(x: Term, unit_exponent: int) -> Term:
+    # A unit below 2^-298 cuts nothing: every exact value is a multiple of that.
     shift = unit_exponent + FRACTION_BITS
     if isinstance(x, float) or shift <= 0:
         return x
@@ -173,15 +169,15 @@ def _truncated(x: Term, unit_exponent: int) -> Term:
     return magnitude if x > 0 else -magnitude
 
 
-def step(model: AccumulationModel, c: float, pairs: Sequence[Pair]) -> float:
+def add_block(model: AccumulationModel, c: float, pairs: Sequence[Pair]) -> float:
     """Add one block of operand pairs to an accumulator; seq and exact take all pairs as one block."""
-    binary = BINARY16 if model.half else BINARY32
+    fmt = model.accumulator
 
     def r(x: Term) -> float:
-        return rounded(x, model.rounding, binary, model.ftz_acc)
+        return rounded(x, model.rounding, fmt, model.ftz_acc)
 
     def r2(x: Term) -> float:
-        return rounded(x, model.add_rounding, binary, model.ftz_acc)
+        return rounded(x, model.add_rounding, fmt, model.ftz_acc)
 
     products = [product(a, b, model.product) for a, b in pairs]
     match model.kind:
@@ -201,18 +197,19 @@ def step(model: AccumulationModel, c: float, pairs: Sequence[Pair]) -> float:
 
 def output(model: AccumulationModel, c: float, a_row: Sequence[float], b_column: Sequence[float]) -> float:
     """Return one accumulator after one cube product, options of the model included."""
-    binary = BINARY16 if model.half else BINARY32
+    fmt = model.accumulator
+    # A product without terms is no step: c stays, and not even an option touches it.
     if not a_row:
         return c
     if model.ftz_in:
         a_row = [_flushed(x, model.ftz_in_exponent) for x in a_row]
         b_column = [_flushed(x, model.ftz_in_exponent) for x in b_column]
     if model.ftz_acc:
-        c = _flushed(c, binary.min_exponent)
+        c = _flushed(c, fmt.min_exponent)
     for pairs in _blocks(model, list(zip(a_row, b_column, strict=True))):
-        c = step(model, c, pairs)
+        c = add_block(model, c, pairs)
     if model.overflow == "saturate":
-        c = 0.0 if math.isnan(c) else max(-binary.largest, min(c, binary.largest))
+        c = 0.0 if math.isnan(c) else max(-fmt.max_finite, min(c, fmt.max_finite))
     return c
 
 
@@ -223,6 +220,7 @@ def _flushed(x: float, min_exponent: int) -> float:
 def _blocks(model: AccumulationModel, pairs: list[Pair]) -> Iterator[list[Pair]]:
     if not isinstance(model.block, int):
         raise ConfigError(f"accumulation model {model}: resolve cube_k to a number before computing")
+    # A kind without blocks takes all products as one, and its own loop says where it rounds.
     size = model.block if model.kind in ("block", "block-add", "tree", "align") else len(pairs)
     return (pairs[i : i + size] for i in range(0, len(pairs), size))
 

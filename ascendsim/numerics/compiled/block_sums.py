@@ -10,12 +10,11 @@ The exact sum of a block is handed on as a *sticky* double (see `panel_rounding`
 
 from typing import Any, Final, NamedTuple
 
-from ascendsim.numerics.compiled.exact import add_term, sticky_value
 from ascendsim.numerics.compiled.extents import extent
 from ascendsim.numerics.compiled.jit import called, inlined
-from ascendsim.numerics.compiled.job import PANEL, Job, Rules, factors, low_product, product
-from ascendsim.numerics.compiled.operands import fill_magnitudes
-from ascendsim.numerics.compiled.panel_memory import at, columns, put, rows, store, tile
+from ascendsim.numerics.compiled.long_integer import add_term, sticky_value
+from ascendsim.numerics.compiled.packing import fill_magnitudes
+from ascendsim.numerics.compiled.panel_memory import at, put, store, tile
 from ascendsim.numerics.compiled.panel_rounding import exact_sum, rounded, two_sum
 from ascendsim.numerics.compiled.panels import (
     LANES,
@@ -32,39 +31,58 @@ from ascendsim.numerics.compiled.panels import (
     to_single,
     widen,
 )
+from ascendsim.numerics.compiled.workspace import (
+    PANEL,
+    KernelModel,
+    Workspace,
+    factors,
+    low_product,
+    product,
+    single_factors,
+)
 
 Panel = Any
 
 EXACT_UNITS: Final = 2.0**53
-_GROWTH: Final = 1.001  # a rounding to 11 bits or more, or the low halves of products, add less than this
-_SUBNORMAL: Final = 2.0**-24  # and a rounding to a subnormal adds half of this at most
-SAFE_UNIT: Final = 2.0**-100  # products that are multiples of this are far from the subnormal singles
+# What rounding adds to a bound. Into 11 bits or more: 2^-10 of it at most, in any mode (1.001 is above that).
+# Low halves of products, which `split3` takes away late: 2^-22 of it. Into subnormal halves: a unit, 2^-24.
+_GROWTH: Final = 1.001
+_SUBNORMAL: Final = 2.0**-24
+# Products that are multiples of this are far from the subnormal singles. Smaller ones could vanish from a
+# bound that is summed in singles, which would then be no bound.
+SAFE_UNIT: Final = 2.0**-100
 _ROUNDOFF: Final = 2.0**-53
 
 
 class Block(NamedTuple):
-    """One block of one panel: where it begins in packed operands, its length, the extent of its products."""
+    """One block of one panel.
+
+    a, b     where its operands begin, counted from the first packed row and column
+    length   products per accumulator; the last block may be short
+    bound    no sum of magnitudes of its products is larger; not finite where an operand is not
+    unit     all its products are whole multiples of this power of two; infinite where all are zero
+    """
 
     a: int
     b: int
     length: int
-    size: float
+    bound: float
     unit: float
 
 
 @inlined
-def block_of(job: Job, i: int, j: int, number: int, size: int) -> Block:
+def block_of(work: Workspace, i: int, j: int, number: int, size: int) -> Block:
     """Find a block by the first row and column of its panel and its number."""
     group, panel, first = i // ROWS, j // LANES, number * size
-    a_extent = job.a_extents + 2 * (group * job.blocks + number)
-    b_extent = job.b_extents + 2 * (panel * job.blocks + number)
-    length = min(size, job.k - first)
+    a_extent = work.a_extents + 2 * (group * work.blocks + number)
+    b_extent = work.b_extents + 2 * (panel * work.blocks + number)
+    length = min(size, work.k - first)
     return Block(
-        (group * job.k + first) * ROWS,
-        (panel * job.k + first) * LANES,
+        (group * work.k + first) * ROWS,
+        (panel * work.k + first) * LANES,
         length,
-        length * at(job.doubles, a_extent) * at(job.doubles, b_extent),
-        at(job.doubles, a_extent + 1) * at(job.doubles, b_extent + 1),
+        length * at(work.doubles, a_extent) * at(work.doubles, b_extent),
+        at(work.doubles, a_extent + 1) * at(work.doubles, b_extent + 1),
     )
 
 
@@ -72,9 +90,10 @@ def block_of(job: Job, i: int, j: int, number: int, size: int) -> Block:
 def widened(reach: float, unit: float, block: Block) -> tuple[float, float]:
     """Return a bound of the accumulators and a unit of theirs, as they are after one more block.
 
-    What is known stays true: sums are multiples of the common unit, and rounding leaves them so.
+    What is known stays true: sums are multiples of the common unit, and rounding leaves them so: what does
+    not fit the format becomes a multiple of a coarser power of two, except at an overflow toward zero.
     """
-    return (reach + block.size) * _GROWTH + _SUBNORMAL, min(unit, block.unit)
+    return (reach + block.bound) * _GROWTH + _SUBNORMAL, min(unit, block.unit)
 
 
 @inlined
@@ -84,99 +103,104 @@ def is_exact(reach: float, unit: float) -> bool:
 
 
 @inlined
-def plain_sum(job: Job, block: Block, acc: Panel, split: bool) -> Panel:
+def plain_sum(work: Workspace, block: Block, acc: Panel, split: bool) -> Panel:
     """Add the products in double."""
     for t in range(block.length):
-        x, y = factors(job, block.a, block.b, t)
+        x, y = factors(work, block.a, block.b, t)
         acc = fma(x, y, acc)
         if split:
-            acc = acc - low_product(job, block.a, block.b, t)
+            acc = acc - low_product(work, block.a, block.b, t)
     return acc
 
 
 @inlined
-def error_bound(job: Job, block: Block, start: Panel) -> Panel:
+def error_bound(work: Workspace, block: Block, start: Panel) -> Panel:
     """Bound what `plain_sum` loses: two roundings per product or fewer, each 2^-53 of a partial sum.
 
-    Counting three leaves room for the roundings of the bound itself, which is summed in singles.
+    Counting three leaves room for the roundings of the bound itself, which is summed in singles, and the
+    eight for those of `total - error` and `total + error`.
     """
     size = absolute(to_single(start))
     for t in range(block.length):
-        a, b = job.a_size + block.a + t * ROWS, job.b_size + block.b + t * LANES
-        size = fma(rows(job.singles, a), columns(job.singles, b), size)
+        x, y = single_factors(work, block.a, block.b, t)
+        size = fma(x, y, size)
     return widen(size) * spread((3 * block.length + 8) * _ROUNDOFF)
 
 
 @inlined
-def need_sizes(job: Job) -> None:
+def need_magnitudes(work: Workspace) -> None:
     """Fill in the magnitudes of the operands, if that has not been done."""
-    if at(job.singles, job.a_size) < 0.0:
-        _fill_sizes(job)
+    if at(work.singles, work.a_single) < 0.0:
+        _fill_magnitudes(work)
 
 
 @called
-def _fill_sizes(job: Job) -> None:
+def _fill_magnitudes(work: Workspace) -> None:
     out_of_line()
-    fill_magnitudes(job.doubles, job.a, job.a_low, job.singles, job.a_size)
+    fill_magnitudes(work.doubles, work.a, work.a_low, work.singles, work.a_single)
 
 
 @called
-def careful_sum(job: Job, block: Block, rules: Rules) -> None:
+def careful_sum(work: Workspace, block: Block, model: KernelModel) -> None:
     """Turn the accumulators at `start` into sums at `result`."""
     out_of_line()
-    start = tile(job.doubles, job.start, LANES)
-    if block.size <= EXACT_UNITS * block.unit:
-        reach, unit = extent(job.doubles, job.start, job.start + PANEL)
+    start = tile(work.doubles, work.start, LANES)
+    # The first test is without the accumulators: to measure those is worth it only where the products pass.
+    if block.bound <= EXACT_UNITS * block.unit:
+        reach, unit = extent(work.doubles, work.start, work.start + PANEL)
         reach, unit = widened(reach, unit, block)
         if is_exact(reach, unit):
-            store(plain_sum(job, block, start, rules.split), job.doubles, job.result, LANES)
+            store(plain_sum(work, block, start, model.split), work.doubles, work.result, LANES)
             return
-    if block.unit < SAFE_UNIT or not _bounded_sum(job, block, start, rules):
-        _sum_with_errors(job, block, rules.split)
+    if block.unit < SAFE_UNIT or not _bounded_sum(work, block, start, model):
+        _sum_with_errors(work, block, model.split)
 
 
 @inlined
-def _bounded_sum(job: Job, block: Block, start: Panel, rules: Rules) -> bool:
+def _bounded_sum(work: Workspace, block: Block, start: Panel, model: KernelModel) -> bool:
     """Sum in double, and tell whether the error cannot change how any of the sums rounds."""
-    need_sizes(job)
-    total = plain_sum(job, block, start, rules.split)
-    error = error_bound(job, block, start)
-    low = rounded(total - error, rules.sum, job.doubles, job.result)
-    high = rounded(total + error, rules.sum, job.doubles, job.result)
-    store(total, job.doubles, job.result, LANES)
+    need_magnitudes(work)
+    total = plain_sum(work, block, start, model.split)
+    error = error_bound(work, block, start)
+    # Rounding is monotonic: where both ends go to one value, so does the exact sum between them. Compared as
+    # bits, since -0 and +0 are different answers, and a NaN here is one on both sides.
+    low = rounded(total - error, model.sum, work.doubles, work.result)
+    high = rounded(total + error, model.sum, work.doubles, work.result)
+    store(total, work.doubles, work.result, LANES)
     return not any_lane(differs(as_bits(low), as_bits(high)))
 
 
 @called
-def _sum_with_errors(job: Job, block: Block, split: bool) -> None:
+def _sum_with_errors(work: Workspace, block: Block, split: bool) -> None:
     out_of_line()
-    total = tile(job.doubles, job.start, LANES)
+    total = tile(work.doubles, work.start, LANES)
     errors, lost = spread(0.0), spread(0.0)
     for t in range(block.length):
-        total, error = two_sum(total, product(job, block.a, block.b, t, split))
+        total, error = two_sum(total, product(work, block.a, block.b, t, split))
         errors, second = two_sum(errors, error)
         lost = lost + absolute(second)
-    # Without an error the sum is exact; where it is not finite the errors are NaN. Then it stands as it is.
+    # `errors` is what `total` lacks, up to `lost`. Without an error the sum is exact, and adding +0 would
+    # cost a -0 its sign; where it is not finite the errors are NaN. Then it stands as it is.
     found = select(nonzero(errors), exact_sum(total, errors), total)
-    store(found, job.doubles, job.result, LANES)
+    store(found, work.doubles, work.result, LANES)
     if any_lane(nonzero(lost)):
-        store(lost, job.doubles, job.flags, LANES)
-        _sum_as_integers(job, block, split)
+        store(lost, work.doubles, work.flags, LANES)
+        _sum_as_integers(work, block, split)
 
 
 @called
-def _sum_as_integers(job: Job, block: Block, split: bool) -> None:
-    """Sum anew where the flags are positive."""
+def _sum_as_integers(work: Workspace, block: Block, split: bool) -> None:
+    """Sum anew where the flags are positive, which they are nowhere when a sum is Inf or NaN."""
     out_of_line()
     for place in range(PANEL):
-        if at(job.doubles, job.flags + place) > 0.0:
+        if at(work.doubles, work.flags + place) > 0.0:
             a, b = block.a + place // LANES, block.b + place % LANES
-            lowest = highest = add_term(job.doubles, job.limbs, at(job.doubles, job.start + place))
+            lowest = highest = add_term(work.doubles, work.limbs, at(work.doubles, work.start + place))
             for t in range(block.length):
                 x, y = t * ROWS + a, t * LANES + b
-                exact = at(job.doubles, job.a + x) * at(job.doubles, job.b + y)
+                exact = at(work.doubles, work.a + x) * at(work.doubles, work.b + y)
                 if split:
-                    exact -= at(job.doubles, job.a_low + x) * at(job.doubles, job.b_low + y)
-                index = add_term(job.doubles, job.limbs, exact)
+                    exact -= at(work.doubles, work.a_low + x) * at(work.doubles, work.b_low + y)
+                index = add_term(work.doubles, work.limbs, exact)
                 lowest, highest = min(lowest, index), max(highest, index)
-            put(job.doubles, job.result + place, sticky_value(job.doubles, job.limbs, lowest, highest))
+            put(work.doubles, work.result + place, sticky_value(work.doubles, work.limbs, lowest, highest))

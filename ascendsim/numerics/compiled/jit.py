@@ -1,7 +1,8 @@
 """Compile numeric kernels, and keep the machine code in a folder that can never be stale.
 
 The compiler's own cache key covers the file of a kernel but not the files of the helpers it calls. So the
-folder is named after a hash of every source in this package: one changed character gives an empty folder.
+folder is named after a hash of every source of `numerics`: one changed character gives an empty folder. The
+sources of `compiled` alone would do today, but a constant imported from a neighbour would then go stale.
 """
 
 import atexit
@@ -21,9 +22,9 @@ from ascendsim import numerics
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-
 # Kernels count no references (`_nrt=False`): they get all their memory from the caller, and counting
 # references to arrays that go from function to function takes longer than the arithmetic of a panel.
+# numpy's error model: a division by zero gives an infinity, without a check and a branch.
 _OPTIONS: Final = {"error_model": "numpy", "_nrt": False}
 _njit: Any = numba.njit
 _config: Any = numba.config
@@ -35,6 +36,7 @@ def kernel(function: Function) -> Function:
     It must not make or slice arrays. Others who use the compiler in this process keep the cache folder that
     they have set.
     """
+    # The compiler reads its folder when a function is decorated, and has one setting for the whole process.
     theirs = _config.CACHE_DIR
     _config.CACHE_DIR = str(cache_folder())
     try:
@@ -57,6 +59,7 @@ def called(function: Function) -> Function:
 def cache_folder() -> Path:
     """Return a folder for machine code of exactly these sources, readable and writable by this user alone."""
     name = f"numba-{sources_hash(Path(numerics.__path__[0]))}"
+    # A folder may exist and still refuse files (a read-only image, another user's home): so try one.
     for base in _cache_bases():
         folder = base / name
         try:
@@ -65,6 +68,7 @@ def cache_folder() -> Path:
                 return folder
         except OSError:
             continue
+    # Nowhere to keep it: compile for this process, and leave nothing behind.
     folder = Path(tempfile.mkdtemp(prefix="ascendsim-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -72,6 +76,7 @@ def cache_folder() -> Path:
 
 def sources_hash(folder: Path) -> str:
     """Return a short hash of all sources of a package, file names included."""
+    # Names too, and a zero byte behind each part: a line that moves to another file changes the hash.
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         name = path.relative_to(folder).as_posix()
@@ -81,13 +86,14 @@ def sources_hash(folder: Path) -> str:
 
 def _cache_bases() -> list[Path]:
     """Return where a user's caches belong on this system, best first."""
+    # What the user has told the compiler counts first, then the desktop's standard, then the system's habit.
     if _config.CACHE_DIR:
         return [Path(_config.CACHE_DIR) / "ascendsim"]
     if os.environ.get("XDG_CACHE_HOME"):
         return [Path(os.environ["XDG_CACHE_HOME"]) / "ascendsim"]
     try:
         home = Path.home()
-    except RuntimeError:
+    except RuntimeError:  # an account without a home: no folder is its own
         return []
     if sys.platform == "win32":
         return [Path(os.environ.get("LOCALAPPDATA", home)) / "ascendsim" / "cache"]

@@ -11,16 +11,15 @@ import numpy as np
 
 from ascendsim.numerics.compiled.extents import extent, is_narrow
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
-from ascendsim.numerics.compiled.job import Job, Rules, factors, low_product, prepare, sizes
-from ascendsim.numerics.compiled.operands import (
-    copy_in,
-    copy_out,
+from ascendsim.numerics.compiled.packing import (
+    Accumulators,
     fill_singles,
-    fits,
-    group_count,
-    padded_size,
+    give_back,
+    read_panel,
+    whole_panels,
+    write_panel,
 )
-from ascendsim.numerics.compiled.panel_memory import at, columns, rows, scalar_bits, store, tile
+from ascendsim.numerics.compiled.panel_memory import at, scalar_bits
 from ascendsim.numerics.compiled.panel_rounding import exact_sum, into_single, rounded
 from ascendsim.numerics.compiled.panels import (
     LANES,
@@ -38,6 +37,16 @@ from ascendsim.numerics.compiled.panels import (
     truncated,
     widen,
 )
+from ascendsim.numerics.compiled.workspace import (
+    KernelModel,
+    Memory,
+    Workspace,
+    factors,
+    low_product,
+    memory_for,
+    prepare,
+    single_factors,
+)
 
 Array = Any
 Panel = Any
@@ -47,93 +56,85 @@ _EXPONENT8: Final = 0x7FF << 52
 _MINUS_ZERO: Final = -(1 << 63)
 _SMALLEST8: Final = 2.0**-600  # below any exponent of a product, and still with a reciprocal
 _EXPONENT4: Final = np.int32(0x7F800000)
-_SMALLEST4: Final = np.float32(2.0**-89)
-_LIMIT: Final = 2.0**30  # of operands; products are then at least 2^-60, sums of cut terms at least 2^-88
-_ACCUMULATOR_LIMIT: Final = 2.0**62
-_ACCUMULATOR_UNIT: Final = 2.0**-88
-_INTEGERS: Final = 2.0**31
 _MINUS_ZERO_BITS: Final = np.int32(-(1 << 31))
 
+# The bounds of the integer form. Its sums must stay below 2^31, so it has at most 28 fraction bits (with one
+# product a block). Operands lie in 2^-30 ... 2^30, products in 2^-60 ... 2^60, and cut terms are whole
+# numbers of 2^-88. A finer c could have an exponent below `_SMALLEST4`, or none when it is subnormal. A
+# larger one, and what it grows to over the blocks, must leave every scale 2^(bits - exponent) a single.
+_LIMIT: Final = 2.0**30
+_ACCUMULATOR_LIMIT: Final = 2.0**62
+_ACCUMULATOR_UNIT: Final = 2.0**-88
+_SMALLEST4: Final = np.float32(2.0**-89)  # below any exponent; 2^28 over it is still a single
+_INTEGERS: Final = 2.0**31
 
-def align(a: Array, b: Array, c: Array, rules: Rules, fraction_bits: int, with_c: bool) -> None:
+
+def align(a: Array, b: Array, c: Array, model: KernelModel, fraction_bits: int, with_c: bool) -> None:
     """Add one product to c under `align`, c being cut like the products if `with_c`.
 
     Shapes   a (m, k), b (k, n), c (m, n), C-contiguous float32; m, k, n positive
     """
-    (m, k), n = a.shape, b.shape[1]
-    doubles, singles = sizes(m, k, n)
-    memory = np.empty((1, doubles)), np.empty((1, singles + padded_size(m, n)), np.float32)
-    _align(a, b, c, *memory, singles, rules, fraction_bits, with_c)
+    _align(a, b, c, memory_for(a, b), model, fraction_bits, with_c)
 
 
 @kernel
-def _align(
-    a: Array,
-    b: Array,
-    c: Array,
-    doubles: Array,
-    singles: Array,
-    spare: int,
-    rules: Rules,
-    bits: int,
-    with_c: bool,
-) -> None:
-    m, n = group_count(c.shape[0], ROWS) * ROWS, group_count(c.shape[1], LANES) * LANES
-    job = prepare(a, b, doubles, singles, rules)
-    narrow = _fits_integers(a, b, c, rules, bits)
+def _align(a: Array, b: Array, c: Array, memory: Memory, model: KernelModel, bits: int, with_c: bool) -> None:
+    work = prepare(a, b, memory, model)
+    narrow = _fits_integers(a, b, c, model, bits)
     if narrow:
-        fill_singles(doubles, job.a, job.a_low, singles, job.a_size)
-    cells, first = (c, 0) if fits(c) else (singles, spare)
-    if not fits(c):
-        copy_in(c, singles, spare, n)
-    for j in range(0, n, LANES):
-        for i in range(0, m, ROWS):
+        fill_singles(work.doubles, work.a, work.a_low, work.singles, work.a_single)
+    cells = whole_panels(c, memory.singles, memory.spare)
+    for j in range(0, cells.columns, LANES):
+        for i in range(0, cells.rows, ROWS):
             if narrow:
-                _integer_panel(job, cells, first + i * n + j, n, i * job.k, j * job.k, rules, bits, with_c)
+                _integer_panel(work, cells, i, j, model, bits, with_c)
             else:
-                _panel(job, cells, first + i * n + j, n, i * job.k, j * job.k, rules, bits, with_c)
-    if not fits(c):
-        copy_out(singles, spare, n, c)
+                _panel(work, cells, i, j, model, bits, with_c)
+    give_back(cells, c)
 
 
 @called
 def _panel(
-    job: Job, c: Array, place: int, stride: int, a: int, b: int, rules: Rules, bits: int, with_c: bool
+    work: Workspace, cells: Accumulators, i: int, j: int, model: KernelModel, bits: int, with_c: bool
 ) -> None:
     out_of_line()
-    acc = tile(c, place, stride)
-    for first in range(0, job.k, rules.size):
-        length = min(rules.size, job.k - first)
-        start = widen(acc)
-        total = _block(job, a + first * ROWS, b + first * LANES, length, start, rules.split, bits, with_c)
-        acc = rounded(total, rules.sum, job.doubles, job.result)
-    store(acc, c, place, stride)
+    acc = read_panel(cells, i, j)
+    for first in range(0, work.k, model.block):
+        a, b = i * work.k + first * ROWS, j * work.k + first * LANES
+        length = min(model.block, work.k - first)
+        total = _block(work, a, b, length, widen(acc), model.split, bits, with_c)
+        acc = rounded(total, model.sum, work.doubles, work.result)
+    write_panel(acc, cells, i, j)
 
 
 @inlined
 def _block(
-    job: Job, a: int, b: int, length: int, start: Panel, split: bool, bits: int, with_c: bool
+    work: Workspace, a: int, b: int, length: int, start: Panel, split: bool, bits: int, with_c: bool
 ) -> Panel:
     """Return the sum of one block as a sticky double."""
+    # A float whose fraction is masked off is the power of two in it, so these products add exponents. A zero
+    # operand gives zero, which is never the larger; subnormal singles are normal doubles and need no care.
     mask = spread(_EXPONENT8)
     top = spread(_SMALLEST8)
     if with_c:
         top = _larger(top, as_float(as_bits(start) & mask))
     for t in range(length):
-        x, y = factors(job, a, b, t)
+        x, y = factors(work, a, b, t)
         top = _larger(top, as_float(as_bits(x) & mask) * as_float(as_bits(y) & mask))
+    # 2^e has the bits (1023 + e) << 52, so 2046 << 52 less those is 2^-e: a reciprocal without a division.
     shift = spread(bits << 52)
     scale = as_float(spread(2046 << 52) + shift - as_bits(top))
+    # The sum begins with +0, also where c comes first: a negative term that is cut away must not leave -0.
     whole = spread(0.0)
     if with_c:
         whole = whole + truncated(start * scale)
     plain = start
     for t in range(length):
-        x, y = factors(job, a, b, t)
+        x, y = factors(work, a, b, t)
         term = x * y
         plain = fma(x, y, plain)
         if split:
-            low = low_product(job, a, b, t)
+            low = low_product(work, a, b, t)
             term, plain = term - low, plain - low
         whole = whole + truncated(term * scale)
     total = whole * as_float(as_bits(top) - shift)
@@ -150,15 +151,19 @@ def _larger(x: Panel, y: Panel) -> Panel:
 
 
 @called
-def _fits_integers(a: Array, b: Array, c: Array, rules: Rules, bits: int) -> bool:
+def _fits_integers(a: Array, b: Array, c: Array, model: KernelModel, bits: int) -> bool:
     """Tell whether products are exact in singles, sums fit 32 bits, and no accumulator can become -0."""
-    if rules.split or rules.sum.half or rules.sum.flush_below > 0.0:
+    # `into_single` knows no binary16 and no flushing; split products need more bits than a single has.
+    if model.split or model.sum.half or model.sum.flush_below > 0.0:
         return False
-    if (4.0 * rules.size + 2.0) * 2.0**bits > _INTEGERS:
+    # With significands below 2 a product is below 4 times the largest power, an accumulator below twice its
+    # own, and cutting makes neither larger: so a sum stays below (4 * block + 2) * 2^bits, strictly.
+    if (4.0 * model.block + 2.0) * 2.0**bits > _INTEGERS:
         return False
     largest, finest = extent(c, 0, c.size)
     if not (largest <= _ACCUMULATOR_LIMIT and finest >= _ACCUMULATOR_UNIT):
         return False
+    # Integers have one zero. Where c holds no -0, none arises later: a sum that cancels is +0.
     minus_zeros = 0
     for index in range(c.size):
         minus_zeros += scalar_bits(at(c, index)) == _MINUS_ZERO_BITS
@@ -167,28 +172,28 @@ def _fits_integers(a: Array, b: Array, c: Array, rules: Rules, bits: int) -> boo
 
 @called
 def _integer_panel(
-    job: Job, c: Array, place: int, stride: int, a: int, b: int, rules: Rules, bits: int, with_c: bool
+    work: Workspace, cells: Accumulators, i: int, j: int, model: KernelModel, bits: int, with_c: bool
 ) -> None:
     """Do the same for operands that fit; the sum of a block is exact, so into_single can round it."""
     out_of_line()
-    a, b = job.a_size + a, job.b_size + b
+    a, b = i * work.k, j * work.k
     mask, shift = spread(_EXPONENT4), spread(np.int32(bits << 23))
-    acc = tile(c, place, stride)
-    for first in range(0, job.k, rules.size):
-        stop = min(first + rules.size, job.k)
+    acc = read_panel(cells, i, j)
+    for first in range(0, work.k, model.block):
+        stop = min(first + model.block, work.k)
         top = spread(_SMALLEST4)
         if with_c:
             top = _larger(top, as_float(as_bits(acc) & mask))
         for t in range(first, stop):
-            x, y = rows(job.singles, a + t * ROWS), columns(job.singles, b + t * LANES)
+            x, y = single_factors(work, a, b, t)
             top = _larger(top, as_float(as_bits(x) & mask) * as_float(as_bits(y) & mask))
         scale = as_float(spread(np.int32(254 << 23)) + shift - as_bits(top))
         whole = to_integer(acc * scale) if with_c else spread(np.int32(0))
         for t in range(first, stop):
-            x, y = rows(job.singles, a + t * ROWS), columns(job.singles, b + t * LANES)
+            x, y = single_factors(work, a, b, t)
             whole = whole + to_integer(x * y * scale)
         total = integer_to_double(whole) * widen(as_float(as_bits(top) - shift))
         if not with_c:
             total = exact_sum(widen(acc), total)
-        acc = into_single(total, rules.sum.mode)
-    store(acc, c, place, stride)
+        acc = into_single(total, model.sum.mode)
+    write_panel(acc, cells, i, j)

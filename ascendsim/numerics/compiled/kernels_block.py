@@ -10,13 +10,12 @@ from ascendsim.numerics.compiled.block_sums import (
     careful_sum,
     error_bound,
     is_exact,
-    need_sizes,
+    need_magnitudes,
     plain_sum,
     widened,
 )
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
-from ascendsim.numerics.compiled.job import Job, Rules, measure, prepare, sizes
-from ascendsim.numerics.compiled.operands import copy_in, copy_out, fits, group_count, padded_size
+from ascendsim.numerics.compiled.packing import Accumulators, give_back, read_panel, whole_panels, write_panel
 from ascendsim.numerics.compiled.panel_memory import at, store, tile
 from ascendsim.numerics.compiled.panel_rounding import exact_sum, is_plain, rounded
 from ascendsim.numerics.compiled.panels import (
@@ -30,119 +29,118 @@ from ascendsim.numerics.compiled.panels import (
     to_single,
     widen,
 )
+from ascendsim.numerics.compiled.workspace import KernelModel, Memory, Workspace, measure, memory_for, prepare
 
 Array = Any
 Panel = Any
 
-_LARGEST_UNIT: Final = 32.0  # of the largest binary16, in which an overflow toward zero ends
+# An overflow toward zero ends in 65504, a multiple of 32 but of no larger power of two: a coarser unit would
+# not hold for what follows. The largest single needs no such care: a proven sum is at most 2^53 times 32.
+_LARGEST_UNIT: Final = 32.0
 
 
-def block(a: Array, b: Array, c: Array, rules: Rules) -> None:
+def block(a: Array, b: Array, c: Array, model: KernelModel) -> None:
     """Add one product to c under `block`, `block-add` or `exact` (one block of all k).
 
     Shapes   a (m, k), b (k, n), c (m, n), C-contiguous float32; m, k, n positive
     """
-    (m, k), n = a.shape, b.shape[1]
-    doubles, singles = sizes(m, k, n)
-    spare = padded_size(m, n)
-    _block(a, b, c, np.empty((1, doubles)), np.empty((1, singles + spare), np.float32), singles, rules)
+    _block(a, b, c, memory_for(a, b), model)
 
 
 @kernel
-def _block(a: Array, b: Array, c: Array, doubles: Array, singles: Array, spare: int, rules: Rules) -> None:
-    m, n = group_count(c.shape[0], ROWS) * ROWS, group_count(c.shape[1], LANES) * LANES
-    job = prepare(a, b, doubles, singles, rules)
-    cells, first = (c, 0) if fits(c) else (singles, spare)
-    if not fits(c):
-        copy_in(c, singles, spare, n)
-    _run(job, cells, first, m, n, rules)
-    if not fits(c):
-        copy_out(singles, spare, n, c)
+def _block(a: Array, b: Array, c: Array, memory: Memory, model: KernelModel) -> None:
+    work = prepare(a, b, memory, model)
+    cells = whole_panels(c, memory.singles, memory.spare)
+    _run(work, cells, model)
+    give_back(cells, c)
 
 
 @inlined
-def _run(job: Job, c: Array, first: int, m: int, n: int, rules: Rules) -> None:
-    """Take the accumulators at an offset, m rows of n, through all blocks."""
-    usual = is_plain(rules.sum) and not rules.separate and not rules.split
-    measure(c, first, job.doubles, job.c_extents, m // ROWS, ROWS, n, n)
+def _run(work: Workspace, cells: Accumulators, model: KernelModel) -> None:
+    """Take all accumulators through all blocks, each panel by the fastest way that is proven for it."""
+    usual = is_plain(model.sum) and not model.separate and not model.split
+    groups, n = cells.rows // ROWS, cells.columns
+    measure(cells.values, cells.first, work.doubles, work.c_extents, groups, ROWS, n, n)
     for j in range(0, n, LANES):
-        for i in range(0, m, ROWS):
-            place, known = first + i * n + j, job.c_extents + i // ROWS * 2
-            reach, unit = at(job.doubles, known), at(job.doubles, known + 1)
-            if _proven(job, i, j, reach, unit, rules):
-                _proven_panel(job, c, place, n, i, j, rules)
+        for i in range(0, cells.rows, ROWS):
+            known = work.c_extents + i // ROWS * 2
+            reach, unit = at(work.doubles, known), at(work.doubles, known + 1)
+            if _proven(work, i, j, reach, unit, model):
+                _proven_panel(work, cells, i, j, model)
             elif usual:
-                _bounded_panel(job, c, place, n, i, j, reach, unit, rules)
+                _bounded_panel(work, cells, i, j, reach, unit, model)
             else:
-                _careful_panel(job, c, place, n, i, j, rules)
+                _careful_panel(work, cells, i, j, model)
 
 
 @inlined
-def _proven(job: Job, i: int, j: int, reach: float, unit: float, rules: Rules) -> bool:
+def _proven(work: Workspace, i: int, j: int, reach: float, unit: float, model: KernelModel) -> bool:
     """Tell whether doubles hold every partial sum of every block of a panel."""
     proven = True
-    for number in range(job.blocks):
-        part = block_of(job, i, j, number, rules.size)
-        if rules.separate:
+    for number in range(work.blocks):
+        block = block_of(work, i, j, number, model.block)
+        if model.separate:  # the sum takes no accumulator in, and what adds the two is exact without a proof
             reach, unit = 0.0, np.inf
-        reach, unit = widened(reach, min(unit, _LARGEST_UNIT), part)
+        reach, unit = widened(reach, min(unit, _LARGEST_UNIT), block)
         proven = proven and is_exact(reach, unit)
     return proven
 
 
 @inlined
-def _proven_panel(job: Job, c: Array, place: int, stride: int, i: int, j: int, rules: Rules) -> None:
+def _proven_panel(work: Workspace, cells: Accumulators, i: int, j: int, model: KernelModel) -> None:
     """Take one panel through all blocks, its accumulators in registers."""
-    acc = tile(c, place, stride)
-    for number in range(job.blocks):
-        part = block_of(job, i, j, number, rules.size)
-        start = spread(-0.0) if rules.separate else widen(acc)
-        acc = _new_accumulators(job, acc, plain_sum(job, part, start, rules.split), rules)
-    store(acc, c, place, stride)
+    acc = read_panel(cells, i, j)
+    for number in range(work.blocks):
+        block = block_of(work, i, j, number, model.block)
+        # A sum on its own begins with -0, which changes no term: +0 would make +0 of a sum of only -0.
+        start = spread(-0.0) if model.separate else widen(acc)
+        acc = _new_accumulators(work, acc, plain_sum(work, block, start, model.split), model)
+    write_panel(acc, cells, i, j)
 
 
 @inlined
-def _new_accumulators(job: Job, acc: Panel, total: Panel, rules: Rules) -> Panel:
+def _new_accumulators(work: Workspace, acc: Panel, total: Panel, model: KernelModel) -> Panel:
     """Round the sum of a block, and for `block-add` its sum with the accumulator."""
-    part = rounded(total, rules.sum, job.doubles, job.result)
-    if rules.separate:
-        part = rounded(exact_sum(widen(acc), widen(part)), rules.add, job.doubles, job.result)
-    return part
+    result = rounded(total, model.sum, work.doubles, work.result)
+    if model.separate:
+        result = rounded(exact_sum(widen(acc), widen(result)), model.add, work.doubles, work.result)
+    return result
 
 
 @called
 def _bounded_panel(
-    job: Job, c: Array, place: int, stride: int, i: int, j: int, reach: float, unit: float, rules: Rules
+    work: Workspace, cells: Accumulators, i: int, j: int, reach: float, unit: float, model: KernelModel
 ) -> None:
     """Take one panel through all blocks, by proofs and else by error bounds; for sums rounded as usual."""
     out_of_line()
-    need_sizes(job)
-    acc = tile(c, place, stride)
-    for number in range(job.blocks):
-        part = block_of(job, i, j, number, rules.size)
-        reach, unit = widened(reach, min(unit, _LARGEST_UNIT), part)
+    need_magnitudes(work)
+    acc = read_panel(cells, i, j)
+    for number in range(work.blocks):
+        block = block_of(work, i, j, number, model.block)
+        reach, unit = widened(reach, min(unit, _LARGEST_UNIT), block)
         start = widen(acc)
-        total = plain_sum(job, part, start, False)
+        total = plain_sum(work, block, start, False)
         found = to_single(total)
         if not is_exact(reach, unit):
-            error = error_bound(job, part, start)
+            error = error_bound(work, block, start)
+            # As `careful_sum` would ask first, but without a call while the panel is in registers.
             found, high = to_single(total - error), to_single(total + error)
-            if part.unit < SAFE_UNIT or any_lane(differs(as_bits(found), as_bits(high))):
-                store(start, job.doubles, job.start, LANES)
-                careful_sum(job, part, rules)
-                found = to_single(tile(job.doubles, job.result, LANES))
+            if block.unit < SAFE_UNIT or any_lane(differs(as_bits(found), as_bits(high))):
+                store(start, work.doubles, work.start, LANES)
+                careful_sum(work, block, model)
+                found = to_single(tile(work.doubles, work.result, LANES))
         acc = found
-    store(acc, c, place, stride)
+    write_panel(acc, cells, i, j)
 
 
 @called
-def _careful_panel(job: Job, c: Array, place: int, stride: int, i: int, j: int, rules: Rules) -> None:
+def _careful_panel(work: Workspace, cells: Accumulators, i: int, j: int, model: KernelModel) -> None:
     """Take one panel through all blocks, choosing anew for each block how to sum."""
     out_of_line()
-    acc = tile(c, place, stride)
-    for number in range(job.blocks):
-        part = block_of(job, i, j, number, rules.size)
-        store(spread(-0.0) if rules.separate else widen(acc), job.doubles, job.start, LANES)
-        careful_sum(job, part, rules)
-        acc = _new_accumulators(job, acc, tile(job.doubles, job.result, LANES), rules)
-    store(acc, c, place, stride)
+    acc = read_panel(cells, i, j)
+    for number in range(work.blocks):
+        block = block_of(work, i, j, number, model.block)
+        store(spread(-0.0) if model.separate else widen(acc), work.doubles, work.start, LANES)
+        careful_sum(work, block, model)
+        acc = _new_accumulators(work, acc, tile(work.doubles, work.result, LANES), model)
+    write_panel(acc, cells, i, j)

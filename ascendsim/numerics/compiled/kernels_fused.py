@@ -6,22 +6,17 @@ models need no proof, no widening and no special cases.
 
 from typing import Any
 
-import numpy as np
-
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
-from ascendsim.numerics.compiled.operands import (
-    MARGIN,
-    aligned,
-    copy_in,
-    copy_out,
-    fill_columns,
-    fill_rows,
-    fits,
-    group_count,
-    packed_size,
-    padded_size,
+from ascendsim.numerics.compiled.packing import (
+    Accumulators,
+    give_back,
+    pack,
+    read_panel,
+    singles_for,
+    whole_panels,
+    write_panel,
 )
-from ascendsim.numerics.compiled.panel_memory import columns, rows, store, tile
+from ascendsim.numerics.compiled.panel_memory import columns, rows
 from ascendsim.numerics.compiled.panels import LANES, ROWS, fma, out_of_line
 
 Array = Any
@@ -32,48 +27,41 @@ def seq(a: Array, b: Array, c: Array, fused: bool) -> None:
 
     Shapes   a (m, k), b (k, n), c (m, n), C-contiguous float32; m, k, n positive
     """
-    (m, k), n = a.shape, b.shape[1]
-    singles = np.empty((1, packed_size(m, k, n) + padded_size(m, n) + MARGIN), np.float32)
-    _seq(a, b, c, singles, fused)
+    _seq(a, b, c, singles_for(a, b), fused)
 
 
 @kernel
 def _seq(a: Array, b: Array, c: Array, singles: Array, fused: bool) -> None:
-    a_packed = aligned(singles, 0)
-    b_packed = fill_rows(a, singles, a_packed)
-    spare = fill_columns(b, singles, b_packed)
-    m, k, n = group_count(c.shape[0], ROWS) * ROWS, a.shape[1], group_count(c.shape[1], LANES) * LANES
-    cells, first = (c, 0) if fits(c) else (singles, spare)
-    if not fits(c):
-        copy_in(c, singles, spare, n)
-    _run(singles, a_packed, b_packed, cells, first, m, k, n, fused)
-    if not fits(c):
-        copy_out(singles, spare, n, c)
+    first, second, spare = pack(a, b, singles, 0)
+    cells = whole_panels(c, singles, spare)
+    _run(singles, first, second, cells, a.shape[1], fused)
+    give_back(cells, c)
 
 
 @called
-def _run(singles: Array, a: int, b: int, c: Array, first: int, m: int, k: int, n: int, fused: bool) -> None:
+def _run(singles: Array, a: int, b: int, cells: Accumulators, k: int, fused: bool) -> None:
     out_of_line()
-    for j in range(0, n, LANES):
-        for i in range(0, m, ROWS):
-            place = first + i * n + j
+    for j in range(0, cells.columns, LANES):
+        for i in range(0, cells.rows, ROWS):
+            # Two loops, not one with a branch in it: `fused` is settled before the products begin.
             if fused:
-                _fused_panel(singles, a + i * k, b + j * k, c, place, n, k)
+                _fused_panel(singles, a + i * k, b + j * k, cells, i, j, k)
             else:
-                _muladd_panel(singles, a + i * k, b + j * k, c, place, n, k)
+                _muladd_panel(singles, a + i * k, b + j * k, cells, i, j, k)
 
 
 @inlined
-def _fused_panel(singles: Array, a: int, b: int, c: Array, place: int, stride: int, k: int) -> None:
-    acc = tile(c, place, stride)
+def _fused_panel(singles: Array, a: int, b: int, cells: Accumulators, i: int, j: int, k: int) -> None:
+    acc = read_panel(cells, i, j)
     for t in range(k):
         acc = fma(rows(singles, a + t * ROWS), columns(singles, b + t * LANES), acc)
-    store(acc, c, place, stride)
+    write_panel(acc, cells, i, j)
 
 
 @inlined
-def _muladd_panel(singles: Array, a: int, b: int, c: Array, place: int, stride: int, k: int) -> None:
-    acc = tile(c, place, stride)
+def _muladd_panel(singles: Array, a: int, b: int, cells: Accumulators, i: int, j: int, k: int) -> None:
+    acc = read_panel(cells, i, j)
     for t in range(k):
+        # The compiler may not contract these two into one fused step: nothing here allows it to.
         acc = acc + rows(singles, a + t * ROWS) * columns(singles, b + t * LANES)
-    store(acc, c, place, stride)
+    write_panel(acc, cells, i, j)

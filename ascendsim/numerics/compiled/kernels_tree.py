@@ -10,129 +10,130 @@ from typing import Any, Final
 import numpy as np
 
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
-from ascendsim.numerics.compiled.job import PANEL, Job, Rules, prepare, product, sizes
-from ascendsim.numerics.compiled.operands import (
-    copy_in,
-    copy_out,
+from ascendsim.numerics.compiled.packing import (
+    Accumulators,
     fill_singles,
-    fits,
-    group_count,
-    padded_size,
+    give_back,
+    read_panel,
+    whole_panels,
+    write_panel,
 )
-from ascendsim.numerics.compiled.panel_memory import columns, rows, store, tile
+from ascendsim.numerics.compiled.panel_memory import store, tile
 from ascendsim.numerics.compiled.panel_rounding import exact_sum, is_plain, rounded
 from ascendsim.numerics.compiled.panels import LANES, ROWS, out_of_line, spread, widen
+from ascendsim.numerics.compiled.workspace import (
+    PANEL,
+    KernelModel,
+    Memory,
+    Workspace,
+    memory_for,
+    prepare,
+    product,
+    single_factors,
+)
 
 Array = Any
 Panel = Any
 
-_LEVELS: Final = 16  # blocks have at most 2^16 leaves
+# The stack holds at most one finished subtree of each height. Blocks have at most 2^16 leaves, and no subtree
+# of a single leaf is stored, so 16 panels are enough.
+_LEVELS: Final = 16
 _PLUS_ZERO: Final = np.float32(0.0)
 
 
-def tree(a: Array, b: Array, c: Array, rules: Rules, halves: bool) -> None:
+def tree(a: Array, b: Array, c: Array, model: KernelModel, halves: bool) -> None:
     """Add one product to c under `tree` with blocks of two or more, pairing halves or neighbours.
 
     Shapes   a (m, k), b (k, n), c (m, n), C-contiguous float32; m, k, n positive
     """
-    (m, k), n = a.shape, b.shape[1]
-    doubles, singles = sizes(m, k, n)
-    stack = singles + padded_size(m, n)
-    memory = np.empty((1, doubles)), np.empty((1, stack + _LEVELS * PANEL), np.float32)
-    _tree(a, b, c, *memory, singles, stack, rules, halves)
+    _tree(a, b, c, memory_for(a, b, _LEVELS * PANEL), model, halves)
 
 
 @kernel
-def _tree(
-    a: Array,
-    b: Array,
-    c: Array,
-    doubles: Array,
-    singles: Array,
-    spare: int,
-    stack: int,
-    rules: Rules,
-    halves: bool,
-) -> None:
-    m, n = group_count(c.shape[0], ROWS) * ROWS, group_count(c.shape[1], LANES) * LANES
-    job = prepare(a, b, doubles, singles, rules)
-    cells, first = (c, 0) if fits(c) else (singles, spare)
-    if not fits(c):
-        copy_in(c, singles, spare, n)
-    plain = is_plain(rules.sum) and not rules.split
+def _tree(a: Array, b: Array, c: Array, memory: Memory, model: KernelModel, halves: bool) -> None:
+    work = prepare(a, b, memory, model)
+    cells = whole_panels(c, memory.singles, memory.spare)
+    # A single product rounded to nearest is what the machine's own multiplication gives, and likewise a sum:
+    # then no double is needed.
+    plain = is_plain(model.sum) and not model.split
     if plain:
-        fill_singles(doubles, job.a, job.a_low, singles, job.a_size)
-    for j in range(0, n, LANES):
-        for i in range(0, m, ROWS):
-            place = first + i * n + j
+        fill_singles(work.doubles, work.a, work.a_low, work.singles, work.a_single)
+    for j in range(0, cells.columns, LANES):
+        for i in range(0, cells.rows, ROWS):
+            # Two functions, so that the plain one keeps its registers free of what the other needs.
             if plain:
-                _plain_panel(job, cells, place, n, i * job.k, j * job.k, stack, rules, halves)
+                _plain_panel(work, cells, i, j, model, halves)
             else:
-                _panel(job, cells, place, n, i * job.k, j * job.k, stack, rules, halves)
-    if not fits(c):
-        copy_out(singles, spare, n, c)
+                _rounding_panel(work, cells, i, j, model, halves)
+    give_back(cells, c)
 
 
 @called
 def _plain_panel(
-    job: Job, c: Array, place: int, stride: int, a: int, b: int, stack: int, rules: Rules, halves: bool
+    work: Workspace, cells: Accumulators, i: int, j: int, model: KernelModel, halves: bool
 ) -> None:
     out_of_line()
-    acc = tile(c, place, stride)
-    for first in range(0, job.k, rules.size):
-        length = min(rules.size, job.k - first)
-        acc = acc + _root(job, a + first * ROWS, b + first * LANES, length, stack, rules, halves, True)
-    store(acc, c, place, stride)
+    _panel(work, cells, i, j, model, halves, True)
 
 
 @called
-def _panel(
-    job: Job, c: Array, place: int, stride: int, a: int, b: int, stack: int, rules: Rules, halves: bool
+def _rounding_panel(
+    work: Workspace, cells: Accumulators, i: int, j: int, model: KernelModel, halves: bool
 ) -> None:
     out_of_line()
-    acc = tile(c, place, stride)
-    for first in range(0, job.k, rules.size):
-        length = min(rules.size, job.k - first)
-        root = _root(job, a + first * ROWS, b + first * LANES, length, stack, rules, halves, False)
-        acc = _sum(job, acc, root, rules, False)
-    store(acc, c, place, stride)
+    _panel(work, cells, i, j, model, halves, False)
+
+
+@inlined
+def _panel(
+    work: Workspace, cells: Accumulators, i: int, j: int, model: KernelModel, halves: bool, plain: bool
+) -> None:
+    acc = read_panel(cells, i, j)
+    for first in range(0, work.k, model.block):
+        a, b = i * work.k + first * ROWS, j * work.k + first * LANES
+        root = _root(work, a, b, min(model.block, work.k - first), model, halves, plain)
+        acc = _sum(work, acc, root, model, plain)
+    write_panel(acc, cells, i, j)
 
 
 @inlined
 def _root(
-    job: Job, a: int, b: int, length: int, stack: int, rules: Rules, halves: bool, plain: bool
+    work: Workspace, a: int, b: int, length: int, model: KernelModel, halves: bool, plain: bool
 ) -> Panel:
     """Return the root over a block of `length` products and as many missing leaves as the size asks for."""
-    pairs = rules.size // 2
-    top = stack
+    pairs = model.block // 2
+    top = work.extra
     for pair in range(pairs):
         leaf = _bit_reversed(pair, pairs) if halves else 2 * pair
         partner = leaf + (pairs if halves else 1)
-        left = _leaf(job, a, b, leaf, length, rules, plain)
-        node = _sum(job, left, _leaf(job, a, b, partner, length, rules, plain), rules, plain)
-        top, complete = stack, pair
+        left = _leaf(work, a, b, leaf, length, model, plain)
+        node = _sum(work, left, _leaf(work, a, b, partner, length, model, plain), model, plain)
+        # A binary counter: each trailing one of the pair's number is a finished subtree of that height, which
+        # this node completes to the next.
+        top, complete = work.extra, pair
         while complete & 1:
-            node = _sum(job, tile(job.singles, top, LANES), node, rules, plain)
+            node = _sum(work, tile(work.singles, top, LANES), node, model, plain)
             top, complete = top + PANEL, complete >> 1
-        store(node, job.singles, top, LANES)
-    return tile(job.singles, top, LANES)
+        store(node, work.singles, top, LANES)
+    return tile(work.singles, top, LANES)
 
 
 @inlined
-def _leaf(job: Job, a: int, b: int, t: int, length: int, rules: Rules, plain: bool) -> Panel:
+def _leaf(work: Workspace, a: int, b: int, t: int, length: int, model: KernelModel, plain: bool) -> Panel:
     """Return rounded product t, +0 where it is missing."""
     if t >= length:
         leaf = spread(_PLUS_ZERO)
     elif plain:
-        leaf = rows(job.singles, job.a_size + a + t * ROWS) * columns(job.singles, job.b_size + b + t * LANES)
+        x, y = single_factors(work, a, b, t)
+        leaf = x * y
     else:
-        leaf = rounded(product(job, a, b, t, rules.split), rules.sum, job.doubles, job.result)
+        leaf = rounded(product(work, a, b, t, model.split), model.sum, work.doubles, work.result)
     return leaf
 
 
 @inlined
-def _sum(job: Job, x: Panel, y: Panel, rules: Rules, plain: bool) -> Panel:
-    return x + y if plain else rounded(exact_sum(widen(x), widen(y)), rules.sum, job.doubles, job.result)
+def _sum(work: Workspace, x: Panel, y: Panel, model: KernelModel, plain: bool) -> Panel:
+    return x + y if plain else rounded(exact_sum(widen(x), widen(y)), model.sum, work.doubles, work.result)
 
 
 @called

@@ -39,6 +39,8 @@ def _vector_at(builder: Value, pointer: Value, vector: Value) -> Value:
 
 
 def _load(builder: Value, pointer: Value, vector: Value) -> Value:
+    # Singles of c may begin anywhere: a vector's own alignment, which the compiler assumes otherwise, would
+    # fault on some machines.
     return builder.load(_vector_at(builder, pointer, vector), align=4)
 
 
@@ -70,6 +72,7 @@ def _read_rows(builder: Value, pointer: Value, _vector: Value) -> list[Value]:
     return [splat(builder, builder.load(builder.gep(pointer, [_index(row)]))) for row in range(ROWS)]
 
 
+# One load, used by every row: rows of a panel differ in their row of a only.
 def _read_columns(builder: Value, pointer: Value, vector: Value) -> list[Value]:
     return [_load(builder, pointer, vector)] * ROWS
 
@@ -128,5 +131,6 @@ def _scalar_cast(results: dict[Value, Value]) -> Callable[..., Any]:
     return intrinsic(operation)  # type: ignore[no-any-return]
 
 
+# A view of the array in another type would do this as well, but kernels may not make arrays.
 scalar_bits = _scalar_cast({types.float32: types.int32, types.float64: types.int64})
 scalar_float = _scalar_cast({types.int32: types.float32, types.int64: types.float64})

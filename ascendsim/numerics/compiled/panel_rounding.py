@@ -2,7 +2,10 @@
 
 A double that stands for an exact value is *sticky*: it is the value itself, or the neighbour with an odd last
 bit (round to odd). With 53 bits against at most 24 + 2 it then rounds into binary32 and binary16, in every
-mode, exactly as the value itself would.
+mode, exactly as the value itself would: values of the narrow format and midpoints between them are doubles
+that end in zeros, so an odd double lies strictly on the same side of each as the value does.
+
+Special  Inf, NaN and the sign of zero pass through every function here; underflow is gradual unless flushed
 """
 
 from typing import Any, Final, NamedTuple
@@ -59,6 +62,8 @@ def exact_sum(x: Panel, y: Panel) -> Panel:
 @inlined
 def two_sum(x: Panel, y: Panel) -> tuple[Panel, Panel]:
     """Return the rounded sum and its exact error (NaN when the sum is not finite)."""
+    # Knuth's sum: with `back` for what total holds of y, the two differences are exact and so is their sum,
+    # whichever operand is larger. Dekker's shorter form would need |x| >= |y|.
     total = x + y
     back = total - x
     return total, (x - (total - back)) + (y - back)
@@ -67,6 +72,10 @@ def two_sum(x: Panel, y: Panel) -> tuple[Panel, Panel]:
 @inlined
 def sticky(total: Panel, error: Panel) -> Panel:
     """Return the odd neighbour of total + error: cut toward zero, then set the last bit if inexact."""
+    # An error of the other sign says that the sum went away from zero; bits of floats are ordered by
+    # magnitude, so one less is one step back, into the next binade too. An even result then takes the odd
+    # neighbour, which encloses the value from the other side; an odd one is it already. A NaN counts as no
+    # error (comparisons are ordered), so that an infinite sum stays infinite.
     inexact = nonzero(error)
     overshot = negative(as_bits(total) ^ as_bits(error)) & inexact
     bits = as_bits(total)
@@ -109,6 +118,8 @@ def _round_in_place(scratch: Array, offset: int, how: Rounding) -> None:
     x = tile(scratch, offset, LANES)
     result = _into_half(x, how.mode) if how.half else into_single(x, how.mode)
     if how.flush_below > 0.0:
+        # After rounding, as the twin says: 2^-126 - 2^-151 rounds up to a normal number and stays. Times zero
+        # rather than zero: the sign is kept.
         tiny = absolute(result) < spread(np.float32(how.flush_below))
         result = select(tiny, result * spread(np.float32(0.0)), result)
     store(widen(result), scratch, offset, LANES)
@@ -117,12 +128,13 @@ def _round_in_place(scratch: Array, offset: int, how: Rounding) -> None:
 @inlined
 def into_single(x: Panel, mode: int) -> Panel:
     """Round sticky doubles into binary32."""
+    # The machine rounds to nearest even only; another mode differs from that by one step or none.
     nearest = to_single(x)
     bits = as_bits(nearest)
     if mode == RZ:
-        bits = bits - as_ones(absolute(x) < absolute(widen(nearest)), bits)
+        bits = _cut_bits(x, nearest)
     if mode == RNA:
-        above = widen(as_float(bits + as_ones(equal(bits, bits), bits)))
+        above = widen(as_float(bits + spread(np.int32(1))))
         bits = bits + as_ones(_tie_cut(absolute(x), absolute(widen(nearest)), absolute(above)), bits)
     return as_float(bits)
 
@@ -130,11 +142,22 @@ def into_single(x: Panel, mode: int) -> Panel:
 @inlined
 def _into_half(x: Panel, mode: int) -> Panel:
     """Go through binary32, kept sticky, because no machine converts doubles to binary16 directly."""
+    # Truncated, then odd where that lost something: a double that overflows binary32 becomes its largest
+    # value, which is odd and overflows binary16 just as well.
     nearest = to_single(x)
-    bits = as_bits(nearest)
-    bits = bits - as_ones(absolute(x) < absolute(widen(nearest)), bits)
+    bits = _cut_bits(x, nearest)
     between = as_float(bits | as_ones(differs(widen(nearest), x), bits))
     return single_into_half(between, mode)
+
+
+@inlined
+def _cut_bits(x: Panel, nearest: Panel) -> Panel:
+    """Return the bits of x cut toward zero: one step back where the nearest single went away from zero.
+
+    From infinity that step leads to the largest finite value, which is what RZ makes of an overflow.
+    """
+    bits = as_bits(nearest)
+    return bits - as_ones(absolute(x) < absolute(widen(nearest)), bits)
 
 
 @inlined
@@ -149,6 +172,8 @@ def half_by_addition(x: Panel, mode: int) -> Panel:
 
     Below 2^-14 that unit is the one of the subnormals; where it would be out of range, all is overflow.
     """
+    # At 2^e a half has the unit 2^(e - 10), which is the last of 24 bits at 2^(e + 13): the addition rounds
+    # the size there, ties to the even unit, and the subtraction is exact.
     size = absolute(x)
     above = select(size < spread(_SMALLEST_HALF), spread(_SMALLEST_HALF), size)
     power = as_float((as_bits(above) & spread(_EXPONENT)) + spread(_THIRTEEN_BINADES))
@@ -165,6 +190,8 @@ def half_by_addition(x: Panel, mode: int) -> Panel:
     return as_float(as_bits(result) | (as_bits(x) & spread(_SIGN)))
 
 
+# With a conversion in hardware this is one instruction each way; without, the compiler would call a function
+# for every element.
 if HALF_CONVERSIONS:
 
     @inlined
@@ -181,4 +208,5 @@ else:
 @inlined
 def _tie_cut(x: Panel, below: Panel, above: Panel) -> Panel:
     """Tell where the nearest value was chosen below a tie, which RNA resolves the other way."""
+    # Where the tie went up already, `below` is not below x. Both differences are exact: a few units each.
     return (below < x) & equal(x - below, above - x)

@@ -35,11 +35,14 @@ lower_builtin: Any = numba.core.imputils.lower_builtin
 
 def _has(feature: str) -> bool:
     """Tell whether the compiler will compile for a processor with this feature."""
+    # Numba's own settings may name another processor than this one; then only what they list is there.
     if config.CPU_NAME is None and config.CPU_FEATURES is None:
         return bool(llvmlite.binding.get_host_cpu_features().get(feature, False))
     return f"+{feature}" in (config.CPU_FEATURES or "").split(",")
 
 
+# A row's operand of a is one scalar in all lanes and one of b serves all rows, so four rows read a fourth of
+# what four single rows would, and four independent chains hide the latency of an addition.
 ROWS: Final = 4
 # Fill the registers: 16 vectors of 8 doubles with AVX-512, otherwise 8 of 4 or 16 of 2.
 LANES: Final = 32 if _has("avx512f") else 8
@@ -64,6 +67,7 @@ class PanelType(types.Type):  # type: ignore[misc]
         super().__init__(name=f"Panel({element})")
 
 
+# An array of vectors as one value, which the compiler takes apart again: every row has a register of its own.
 @numba.extending.register_model(PanelType)
 class _PanelModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Value, panel: PanelType) -> None:
@@ -88,6 +92,7 @@ def _is_float(vector: Value) -> bool:
 
 def pack(builder: Value, rows: Iterable[Value]) -> Value:
     """Make a panel of row vectors."""
+    # Made from the undefined value: every row is set, and zeros would be stored for nothing.
     panel = None
     for index, row in enumerate(rows):
         if panel is None:
@@ -138,7 +143,10 @@ def _binary(emit: Emit, result: str = "") -> Callable[..., Any]:
 
 
 def _operator(symbol: Callable[..., Any], emit: Emit, result: str = "") -> None:
-    """Teach the compiler an infix operator between two panels of the same element type."""
+    """Teach the compiler an infix operator between two panels of the same element type.
+
+    Panels of two types do not mix: a single would be widened somewhere without a word.
+    """
 
     @templates.infer_global(symbol)
     class _Template(templates.AbstractTemplate):  # type: ignore[misc]
@@ -153,6 +161,7 @@ def _operator(symbol: Callable[..., Any], emit: Emit, result: str = "") -> None:
 def _call(name: str) -> Emit:
     def emit(builder: Value, *vectors: Value) -> Value:
         kind = vectors[0].type
+        # The name says the type, 32 lanes of doubles for one, and there is one such function in a module.
         full_name = f"llvm.{name}.v{LANES}f{8 * int(_element(vectors[0])[1])}"
         function_type = ir.FunctionType(kind, [kind] * len(vectors))
         return builder.call(cgutils.get_or_insert_function(builder.module, function_type, full_name), vectors)
@@ -178,6 +187,7 @@ differs = _binary(
 equal = _binary(
     lambda b, x, y: b.fcmp_ordered("==", x, y) if _is_float(x) else b.icmp_signed("==", x, y), "mask"
 )
+# Ordered, as every comparison here: a NaN is not "nonzero", so an infinite sum has no error to correct.
 nonzero = _unary(lambda b, x: b.fcmp_ordered("!=", x, ir.Constant(x.type, None)), lambda _: "mask")
 negative = _unary(lambda b, x: b.icmp_signed("<", x, ir.Constant(x.type, None)), lambda _: "mask")
 
@@ -189,13 +199,13 @@ def _to(element: str, how: str) -> Callable[..., Any]:
     return _unary(lambda b, x: getattr(b, how)(x, vector(element)), lambda _: element)
 
 
+# Exact, so that code for singles and doubles can be written once.
 def _widen(builder: Value, x: Value) -> Value:
     return x if _element(x) == "f8" else builder.fpext(x, vector("f8"))
 
 
 def _cast_bits(builder: Value, x: Value) -> Value:
-    element = _element(x)
-    return builder.bitcast(x, vector(("i" if element[0] == "f" else "f") + element[1]))
+    return builder.bitcast(x, vector(_other(_element(x))))
 
 
 def _other(element: str) -> str:
@@ -236,6 +246,7 @@ spread = intrinsic(_spread)  # a scalar in every place
 
 def _any_lane(_typing: Value, mask: Value) -> Value:
     def codegen(_context: Value, builder: Value, _signature: Value, args: Value) -> Value:
+        # A row's mask read as one integer: a single comparison at the end, not one for each lane.
         whole = ir.IntType(LANES)
         found = ir.Constant(whole, 0)
         for row in unpack(builder, args[0]):
@@ -253,6 +264,7 @@ any_lane = intrinsic(_any_lane)  # mask -> bool
 
 def _out_of_line(_typing: Value) -> Value:
     def codegen(context: Value, builder: Value, _signature: Value, _args: Value) -> Value:
+        # The function that is being built is the one that calls this.
         builder.function.attributes.add("noinline")
         return context.get_dummy_value()
 

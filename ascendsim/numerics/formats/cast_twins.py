@@ -1,6 +1,7 @@
 """The definition of every cast, on exact rationals, one number at a time.
 
-The array casts equal these bit for bit; read this file to know what a cast does.  A value is a Python float
+The array casts equal these bit for bit: where the two disagree, these are right.  Read this file to know what
+a cast does.  A value is a Python float
 that float32 can hold (so Inf, NaN and the sign of zero are at hand); arithmetic is on `Fraction`.
 """
 
@@ -37,6 +38,7 @@ def _beyond(fmt: DType) -> float:
 
 def floor_log2(x: Fraction) -> int:
     """Return the largest e with 2**e <= x, for x > 0."""
+    # The quotient of numbers of n and m bits lies between 2**(n-m-1) and 2**(n-m+1): one of two binades.
     e = x.numerator.bit_length() - x.denominator.bit_length()
     return e if x >= Fraction(2) ** e else e - 1
 
@@ -48,6 +50,7 @@ def _to_fields(x: Fraction, negative: bool, fmt: DType, rounding: str, overflow:
     exponent = max(floor_log2(x), fmt.min_exponent)  # below the smallest normal the unit no longer shrinks
     unit = Fraction(2) ** (exponent - fmt.mantissa_bits)
     count = _to_integer(x / unit, negative, rounding)
+    # Judged after rounding, so 65519 does not overflow float16, and 65520 does.
     if count * unit <= Fraction(fmt.max_finite):
         return float(count * unit)
     return _overflow(negative, fmt, rounding, overflow)
@@ -107,6 +110,7 @@ def _to_hifloat8(x: Fraction, rounding: str, overflow: str) -> float:
 
 def _nearest_hifloat8(x: Fraction) -> Fraction:
     """Return the nearest value, the larger one on a tie."""
+    # 49152 = 1.5 x 2**15 would be the next value; its code means Inf, so from halfway, 40960, it is Inf.
     ladder = [Fraction(0), *(Fraction(v) for v in positive_values()), Fraction(49152)]
     return min(ladder, key=lambda v: (abs(x - v), -v))
 

@@ -47,10 +47,12 @@ def round_to(
     if fmt.tapered:
         return round_hifloat8(array, rounding or "ROUND", overflow)
     rounding = rounding or "RINT"
+    # The usual case has short cuts, since every Fixpipe and Cast takes it; the general form gives the same.
     if rounding == "RINT" and overflow == "ieee":
         if fmt is dtypes.FLOAT32:
             return array
-        if fmt is dtypes.FLOAT16:  # numpy's own conversion is correctly rounded, and faster on ordinary data
+        # numpy's own conversion is correctly rounded, and faster on ordinary data.
+        if fmt is dtypes.FLOAT16:
             with np.errstate(over="ignore", under="ignore"):
                 return array.astype(np.float16).astype(np.float32)
         if fmt in (dtypes.BFLOAT16, dtypes.HF32_11, dtypes.HF32_10):
@@ -82,12 +84,14 @@ def _cut_mantissa(values: Float32Array, drop: int, ties: str) -> Float32Array:
     half = np.uint32(1 << (drop - 1))
     match ties:
         case "RNE":
+            # Just below half, plus the last kept bit: a tie carries only from an odd one.
             rounded = magnitude + (half - np.uint32(1)) + (magnitude >> low & np.uint32(1))
         case "RNA":
             rounded = magnitude + half
         case _:
             rounded = magnitude
     rounded = np.asarray(rounded >> low << low | bits & ~MAGNITUDE)
+    # A NaN could carry into the sign, or lose all its fraction and read as Inf: it is cut and made quiet.
     nan = magnitude > INFINITY
     if nan.any():
         np.copyto(rounded, (bits | _QUIET) >> low << low, where=nan)
@@ -107,12 +111,14 @@ def decode(array: "npt.NDArray[Any] | HiFloat8Array", dtype: "str | DType") -> F
         return array.to_float32()
     if array.dtype != _storage(fmt):
         raise UnsupportedError(f"decode: {fmt.name} is stored as {_storage_name(fmt)}, got {array.dtype}")
+    # HF32 has no storage of its own, so a buffer cannot say whether its float32 values are HF32 values.
     if fmt.bits == 32:
         return _require_on_grid(array, fmt, "decode")
     if fmt is dtypes.FLOAT16:
         return array.astype(np.float32)
     if fmt.bits == 8:
         return decode_codes(array.view(np.uint8), fmt)
+    # bfloat16 is the upper half of a float32.
     return (array.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
@@ -140,6 +146,7 @@ def encode(carrier: npt.NDArray[np.float32], dtype: "str | DType") -> "npt.NDArr
 def is_on_grid(carrier: npt.NDArray[np.float32], dtype: "str | DType") -> bool:
     """Say whether every value is one of the format's (NaN counts)."""
     fmt = dtypes.dtype(dtype)
+    # Eight bits by table: a value without a code decodes to another value, cheaper than rounding it.
     rounded = decode_codes(encode_codes(carrier, fmt), fmt) if fmt.bits == 8 else round_to(carrier, fmt)
     return bool(np.all((rounded == carrier) | np.isnan(carrier)))
 
@@ -155,6 +162,7 @@ def _require_on_grid(array: Float32Array, fmt: DType, where: str) -> Float32Arra
 @lru_cache
 def _storage(fmt: DType) -> "np.dtype[Any]":
     storage = fmt.storage
+    # A format without numpy storage is hifloat8, which its callers take out before.
     assert storage is not None
     return storage
 

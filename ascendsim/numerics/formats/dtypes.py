@@ -58,7 +58,8 @@ class DType:
             return None
         if self.storage_name in ("float16", "float32"):
             return np.dtype(self.storage_name)
-        import ml_dtypes  # here, so that a process that only needs sizes does not pay for it
+        # Here, so that a process that only needs sizes does not pay for it.
+        import ml_dtypes
 
         found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.storage_name))
         return found
@@ -67,6 +68,7 @@ class DType:
         return self.name
 
 
+# Not a DType: whole numbers have no exponents to round by, and no float32 carries all of an int32.
 @dataclass(frozen=True)
 class Integer:
     """Describe a format of whole numbers: int8 matrix products have one for operands and one for results."""

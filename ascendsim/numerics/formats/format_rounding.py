@@ -1,6 +1,7 @@
-"""Rounding float32 values into a format with fixed fields, by integer arithmetic on their bit patterns.
+"""Round float32 values into a format with fixed fields, by integer arithmetic on their bit patterns.
 
-Everything here takes and returns float32 carriers.  The definition is `cast_twins.py`; this is the fast form.
+Everything here takes and returns float32 carriers.  The definition is `cast_twins.py`, on exact fractions;
+this is the fast form, and equals it bit for bit.
 
 Modes       RINT nearest, ties to even · ROUND nearest, ties away from zero · FLOOR · CEIL · TRUNC toward
             zero · ODD truncate, and if that lost something and left an even last bit, take the next value
@@ -34,8 +35,8 @@ INFINITY = np.uint32(0x7F800000)
 _CHUNK = 1 << 16  # elements per pass: the temporaries of one chunk stay in the cache
 
 
-class _Steps(NamedTuple):
-    """Say, per float32 exponent field, how many significand bits go and what a unit of the rest is worth."""
+class _Binades(NamedTuple):
+    """Tell, by float32 exponent field, how many significand bits go and what a unit of the rest is worth."""
 
     drop: Uint32Array
     unit: Float32Array
@@ -69,6 +70,7 @@ def round_fields(values: Float32Array, fmt: DType, rounding: str, overflow: str)
     """
     require_choice(rounding, ROUNDINGS, f"rounding to {fmt.name}")
     require_choice(overflow, OVERFLOWS, f"rounding to {fmt.name}")
+    # Bits can only be viewed in memory without gaps.
     flat = np.ascontiguousarray(values).reshape(-1)
     result = np.empty_like(flat)
     for start in range(0, flat.size, _CHUNK):
@@ -82,21 +84,27 @@ def _round_chunk(values: Float32Array, fmt: DType, rounding: str, overflow: str)
     negative = bits >= SIGN
     magnitude = bits & MAGNITUDE
     exponent = magnitude >> np.uint32(23)
-    steps = _steps(fmt)
-    drop = steps.drop[exponent]
+    binades = _binades(fmt)
+    drop = binades.drop[exponent]
+    # The hidden one of a normal number; a subnormal has none, and the unit of exponent field 1.
     significand = magnitude & np.uint32(0x7FFFFF) | (exponent > 0).astype(np.uint32) << np.uint32(23)
     kept = significand >> drop
     rest = significand - (kept << drop)
     kept += _increments(rounding, kept, rest, drop, negative)
-    with np.errstate(over="ignore"):  # beyond float32's own range: the Inf is replaced just below
-        rounded: Float32Array = kept.astype(np.float32) * steps.unit[exponent]
+    # Both factors and the product are exact: `kept` has 24 bits at most, and a carry to the next power of two
+    # only makes fewer.  Beyond float32's own range it is Inf, which is replaced just below.
+    with np.errstate(over="ignore"):
+        rounded: Float32Array = kept.astype(np.float32) * binades.unit[exponent]
+    # An exponent field of 255 has no such product: Inf and NaN go round it.
     finite_input = magnitude < INFINITY
     np.copyto(rounded, np.abs(values), where=~finite_input)
+    # After rounding: what only rounding takes beyond the largest value overflows too.
     over = rounded > np.float32(fmt.max_finite)
     if over.any():
         limits = _limits(fmt, rounding, overflow, negative, finite_input)
         np.copyto(rounded, limits, where=over)
     np.copysign(rounded, values, out=rounded)
+    # After the sign, so that a NaN becomes +0 whatever its own was.
     if overflow == "saturate":
         rounded[np.isnan(values)] = 0.0
     return rounded
@@ -110,12 +118,13 @@ def _increments(
     negative: Mask,
 ) -> Mask:
     """Return where the magnitude goes up by one unit; `rest` is what was cut off, in units of 2**-drop."""
+    # Where nothing is cut off, half is 0 and so is the rest: `inexact` keeps every mode from counting that.
     half: Uint32Array = np.uint32(1) << drop >> np.uint32(1)
     odd: Mask = (kept & np.uint32(1)).astype(np.bool_)
     inexact: Mask = rest > 0
     match rounding:
         case "RINT":
-            return inexact & (rest + odd > half)
+            return inexact & (rest + odd > half)  # a tie goes up only from an odd unit
         case "ROUND":
             return inexact & (rest >= half)
         case "FLOOR":
@@ -160,15 +169,14 @@ def _last_bit_is_odd(fmt: DType) -> bool:
 
 
 @lru_cache
-def _steps(fmt: DType) -> _Steps:
-    """Tabulate by float32 exponent field: bits dropped of the 24-bit significand, value of a kept unit."""
+def _binades(fmt: DType) -> _Binades:
     field = np.arange(256)
     exponent = np.maximum(field, 1) - 127
     below = np.maximum(fmt.min_exponent - exponent, 0)  # a subnormal result keeps one bit less per step down
     # 26 zero bits are as good as more: the 24-bit significand is then below a quarter of the unit.
     drop = np.minimum(23 - fmt.mantissa_bits + below, 26)
     unit = np.ldexp(np.float32(1), np.maximum(exponent, fmt.min_exponent) - fmt.mantissa_bits)
-    return _Steps(drop.astype(np.uint32), unit.astype(np.float32))
+    return _Binades(drop.astype(np.uint32), unit.astype(np.float32))
 
 
 def narrow_to_odd(values: npt.NDArray[np.float64]) -> Float32Array:
@@ -184,6 +192,7 @@ def narrow_to_odd(values: npt.NDArray[np.float64]) -> Float32Array:
     bits = nearest.view(np.uint32).copy()
     outwards = np.abs(wide) > np.abs(values)
     inexact = (wide != values) & ~np.isnan(wide)
-    bits[outwards & inexact] -= np.uint32(1)  # toward zero: the truncated value
+    # Toward zero first, the truncated value, which is never infinite; then odd, where something was lost.
+    bits[outwards & inexact] -= np.uint32(1)
     bits[inexact] |= np.uint32(1)
     return bits.view(np.float32)

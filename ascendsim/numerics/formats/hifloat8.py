@@ -49,6 +49,7 @@ class HiFloat8Array:
         return decode_codes(self.codes, HIFLOAT8)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        # numpy 2 asks for `copy=False` when it must not copy, and expects this error.
         if copy is False:
             raise ValueError("HiFloat8Array: values are decoded, so a view of them is not possible")
         return self.to_float32().astype(dtype or np.float32, copy=False)
@@ -60,7 +61,7 @@ class HiFloat8Array:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the extent of every axis."""
+        """Return the length of every axis."""
         return self.codes.shape
 
     @property
@@ -120,6 +121,7 @@ def value_ranks(codes: npt.ArrayLike) -> npt.NDArray[np.int16]:
     if (array == NAN_CODE).any():
         raise UnsupportedError("value_ranks: NaN has no rank; leave code 0x80 out")
     magnitude = decode_codes(array & np.uint8(0x7F), HIFLOAT8)
+    # Counting the values that are not larger: zero is below all of them and has rank 0.
     ladder = np.array([*positive_values(), np.inf], np.float32)
     rank = np.searchsorted(ladder, magnitude, side="right").astype(np.int16)
     return np.where(array & np.uint8(0x80), -rank, rank)

@@ -1,4 +1,4 @@
-"""What the 256 codes of HiFloat8 mean.
+"""The meaning of the 256 codes of HiFloat8.
 
 A code is a sign and seven bits: a prefix-coded dot field that says how wide the exponent is, the exponent in
 sign and magnitude with its leading one left out, and the fraction in what remains.
@@ -16,6 +16,10 @@ Source: AscendC built-in data types page; arXiv 2409.16626.
 """
 
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 NAN_CODE = 0x80
 INFINITY_CODE = 0x6F
@@ -46,13 +50,18 @@ def _normal(body: int, exponent_width: int, fraction_width: int) -> float:
     if exponent_width == 0:
         exponent = 0
     else:
-        leading = 1 << (
-            exponent_width - 1
-        )  # in the code this bit is the exponent's sign; its own 1 is implied
+        # In the code this bit is the exponent's sign: its own 1 is implied.
+        leading = 1 << (exponent_width - 1)
         exponent = leading + (field & (leading - 1))
         if field & leading:
             exponent = -exponent
     return float((1.0 + fraction / (1 << fraction_width)) * 2.0**exponent)
+
+
+def fraction_bits(exponent: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return how many fraction bits values of these exponents have: the wider the exponent, the fewer."""
+    size = np.abs(exponent)
+    return np.select([size <= 3, size <= 7, size <= 15], [3, 2, 1], 0)
 
 
 @lru_cache

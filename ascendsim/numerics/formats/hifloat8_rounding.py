@@ -1,4 +1,4 @@
-"""Rounding float32 values into HiFloat8.
+"""Round float32 values into HiFloat8; the definition is `cast_twins.py`.
 
 ROUND   nearest, ties away from zero.  Below 2**-23 everything becomes +0.  Above 32768 the grid goes on with
         one more step, 49152, which is the place of Inf: from 40960 on the result is Inf, or 32768 when
@@ -27,6 +27,7 @@ from ascendsim.numerics.formats.format_rounding import (
     require_choice,
     require_float32,
 )
+from ascendsim.numerics.formats.hifloat8_codes import fraction_bits
 
 HYBRIDS = ("doc-literal", "strict")
 HIFLOAT8_ROUNDINGS = ("ROUND", *(f"HYBRID:{variant}" for variant in HYBRIDS))
@@ -38,7 +39,7 @@ _BEYOND = np.float32(2.0**17).view(np.uint32)
 
 
 class _Widths(NamedTuple):
-    """Say, per float32 exponent field, how rounding to HiFloat8 treats that binade."""
+    """Tell, by float32 exponent field, how rounding to HiFloat8 treats that binade."""
 
     kept: Uint32Array  # fraction bits kept
     tie_only: Mask  # exponents -3..3: hybrid rounding is ROUND here
@@ -83,11 +84,13 @@ def round_hybrid(
         away = away & (fraction > 0)
     drop = np.uint32(23) - kept
     unit = np.uint32(1) << drop
+    # A carry out of the fraction runs into the exponent field, which is the next power of two: also a value.
     hybrid = np.asarray((bits >> drop << drop) + away * unit)
     below = bits >> np.uint32(23) == 127 - 23  # exponent -23: the smallest value or nothing
     np.copyto(hybrid, away * _SMALLEST.view(np.uint32), where=below)
     np.copyto(hybrid, 0, where=bits >> np.uint32(23) < 127 - 23)
     rounded = hybrid.astype(np.uint32).view(np.float32)
+    # The page exempts the binades that keep three bits: there the hybrid rounding is ROUND.
     near = np.asarray(widths.tie_only[bits >> np.uint32(23)])
     return np.where(near, _round_away(array, overflow), _finish(array, rounded, overflow))
 
@@ -115,6 +118,7 @@ def _round_away(values: Float32Array, overflow: str) -> Float32Array:
     drop = np.uint32(23) - _widths().kept[field]
     rounded = (bits + (np.uint32(1) << drop >> np.uint32(1))) >> drop << drop
     result = np.asarray(rounded.view(np.float32)).copy()
+    # From 2**-23, halfway to the smallest value, it is that value; the grid above would have 2**-23 as well.
     np.copyto(result, _SMALLEST, where=field == 127 - 23)
     np.copyto(result, np.float32(0), where=field < 127 - 23)
     return _finish(values, result, overflow)
@@ -133,6 +137,5 @@ def _finish(values: Float32Array, magnitude: Float32Array, overflow: str) -> Flo
 @lru_cache
 def _widths() -> _Widths:
     exponent = np.arange(256) - 127
-    size = np.abs(exponent)
-    kept = np.select([size <= 3, size <= 7, size <= 15], [3, 2, 1], 0)
-    return _Widths(kept.astype(np.uint32), size <= 3)
+    kept = fraction_bits(exponent)
+    return _Widths(kept.astype(np.uint32), kept == 3)

@@ -40,6 +40,7 @@ def field_value(code: int, fmt: DType) -> float:
         return math.copysign(math.inf if fraction == 0 else math.nan, sign)
     if field == top and fraction == (1 << fmt.mantissa_bits) - 1:
         return math.copysign(math.nan, sign)
+    # Field 0 has no hidden one, and the exponent of field 1: gradual underflow.
     significand = fraction + (int(field > 0) << fmt.mantissa_bits)
     exponent: int = max(field, 1) - fmt.bias - fmt.mantissa_bits
     return sign * significand * 2.0**exponent
@@ -51,6 +52,7 @@ def code_table(fmt: DType) -> CodeTable:
 
     NaN  encodes as the quiet code of its sign (float8_e5m2 0x7E, float8_e4m3fn 0x7F, hifloat8 0x80)
     """
+    # Twelve bits without a code, -0 of hifloat8 among them, keep the zero that the table is filled with.
     definition = [value_of_code(c) if fmt.tapered else field_value(c, fmt) for c in range(256)]
     values = np.array(definition, np.float32)
     codes = np.zeros(4096, np.uint8)
@@ -74,6 +76,7 @@ def encode_codes(carrier: Float32Array, fmt: DType) -> npt.NDArray[np.uint8]:
     """Return the codes of a carrier whose values lie on the grid (the caller checks by decoding)."""
     bits = carrier.view(np.uint32)
     top = bits >> _TOP
+    # A NaN whose payload lies below the twelve would read as Inf.
     top |= np.where(bits & MAGNITUDE > INFINITY, _QUIET_TOP, np.uint32(0))
     codes: npt.NDArray[np.uint8] = code_table(fmt).codes[top]
     return codes

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ascendsim.numerics.formats.dtypes import DType
+from ascendsim.numerics.formats.hifloat8_codes import fraction_bits
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -18,6 +19,7 @@ def ulps(values: Float64Array, fmt: DType) -> Float64Array:
              Inf and NaN have that of the last binade; hifloat8 below 2**-15 has powers of two only: there the
              step is the binade's own width
     """
+    # Zero and subnormal doubles have field 0, Inf and NaN the last one: the table clips both.
     field = values.view(np.uint64) >> np.uint64(52) & np.uint64(0x7FF)
     steps: Float64Array = _table(fmt)[field]
     return steps
@@ -29,8 +31,7 @@ def _table(fmt: DType) -> Float64Array:
     exponent = np.arange(2048) - 1023
     if fmt.tapered:
         exponent = np.clip(exponent, -22, 15)
-        size = np.abs(exponent)
-        kept = np.select([size <= 3, size <= 7, size <= 15], [3, 2, 1], 0)
+        kept = fraction_bits(exponent)
     else:
         exponent = np.clip(exponent, fmt.min_exponent, math.frexp(fmt.max_finite)[1] - 1)
         kept = np.full(2048, fmt.mantissa_bits)

@@ -52,7 +52,7 @@ def product_of(model: AccumulationModel, macs: int) -> Product:
         from ascendsim.numerics.accumulation.twins import accumulate_twin
 
         return lambda a, b, c: accumulate_twin(model, a, b, c)
-    from ascendsim.numerics.accumulation.accumulate import accumulate as accumulate_block
+    from ascendsim.numerics.compiled.accumulate import accumulate as accumulate_block
 
     def compiled(a: Floats, b: Floats, c: Floats) -> Floats:
         accumulate_block(model, np.ascontiguousarray(a), np.ascontiguousarray(b), c)

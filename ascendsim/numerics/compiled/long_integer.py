@@ -3,6 +3,8 @@
 The sum is a long integer of 32-bit limbs that counts 2^-LOWEST_BIT. Every product of two finite binary32
 values, and every such value, is a whole number of it, so nothing is ever lost. Limbs are 64-bit integers,
 carried once at the end; as bit patterns they lie in the same memory of doubles as everything else.
+
+Special  terms are finite; a sum of zero is +0, as the definition says of a sum with a term that is not -0
 """
 
 from typing import Any, Final
@@ -12,8 +14,10 @@ from ascendsim.numerics.compiled.panel_memory import at, put, scalar_bits, scala
 
 Array = Any
 
+# 768 bits from 2^-384 up. A double that holds 2^-298 has its last bit at 2^-350, in limb 1. A term of 2^256
+# reaches limb 20, where 2^30 of them still end (below 2^287); the limb above takes the sign.
 LIMBS: Final = 24
-_LOWEST_BIT: Final = 384  # a double holding 2^-298 has its last bit at 2^-350
+_LOWEST_BIT: Final = 384
 _LIMB_MASK: Final = (1 << 32) - 1
 _FRACTION: Final = (1 << 52) - 1
 _HIDDEN: Final = 1 << 52
@@ -47,6 +51,8 @@ def add_term(doubles: Array, limbs: int, term: float) -> int:
     significand = (bits & _FRACTION) | _HIDDEN if exponent else 0  # no term is subnormal in double
     position = exponent - 1075 + _LOWEST_BIT if exponent else 16 * LIMBS
     index, shift = position >> 5, position & 31
+    # The shifted significand has up to 84 bits, which three limbs take. None takes 2^33 or more, so that 2^30
+    # terms stay below 2^63 and nothing needs to be carried before the end.
     low, high = (significand & _LIMB_MASK) << shift, (significand >> 32) << shift
     sign, place = 1 if bits >= 0 else -1, limbs + index
     _set(doubles, place, _get(doubles, place) + sign * (low & _LIMB_MASK))
@@ -62,6 +68,8 @@ def sticky_value(doubles: Array, limbs: int, lowest: int, highest: int) -> float
     lowest, highest   of what `add_term` returned for its terms: other limbs are zero
     """
     first, last = limbs + lowest, limbs + highest + 3  # the last one takes the final carry, and so the sign
+    # Carries go from the lowest limb to one above the highest; a negative sum leaves its sign there, and is
+    # carried anew as its magnitude.
     _carry(doubles, first, last)
     negative = _get(doubles, last) < 0
     if negative:
@@ -86,6 +94,9 @@ def sticky_value(doubles: Array, limbs: int, lowest: int, highest: int) -> float
 @called
 def _odd(top: int, middle: int, low: int, below: bool) -> float:
     """Round top * 2^64 + middle * 2^32 + low, and a little more if `below`, to odd."""
+    # `first` may round, by what `rest` takes back exactly; `total` rounds again, by `error`. The half stands
+    # for what lies below: with top at least 1 a double's last bit is worth 2^12 or more, so the half only
+    # says that something is there.
     high = top * 2.0**64
     first = high + middle * 2.0**32
     rest = (middle * 2.0**32 - (first - high)) + (low + 0.5 * below)  # both parts are exact: under 53 bits
@@ -99,6 +110,7 @@ def _odd(top: int, middle: int, low: int, below: bool) -> float:
 
 @called
 def _carry(doubles: Array, first: int, last: int) -> None:
+    # Shifting right and masking both round down, so negative limbs borrow as they should.
     carry = 0
     for place in range(first, last):
         whole = _get(doubles, place) + carry

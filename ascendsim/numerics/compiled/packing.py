@@ -1,4 +1,4 @@
-"""Lay operands out for the kernels: converted once, aligned, padded to whole panels with zeros.
+"""Lay operands and accumulators out for the kernels: aligned, in whole panels, zeros in what is over.
 
 Both operands are packed alike: a in groups of ROWS rows, b in groups of LANES columns, and inside a group one
 line per k. So the operands of any block of any panel are contiguous: line group * k + t of a holds
@@ -6,15 +6,16 @@ a[group * ROWS + r, t], line group * k + t of b holds b[t, group * LANES + lane]
 Padding never meets a real output: it only makes outputs that nobody reads.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ascendsim.numerics.compiled.jit import called
-from ascendsim.numerics.compiled.panel_memory import at, put, scalar_bits, scalar_float
+from ascendsim.numerics.compiled.jit import called, inlined
+from ascendsim.numerics.compiled.panel_memory import at, put, scalar_bits, scalar_float, store, tile
 from ascendsim.numerics.compiled.panels import LANES, ROWS
 
 Array = Any  # a numpy array, as the compiler sees it
+Panel = Any
 
 _CACHE_LINE_BYTES: Final = 64
 _HIGH_HALF: Final = np.int32(-4096)  # sign, exponent and the upper 11 of 23 fraction bits
@@ -33,6 +34,13 @@ def padded_size(m: int, n: int) -> int:
     return (m + ROWS) * (n + LANES)
 
 
+def singles_for(a: Array, b: Array) -> Array:
+    """Return memory of singles for both packed operands and padded accumulators, not initialised."""
+    (m, k), n = a.shape, b.shape[1]
+    # Two dimensions, as the operands have: one type of array fewer to compile the kernels for.
+    return np.empty((1, packed_size(m, k, n) + padded_size(m, n) + MARGIN), np.float32)
+
+
 @called
 def group_count(count: int, unit: int) -> int:
     """Return how many groups hold so many rows or columns, the last one perhaps in part."""
@@ -42,13 +50,21 @@ def group_count(count: int, unit: int) -> int:
 @called
 def aligned(array: Array, offset: int) -> int:
     """Return the next offset in an array that starts a cache line."""
+    # numpy aligns arrays to 16 bytes only; a vector across two cache lines takes two loads.
     address = array.ctypes.data + offset * array.itemsize
     return int(offset + (-address % _CACHE_LINE_BYTES) // array.itemsize)
 
 
 @called
-def fill_rows(a: Array, target: Array, first: int) -> int:
-    """Pack a from an offset on, and return where it ends."""
+def pack(a: Array, b: Array, target: Array, offset: int) -> tuple[int, int, int]:
+    """Pack both operands behind an offset; return where a begins, where b begins, and where b ends."""
+    first = aligned(target, offset)
+    second = _pack_rows(a, target, first)
+    return first, second, _pack_columns(b, target, second)
+
+
+@called
+def _pack_rows(a: Array, target: Array, first: int) -> int:
     m, k = a.shape
     for i in range(group_count(m, ROWS) * ROWS):
         place = first + i // ROWS * ROWS * k + i % ROWS
@@ -58,13 +74,13 @@ def fill_rows(a: Array, target: Array, first: int) -> int:
 
 
 @called
-def fill_columns(b: Array, target: Array, first: int) -> int:
-    """Pack b from an offset on, and return where it ends."""
+def _pack_columns(b: Array, target: Array, first: int) -> int:
     k, n = b.shape
     for group in range(group_count(n, LANES)):
         width = min(LANES, n - group * LANES)
         for t in range(k):
             place = first + (group * k + t) * LANES
+            # Two loops without a branch: one `if` per element, as for a, is slow where rows of b are copied.
             for lane in range(width):
                 put(target, place + lane, at(b, t * n + group * LANES + lane))
             for lane in range(width, LANES):
@@ -74,7 +90,10 @@ def fill_columns(b: Array, target: Array, first: int) -> int:
 
 @called
 def fill_low_halves(doubles: Array, start: int, stop: int, first: int) -> None:
-    """Put what the lower 12 of 24 significand bits of packed operands are worth at another offset."""
+    """Put what the lower 12 of 24 significand bits of packed operands are worth at another offset.
+
+    Special  of Inf and NaN +0: the whole product says what they make; Inf - Inf here would make NaN of Inf
+    """
     for index in range(stop - start):
         single = np.float32(at(doubles, start + index))
         high = scalar_float(np.int32(scalar_bits(single) & _HIGH_HALF))
@@ -95,26 +114,52 @@ def fill_singles(doubles: Array, start: int, stop: int, singles: Array, first: i
         put(singles, first + index, np.float32(at(doubles, start + index)))
 
 
-@called
-def fits(c: Array) -> bool:
-    """Tell whether c consists of whole panels, so that a kernel can work in place."""
-    return bool(c.shape[0] % ROWS == 0 and c.shape[1] % LANES == 0)
+class Accumulators(NamedTuple):
+    """The accumulators of one call in whole panels: c itself, or a copy that zeros fill up.
+
+    values          memory of singles
+    first           offset of the first accumulator
+    rows, columns   how many there are, whole multiples of ROWS and LANES
+    """
+
+    values: Array
+    first: int
+    rows: int
+    columns: int
 
 
 @called
-def copy_in(c: Array, singles: Array, first: int, stride: int) -> None:
-    """Copy c to memory with longer rows, and fill up with zeros."""
+def whole_panels(c: Array, singles: Array, spare: int) -> Accumulators:
+    """Return c where it consists of whole panels, otherwise a copy of it at offset `spare`."""
     m, n = c.shape
-    for i in range(group_count(m, ROWS) * ROWS):
-        for j in range(stride):
+    rows, columns = group_count(m, ROWS) * ROWS, group_count(n, LANES) * LANES
+    if rows == m and columns == n:
+        return Accumulators(c, 0, rows, columns)
+    for i in range(rows):
+        for j in range(columns):
             inside = i < m and j < n
-            put(singles, first + i * stride + j, at(c, i * n + j) if inside else np.float32(0.0))
+            put(singles, spare + i * columns + j, at(c, i * n + j) if inside else np.float32(0.0))
+    return Accumulators(singles, spare, rows, columns)
 
 
 @called
-def copy_out(singles: Array, first: int, stride: int, c: Array) -> None:
-    """Copy the valid part back."""
+def give_back(cells: Accumulators, c: Array) -> None:
+    """Copy the valid part of the accumulators to c, unless they lie there."""
     m, n = c.shape
+    if cells.rows == m and cells.columns == n:
+        return
     for i in range(m):
         for j in range(n):
-            put(c, i * n + j, at(singles, first + i * stride + j))
+            put(c, i * n + j, at(cells.values, cells.first + i * cells.columns + j))
+
+
+@inlined
+def read_panel(cells: Accumulators, i: int, j: int) -> Panel:
+    """Return the panel whose first accumulator is in row i, column j."""
+    return tile(cells.values, cells.first + i * cells.columns + j, cells.columns)
+
+
+@inlined
+def write_panel(panel: Panel, cells: Accumulators, i: int, j: int) -> None:
+    """Put a panel back where `read_panel` found it."""
+    store(panel, cells.values, cells.first + i * cells.columns + j, cells.columns)

@@ -4,23 +4,24 @@ Importing this module is light; the compiler and the one kernel a model needs ar
 """
 
 from collections.abc import Callable
-from functools import lru_cache, partial
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
-from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, MAX_BLOCK, AccumulationModel
+from ascendsim.numerics.accumulation.models import MAX_BLOCK, AccumulationModel
+
+if TYPE_CHECKING:
+    from ascendsim.numerics.compiled.workspace import KernelModel
 
 FloatArray = npt.NDArray[np.float32]
 Kernel = Callable[[FloatArray, FloatArray, FloatArray], None]
 
 _FLOAT32 = np.dtype(np.float32)
-_LARGEST32 = np.finfo(np.float32).max
-_LARGEST16 = np.float32(65504.0)
-_BINARY16_MIN_EXPONENT = -14
 _LOW_HALF_BITS = np.int32(0xFFF)
+_ALL = 1 << 30  # more products than any k, and as many as a long integer can add without a carry
 
 
 def accumulate(model: AccumulationModel, a: FloatArray, b: FloatArray, c: FloatArray) -> None:
@@ -39,11 +40,12 @@ def accumulate(model: AccumulationModel, a: FloatArray, b: FloatArray, c: FloatA
     if model.ftz_in:
         a, b = _flushed(a, model.ftz_in_exponent), _flushed(b, model.ftz_in_exponent)
     if model.ftz_acc:
-        c[:] = _flushed(c, _BINARY16_MIN_EXPONENT if model.half else BINARY32_MIN_EXPONENT)
+        c[:] = _flushed(c, model.accumulator.min_exponent)
+    # Where one side has no low halves, no product of two is left out; kernels without that term are faster.
     split = model.product == "split3" and _has_low_halves(a) and _has_low_halves(b)
     _kernel(model, split)(a, b, c)
     if model.overflow == "saturate":
-        largest = _LARGEST16 if model.half else _LARGEST32
+        largest = np.float32(model.accumulator.max_finite)
         c[np.isnan(c)] = 0.0
         np.clip(c, -largest, largest, out=c)
 
@@ -56,10 +58,12 @@ def _checked(a: FloatArray, b: FloatArray, c: FloatArray) -> tuple[FloatArray, F
         raise UnsupportedError(f"accumulate: a {a.dtype}, b {b.dtype}, c {c.dtype}; carriers are float32")
     if not c.flags.carray:
         raise UnsupportedError("accumulate: c must be C-contiguous and writeable, it is changed in place")
+    # A read-only array has a type of its own, for which every kernel would be compiled anew: copy it as well.
     return a if a.flags.carray else np.array(a, order="C"), b if b.flags.carray else np.array(b, order="C")
 
 
 def _flushed(x: FloatArray, min_exponent: int) -> FloatArray:
+    # A zero of the same sign, as the twin has it; NaN is not below anything and stays.
     return np.where(np.abs(x) < np.float32(2.0**min_exponent), np.copysign(np.float32(0), x), x)
 
 
@@ -72,50 +76,51 @@ def _kernel(model: AccumulationModel, split: bool) -> Kernel:
     """Choose the compiled function for a model and products that are split or not."""
     if not isinstance(model.block, int):
         raise ConfigError(f"accumulation model {model}: resolve cube_k to a number before computing")
-    from ascendsim.numerics.compiled.job import Rules
     from ascendsim.numerics.compiled.panel_rounding import MODES, Rounding
+    from ascendsim.numerics.compiled.workspace import KernelModel
 
-    flush = 2.0 ** (_BINARY16_MIN_EXPONENT if model.half else BINARY32_MIN_EXPONENT) if model.ftz_acc else 0.0
+    flush = 2.0**model.accumulator.min_exponent if model.ftz_acc else 0.0
     how = Rounding(MODES[model.rounding], model.half, flush)
-    add = how._replace(mode=MODES[model.add_rounding])
-    usual = how == Rounding(MODES["RNE"], False, 0.0) and not split
+    nearest = model.rounding == "RNE" and not model.ftz_acc and not split
     kind = model.kind
-    if model.block == 1:  # a block of one is a chain
+    # A block of one product is a chain, and the root of a tree of one leaf is the rounded product.
+    if model.block == 1:
         kind = {"block": "seq", "tree": "seq-muladd"}.get(kind, kind)
-    size = MAX_BLOCK if kind in ("seq", "seq-muladd") else 1 << 30 if kind == "exact" else model.block
-    rules = Rules(size, how, kind in ("block-add", "seq-muladd"), add, split)
-    if kind in ("seq", "seq-muladd") and usual:
-        from ascendsim.numerics.compiled.kernels_fused import seq
-
-        return partial(_call, seq, kind == "seq")
-    if kind in ("seq", "seq-muladd"):
-        from ascendsim.numerics.compiled.kernels_chain import chain
-
-        if how == Rounding(MODES["RNE"], True, 0.0) and not split:
-            return partial(_half_chain, rules)
-        return partial(_call, chain, rules)
+    chained = kind in ("seq", "seq-muladd")
+    # Chains have blocks only to be measured, which nobody reads; `exact` has one block, whatever k is.
+    block = MAX_BLOCK if chained else _ALL if kind == "exact" else model.block
+    separate = kind in ("block-add", "seq-muladd")
+    add = how._replace(mode=MODES[model.add_rounding])
+    parameters = KernelModel(block, how, separate, add, split)
+    if chained:
+        return _chain(parameters, nearest, model.half)
     if kind == "tree":
         from ascendsim.numerics.compiled.kernels_tree import tree
 
-        return partial(_call, tree, rules, model.pairing == "halves")
-    if kind != "align":
-        from ascendsim.numerics.compiled.kernels_block import block
+        return lambda a, b, c: tree(a, b, c, parameters, model.pairing == "halves")
+    if kind == "align":
+        from ascendsim.numerics.compiled.kernels_align import align
 
-        return partial(_call, block, rules)
-    from ascendsim.numerics.compiled.kernels_align import align
+        return lambda a, b, c: align(a, b, c, parameters, model.fraction_bits, model.with_accumulator)
+    from ascendsim.numerics.compiled.kernels_block import block as sum_blocks
 
-    return partial(_call, align, rules, model.fraction_bits, model.with_accumulator)
+    return lambda a, b, c: sum_blocks(a, b, c, parameters)
 
 
-def _half_chain(rules: Any, a: FloatArray, b: FloatArray, c: FloatArray) -> None:
-    """Run a chain of binary16 accumulators in singles where that is exact, otherwise as any other chain."""
+def _chain(parameters: "KernelModel", nearest: bool, half: bool) -> Kernel:
+    """Choose the function for a chain: the processor's own arithmetic where it rounds as the model does."""
+    if nearest and not half:
+        from ascendsim.numerics.compiled.kernels_fused import seq
+
+        return lambda a, b, c: seq(a, b, c, not parameters.separate)
     from ascendsim.numerics.compiled.kernels_chain import chain
+
+    if not nearest:
+        return lambda a, b, c: chain(a, b, c, parameters)
     from ascendsim.numerics.compiled.kernels_half import half_chain
 
-    if not half_chain(a, b, c, not rules.separate):
-        chain(a, b, c, rules)
+    def half_or_any(a: FloatArray, b: FloatArray, c: FloatArray) -> None:
+        if not half_chain(a, b, c, not parameters.separate):
+            chain(a, b, c, parameters)
 
-
-def _call(function: Callable[..., None], *args: Any) -> None:
-    *options, a, b, c = args
-    function(a, b, c, *options)
+    return half_or_any
