@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.ops.lowering.call import Node, gm_tensor
-from ascendsim.ops.lowering.generations import HF32_TIES
 from ascendsim.ops.lowering.hf32 import as_multiplied, full_name, stored_name
 from ascendsim.ops.lowering.matmul_formats import accumulation as accumulation_of
 from ascendsim.ops.lowering.matmul_formats import (
@@ -154,12 +153,13 @@ def _product(call: _Call) -> Node:
     b = gm_tensor("b", p.stored_b, call.storage, "input")
     c = gm_tensor("c", (p.batch, p.m, p.n), call.formats[2], "output")
     plan = call.tiling or matmul_tiling(p, profile, call.compute, a.itemsize)
+    ties = profile.generation.hf32_ties["matmul"]
     schedule = MatmulSchedule(p, plan, profile, a, b, c, call.compute)
     kernel = Kernel(
         "matmul",
         (schedule.phase(),),
         {tensor.name: tensor for tensor in (a, b, c)},
-        MathSettings(call.model, HF32_TIES["matrix product"], overflow(profile, c.dtype)),
+        MathSettings(call.model, ties, overflow(profile, c.dtype)),
         p.macs,
         call.compute,
         facts={"tiling": plan},
@@ -167,9 +167,7 @@ def _product(call: _Call) -> Node:
 
     def bind(tensors: Tensors) -> Tensors:
         return {
-            name: as_multiplied(
-                tensors[name].reshape(shape), call.compute, profile, HF32_TIES["matrix product"]
-            )
+            name: as_multiplied(tensors[name].reshape(shape), call.compute, profile, ties)
             for name, shape in (("a", p.stored_a), ("b", p.stored_b))
         }
 

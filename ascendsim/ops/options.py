@@ -13,7 +13,6 @@ from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, Accumu
 from ascendsim.numerics.formats.controls import FIXPIPE_PRESETS
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.lowering.call import Call
-from ascendsim.ops.lowering.generations import generation
 from ascendsim.ops.lowering.hf32 import stored_name
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -161,7 +160,7 @@ class Options:
         if strided:
             found.append(STRIDED_NOTE)
         if not decision.empty and self.model(decision.compute_dtype).half:
-            half = generation(self.profile.npu_arch).half_accumulator and decision.compute_dtype == "float16"
+            half = self.profile.generation.half_accumulator and decision.compute_dtype == "float16"
             if not half:
                 found.append(
                     f"The cube of {self.profile.variant} cannot accumulate {decision.compute_dtype} products "

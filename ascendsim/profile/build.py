@@ -6,6 +6,7 @@ from math import ceil
 from types import MappingProxyType
 from typing import Any
 
+from ascendsim.profile.generation import Generation
 from ascendsim.profile.memory import L2, DataPath, Exact, LinkFigures
 from ascendsim.profile.records import (
     Buffer,
@@ -86,9 +87,15 @@ def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Ma
         launch=Launch(**values["launch"]),
         accumulation=MappingProxyType(values["accumulation"]),
         deterministic_default=values["deterministic_default"],
+        generation=_generation(values["generation"]),
         figures=MappingProxyType(figures),
         sources=MappingProxyType(dict(sources)),
     )
+
+
+def _generation(values: dict[str, Any]) -> Generation:
+    formats = {name: tuple(values[name]) for name in ("inf_nan_formats", "fixpipe_saturated_formats")}
+    return Generation(**values | formats | {"hf32_ties": MappingProxyType(values["hf32_ties"])})
 
 
 def _each(record: Any, table: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -89,9 +89,11 @@ def _tell(layers: list[Layer], item: Any) -> str:
 def _where(layers: list[Layer], location: tuple[str, ...]) -> str:
     """Name the file and the dotted path, in the last layer that says anything about it."""
     path = ".".join(location)
-    for layer in reversed(layers):
-        if _speaks_of(layer.tree, location):
-            return f"{layer.file}: {layer.prefix}{path}"
+    # A figure that is missing belongs into the layer that has the table around it.
+    for place in (location, location[:-1]) if len(location) > 1 else (location,):
+        for layer in reversed(layers):
+            if _speaks_of(layer.tree, place):
+                return f"{layer.file}: {layer.prefix}{path}"
     return f"{layers[-1].file}: {path}"
 
 

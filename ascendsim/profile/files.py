@@ -51,7 +51,7 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
 
     Raises   ConfigError naming the file, the dotted path, what was got and what is expected
     """
-    choice = _choose(str(name))
+    choice = _on_generation(_choose(str(name)), overrides or {})
     if not overrides:
         return build_profile(choice.names, check(choice.layers), choice.sources)
     below = merge(choice.layers)
@@ -62,7 +62,8 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
 def profile_from_tree(tree: Mapping[str, Any], product: str) -> Profile:
     """Make a Profile of figures given in code, under the same rules as those of a file."""
     names = {"product": product, "variant": product, "evidence": "figures given in code"}
-    return build_profile(names, check([Layer(product, "", tree)]), {})
+    choice = _on_generation(_Choice([Layer(product, "", tree)], {}, names), {})
+    return build_profile(names, check(choice.layers), choice.sources)
 
 
 def list_products() -> tuple[Product, ...]:
@@ -100,6 +101,17 @@ def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
         "evidence": file.texts.get("evidence", below.names.get("evidence", "")),
     }
     return _Choice(layers, {**below.sources, **file.sources}, names)
+
+
+def _on_generation(choice: _Choice, overrides: Mapping[str, Any]) -> _Choice:
+    """Lay a product over the figures of its generation of the core; see `Generation`."""
+    given = [layer.tree["npu_arch"] for layer in choice.layers if "npu_arch" in layer.tree]
+    # Whatever else stands there, the checks will say so.
+    arch = given[-1].get("value") if given and isinstance(given[-1], Mapping) else None
+    files = {path.stem: path for path in (configs_directory() / "generations").glob("*.toml")}
+    file = _read(files.get(str(overrides.get("npu_arch", arch)), files["other"]))
+    layer = Layer(file.label, "", {"generation": file.tree})
+    return _Choice([layer, *choice.layers], {**file.sources, **choice.sources}, choice.names)
 
 
 def _base(path: Path, file: _File, base: str, above: tuple[str, ...]) -> _Choice:

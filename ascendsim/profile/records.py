@@ -7,6 +7,7 @@ from typing import Any
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.profile.check import hint
+from ascendsim.profile.generation import Generation
 from ascendsim.profile.memory import L2, DataPath, Exact, LinkFigures
 
 
@@ -219,6 +220,7 @@ class Profile:
     launch: Launch
     accumulation: Mapping[str, str]
     deterministic_default: bool
+    generation: Generation
     figures: Mapping[str, Figure]
     sources: Mapping[str, str]
 

@@ -86,6 +86,11 @@ MICROSECONDS = _number("of at least 0", cs.float_schema(strict=True, allow_inf_n
 STRIDES = Kind(
     "a list of integers of at least 1", cs.list_schema(cs.int_schema(strict=True, ge=1), strict=True)
 )
+TRUTH = Kind("true or false", cs.bool_schema(strict=True))
+# Formats that a conversion out of float32 can overflow.
+NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "hifloat8")
+FORMATS = Kind("a list of " + ", ".join(NARROW), cs.list_schema(cs.literal_schema(list(NARROW)), strict=True))
+TIES = _word("RNE", "RNA", "RZ")
 
 TREE: dict[str, Any] = {
     "core_structure": _word("split", "unified"),
@@ -171,7 +176,17 @@ TREE: dict[str, Any] = {
     "queues": Each(("cube", "vector"), ("cube",), Each(PIPES, (), POSITIVE)),
     "launch": {"base_us": MICROSECONDS, "per_core_us": MICROSECONDS},
     "accumulation": Each(CUBE_DTYPES, ("float16",), _word()),
-    "deterministic_default": Kind("true or false", cs.bool_schema(strict=True)),
+    "deterministic_default": TRUTH,
+    "generation": {
+        "inf_nan_formats": FORMATS,
+        "inf_nan_at_launch": TRUTH,
+        "global_rules_at_launch": TRUTH,
+        "fixpipe_saturated_formats": FORMATS,
+        "deterministic_sum": _word("in order", "tree"),
+        "squeezes_groups": TRUTH,
+        "half_accumulator": TRUTH,
+        "hf32_ties": {"convolution_backward": TIES, "convolution_forward": TIES, "matmul": TIES},
+    },
 }
 
 

@@ -100,7 +100,7 @@ def grad_input(call: Call) -> Node:
     plan = call.tilings.get("grad_input") or dgrad_tiling(spec, call.profile)
     schedule, phases = _dgrad_phases(call, spec, plan)
     tensors = (spec.source, spec.weights, spec.output, schedule.target)
-    operation = "convolution forward" if call.problem.transposed else "convolution backward"
+    operation = "convolution_forward" if call.problem.transposed else "convolution_backward"
     kernel = Kernel(
         "grad_input",
         phases,

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.accumulation.integers import IntegerSum
-from ascendsim.numerics.formats.controls import fixpipe_overflow
 from ascendsim.numerics.formats.dtypes import DTYPES, INT8, INT32, DType, Integer, Named, find, name_of
-from ascendsim.ops.lowering.call import is_described, vector_overflow
+from ascendsim.ops.lowering.call import cube_overflow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,9 +82,7 @@ def overflow(profile: Profile, result: str) -> str:
     """Return what a result beyond the largest finite value becomes on its way out."""
     if result == INT32.name:
         return "ieee"  # nothing is converted
-    if profile.has_path("L0C", "GM") and is_described(profile):
-        return fixpipe_overflow(profile.npu_arch, result)
-    return vector_overflow(profile, result)
+    return cube_overflow(profile, result)
 
 
 def carrier(operand: Operand) -> NDArray[Any]:
