@@ -1,5 +1,6 @@
 """Does a product do around the cube what its generation does, and can a machine of one's own do otherwise?"""
 
+import dataclasses
 import re
 import shutil
 import tomllib
@@ -8,7 +9,7 @@ import pytest
 
 from ascendsim import ConvProblem, estimate
 from ascendsim.errors import ConfigError
-from ascendsim.profile import configs_directory, files, list_products, load_profile
+from ascendsim.profile import Generation, configs_directory, files, list_products, load_profile
 from tests.toy_profiles import toy_split
 
 PRODUCTS = ("910B", "910_93", "910_95", "310P", "910")
@@ -212,3 +213,27 @@ def test_a_mistake_in_a_table_is_told_with_the_table(tmp_path, monkeypatch):
         assert f"{table}: {line}" in message
     table.write_text("deterministic_sum = {")
     assert f"{table}: is not valid TOML" in refusal("910B")
+
+
+# ---- Are the words true?
+
+DOCUMENT = (configs_directory().parent / "docs" / "profiles.md").read_text()
+SECTION = DOCUMENT.partition("## Generations of the core")[2].partition("\n## ")[0]
+
+
+def test_the_document_explains_every_choice():
+    rows = re.findall(r"(?m)^\| `(\w+)", SECTION)
+    assert rows == [entry.name for entry in dataclasses.fields(Generation)]
+
+
+def test_the_document_names_the_products_of_each_table():
+    named = dict(re.findall(r"(\d{4})\n? ?\(([\w, ]+)\)", SECTION))
+    assert {arch: text.split(", ") for arch, text in named.items()} == {
+        arch: sorted((p for p in PRODUCTS if load_profile(p).npu_arch == arch), key=PRODUCTS.index)
+        for arch in ("1001", "2002", "2201", "3510")
+    }
+
+
+def test_the_documented_table_of_one_s_own_loads(tmp_path):
+    example = re.search(r"```toml\n(.*?)```", SECTION, re.S)[1]
+    assert load_profile(write(tmp_path, example)).generation.deterministic_sum == "tree"

@@ -58,8 +58,6 @@ def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Ma
     laws = {
         name: law | {"fast_strides": tuple(law["fast_strides"])} for name, law in values["load3d"].items()
     }
-    fixpipe = values.get("fixpipe", {"elements_per_cycle": {}})
-    widths = {int(bits): count for bits, count in fixpipe["elements_per_cycle"].items()}
     tables = ("repeat_cycles", "kind_head_cycles", "kind_least_cycles", "group_repeats")
     vector = values["vector"] | {
         table: MappingProxyType(dict(values["vector"].get(table, {}))) for table in tables
@@ -76,7 +74,7 @@ def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Ma
         load3d=_each(Load3d, laws),
         load2d=Load2d(**values["load2d"]),
         l1_write_bytes_per_cycle=values.get("l1_write_bytes_per_cycle", 0),
-        fixpipe=Fixpipe(**fixpipe | {"elements_per_cycle": MappingProxyType(widths)}),
+        fixpipe=Fixpipe(**values.get("fixpipe", {})),
         links=_each(LinkFigures, values["links"]),
         l2=L2(**values["l2"]),
         vector=Vector(**vector),

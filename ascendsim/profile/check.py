@@ -164,8 +164,6 @@ def _contradictions(tree: dict[str, Any]) -> Iterator[str]:
             yield f"paths.{name}.spread_cycles: got {spread}, expected at most the latency_cycles, {latency}"
     if "L0C_GM" not in paths and "L0C_UB" not in paths:
         yield "paths: results cannot leave the cube; expected L0C_GM or L0C_UB"
-    if "fixpipe" not in tree and any(path["pipe"]["value"] == "FIX" for path in paths.values()):
-        yield "fixpipe: missing, though paths run on FIX; expected a table with elements_per_cycle"
     for dtype in rates:
         if dtype not in INTEGER_DTYPES and dtype not in tree["accumulation"]:
             yield f"accumulation.{dtype}: missing, though cube.rates.{dtype} exists; expected a model's text"

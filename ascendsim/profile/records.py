@@ -120,14 +120,12 @@ class Load2d:
 class Fixpipe:
     """The way out of L0C; empty where there is no Fixpipe.
 
-    elements_per_cycle            documented peak by output width in bits
     read_bytes_per_cycle          of L0C, before the path's own rate: the two follow each other
     matrix_least_cycles           what the path's least_cycles become for a plain matrix
     channel_split_bytes_per_cycle the path's rate where a fractal is cut into groups of 8 channels
     unit_flag_bytes               of L0C that Mmad hands over at a time (0: finished tiles only)
     """
 
-    elements_per_cycle: Mapping[int, int]
     read_bytes_per_cycle: Exact = 0
     matrix_least_cycles: int = 0
     channel_split_bytes_per_cycle: Exact = 0
@@ -166,10 +164,9 @@ class Vector:
 
 @dataclass(frozen=True)
 class Sync:
-    """Waiting for each other: pipes of a core, a cube core and its vector cores, all cores."""
+    """Waiting for each other: pipes of a core, and all cores."""
 
     flag_cycles: int
-    cross_core_flag_cycles: int
     barrier_cycles: int
 
 

@@ -140,7 +140,6 @@ TREE: dict[str, Any] = {
     "load2d": {"head_cycles": COUNT, "least_cycles": COUNT, "issue_cycles": COUNT},
     "fixpipe": Maybe(
         {
-            "elements_per_cycle": {"32": POSITIVE, "16": POSITIVE, "8": POSITIVE},
             "read_bytes_per_cycle": Maybe(RATE),
             "matrix_least_cycles": Maybe(POSITIVE),
             "channel_split_bytes_per_cycle": Maybe(RATE),
@@ -171,7 +170,7 @@ TREE: dict[str, Any] = {
         "kind_least_cycles": Maybe(Each(REPEATS, (), POSITIVE)),
         "group_repeats": Maybe(Each(REPEATS, (), POSITIVE)),
     },
-    "sync": {"flag_cycles": COUNT, "cross_core_flag_cycles": COUNT, "barrier_us": MICROSECONDS},
+    "sync": {"flag_cycles": COUNT, "barrier_us": MICROSECONDS},
     "scalar": {"issue_cycles": COUNT, "start_us": MICROSECONDS},
     "queues": Each(("cube", "vector"), ("cube",), Each(PIPES, (), POSITIVE)),
     "launch": {"base_us": MICROSECONDS, "per_core_us": MICROSECONDS},
