@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "arguments": set(),
     "numerics": {"errors"},
     "profile": {"errors"},
-    "rules": {"errors"},
+    "rules": {"errors", "profile"},
     "workloads": {"errors"},
     "program": {"errors", "numerics", "profile"},
     "cube": MACHINE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ascendsim.rules.checked import EIGHT_BITS
 from ascendsim.rules.model import ABSENT, REFUSED, CubeMath
-from ascendsim.rules.view import EIGHT_BITS
 
 CUBE_MATH_TYPES = ("KEEP_DTYPE", "ALLOW_FP32_DOWN_PRECISION", "USE_FP16", "USE_HF32")
 # From the least to the most precise, for the page that asks for "the more precise" of two.

@@ -13,6 +13,8 @@ from ascendsim.rules.build import build
 from ascendsim.rules.model import ProductName, RuleSet
 
 PRODUCTS = "products"
+# What a rule set with `from_cube` does not list itself.
+CUBE_TABLES = ("dtypes", "dtypes_transposed", "cube_math")
 
 
 def rule_set_names() -> tuple[str, ...]:
@@ -78,7 +80,20 @@ def _tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         raise ConfigError(f"{path}: base: got {base!r}, expected the name of a rule set or a .toml file")
     # A base that is a file lies beside this one, wherever the command runs.
     below = path.parent / base if base.endswith(".toml") else _path(base)
-    return _merged(_tree(below, (*above, path)), tree)
+    merged = _merged(_tree(below, (*above, path)), tree)
+    _check_from_cube(path, tree, merged)
+    return merged
+
+
+def _check_from_cube(path: Path, own: dict[str, Any], merged: dict[str, Any]) -> None:
+    """Refuse tables that nobody would read, since the cube says what stands there."""
+    for part in ("convolution", "tbc") if merged.get("from_cube") else ():
+        for table in CUBE_TABLES:
+            if table in own.get(part, {}):
+                raise ConfigError(
+                    f"{path}: {part}.{table}: not read where from_cube is true, since it follows from "
+                    "cube.rates of the product; leave the table out, or set from_cube = false"
+                )
 
 
 def _read(path: Path) -> dict[str, Any]:

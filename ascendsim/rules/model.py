@@ -164,12 +164,17 @@ class TbcRules:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """Everything one document, or the shipped operator, says."""
+    """Everything one document, or the shipped operator, says.
+
+    from_cube  True: `dtypes`, `dtypes_transposed` and `cube_math` of a product are those that its cube
+               multiplies (see `from_cube.with_cube`), whatever the tables of the bases say
+    """
 
     name: str
     title: str
     convolution: ConvolutionRules
     tbc: TbcRules
+    from_cube: bool = False
 
 
 @dataclass(frozen=True)

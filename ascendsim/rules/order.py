@@ -8,27 +8,27 @@ from typing import Generic, TypeVar
 
 from ascendsim.errors import AclnnError
 
-Looked = TypeVar("Looked")
+Checked = TypeVar("Checked")
 INVALID, NULL, INNER = 161002, 161001, 561103
 
 
 @dataclass(frozen=True)
-class Check(Generic[Looked]):
+class Check(Generic[Checked]):
     """One row of the order of checks: `find` returns what is wrong, or None."""
 
     number: str
     name: str
-    find: Callable[[Looked], str | None]
+    find: Callable[[Checked], str | None]
     status: int = INVALID
 
 
-def run(checks: Iterable[Check[Looked]], view: Looked) -> None:
+def run(checks: Iterable[Check[Checked]], call: Checked) -> None:
     """Run checks in order.
 
     Raises   AclnnError of the first that finds something
     """
     for check in checks:
-        reason = check.find(view)
+        reason = check.find(call)
         if reason is not None:
             raise AclnnError(check.status, f"{check.number} ({check.name})", reason)
 

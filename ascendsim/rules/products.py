@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ascendsim.errors import ConfigError
 from ascendsim.rules.loader import product_names
 
-
-class HasProduct(Protocol):
-    """Anything that names its product, a Profile first of all."""
-
-    @property
-    def product(self) -> str:
-        """Name of the product family, as 910B."""
-        ...
-
-    @property
-    def npu_arch(self) -> str:
-        """Number of the architecture, as 2201; decides for products that the rules do not name."""
-        ...
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
 
 
-def rule_product(product: str | HasProduct) -> str:
+def rule_product(product: str | Profile) -> str:
     """Return the family that a product, variant or soc belongs to for the rules.
 
+    The architecture decides for a profile of one's own whose name the rules do not know.
     Raises   ConfigError with near misses
     """
     if isinstance(product, str):
