@@ -1,6 +1,6 @@
 """Turn a checked tree of figures into a Profile, and derive what follows from them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil
 from types import MappingProxyType
@@ -24,7 +24,7 @@ from ascendsim.profile.records import (
     Sync,
     Vector,
 )
-from ascendsim.profile.schema import is_figure
+from ascendsim.profile.schema import is_figure, leaves
 
 # What is derived, and from which figures of a file.
 DERIVED = {
@@ -47,7 +47,7 @@ def _whole(number: Fraction) -> Exact:
 
 def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Mapping[str, str]) -> Profile:
     """Make a Profile of a checked tree of figures; `names` holds product, variant and evidence."""
-    figures = dict(_figures(tree, ""))
+    figures = {path: _figure(entry) for path, entry in leaves(tree)}
     values = _values(tree)
     _derive(values, figures)
     cube = dict(values["cube"])
@@ -100,13 +100,9 @@ def _each(record: Any, table: Mapping[str, Any]) -> Mapping[str, Any]:
     return MappingProxyType({key: record(**entry) for key, entry in table.items()})
 
 
-def _figures(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Figure]]:
-    for key, entry in tree.items():
-        if is_figure(entry):
-            bounds = entry.get("range")
-            yield prefix + key, Figure(**entry | {"range": None if bounds is None else tuple(bounds)})
-        else:
-            yield from _figures(entry, f"{prefix}{key}.")
+def _figure(entry: Mapping[str, Any]) -> Figure:
+    bounds = entry.get("range")
+    return Figure(**{**entry, "range": None if bounds is None else tuple(bounds)})
 
 
 def _values(tree: Mapping[str, Any]) -> dict[str, Any]:

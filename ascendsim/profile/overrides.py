@@ -9,14 +9,14 @@ from ascendsim.errors import ConfigError
 from ascendsim.profile.build import DERIVED
 from ascendsim.profile.check import Layer, hint, problems_text
 from ascendsim.profile.records import Figure, Profile
-from ascendsim.profile.schema import is_figure
+from ascendsim.profile.schema import leaves
 
 
 def mark_overridden(profile: Profile, below: Mapping[str, Any], overrides: Mapping[str, Any]) -> Profile:
     """Give the overridden figures the confidence "override" and the value they replace as source."""
-    figures = dict(profile.figures)
+    figures, replaced = dict(profile.figures), dict(leaves(below))
     for path in overrides:
-        old = _figure(below, path)
+        old = replaced[path]
         source = f"given by the caller; {profile.variant} has {old['value']} ({old['source']})"
         figures[path] = Figure(figures[path].value, source, "override")
     return replace(profile, figures=MappingProxyType(figures))
@@ -24,7 +24,7 @@ def mark_overridden(profile: Profile, below: Mapping[str, Any], overrides: Mappi
 
 def override_layer(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> Layer:
     """Return the layer of the overrides; ConfigError names every path that is no figure of the product."""
-    known = tuple(_paths(tree, ""))
+    known = tuple(path for path, _ in leaves(tree))
     unknown = [path for path in overrides if path not in known]
     if unknown:
         lines = [f"overrides: {path}: no such figure{_path_hint(path, known)}" for path in unknown]
@@ -45,20 +45,3 @@ def _path_hint(path: str, known: tuple[str, ...]) -> str:
         return f"; it follows from {DERIVED[last]} beside it, which can be overridden"
     near = hint(path, known)
     return near if "did you mean" in near else "; `ascendsim profiles` lists the figures of a product"
-
-
-def _paths(tree: Mapping[str, Any], prefix: str) -> list[str]:
-    found = []
-    for key, entry in tree.items():
-        if is_figure(entry):
-            found.append(prefix + key)
-        elif isinstance(entry, Mapping):
-            found += _paths(entry, f"{prefix}{key}.")
-    return found
-
-
-def _figure(tree: Mapping[str, Any], path: str) -> Any:
-    below: Any = tree
-    for part in path.split("."):
-        below = below[part]
-    return below

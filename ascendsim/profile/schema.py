@@ -4,7 +4,7 @@ A figure is a table `{ value, source, confidence, range?, note? }`. The checks r
 models of the full package would cost every command a further 60 ms at start-up.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -240,6 +240,18 @@ VALIDATOR = SchemaValidator(_compile(TREE))
 def is_figure(table: object) -> bool:
     """Tell a figure from a table of figures."""
     return isinstance(table, Mapping) and "value" in table
+
+
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the figures of a tree as they are written, by dotted path.
+
+    The tree need not be checked yet: what is neither figure nor table is left out.
+    """
+    for key, entry in tree.items():
+        if is_figure(entry):
+            yield prefix + key, entry
+        elif isinstance(entry, Mapping):
+            yield from leaves(entry, f"{prefix}{key}.")
 
 
 def child(node: Any, key: str) -> Any:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
+GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 USUAL_FORMATS = {3: "NCL", 4: "NCHW", 5: "NCDHW"}
 
 
@@ -51,10 +52,7 @@ class ConvolutionBackwardCall:
     grad_bias: TensorDescription | None = None
 
     api: ClassVar[str] = "aclnnConvolutionBackward"
-    tensors: ClassVar[tuple[str, ...]] = (
-        *("grad_output", "input", "weight"),
-        *("grad_input", "grad_weight", "grad_bias"),
-    )
+    tensors: ClassVar[tuple[str, ...]] = ("grad_output", "input", "weight", *GRADIENTS)
 
     def with_usual_outputs(
         self, dtypes: Sequence[str | None] = (None, None, None)
@@ -69,13 +67,7 @@ class ConvolutionBackwardCall:
         channels = _channels(self.grad_output)
         if usual[2] is not None:
             usual[2] = TensorDescription(channels, usual[2].dtype, "ND")
-        return replace(
-            self,
-            bias_sizes=channels if self.bias_sizes is None else self.bias_sizes,
-            grad_input=usual[0] if self.grad_input is None else self.grad_input,
-            grad_weight=usual[1] if self.grad_weight is None else self.grad_weight,
-            grad_bias=usual[2] if self.grad_bias is None else self.grad_bias,
-        )
+        return _filled(self, bias_sizes=channels, **dict(zip(GRADIENTS, usual, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -97,24 +89,22 @@ class ConvTbcBackwardCall:
     grad_bias: TensorDescription | None = None
 
     api: ClassVar[str] = "aclnnConvTbcBackward"
-    tensors: ClassVar[tuple[str, ...]] = (
-        *("grad_output", "input", "weight", "bias"),
-        *("grad_input", "grad_weight", "grad_bias"),
-    )
+    tensors: ClassVar[tuple[str, ...]] = ("grad_output", "input", "weight", "bias", *GRADIENTS)
 
     def with_usual_outputs(self, dtypes: Sequence[str | None] = (None, None, None)) -> ConvTbcBackwardCall:
         """Return the call with each missing output like its own tensor: input, weight, bias."""
         sources = (self.input, self.weight, self.bias)
         usual = [_like(source, dtype) for source, dtype in zip(sources, dtypes, strict=True)]
-        return replace(
-            self,
-            grad_input=usual[0] if self.grad_input is None else self.grad_input,
-            grad_weight=usual[1] if self.grad_weight is None else self.grad_weight,
-            grad_bias=usual[2] if self.grad_bias is None else self.grad_bias,
-        )
+        return _filled(self, **dict(zip(GRADIENTS, usual, strict=True)))
 
 
 Call = ConvolutionBackwardCall | ConvTbcBackwardCall
+SomeCall = TypeVar("SomeCall", bound=Call)
+
+
+def _filled(call: SomeCall, **usual: Any) -> SomeCall:
+    """Return the call with a usual value for each argument that is None."""
+    return replace(call, **{name: value for name, value in usual.items() if getattr(call, name) is None})
 
 
 def _like(source: object, dtype: str | None) -> TensorDescription | None:

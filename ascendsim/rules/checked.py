@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from ascendsim.rules.calls import Call, ConvolutionBackwardCall, ConvTbcBackwardCall
-from ascendsim.rules.model import ConvolutionRules, TbcRules
+from ascendsim.rules.cube_math import cube_dtype, promote
+from ascendsim.rules.model import ConvolutionRules, CubeMath, TbcRules
 from ascendsim.rules.typed import Tensor
 
-GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
-EIGHT_BITS = ("hifloat8", "float8_e4m3fn", "float8_e5m2")
 AXES = "DHW"
 
 
@@ -20,6 +19,7 @@ class Checked:
 
     call: Call
     product: str
+    rules: ConvolutionRules | TbcRules
 
     def optional(self, name: str) -> Tensor | None:
         """Return a tensor of the call that may be null."""
@@ -49,6 +49,23 @@ class Checked:
     def input_dtypes(self) -> tuple[str, str, str]:
         """Dtypes of the three tensors that take part in promotion."""
         return self.tensor("grad_output").dtype, self.tensor("input").dtype, self.tensor("weight").dtype
+
+    @property
+    def promoted_dtype(self) -> str:
+        """Common dtype of those three, or "refused"."""
+        # The page of conv_tbc knows no 8-bit format, and so no rule for a mix with one.
+        mixed = self.rules.eight_bit.mixed if isinstance(self.rules, ConvolutionRules) else "float32"
+        return promote(self.input_dtypes, mixed)
+
+    @property
+    def cube_math(self) -> CubeMath:
+        """Row of the rules for this product: none, where it has none."""
+        return self.rules.cube_math.get(self.product, {})
+
+    @property
+    def compute_dtype(self) -> str:
+        """Format that the cube multiplies, or why there is none."""
+        return cube_dtype(self.promoted_dtype, self.cube_math_type, self.cube_math)
 
 
 @dataclass(frozen=True)

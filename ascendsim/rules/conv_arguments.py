@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ascendsim.rules.checked import EIGHT_BITS, GRADIENTS, CheckedConvolution
-from ascendsim.rules.cube_math import cube_math_problem, more_precise, promote
+from ascendsim.rules.calls import GRADIENTS
+from ascendsim.rules.checked import CheckedConvolution
+from ascendsim.rules.cube_math import EIGHT_BITS, cube_math_problem, more_precise
 from ascendsim.rules.order import NULL, Check, listed
 
 INPUTS = ("grad_output", "input", "weight")
@@ -197,9 +198,7 @@ def groups(c: CheckedConvolution) -> str | None:
 
 def cube_math(c: CheckedConvolution) -> str | None:
     """Find a cubeMathType that is not allowed for these inputs on this product."""
-    table = c.rules.cube_math.get(c.product, {})
-    promoted = promote(c.input_dtypes, c.rules.eight_bit.mixed)
-    return cube_math_problem(c.input_dtypes, promoted, c.cube_math_type, table)
+    return cube_math_problem(c.input_dtypes, c.promoted_dtype, c.cube_math_type, c.cube_math)
 
 
 ARGUMENT_CHECKS = (

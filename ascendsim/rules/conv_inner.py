@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ascendsim.rules.checked import EIGHT_BITS, CheckedConvolution
+from ascendsim.rules.checked import CheckedConvolution
 from ascendsim.rules.conv_shapes import indivisible, unequal_batch, unrelated
-from ascendsim.rules.cube_math import CUBE_MATH_TYPES, cube_dtype, promote
+from ascendsim.rules.cube_math import CUBE_MATH_TYPES, EIGHT_BITS
 from ascendsim.rules.limits import first_exceeded
 from ascendsim.rules.model import ABSENT
 from ascendsim.rules.order import INNER, Check
@@ -23,10 +23,11 @@ def squeezed_grad_weight(c: CheckedConvolution) -> str | None:
     concerned = c.product in c.rules.squeezed_grad_weight and c.rank == 5 and c.mask[1] and c.call.groups > 1
     if not concerned or grad_weight is None or grad_weight.dtype != "float32":
         return None
-    promoted = promote(c.input_dtypes, c.rules.eight_bit.mixed)
-    if c.cube_math_type != 2 and promoted == "float32":
+    if c.cube_math_type != 2 and c.promoted_dtype == "float32":
         return None
-    what = f"cube_math_type 2 ({CUBE_MATH_TYPES[2]})" if c.cube_math_type == 2 else f"{promoted} inputs"
+    what = (
+        f"cube_math_type 2 ({CUBE_MATH_TYPES[2]})" if c.cube_math_type == 2 else f"{c.promoted_dtype} inputs"
+    )
     return f"grad_weight is float32 with {c.call.groups} groups in 3-D; {what} cannot give it"
 
 
@@ -45,10 +46,10 @@ def inner_operators(c: CheckedConvolution) -> str | None:
 
 def missing_kernel(c: CheckedConvolution) -> str | None:
     """Find dtypes for which the product has no kernel."""
-    promoted = promote(c.input_dtypes, c.rules.eight_bit.mixed)
-    compute = cube_dtype(promoted, c.cube_math_type, c.rules.cube_math.get(c.product, {}))
-    if compute == ABSENT:
-        return f"the cube of {c.product} computes {promoted} with no cube_math_type {c.cube_math_type}"
+    if c.compute_dtype == ABSENT:
+        return (
+            f"the cube of {c.product} computes {c.promoted_dtype} with no cube_math_type {c.cube_math_type}"
+        )
     eight = sorted(set(c.input_dtypes) & set(EIGHT_BITS))
     if not eight or c.rules.eight_bit.kernels == "all":
         return None

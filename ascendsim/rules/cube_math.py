@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ascendsim.rules.checked import EIGHT_BITS
 from ascendsim.rules.model import ABSENT, REFUSED, CubeMath
 
+EIGHT_BITS = ("hifloat8", "float8_e4m3fn", "float8_e5m2")
 CUBE_MATH_TYPES = ("KEEP_DTYPE", "ALLOW_FP32_DOWN_PRECISION", "USE_FP16", "USE_HF32")
 # From the least to the most precise, for the page that asks for "the more precise" of two.
 PRECISION = (*EIGHT_BITS, "bfloat16", "float16", "float32")

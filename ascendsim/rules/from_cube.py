@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ascendsim.rules.checked import EIGHT_BITS
+from ascendsim.rules.cube_math import EIGHT_BITS
 from ascendsim.rules.model import REFUSED, Names, RuleSet
 
 if TYPE_CHECKING:

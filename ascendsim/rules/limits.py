@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ascendsim.rules.checked import GRADIENTS, CheckedConvolution, CheckedTbc
-from ascendsim.rules.cube_math import cube_dtype, promote
+from ascendsim.rules.calls import GRADIENTS
+from ascendsim.rules.checked import CheckedConvolution, CheckedTbc
 from ascendsim.rules.model import Limit
 
 Measured = Iterator[tuple[int | None, str, int]]
@@ -34,10 +34,7 @@ def _binds(limit: Limit, c: CheckedConvolution) -> bool:
     if limit.gradient and not c.mask[GRADIENTS.index(limit.gradient)]:
         return False
     if limit.only == "float32 or grouped":
-        table = c.rules.cube_math.get(c.product, {})
-        promoted = promote(c.input_dtypes, c.rules.eight_bit.mixed)
-        compute = cube_dtype(promoted, c.cube_math_type, table)
-        return compute in ("float32", "hf32") or c.call.groups > 1
+        return c.compute_dtype in ("float32", "hf32") or c.call.groups > 1
     return True
 
 

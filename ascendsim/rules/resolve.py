@@ -11,13 +11,13 @@ from ascendsim.rules.conv_arguments import ARGUMENT_CHECKS
 from ascendsim.rules.conv_empty import EMPTY_CHECKS, FIRST_EMPTY_CHECKS
 from ascendsim.rules.conv_inner import INNER_CHECKS
 from ascendsim.rules.conv_shapes import SHAPE_CHECKS
-from ascendsim.rules.cube_math import cube_dtype, cube_math_warnings, promote
+from ascendsim.rules.cube_math import cube_math_warnings
 from ascendsim.rules.decision import Decision
 from ascendsim.rules.from_cube import with_cube
 from ascendsim.rules.loader import load_rules
 from ascendsim.rules.order import run
 from ascendsim.rules.products import rule_product
-from ascendsim.rules.tbc import TBC_CHECKS, promoted_dtype
+from ascendsim.rules.tbc import TBC_CHECKS
 from ascendsim.rules.typed import typed
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ def _convolution(c: CheckedConvolution, rules: str) -> Decision:
         run(EMPTY_CHECKS if skips else FIRST_EMPTY_CHECKS, c)
     else:
         run(INNER_CHECKS, c)
-    promoted = promote(c.input_dtypes, c.rules.eight_bit.mixed)
-    return _decision(c, rules, promoted, empty, "zeros", () if empty else _implied_output_padding(c))
+    return _decision(c, rules, empty, "zeros", () if empty else _implied_output_padding(c))
 
 
 def _implied_output_padding(c: CheckedConvolution) -> tuple[int, ...]:
@@ -68,18 +67,13 @@ def _implied_output_padding(c: CheckedConvolution) -> tuple[int, ...]:
 def _tbc(c: CheckedTbc, rules: str) -> Decision:
     run(TBC_CHECKS, c)
     empty = any(c.tensor(name).is_empty for name in ("grad_output", "input", "weight"))
-    return _decision(c, rules, promoted_dtype(c), empty, c.rules.empty_grad_bias, ())
+    return _decision(c, rules, empty, c.rules.empty_grad_bias, ())
 
 
 def _decision(
-    c: CheckedConvolution | CheckedTbc,
-    rules: str,
-    promoted: str,
-    empty: bool,
-    bias: str,
-    spare: tuple[int, ...],
+    c: CheckedConvolution | CheckedTbc, rules: str, empty: bool, bias: str, spare: tuple[int, ...]
 ) -> Decision:
-    compute = cube_dtype(promoted, c.cube_math_type, c.rules.cube_math[c.product])
+    promoted, compute = c.promoted_dtype, c.compute_dtype
     first, second, third = c.mask if isinstance(c, CheckedConvolution) else (True, True, True)
     return Decision(
         c.call.api,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ascendsim.rules.checked import GRADIENTS, CheckedTbc
-from ascendsim.rules.cube_math import cube_math_problem, promote
+from ascendsim.rules.calls import GRADIENTS
+from ascendsim.rules.checked import CheckedTbc
+from ascendsim.rules.cube_math import cube_math_problem
 from ascendsim.rules.limits import first_exceeded
 from ascendsim.rules.order import INNER, INVALID, NULL, Check, listed
 
@@ -94,13 +95,7 @@ def stated_limits(c: CheckedTbc) -> str | None:
 
 def cube_math(c: CheckedTbc) -> str | None:
     """Find a cubeMathType that is not allowed for these inputs on this product."""
-    table = c.rules.cube_math.get(c.product, {})
-    return cube_math_problem(c.input_dtypes, promoted_dtype(c), c.cube_math_type, table)
-
-
-def promoted_dtype(c: CheckedTbc) -> str:
-    """Return the common dtype of self, input and weight."""
-    return promote(c.input_dtypes, "float32")
+    return cube_math_problem(c.input_dtypes, c.promoted_dtype, c.cube_math_type, c.cube_math)
 
 
 def output_dtypes(c: CheckedTbc) -> str | None:

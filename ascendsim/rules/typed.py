@@ -9,10 +9,10 @@ from __future__ import annotations
 import reprlib
 from dataclasses import dataclass, fields, replace
 from operator import index
-from typing import Any, TypeVar
+from typing import Any
 
 from ascendsim.errors import AclnnError
-from ascendsim.rules.calls import USUAL_FORMATS, Call, TensorDescription
+from ascendsim.rules.calls import USUAL_FORMATS, SomeCall, TensorDescription
 
 CHECK = "0 (argument types)"
 # Longer arrays are nothing that the interface means; reading them could take for ever.
@@ -30,7 +30,6 @@ DTYPE_SYNONYMS = {
     "hif8": "hifloat8",
     "double": "float64",
 }
-TypedCall = TypeVar("TypedCall", bound=Call)
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Tensor(TensorDescription):
         return 0 in self.shape
 
 
-def typed(call: TypedCall) -> TypedCall:
+def typed(call: SomeCall) -> SomeCall:
     """Return the call with tuples of int, bools and `Tensor`s, or refuse it.
 
     Raises   AclnnError 161002, check 0
