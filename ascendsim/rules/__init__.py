@@ -1,4 +1,4 @@
-"""The interface's rules as data: what each document and the shipped operator accept, per product.
+"""Rules of the interface as data: the calls that each document and the shipped operator accept, per product.
 
 Pure functions on descriptions of calls; no arrays. The only reader of configs/rules.
 """

@@ -1,4 +1,4 @@
-"""What a call of the interface looks like before anything is checked: shapes and attributes, no values.
+"""Calls of the interface as they come, before anything is checked: shapes and attributes, no values.
 
 The records take anything, because the first thing the rules do is to look at every field; a field that is not
 what it should be is reported by the checks, never by the record.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
+# Formats that frameworks give tensors of these ranks.
 USUAL_FORMATS = {3: "NCL", 4: "NCHW", 5: "NCDHW"}
 
 
@@ -64,8 +65,10 @@ class ConvolutionBackwardCall:
         """
         sources = (self.input, self.weight, self.grad_output)
         usual = [_like(source, dtype) for source, dtype in zip(sources, dtypes, strict=True)]
+        # The gradient of the bias has one value for each channel, whatever the rank of grad_output.
         channels = _channels(self.grad_output)
         if usual[2] is not None:
+            # ND whatever grad_output is: the pages accept no other format for it.
             usual[2] = TensorDescription(channels, usual[2].dtype, "ND")
         return _filled(self, bias_sizes=channels, **dict(zip(GRADIENTS, usual, strict=True)))
 
@@ -111,6 +114,7 @@ def _like(source: object, dtype: str | None) -> TensorDescription | None:
     """Describe a contiguous tensor like `source`; nothing, where that is no tensor."""
     if not isinstance(source, TensorDescription):
         return None
+    # An output that the caller did not make is contiguous, even where its tensor is a view.
     return replace(source, dtype=source.dtype if dtype is None else dtype, strides=None)
 
 

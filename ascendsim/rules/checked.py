@@ -1,4 +1,4 @@
-"""A typed call beside the rules that hold for it: what the checks look at."""
+"""Checked calls: a typed call beside the rules that hold for it, for the checks to look at."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from ascendsim.rules.cube_math import cube_dtype, promote
 from ascendsim.rules.model import ConvolutionRules, CubeMath, TbcRules
 from ascendsim.rules.typed import Tensor
 
+# The one axis of 1-D is W, so that names are counted from the end.
 AXES = "DHW"
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What is common to both interfaces."""
+    """A call of either interface with its rules; the checks of one interface get the subclass."""
 
     call: Call
     product: str
@@ -28,6 +29,7 @@ class Checked:
     def tensor(self, name: str) -> Tensor:
         """Return a tensor that the null checks have found to be there."""
         found = self.optional(name)
+        # No message to a user: check 1 or 3 has refused null tensors before anybody asks.
         assert found is not None
         return found
 
@@ -59,12 +61,12 @@ class Checked:
 
     @property
     def cube_math(self) -> CubeMath:
-        """Row of the rules for this product: none, where it has none."""
+        """Compute dtypes of this product by promoted dtype; empty where the rules have none."""
         return self.rules.cube_math.get(self.product, {})
 
     @property
     def compute_dtype(self) -> str:
-        """Format that the cube multiplies, or why there is none."""
+        """Format that the cube multiplies, or "refused" or "absent" (see `model`)."""
         return cube_dtype(self.promoted_dtype, self.cube_math_type, self.cube_math)
 
 
@@ -124,11 +126,13 @@ class CheckedConvolution(Checked):
         """Return the padding before and after a spatial axis; the lengths have been checked."""
         values = self.numbers("padding")
         if self.rank == 4 and len(values) == 4:
+            # Four values are top, bottom, left, right; everywhere else one value stands for both sides.
             return values[2 * axis], values[2 * axis + 1]
         return values[axis], values[axis]
 
     def span(self, axis: int) -> int:
         """Return the extent of the dilated kernel along a spatial axis."""
+        # k taps with d - 1 gaps between neighbours: (k - 1) d + 1.
         return (self.tensor("weight").shape[2 + axis] - 1) * self.numbers("dilation")[axis] + 1
 
     def room(self, axis: int) -> int:
@@ -137,6 +141,7 @@ class CheckedConvolution(Checked):
 
     def placements(self, axis: int) -> int:
         """Return how many positions the small side must have along an axis."""
+        # The first placement is at 0, then one for every whole stride in the room that is left.
         return self.room(axis) // self.numbers("stride")[axis] + 1
 
 

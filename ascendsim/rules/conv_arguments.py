@@ -1,4 +1,4 @@
-"""Checks 1 to 14 of aclnnConvolutionBackward: each argument by itself, before shapes are compared."""
+"""Checks 1 to 14 of aclnnConvolutionBackward, of each argument by itself, before shapes are compared."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ ATTRIBUTES = ("stride", "padding", "dilation", "output_padding", "output_mask")
 
 def null_inputs(c: CheckedConvolution) -> str | None:
     """Find a null pointer among the inputs; biasSizes counts where the rules say so, after weight."""
+    # The operator itself looks at bias_sizes only in an empty call; the pages want it in every call.
     also = tuple(name for name in ("bias_sizes",) if name in c.rules.never_null)
     for name in (*INPUTS, *also, *ATTRIBUTES):
         if getattr(c.call, name) is None:
@@ -47,6 +48,7 @@ def product(c: CheckedConvolution) -> str | None:
 
 def allowed_dtypes(c: CheckedConvolution) -> tuple[str, ...]:
     """Return the dtypes that tensors may have on this product."""
+    # The operator of the 910_95 lists float8_e4m3fn, but not for transposed calls.
     special = c.rules.dtypes_transposed if c.call.transposed else {}
     return special.get(c.product, c.rules.dtypes[c.product])
 
@@ -63,6 +65,7 @@ def output_dtype(c: CheckedConvolution, name: str) -> str | None:
         return None
     if bad := _dtype_problem(c, name):
         return bad
+    # Page 004 ties an output to two tensors, other pages to one, and 910B of the operator to none: it casts.
     sources = c.rules.output_dtypes[c.product].get(name, ())
     wanted = [c.tensor(source).dtype for source in sources]
     # The operator compares gradWeight with weight only where weight is wider than 8 bits.
@@ -89,10 +92,13 @@ def eight_bits(c: CheckedConvolution) -> str | None:
     if not eight:
         return None
     rule = c.rules.eight_bit
+    # The only 8-bit kernel that is shipped computes grad_input of a transposed convolution.
     fits = c.call.transposed and c.mask[0]
     if rule.needs_transposed_grad_input == "always" and not fits:
         return _needs_transposed(eight)
+    # A hole of the operator: it looks at these dtypes only where both outputs are given.
     both = c.call.grad_input is not None and c.call.grad_weight is not None
+    # It does not look at grad_bias here; check 30 does.
     seen = {name: dtype for name, dtype in eight.items() if name != "grad_bias"}
     if rule.needs_transposed_grad_input == "both outputs" and both and any(c.mask[:2]) and not fits and seen:
         return _needs_transposed(seen)
@@ -111,6 +117,7 @@ def _needs_transposed(eight: dict[str, str]) -> str:
 
 
 def _eight_for_grad_input(c: CheckedConvolution) -> str | None:
+    # The operator wants one 8-bit format throughout, grad_bias included.
     concerned = c.present(*INPUTS, "grad_input", "grad_bias")
     kinds = {tensor.dtype for _, tensor in concerned}
     if not kinds & set(EIGHT_BITS) or len(kinds) == 1:
@@ -124,6 +131,7 @@ def _eight_for_grad_weight(c: CheckedConvolution) -> str | None:
     eight = set(kinds.values()) & set(EIGHT_BITS)
     if not eight:
         return None
+    # No kernel follows in any case: what is found here decides only between 161002 and 561103.
     if eight != {"hifloat8"}:
         return f"grad_weight cannot be had from {listed(sorted(eight - {'hifloat8'}))}"
     wanted = {name: "float32" if name == "grad_weight" else "hifloat8" for name in kinds}
@@ -151,6 +159,7 @@ def formats(c: CheckedConvolution) -> str | None:
 
 def equal_formats(c: CheckedConvolution) -> str | None:
     """Find tensors of different formats where the page wants equal ones."""
+    # Only pages say so. The operator lets NCL and ND stand side by side, and reads ND of rank 3 as NCL.
     for group in c.rules.equal_formats:
         there = c.present(*group)
         if len({tensor.format for _, tensor in there}) > 1:
@@ -161,6 +170,7 @@ def equal_formats(c: CheckedConvolution) -> str | None:
 
 def grad_bias_format(c: CheckedConvolution) -> str | None:
     """Find a gradBias that is not ND."""
+    # The operator looks on three products, and not at transposed calls; pages want ND everywhere.
     rule, bias = c.rules.grad_bias_format, c.optional("grad_bias")
     applies = c.product in rule.products and (rule.transposed_too or not c.call.transposed)
     if bias is None or not applies or bias.format == "ND":
@@ -185,7 +195,10 @@ def output_padding_values(c: CheckedConvolution) -> str | None:
         return None
     if min(values, default=0) < 0:
         return f"output_padding is {values}; every value must be at least 0"
+    # From the stride on, it would mean one more placement of the kernel; 1-D and 2-D are bound by pages
+    # alone.
     bound = c.call.transposed and c.rank in rule.below_stride_ranks
+    # Lengths are only checked at 20 and 21; the operator would read past the end of the shorter array.
     if bound and any(value >= stride for value, stride in zip(values, strides, strict=False)):
         return f"output_padding is {values}; every value must be below the stride, {strides}"
     return None

@@ -21,6 +21,7 @@ def bias_sizes(c: CheckedConvolution) -> str | None:
 def input_n_or_c(c: CheckedConvolution) -> str | None:
     """Find an input with neither N nor C of zero, where that is what makes a call empty."""
     shape = c.tensor("input").shape
+    # The operator asks this only of calls that want grad_input, the pages of all.
     if c.rules.empty.needs_n_or_c == "grad_input" and not c.mask[0]:
         return None
     return None if 0 in shape[:2] else f"input is {shape}; in a call with empty tensors its N or C must be 0"
@@ -41,8 +42,10 @@ def groups(c: CheckedConvolution) -> str | None:
     return f"weight.shape[0] is {first}, which {count} groups do not divide" if first % count else None
 
 
+# An empty channel axis is fine if both sides say so: nothing is reduced, and zeros are right.
 def channels(c: CheckedConvolution) -> str | None:
     """Find channels of the big side that do not agree with weight and groups; zero goes with zero."""
+    # The operator does not ask this of an empty batch.
     if c.call.transposed and c.tensor("input").shape[0] == 0:
         return None
     big, own, count = c.big.shape[1], c.tensor("weight").shape[1], c.call.groups
@@ -63,6 +66,7 @@ def weight_and_sizes(c: CheckedConvolution) -> str | None:
         if c.rules.empty.four_pads == "axis number":
             # The operator indexes the pads by the number of the axis even where there are four of them.
             before = after = c.numbers("padding")[axis]
+        # A kernel of 0 taps spans 1 - dilation and fits anywhere.
         padded = c.tensor("input").shape[2 + axis] + before + after
         if padded < c.span(axis):
             return f"along {name} the dilated kernel spans {c.span(axis)}, padded input only {padded}"

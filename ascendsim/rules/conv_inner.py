@@ -1,4 +1,4 @@
-"""Checks 28 to 31 of aclnnConvolutionBackward: what the product's inner operators can do."""
+"""Checks 28 to 31 of aclnnConvolutionBackward: the abilities of the product's inner operators."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def three_dimensions(c: CheckedConvolution) -> str | None:
     return f"input has rank 5, but {c.product} supports 1-D and 2-D only"
 
 
+# 2-D calls lose the same precision silently; only 3-D ones are refused.
 def squeezed_grad_weight(c: CheckedConvolution) -> str | None:
     """Find a grouped 3-D grad_weight in float32 that the operator would squeeze through float16."""
     grad_weight = c.optional("grad_weight")
@@ -41,11 +42,15 @@ def wide_grad_bias(c: CheckedConvolution) -> str | None:
 
 def inner_operators(c: CheckedConvolution) -> str | None:
     """Find what no inner operator computes: no convolution, no kernel for the dtypes, or above a limit."""
+    # The operator leaves these to shape inference, whose failure it turns into 561103. The simulator asks
+    # whatever the mask wants, since it has no kernel for shapes that are no convolution.
     return unrelated(c) or unequal_batch(c) or indivisible(c) or missing_kernel(c) or first_exceeded(c, INNER)
 
 
 def missing_kernel(c: CheckedConvolution) -> str | None:
     """Find dtypes for which the product has no kernel."""
+    # Page 004 forgot to forbid what the cube of the 310P cannot do: such a call is well formed and fails
+    # inside.
     if c.compute_dtype == ABSENT:
         return (
             f"the cube of {c.product} computes {c.promoted_dtype} with no cube_math_type {c.cube_math_type}"
@@ -54,6 +59,7 @@ def missing_kernel(c: CheckedConvolution) -> str | None:
     if not eight or c.rules.eight_bit.kernels == "all":
         return None
     if c.mask[1]:
+        # hifloat8 passes check 8 with a float32 grad_weight, but no such kernel is registered.
         return f"no kernel computes grad_weight of {eight[0]}"
     if c.mask[0] and not (c.call.transposed and eight == ["hifloat8"]):
         how = "" if c.call.transposed else ", not transposed"

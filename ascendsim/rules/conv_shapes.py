@@ -1,4 +1,4 @@
-"""Checks 16 to 24 of aclnnConvolutionBackward: whether the shapes fit each other."""
+"""Checks 16 to 24 of aclnnConvolutionBackward: the fit of the shapes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def ranks(c: CheckedConvolution) -> str | None:
 
 def empty_inputs(c: CheckedConvolution) -> str | None:
     """Find an empty grad_output or weight; what may be empty has been let through before."""
+    # An empty input goes on: it has rules of its own at 27.
     for name in ("grad_output", "weight"):
         if c.tensor(name).is_empty:
             return f"{name} {c.tensor(name).shape} is empty"
@@ -27,6 +28,7 @@ def output_shapes(c: CheckedConvolution) -> str | None:
     """Find a gradInput or gradWeight that is not shaped like its tensor, asked for or not."""
     for name, like in (("grad_input", "input"), ("grad_weight", "weight")):
         tensor = c.optional(name)
+        # A buffer that is given is checked even if the mask does not ask for it.
         if tensor is not None and tensor.shape != c.tensor(like).shape:
             return f"{name} is {tensor.shape}, but {like} is {c.tensor(like).shape}; they must be equal"
     return None
@@ -50,6 +52,7 @@ def stride_and_dilation_lengths(c: CheckedConvolution) -> str | None:
 
 def padding_lengths(c: CheckedConvolution) -> str | None:
     """Find a padding or outputPadding of a wrong length; 2-D padding may have one value for each side."""
+    # Four pads are a 2-D speciality; 3-D with six is refused.
     two = c.rank == 4
     return _length_problem(c, "padding", (2, 4) if two else (c.rank - 2,)) or _length_problem(
         c, "output_padding", c.rules.output_padding.lengths_2d if two else (c.rank - 2,)
@@ -65,6 +68,7 @@ def _length_problem(c: CheckedConvolution, name: str, lengths: tuple[int, ...]) 
 
 def bias_sizes(c: CheckedConvolution) -> str | None:
     """Find biasSizes that do not say the channels of the bias, where the page wants them in any case."""
+    # The operator never compares it outside empty calls: the vendor's own tests pass [1] for 2048 channels.
     if c.rules.bias_sizes != "always":
         return None
     weight, groups = c.tensor("weight"), c.call.groups
@@ -87,6 +91,7 @@ def channels(c: CheckedConvolution) -> str | None:
     big, small = c.big.shape[1], c.small.shape[1]
     if small != weight[0]:
         return f"{c.small_name} has {small} channels, but weight.shape[0] is {weight[0]}; they must be equal"
+    # groups follow from the channels, so this is their check as well.
     if weight[1] == 0 or big != weight[1] * groups:
         return (
             f"{c.big_name} has {big} channels, but weight.shape[1] * groups is {weight[1]} * {groups}; "
@@ -98,6 +103,7 @@ def channels(c: CheckedConvolution) -> str | None:
 def groups_divide(c: CheckedConvolution) -> str | None:
     """Find groups that do not divide the channels of the small side."""
     rule = c.rules.groups_divide
+    # Where the operator does not look, the inner operators do, and answer 561103 instead.
     if c.product not in rule.products or (rule.only_depthwise and c.big.shape[1] != c.call.groups):
         return None
     return indivisible(c)
@@ -106,6 +112,7 @@ def groups_divide(c: CheckedConvolution) -> str | None:
 def indivisible(c: CheckedConvolution) -> str | None:
     """Find groups that do not divide the channels of the small side, whatever the product."""
     small, groups = c.small.shape[1], c.call.groups
+    # 0 channels divide by anything, but make no group.
     if small >= groups and small % groups == 0:
         return None
     return f"{c.small_name} has {small} channels, which {groups} groups do not divide"
@@ -135,6 +142,7 @@ def relation(c: CheckedConvolution) -> str | None:
 def unrelated(c: CheckedConvolution) -> str | None:
     """Find a kernel larger than the padded big side, or a small side of a wrong size."""
     for axis, name in enumerate(c.axes):
+        # Said apart, since a negative number of placements would explain nothing.
         if c.room(axis) < 0:
             return (
                 f"along {name} the dilated kernel spans {c.span(axis)}, more than {c.big_name} with padding, "

@@ -1,4 +1,4 @@
-"""Upper limits: which of a rule set's rows bind a call, and which is exceeded."""
+"""Upper limits: find the rows of a rule set that bind a call, and the first that it exceeds."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def first_exceeded(c: CheckedConvolution | CheckedTbc, status: int) -> str | Non
             continue
         measured = _of_convolution(limit, c) if isinstance(c, CheckedConvolution) else _of_tbc(limit, c)
         for place, label, value in measured:
+            # One row of the operator is relative: the stride in depth may not pass the kernel's depth.
             bound = limit.max if not limit.at_most else c.tensor("weight").shape[2 + (place or 0)]
             if value > bound:
                 why = f"the {limit.at_most}, {bound}" if limit.at_most else str(bound)
@@ -31,8 +32,10 @@ def _binds(limit: Limit, c: CheckedConvolution) -> bool:
         return False
     if limit.transposed is not None and limit.transposed != c.call.transposed:
         return False
+    # Limits of an inner operator bind only calls that run it.
     if limit.gradient and not c.mask[GRADIENTS.index(limit.gradient)]:
         return False
+    # Other calls that the newer kernel refuses go to an older one, which has no such limit.
     if limit.only == "float32 or grouped":
         return c.compute_dtype in ("float32", "hf32") or c.call.groups > 1
     return True
@@ -46,6 +49,7 @@ def _of_convolution(limit: Limit, c: CheckedConvolution) -> Measured:
     if limit.of == "groups":
         yield None, "groups", c.call.groups
     elif limit.of == "grad_input area":
+        # 1-D is a row of height 1; of 3-D the operator counts one plane.
         height, width = (1, *c.tensor("input").shape[2:])[-2:]
         yield None, "H x W of grad_input", height * width
     elif limit.of in ("grad_output", "input", "weight"):
@@ -55,6 +59,7 @@ def _of_convolution(limit: Limit, c: CheckedConvolution) -> Measured:
         for axis, name in enumerate(c.axes):
             if limit.axes and name not in limit.axes:
                 continue
+            # A single tap has no neighbours to keep away from: the operator sets its dilation to 1.
             if limit.unless_kernel_is_1 and weight[2 + axis] == 1:
                 continue
             for value in _along(limit.of, c, axis):
@@ -70,6 +75,8 @@ def _along(what: str, c: CheckedConvolution, axis: int) -> tuple[int, ...]:
     if what == "backward padding":
         # What grad_output, dilated by the stride, needs so that a plain convolution gives grad_input.
         before, _ = c.pads(axis)
+        # Before: the taps that hang over. After: what is missing to the size of the big side, so that the sum
+        # of both is the big side plus span - 1 less the dilated small side.
         dilated = (c.small.shape[2 + axis] - 1) * c.numbers("stride")[axis] + 1
         return c.span(axis) - 1 - before, c.big.shape[2 + axis] - dilated + before
     return (c.numbers(what)[axis],)

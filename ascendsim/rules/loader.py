@@ -20,6 +20,7 @@ CUBE_TABLES = ("dtypes", "dtypes_transposed", "cube_math")
 def rule_set_names() -> tuple[str, ...]:
     """List the shipped rule sets, the default first."""
     found = sorted(path.stem for path in rules_directory().glob("*.toml") if path.stem != PRODUCTS)
+    # Documented first, since its promises are what a user can rely on.
     return tuple(sorted(found, key=lambda name: name != "documented"))
 
 
@@ -36,9 +37,11 @@ def load_rules(name: str | Path = "documented") -> RuleSet:
 
     Raises   ConfigError naming the file, the key, what was got and what is expected
     """
+    # Cached by name: a file of one's own that changes needs a new process, as a module would.
     path = _path(name)
     tree = _tree(path, ())
     rules = build(RuleSet, {"name": path.stem, **tree}, path.name)
+    # A product without its row would only be found out in the middle of a check.
     for part, where in ((rules.convolution, "convolution"), (rules.tbc, "tbc")):
         for table in ("dtypes", "output_dtypes", "cube_math"):
             lacking = set(part.products) - set(getattr(part, table))

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from ascendsim.errors import AclnnError
 
 Checked = TypeVar("Checked")
+# ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR, ACLNN_ERR_INNER_NULLPTR.
 INVALID, NULL, INNER = 161002, 161001, 561103
 
 
@@ -16,6 +17,7 @@ INVALID, NULL, INNER = 161002, 161001, 561103
 class Check(Generic[Checked]):
     """One row of the order of checks: `find` returns what is wrong, or None."""
 
+    # A text, since rules that only pages state stand between the operator's own numbers: 3a, 24b.
     number: str
     name: str
     find: Callable[[Checked], str | None]
@@ -28,6 +30,7 @@ def run(checks: Iterable[Check[Checked]], call: Checked) -> None:
     Raises   AclnnError of the first that finds something
     """
     for check in checks:
+        # Later checks rely on what earlier ones have found to hold; so no check runs after a failure.
         reason = check.find(call)
         if reason is not None:
             raise AclnnError(check.status, f"{check.number} ({check.name})", reason)

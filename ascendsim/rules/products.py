@@ -1,4 +1,4 @@
-"""Which product of the rules a name or a profile means."""
+"""Find the product of the rules that a name or a profile means."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def rule_product(product: str | Profile) -> str:
     if isinstance(product, str):
         found = _by_name(product)
     else:
+        # A file of one's own usually keeps the product of its base; with a new name its architecture tells.
         found = _by_name(product.product) or _by_arch(product.npu_arch)
     if found:
         return found
@@ -32,8 +33,10 @@ def rule_product(product: str | Profile) -> str:
 
 
 def _by_name(text: str) -> str:
+    # Tools write Ascend910B3, ascend910b3 or 910B3 for the same chip.
     plain = text.strip().lower().removeprefix("ascend")
     for entry in product_names():
+        # Exact names first: 910B_old_1001 begins like a 910B, and is a 910.
         if plain in (entry.name.lower(), *entry.names):
             return entry.name
     for entry in product_names():

@@ -49,6 +49,7 @@ def _convolution(c: CheckedConvolution, rules: str) -> Decision:
     skips = may_skip and (c.tensor("input").is_empty or c.tensor("weight").is_empty)
     if not skips:
         run(SHAPE_CHECKS, c)
+    # Products that do not skip reach this with an empty input alone: check 17 refuses the others.
     empty = skips or c.tensor("input").is_empty
     if empty:
         run(EMPTY_CHECKS if skips else FIRST_EMPTY_CHECKS, c)
@@ -74,6 +75,7 @@ def _decision(
     c: CheckedConvolution | CheckedTbc, rules: str, empty: bool, bias: str, spare: tuple[int, ...]
 ) -> Decision:
     promoted, compute = c.promoted_dtype, c.compute_dtype
+    # conv_tbc has no mask: its three outputs are always computed.
     first, second, third = c.mask if isinstance(c, CheckedConvolution) else (True, True, True)
     return Decision(
         c.call.api,

@@ -29,6 +29,8 @@ def product(c: CheckedTbc) -> str | None:
 def dtypes(c: CheckedTbc) -> str | None:
     """Find a tensor whose dtype is not in the product's list; bias has a list of its own."""
     for name in (*INPUTS, *GRADIENTS):
+        # bias lends grad_bias its shape and dtype; no kernel reads its values, and the operator takes
+        # bfloat16 everywhere.
         lists = c.rules.bias_dtypes if name == "bias" else c.rules.dtypes
         if c.tensor(name).dtype not in lists[c.product]:
             return f"{name} is {c.tensor(name).dtype}; {c.product} takes {listed(lists[c.product])}"
@@ -54,6 +56,7 @@ def formats(c: CheckedTbc) -> str | None:
 
 def empty_tensors(c: CheckedTbc) -> str | None:
     """Find an empty tensor where there may be none."""
+    # Page 003 says both yes (parameter table) and no (note): a rule set has to choose.
     names = {"refused": INPUTS, "only beside grad_output": ("grad_output",), "allowed": ()}[c.rules.empty]
     for name in names:
         if c.tensor(name).is_empty:
@@ -67,6 +70,7 @@ def shapes(c: CheckedTbc) -> str | None:
         if c.tensor(name).rank != rank:
             return f"{name} {c.tensor(name).shape} has rank {c.tensor(name).rank}; it must be {rank}"
     time, batch, channels = c.tensor("input").shape
+    # Unlike other layouts, the taps come first and the output channels last.
     taps, taken, given = c.tensor("weight").shape
     if channels != taken:
         return f"input has {channels} channels, but weight.shape[1] is {taken}; they must be equal"
@@ -74,6 +78,7 @@ def shapes(c: CheckedTbc) -> str | None:
         return f"bias is {c.tensor('bias').shape}, but weight.shape[2] is {given}; they must be equal"
     if c.call.pad < 0:
         return f"pad is {c.call.pad}; it must be at least 0"
+    # Stride and dilation are 1: as many placements as the padded steps leave beside the kernel.
     steps = time + 2 * c.call.pad + 1 - taps
     if c.tensor("grad_output").shape != (steps, batch, given):
         return (
