@@ -1,4 +1,4 @@
-"""What a generation of the core does around the cube."""
+"""Choices of a generation of the core: conversions, ties, sums and accumulators around the cube."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -17,6 +17,7 @@ def mark_overridden(profile: Profile, below: Mapping[str, Any], overrides: Mappi
     figures, replaced = dict(profile.figures), dict(leaves(below))
     for path in overrides:
         old = replaced[path]
+        # The replaced value stays readable in every report of the run.
         source = f"given by the caller; {profile.variant} has {old['value']} ({old['source']})"
         figures[path] = Figure(figures[path].value, source, "override")
     return replace(profile, figures=MappingProxyType(figures))
@@ -25,6 +26,7 @@ def mark_overridden(profile: Profile, below: Mapping[str, Any], overrides: Mappi
 def override_layer(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> Layer:
     """Return the layer of the overrides; ConfigError names every path that is no figure of the product."""
     known = tuple(path for path, _ in leaves(tree))
+    # Told here, because the schema knows figures that this product has not, such as a path of another.
     unknown = [path for path in overrides if path not in known]
     if unknown:
         lines = [f"overrides: {path}: no such figure{_path_hint(path, known)}" for path in unknown]
@@ -35,12 +37,15 @@ def override_layer(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> Lay
         below = layer
         for group in groups:
             below = below.setdefault(group, {})
+        # "derived" only to pass the checks, which let an assumed figure have no value without a range;
+        # `mark_overridden` puts "override" there.
         below[last] = {"value": value, "source": "given by the caller", "confidence": "derived"}
     return Layer("overrides", "", layer)
 
 
 def _path_hint(path: str, known: tuple[str, ...]) -> str:
     last = path.rpartition(".")[2]
+    # Derived figures are not in the files: an override would be silently recomputed.
     if last in DERIVED:
         return f"; it follows from {DERIVED[last]} beside it, which can be overridden"
     near = hint(path, known)

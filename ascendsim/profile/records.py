@@ -24,7 +24,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Cores:
-    """How many cores; `cube` counts AI cores where cube and vector share one."""
+    """Numbers of cores; `cube` counts AI cores where cube and vector share one."""
 
     cube: int
     vector: int
@@ -65,6 +65,7 @@ class Cube:
     mmad_head_cycles: int
     mmad_latency_cycles: int
     same_l0c_spacing_cycles: int
+    # 0 where the cube has no HF32; the property below refuses to say so.
     _hf32_mantissa_bits: int
 
     def rate(self, dtype: str) -> CubeRate:
@@ -102,6 +103,7 @@ class Load3d:
         """
         if stride_w not in self.fast_strides:
             return self.most_cycles + self.extra_cycles
+        # The vendor's table adds rows from two on: a single one is in the cycles of the stride.
         switches = rows if rows > 1 else 0
         cycles = self.cycles_per_stride * stride_w + self.cycles_per_row * switches
         return min(self.most_cycles, cycles) + self.extra_cycles
@@ -180,7 +182,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Launch:
-    """What starting a kernel takes beside the work in it."""
+    """Time to start a kernel, beside the work in it."""
 
     base_us: float
     per_core_us: float
@@ -218,6 +220,7 @@ class Profile:
     accumulation: Mapping[str, str]
     deterministic_default: bool
     generation: Generation
+    # Provenance of all of the above, by dotted path, derived figures included.
     figures: Mapping[str, Figure]
     sources: Mapping[str, str]
 
@@ -230,6 +233,7 @@ class Profile:
         try:
             return self.paths[f"{source}_{target}"]
         except KeyError:
+            # A kernel asks for a path only if its schedule is wrong for the product: say what there is.
             names = ", ".join(name.replace("_", "->") for name in self.paths)
             raise UnsupportedError(f"{self.variant} has no path {source}->{target}; it has {names}") from None
 
