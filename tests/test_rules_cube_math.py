@@ -67,7 +67,6 @@ def test_the_compute_dtype(rules, name, dtype, cube_math_type, compute):
     else:
         decision = resolve(call, name, rules)
         assert (decision.compute_dtype, decision.promoted_dtype) == (compute, dtype)
-        assert decision.hf32 == (compute == "hf32")
 
 
 def test_float32_on_310p_fails_inside_where_page_004_forgot_it():

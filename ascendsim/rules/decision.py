@@ -37,8 +37,3 @@ class Decision:
     empty: bool = False
     empty_grad_bias: str = "zeros"
     warnings: tuple[str, ...] = ()
-
-    @property
-    def hf32(self) -> bool:
-        """True if the cube reads float32 operands as HF32."""
-        return self.compute_dtype == "hf32"
