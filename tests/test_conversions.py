@@ -9,7 +9,6 @@ from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.formats.casts import encode
 from ascendsim.ops.lowering.call import Call
-from ascendsim.ops.lowering.generations import HF32_TIES
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.options import Options
 from ascendsim.ops.tiling.given import plans_of
@@ -112,11 +111,12 @@ def test_hf32_leaves_the_bias_and_the_output_alone():
     assert result.grad_bias.item() == 2 + tiny
 
 
-def test_every_convolution_kernel_leaves_the_rounding_of_hf32_at_even():
-    assert HF32_TIES == {
-        "convolution backward": "RNE",
-        "convolution forward": "RNE",
-        "matrix product": "RNA",
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_every_convolution_kernel_leaves_the_rounding_of_hf32_at_even(product):
+    assert load_profile(product).generation.hf32_ties == {
+        "convolution_backward": "RNE",
+        "convolution_forward": "RNE",
+        "matmul": "RNA",
     }
 
 
@@ -171,10 +171,10 @@ def test_a_result_beyond_the_format_overflows_as_the_product_does(product, dtype
 def test_the_c_api_pages_exclude_some_fixpipe_conversions(product, dtype, saturates):
     call = resolved(ONE, dtype, product)
     paged = resolved(ONE, dtype, product, fixpipe="c-api-pages")
-    assert call.cube_math("convolution backward", dtype).overflow == "ieee"
-    assert paged.cube_math("convolution backward", dtype).overflow == ("saturate" if saturates else "ieee")
+    assert call.cube_math("convolution_backward", dtype).overflow == "ieee"
+    assert paged.cube_math("convolution_backward", dtype).overflow == ("saturate" if saturates else "ieee")
     # vector kernels are not meant, and float32 is not converted
-    assert paged.cube_math("convolution backward", dtype, by_vector=True).overflow == "ieee"
+    assert paged.cube_math("convolution_backward", dtype, by_vector=True).overflow == "ieee"
     assert paged.math.overflow == "ieee"
 
 
@@ -187,7 +187,7 @@ def test_the_fixpipe_preset_reaches_the_results():
 def test_a_machine_of_ones_own_delivers_inf():
     for profile in (toy_split(), toy_unified()):
         assert (
-            resolved(ONE, "float16", profile).cube_math("convolution backward", "float16").overflow == "ieee"
+            resolved(ONE, "float16", profile).cube_math("convolution_backward", "float16").overflow == "ieee"
         )
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from ascendsim.profile import list_products
 from ascendsim.profile.build import DERIVED
-from ascendsim.profile.schema import ABOUT_TABLES, TREE, Each, Kind, Maybe
+from ascendsim.profile.kinds import Each, Kind, Maybe
+from ascendsim.profile.schema import ABOUT_TABLES, TREE
 
 DOCS = Path(__file__).parent.parent / "docs"
 NAME = re.compile(r"`([^`]+)`(\??)")

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "arguments": set(),
     "numerics": {"errors"},
     "profile": {"errors"},
-    "rules": {"errors"},
+    "rules": {"errors", "profile"},
     "workloads": {"errors"},
     "program": {"errors", "numerics", "profile"},
     "cube": MACHINE,

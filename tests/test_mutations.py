@@ -67,10 +67,11 @@ OVERFLOWS = [
     Mutation("format_rounding", "where(inwards & finite_input", "where(inwards"),
     Mutation("hifloat8_rounding", '_LARGEST if overflow != "ieee"', '_LARGEST if overflow == "ieee"'),
     Mutation("hifloat8_rounding", '0.0 if overflow == "saturate"', '0.0 if overflow != "ieee"'),
-    Mutation("controls", "not instruction_saturates if by", "instruction_saturates if by", "test_controls"),
-    Mutation("controls", "Control(inf_nan=True),", "Control(inf_nan=False),", "test_controls"),
-    Mutation("controls", "fmt.name in _FP8 else", "fmt.name in _EIGHT else", "test_controls"),
-    Mutation("controls", 'frozenset({"bfloat16"}),', "frozenset(),", "test_controls"),
+    Mutation("formats/controls", "not instruction_saturates", "instruction_saturates", "test_controls"),
+    Mutation("formats/controls", "if bits.global_rules else", "if True else", "test_controls"),
+    Mutation("formats/controls", "fmt.name in FP8 else", "fmt.bits == 8 else", "test_controls"),
+    Mutation("formats/controls", "if inf_nan and fmt.name in", "if inf_nan or fmt.name in", "test_controls"),
+    Mutation("formats/controls", 'preset == "c-api-pages" and', "False and", "test_controls"),
 ]
 METRICS = [
     Mutation("metrics", "(size + 1e-7)", "(size + 1e-8)", "test_metrics"),

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from ascendsim import ConvProblem, Plan, Tiling, convolution_backward, load_profile
+from ascendsim import ConvProblem, Plan, Tiling, convolution_backward
 from ascendsim.errors import ConfigError
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
-from ascendsim.ops.lowering.generations import GENERATIONS, UNKNOWN, generation
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.ordered import add_as_tree, add_in_order
 from ascendsim.ops.schedules.vector.elementwise import ordered_sum, tree_sum
@@ -196,10 +195,3 @@ def test_a_grouped_float32_grad_weight_loses_bits_before_950(
         assert through_half is squeezed  # sums of 25 random products are hardly ever halves
     if squeezed:
         assert kernels[-2:] == ["squeeze_grad_weight", "cast_grad_weight"]
-
-
-def test_generations_are_those_of_the_products():
-    known = {load_profile(product).npu_arch for product in PRODUCTS}
-    assert {entry.npu_arch for entry in GENERATIONS} == known
-    assert generation("1234") is UNKNOWN
-    assert all(entry.source for entry in (*GENERATIONS, UNKNOWN))

@@ -9,6 +9,7 @@ import pytest
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.profile import configs_directory, list_products, load_profile
+from ascendsim.profile.records import Fixpipe
 
 PLAIN = {"910B": "910B2", "910_93": "910_9382", "910_95": "950PR_9589", "310P": "310P3", "910": "910A"}
 VARIANTS = [variant for product in list_products() for variant in product.variants]
@@ -105,7 +106,7 @@ def test_unified_products_have_no_fixpipe(name):
     assert not p.has_path("L0C", "GM")
     assert p.path("L0C", "UB").pipe == "V"
     assert "FIX" not in {path.pipe for path in p.paths.values()}
-    assert dict(p.fixpipe.elements_per_cycle) == {}
+    assert p.fixpipe == Fixpipe()
     assert "BT" not in p.buffers
 
 

@@ -4,8 +4,7 @@ from itertools import product
 
 import pytest
 
-from ascendsim.profile import load_profile
-from ascendsim.rules import load_rules, resolve
+from ascendsim.rules import resolve
 from tests.case_records import cube_math_rows
 from tests.rules_calls import answer, changed, conv, tbc
 
@@ -68,7 +67,6 @@ def test_the_compute_dtype(rules, name, dtype, cube_math_type, compute):
     else:
         decision = resolve(call, name, rules)
         assert (decision.compute_dtype, decision.promoted_dtype) == (compute, dtype)
-        assert decision.hf32 == (compute == "hf32")
 
 
 def test_float32_on_310p_fails_inside_where_page_004_forgot_it():
@@ -136,15 +134,6 @@ def test_the_compute_dtype_of_conv_tbc(rules, dtype, cube_math_type):
         assert answer(call, "910B", rules) == (161002, "6")
     else:
         assert resolve(call, "910B", rules).compute_dtype == compute
-
-
-def test_the_hardware_rules_name_what_the_cube_multiplies():
-    lists = load_rules("hardware").convolution.dtypes
-    for name, dtypes in lists.items():
-        cube = set(load_profile(name).cube.rates)
-        # float32 tensors are also taken by cubes without float32: cubeMathType 1 and 2 cast them to float16.
-        assert set(dtypes) | {"hf32", "int8"} | cube == cube | {"float32", "hf32", "int8"}
-        assert cube - {"hf32", "int8"} <= set(dtypes)
 
 
 def test_the_outside_table_agrees(data_dir):

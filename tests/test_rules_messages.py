@@ -206,6 +206,6 @@ def test_a_plain_decision():
         "documented",
     )
     assert (decision.output_padding, decision.warnings) == ((0, 0), ())
-    assert (decision.empty, decision.empty_grad_bias, decision.hf32) == (False, "sum", False)
+    assert (decision.empty, decision.empty_grad_bias, decision.compute_dtype) == (False, "sum", "float16")
     assert set(decision.dtypes) == set(PLAIN.tensors)
     assert resolve(tbc()).wanted == (True, True, True)

@@ -46,7 +46,7 @@ def toy_split(*, without=(), **changes) -> Profile:
             "cube": {"M": 4, "MTE1": 4, "MTE2": 4, "MTE3": 4, "FIX": 4},
             "vector": {"V": 4, "MTE2": 4, "MTE3": 4},
         },
-        "fixpipe": {"elements_per_cycle": {"32": 16, "16": 32, "8": 32}},
+        "fixpipe": {},
     }
     return _make(tree, "toy_split", changes)
 
@@ -102,7 +102,7 @@ def _common(paths: dict) -> dict:
                 "reduce_add_32bit": 3,
             },
         },
-        "sync": {"flag_cycles": 10, "cross_core_flag_cycles": 100, "barrier_us": 1.0},
+        "sync": {"flag_cycles": 10, "barrier_us": 1.0},
         "scalar": {"issue_cycles": 1, "start_us": 0.0},
         "launch": {"base_us": 1.0, "per_core_us": 0.5},
         "accumulation": {

@@ -204,7 +204,7 @@ def _add_output(run: Parser) -> None:
         type=positive,
         default=50_000,
         metavar="N",
-        help="most spans in a trace (default 50000)",
+        help="most spans in a trace (default %(default)s)",
     )
 
 

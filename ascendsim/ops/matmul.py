@@ -10,7 +10,6 @@ from ascendsim.numerics.accumulation.integers import IntegerSum
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.numerics.formats.dtypes import INT8
 from ascendsim.ops.lowering.cube import product_kernel
-from ascendsim.ops.lowering.generations import HF32_TIES
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.matmul_formats import (
     carrier,
@@ -153,7 +152,7 @@ def _graph(call: _Call) -> Graph:
     c = GmTensor.of("c", (p.batch, p.m, p.n), call.formats[2], "output")
     gemm = MatmulGemm(p, graph.now("a"), graph.now("b"), c, call.compute)
     schedule = schedule_named(call.plan.schedule)(gemm, call.plan.tiling, profile)
-    math = MathSettings(call.model, HF32_TIES["matrix product"], overflow(profile, c.dtype))
+    math = MathSettings(call.model, profile.generation.hf32_ties["matmul"], overflow(profile, c.dtype))
     graph.add(product_kernel("matmul", schedule, call.plan, math, p.macs, call.compute))
     graph.holds("c", c, c.shape)
     return graph.build(("c",))

@@ -15,7 +15,6 @@ from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, Accumu
 from ascendsim.numerics.formats.controls import FIXPIPE_PRESETS
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.lowering.call import GRADIENTS, Call
-from ascendsim.ops.lowering.generations import generation
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
@@ -197,7 +196,7 @@ class Options:
         if strided:
             found.append(STRIDED_NOTE)
         if not decision.empty and self.model(decision.compute_dtype).half:
-            half = generation(self.profile.npu_arch).half_accumulator and decision.compute_dtype == "float16"
+            half = self.profile.generation.half_accumulator and decision.compute_dtype == "float16"
             if not half:
                 found.append(
                     f"The cube of {self.profile.variant} cannot accumulate {decision.compute_dtype} products "

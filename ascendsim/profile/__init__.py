@@ -1,10 +1,12 @@
 """Products as sourced figures: find, read, check and hold them. The only reader of the product files."""
 
 from ascendsim.profile.files import Product, configs_directory, list_products, load_profile, profile_from_tree
+from ascendsim.profile.generation import Generation
 from ascendsim.profile.records import Figure, Profile
 
 __all__ = [
     "Figure",
+    "Generation",
     "Product",
     "Profile",
     "configs_directory",

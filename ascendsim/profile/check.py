@@ -8,6 +8,7 @@ from typing import Any
 from pydantic_core import ValidationError
 
 from ascendsim.errors import ConfigError
+from ascendsim.profile.kinds import Kind
 from ascendsim.profile.schema import (
     ABOUT_TABLES,
     ABOUT_TEXTS,
@@ -15,7 +16,6 @@ from ascendsim.profile.schema import (
     INTEGER_DTYPES,
     TREE,
     VALIDATOR,
-    Kind,
     child,
     children,
     node_at,
@@ -42,6 +42,7 @@ def merge(layers: list[Layer]) -> dict[str, Any]:
 def _merge_into(target: dict[str, Any], tree: Mapping[str, Any], node: Any) -> None:
     for key, value in tree.items():
         below = child(node, key)
+        # Tables merge, figures do not: half of a figure under the source of another would be a lie.
         if isinstance(value, Mapping) and not isinstance(below, Kind):
             old = target.get(key)
             target[key] = dict(old) if isinstance(old, Mapping) else {}
@@ -54,10 +55,12 @@ def check(layers: list[Layer]) -> dict[str, Any]:
     """Merge the layers and return the tree of figures, or raise one ConfigError with every problem."""
     tree = merge(layers)
     try:
+        # Checked after merging, because only the whole must be complete; `_where` finds the layer to blame.
         VALIDATOR.validate_python(tree)
     except ValidationError as error:
         problems = [_tell(layers, item) for item in error.errors(include_url=False)]
     else:
+        # Only of a tree that is well formed: contradictions read the values as they are.
         problems = [f"{layers[-1].file}: {text}" for text in _contradictions(tree)]
     if problems:
         raise ConfigError(problems_text(layers[-1].file, problems))
@@ -76,9 +79,11 @@ def _tell(layers: list[Layer], item: Any) -> str:
     location = tuple(str(part) for part in item["loc"])
     where = _where(layers, location)
     node = node_at(location)
+    # pydantic says what is wrong in its own words; users get the words of this file.
     if item["type"] == "missing":
         return f"{where}: missing; expected {_expected(location, node)}"
     if item["type"] == "extra_forbidden":
+        # At the top a file may also speak about itself.
         known = _names(node_at(location[:-1])) + (() if len(location) > 1 else ABOUT_TEXTS + ABOUT_TABLES)
         return f"{where}: unknown key{hint(location[-1], known)}"
     if item["type"] in ("no_range", "outside"):
@@ -89,9 +94,11 @@ def _tell(layers: list[Layer], item: Any) -> str:
 def _where(layers: list[Layer], location: tuple[str, ...]) -> str:
     """Name the file and the dotted path, in the last layer that says anything about it."""
     path = ".".join(location)
-    for layer in reversed(layers):
-        if _speaks_of(layer.tree, location):
-            return f"{layer.file}: {layer.prefix}{path}"
+    # A figure that is missing belongs into the layer that has the table around it.
+    for place in (location, location[:-1]) if len(location) > 1 else (location,):
+        for layer in reversed(layers):
+            if _speaks_of(layer.tree, place):
+                return f"{layer.file}: {layer.prefix}{path}"
     return f"{layers[-1].file}: {path}"
 
 
@@ -120,6 +127,7 @@ def _expected(location: tuple[str, ...], node: Any) -> str:
     if field in ("source", "note"):
         return "a text that says where the value comes from"
     if isinstance(node, Kind):
+        # A bare number in the place of a figure: the answer shows the form of one.
         inside = node_at(location[:-1]) is node
         return (
             node.expected if inside else "a figure { value, source, confidence }, its value " + node.expected
@@ -129,11 +137,13 @@ def _expected(location: tuple[str, ...], node: Any) -> str:
 
 def _short(value: object) -> str:
     text = repr(value)
+    # A table in the wrong place would fill the screen.
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that was probably meant, whatever its case."""
+    # By lower case: ascend910b3 is near 910B3.
     folded = {entry.lower(): entry for entry in known}
     near = get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
     return folded[near[0]] if near else None
@@ -152,23 +162,27 @@ def _contradictions(tree: dict[str, Any]) -> Iterator[str]:
     paths, buffers, rates = tree["paths"], tree["buffers"], tree["cube"]["rates"]
     queues = {pipe for table in tree["queues"].values() for pipe in table}
     for name, path in paths.items():
+        # GM is no buffer of the core.
         missing = [end for end in name.split("_") if end != "GM" and end not in buffers]
         if missing:
             yield f"paths.{name}: goes through {missing[0]}, but there is no buffers.{missing[0]}"
+        # Its instructions would be issued into a queue that does not exist.
         if path["pipe"]["value"] not in queues:
             yield f"paths.{name}.pipe: {path['pipe']['value']} has no queue depth in queues"
         spread, latency = (path.get(key, {}).get("value", 0) for key in ("spread_cycles", "latency_cycles"))
+        # The nearest part of L2 would answer before it is asked.
         if spread > latency:
             yield f"paths.{name}.spread_cycles: got {spread}, expected at most the latency_cycles, {latency}"
     if "L0C_GM" not in paths and "L0C_UB" not in paths:
         yield "paths: results cannot leave the cube; expected L0C_GM or L0C_UB"
-    if "fixpipe" not in tree and any(path["pipe"]["value"] == "FIX" for path in paths.values()):
-        yield "fixpipe: missing, though paths run on FIX; expected a table with elements_per_cycle"
     for dtype in rates:
+        # Sums of int8 products are exact in int32: there is no model to choose.
         if dtype not in INTEGER_DTYPES and dtype not in tree["accumulation"]:
             yield f"accumulation.{dtype}: missing, though cube.rates.{dtype} exists; expected a model's text"
+    # It differs by product, 11 or 10, so that no default would be right.
     if "hf32" in rates and "hf32_mantissa_bits" not in tree["cube"]:
         yield "cube.hf32_mantissa_bits: missing, though cube.rates.hf32 exists"
+    # Casts, sums and the bias gradient run there.
     if tree["core_structure"]["value"] == "split" and not tree["cores"]["vector"]["value"]:
         yield "cores.vector: got 0, expected at least 1 where core_structure is split"
     if tree["core_structure"]["value"] == "split" and "vector" not in tree["queues"]:

@@ -17,7 +17,7 @@ from ascendsim.profile.schema import ABOUT_TABLES, ABOUT_TEXTS
 
 @dataclass(frozen=True)
 class Product:
-    """What one shipped file offers: the product, its variants, and the one its plain name means."""
+    """One shipped file: its product, the variants in it, and the one that the plain name means."""
 
     name: str
     default_variant: str
@@ -37,7 +37,7 @@ class _File:
 
 @dataclass(frozen=True)
 class _Choice:
-    """Everything a name stands for: layers of figures, lowest first, and what to call the result."""
+    """Meaning of a name: layers of figures, lowest first, and what to call the result."""
 
     layers: list[Layer]
     sources: dict[str, str]
@@ -51,7 +51,8 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
 
     Raises   ConfigError naming the file, the dotted path, what was got and what is expected
     """
-    choice = _choose(str(name))
+    # Overrides are another layer on top, checked like a file.
+    choice = _on_generation(_choose(str(name)), overrides or {})
     if not overrides:
         return build_profile(choice.names, check(choice.layers), choice.sources)
     below = merge(choice.layers)
@@ -62,7 +63,8 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
 def profile_from_tree(tree: Mapping[str, Any], product: str) -> Profile:
     """Make a Profile of figures given in code, under the same rules as those of a file."""
     names = {"product": product, "variant": product, "evidence": "figures given in code"}
-    return build_profile(names, check([Layer(product, "", tree)]), {})
+    choice = _on_generation(_Choice([Layer(product, "", tree)], {}, names), {})
+    return build_profile(names, check(choice.layers), choice.sources)
 
 
 def list_products() -> tuple[Product, ...]:
@@ -74,6 +76,7 @@ def list_products() -> tuple[Product, ...]:
 def configs_directory() -> Path:
     """Return the directory of the product files: inside the installed package, else beside it."""
     package = Path(__file__).resolve().parent.parent
+    # The wheel puts the folder into the package; in a checkout it lies beside it.
     inside = package / "configs"
     return inside if inside.is_dir() else package.parent / "configs"
 
@@ -81,6 +84,7 @@ def configs_directory() -> Path:
 def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
     """Resolve a name to its layers; `above` holds the files that refer to it through `base`."""
     path, variant = _locate(name)
+    # Without this a circle of files would end in a RecursionError.
     if str(path) in above:
         raise ConfigError(f"{path}: its `base` leads back to itself; a chain of bases must end in a product")
     file = _read(path)
@@ -89,6 +93,7 @@ def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
     below = _Choice([], {}, {})
     if base:
         below = _base(path, file, base, above)
+    # Later layers win: base, file, variant of the file.
     layers = [*below.layers, Layer(file.label, "", file.tree)]
     if file.variants:
         if chosen not in file.variants:
@@ -96,10 +101,22 @@ def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
         layers.append(Layer(file.label, f"variants.{chosen}.", file.variants[chosen]))
     names = {
         "product": file.texts.get("product", below.names.get("product", path.stem)),
+        # Reports print the variant: a file of one's own goes by its own name, not by that of its base.
         "variant": chosen or file.texts.get("variant", path.stem),
         "evidence": file.texts.get("evidence", below.names.get("evidence", "")),
     }
     return _Choice(layers, {**below.sources, **file.sources}, names)
+
+
+def _on_generation(choice: _Choice, overrides: Mapping[str, Any]) -> _Choice:
+    """Lay a product over the figures of its generation of the core; see `Generation`."""
+    given = [layer.tree["npu_arch"] for layer in choice.layers if "npu_arch" in layer.tree]
+    # Whatever else stands there, the checks will say so.
+    arch = given[-1].get("value") if given and isinstance(given[-1], Mapping) else None
+    files = {path.stem: path for path in (configs_directory() / "generations").glob("*.toml")}
+    file = _read(files.get(str(overrides.get("npu_arch", arch)), files["other"]))
+    layer = Layer(file.label, "", {"generation": file.tree})
+    return _Choice([layer, *choice.layers], {**file.sources, **choice.sources}, choice.names)
 
 
 def _base(path: Path, file: _File, base: str, above: tuple[str, ...]) -> _Choice:
@@ -115,6 +132,7 @@ def _locate(name: str) -> tuple[Path, str]:
     """Find the file of a name and, where the name is a variant's, which one."""
     if _is_file_name(name):
         return Path(name), ""
+    # Vendors' tools write Ascend910B3 for what the platform files call 910B3.
     plain = name.lower().removeprefix("ascend")
     shipped = _shipped()
     for path in shipped:
@@ -134,6 +152,7 @@ def _locate(name: str) -> tuple[Path, str]:
 
 
 def _is_file_name(name: str) -> bool:
+    # A product has neither, so that a mistyped path is told as a path.
     return name.endswith(".toml") or "/" in name or "\\" in name
 
 
@@ -155,12 +174,14 @@ def _read(path: Path) -> _File:
         status = path.stat()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; expected a product file") from None
+    # The time and size are only keys: a file that is edited between two runs of a notebook is read again.
     return _parsed(path, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=16)
 def _parsed(path: Path, _changed_ns: int, _size: int) -> _File:
     """Read one file and part what it says about itself from its figures; nobody may change the result."""
+    # Messages about shipped files stay short; a file of one's own is told with the path it was given by.
     label = path.name if path.parent == configs_directory() else str(path)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -173,6 +194,7 @@ def _parsed(path: Path, _changed_ns: int, _size: int) -> _File:
     problems = [f"{label}: {problem}" for problem in _about_problems(content)]
     if problems:
         raise ConfigError(problems_text(label, problems))
+    # What is left are figures: the schema knows nothing else.
     texts = {key: content.pop(key) for key in ABOUT_TEXTS if key in content}
     variants, sources = content.pop("variants", {}), content.pop("sources", {})
     return _File(label, texts, variants, sources, content)

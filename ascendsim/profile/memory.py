@@ -14,7 +14,7 @@ BURSTS = (16, 8, 4, 3, 2, 1)
 
 
 class Requests(NamedTuple):
-    """How many requests a copy takes, and as how many bytes of full ones they occupy L2."""
+    """Requests of a copy: their number, and the bytes of full ones that occupy L2 as long."""
 
     number: Exact
     occupied_bytes: Fraction
@@ -61,11 +61,15 @@ class DataPath:
             return Requests(0, Fraction(0))
         run = -(-size_bytes // (rows * BLOCK_BYTES))
         whole = max(1, self.request_bytes // BLOCK_BYTES)
+        # Where an unaligned run begins is not known when a kernel is built: the mean over the places it may
+        # have.
         starts = (0,) if aligned else tuple(range(whole))
         count = Fraction(sum(_bursts(run, begin, whole) for begin in starts), len(starts))
         fixed = Fraction(str(self.request_fixed_share))
+        # A short request holds L2 for a fixed share of a full one's time, and for the rest in step with its
+        # bytes.
         occupied = fixed * count * self.request_bytes + (1 - fixed) * run * BLOCK_BYTES
-        return Requests(_plain(rows * count), rows * occupied)
+        return Requests(plain(rows * count), rows * occupied)
 
     def peak(self, size_bytes: int, requests: Exact, occupied_bytes: Fraction, pace: int = 0) -> Exact:
         """Return the core's own rate, in bytes as L2 is occupied.
@@ -74,20 +78,24 @@ class DataPath:
         """
         if not requests:
             return self.bytes_per_cycle
+        # The core sends the next request when a full one would have gone: short ones waste the difference.
         sent = 0 if pace else requests * self.request_bytes
         return self.bytes_per_cycle * max(Fraction(size_bytes), occupied_bytes) / max(sent, size_bytes)
 
     def writing_peak(self, size_bytes: int) -> Exact:
         """Return the core's own rate of a write: that of its way out, or of the far side if it is slower."""
+        # What fits into the buffer leaves at full rate; the far side sets the pace of what comes after.
         behind = size_bytes - self.buffer_bytes
         if not self.drain_bytes_per_cycle or behind <= 0:
             return self.bytes_per_cycle
+        # The whole write lasts as long as that rest needs to drain.
         return min(self.bytes_per_cycle, Fraction(size_bytes) * self.drain_bytes_per_cycle / behind)
 
     def pace_cycles(self, rows: int, requests: Exact) -> int:
         """Return what a copy takes by itself that turns so many rows into fractals; 0: as its bytes."""
         if not self.row_cycles:
             return 0
+        # Its requests go at the pace of full ones, and beside them each row is turned.
         request_cycles = Fraction(self.request_bytes) / Fraction(self.bytes_per_cycle)
         return ceil(rows * Fraction(self.row_cycles) + requests * request_cycles)
 
@@ -97,12 +105,15 @@ class DataPath:
         Before them it holds the pipe for the head. After them comes the latency of the farthest of the
         requests: the mean largest of so many draws.
         """
+        # Latencies spread evenly over the slices of L2: the largest of n draws lies on average 1 / (n + 1) of
+        # the spread below the farthest.
         nearer = self.spread_cycles // (requests + 1) if requests else 0
         return self.head_cycles, self.latency_cycles - nearer
 
 
 def _bursts(run: int, begin: int, whole: int) -> int:
     """Return the requests of a run of blocks that begins so many after the last place for a whole request."""
+    # Up to the first boundary the run is a rest of its own.
     first = min(run, (whole - begin) % whole)
     count, rest = divmod(run - first, whole)
     for part in (first, rest):
@@ -112,7 +123,8 @@ def _bursts(run: int, begin: int, whole: int) -> int:
     return count
 
 
-def _plain(number: Fraction) -> Exact:
+# Whole numbers stay ints: sums and comparisons of them are several times faster than those of fractions.
+def plain(number: Fraction) -> Exact:
     """Return a fraction as an int where it is one."""
     return number.numerator if number.denominator == 1 else number
 
@@ -148,4 +160,5 @@ class L2:
 
     def fetched_bytes(self, size_bytes: int, rows: int = 1) -> int:
         """Return the whole sectors that `rows` equal, aligned runs of consecutive bytes touch."""
+        # Main memory answers in whole sectors, so that short rows cost more than their bytes.
         return rows * -(-size_bytes // (rows * self.sector_bytes)) * self.sector_bytes

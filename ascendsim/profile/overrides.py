@@ -9,14 +9,15 @@ from ascendsim.errors import ConfigError
 from ascendsim.profile.build import DERIVED
 from ascendsim.profile.check import Layer, hint, problems_text
 from ascendsim.profile.records import Figure, Profile
-from ascendsim.profile.schema import is_figure
+from ascendsim.profile.schema import leaves
 
 
 def mark_overridden(profile: Profile, below: Mapping[str, Any], overrides: Mapping[str, Any]) -> Profile:
     """Give the overridden figures the confidence "override" and the value they replace as source."""
-    figures = dict(profile.figures)
+    figures, replaced = dict(profile.figures), dict(leaves(below))
     for path in overrides:
-        old = _figure(below, path)
+        old = replaced[path]
+        # The replaced value stays readable in every report of the run.
         source = f"given by the caller; {profile.variant} has {old['value']} ({old['source']})"
         figures[path] = Figure(figures[path].value, source, "override")
     return replace(profile, figures=MappingProxyType(figures))
@@ -24,7 +25,8 @@ def mark_overridden(profile: Profile, below: Mapping[str, Any], overrides: Mappi
 
 def override_layer(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> Layer:
     """Return the layer of the overrides; ConfigError names every path that is no figure of the product."""
-    known = tuple(_paths(tree, ""))
+    known = tuple(path for path, _ in leaves(tree))
+    # Told here, because the schema knows figures that this product has not, such as a path of another.
     unknown = [path for path in overrides if path not in known]
     if unknown:
         lines = [f"overrides: {path}: no such figure{_path_hint(path, known)}" for path in unknown]
@@ -35,30 +37,16 @@ def override_layer(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> Lay
         below = layer
         for group in groups:
             below = below.setdefault(group, {})
+        # "derived" only to pass the checks, which let an assumed figure have no value without a range;
+        # `mark_overridden` puts "override" there.
         below[last] = {"value": value, "source": "given by the caller", "confidence": "derived"}
     return Layer("overrides", "", layer)
 
 
 def _path_hint(path: str, known: tuple[str, ...]) -> str:
     last = path.rpartition(".")[2]
+    # Derived figures are not in the files: an override would be silently recomputed.
     if last in DERIVED:
         return f"; it follows from {DERIVED[last]} beside it, which can be overridden"
     near = hint(path, known)
     return near if "did you mean" in near else "; `ascendsim profiles` lists the figures of a product"
-
-
-def _paths(tree: Mapping[str, Any], prefix: str) -> list[str]:
-    found = []
-    for key, entry in tree.items():
-        if is_figure(entry):
-            found.append(prefix + key)
-        elif isinstance(entry, Mapping):
-            found += _paths(entry, f"{prefix}{key}.")
-    return found
-
-
-def _figure(tree: Mapping[str, Any], path: str) -> Any:
-    below: Any = tree
-    for part in path.split("."):
-        below = below[part]
-    return below

@@ -7,6 +7,7 @@ from typing import Any
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.profile.check import hint
+from ascendsim.profile.generation import Generation
 from ascendsim.profile.memory import L2, DataPath, Exact, LinkFigures
 
 
@@ -23,7 +24,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Cores:
-    """How many cores; `cube` counts AI cores where cube and vector share one."""
+    """Numbers of cores; `cube` counts AI cores where cube and vector share one."""
 
     cube: int
     vector: int
@@ -64,6 +65,7 @@ class Cube:
     mmad_head_cycles: int
     mmad_latency_cycles: int
     same_l0c_spacing_cycles: int
+    # 0 where the cube has no HF32; the property below refuses to say so.
     _hf32_mantissa_bits: int
 
     def rate(self, dtype: str) -> CubeRate:
@@ -101,6 +103,7 @@ class Load3d:
         """
         if stride_w not in self.fast_strides:
             return self.most_cycles + self.extra_cycles
+        # The vendor's table adds rows from two on: a single one is in the cycles of the stride.
         switches = rows if rows > 1 else 0
         cycles = self.cycles_per_stride * stride_w + self.cycles_per_row * switches
         return min(self.most_cycles, cycles) + self.extra_cycles
@@ -119,14 +122,12 @@ class Load2d:
 class Fixpipe:
     """The way out of L0C; empty where there is no Fixpipe.
 
-    elements_per_cycle            documented peak by output width in bits
     read_bytes_per_cycle          of L0C, before the path's own rate: the two follow each other
     matrix_least_cycles           what the path's least_cycles become for a plain matrix
     channel_split_bytes_per_cycle the path's rate where a fractal is cut into groups of 8 channels
     unit_flag_bytes               of L0C that Mmad hands over at a time (0: finished tiles only)
     """
 
-    elements_per_cycle: Mapping[int, int]
     read_bytes_per_cycle: Exact = 0
     matrix_least_cycles: int = 0
     channel_split_bytes_per_cycle: Exact = 0
@@ -165,10 +166,9 @@ class Vector:
 
 @dataclass(frozen=True)
 class Sync:
-    """Waiting for each other: pipes of a core, a cube core and its vector cores, all cores."""
+    """Waiting for each other: pipes of a core, and all cores."""
 
     flag_cycles: int
-    cross_core_flag_cycles: int
     barrier_cycles: int
 
 
@@ -182,7 +182,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Launch:
-    """What starting a kernel takes beside the work in it."""
+    """Time to start a kernel, beside the work in it."""
 
     base_us: float
     per_core_us: float
@@ -219,6 +219,8 @@ class Profile:
     launch: Launch
     accumulation: Mapping[str, str]
     deterministic_default: bool
+    generation: Generation
+    # Provenance of all of the above, by dotted path, derived figures included.
     figures: Mapping[str, Figure]
     sources: Mapping[str, str]
 
@@ -231,6 +233,7 @@ class Profile:
         try:
             return self.paths[f"{source}_{target}"]
         except KeyError:
+            # A kernel asks for a path only if its schedule is wrong for the product: say what there is.
             names = ", ".join(name.replace("_", "->") for name in self.paths)
             raise UnsupportedError(f"{self.variant} has no path {source}->{target}; it has {names}") from None
 

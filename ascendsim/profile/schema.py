@@ -1,19 +1,21 @@
-"""What a product file must say, as a tree whose every leaf is one figure.
+"""Contents of a product file, as a tree whose every leaf is one figure.
 
 A figure is a table `{ value, source, confidence, range?, note? }`. The checks run on pydantic's core: the
 models of the full package would cost every command a further 60 ms at start-up.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic_core import PydanticCustomError, SchemaValidator
 from pydantic_core import core_schema as cs
 
+from ascendsim.profile.kinds import Each, Kind, Maybe, integer, number, word
+
 CONFIDENCES = ("vendor file", "vendor doc", "measured", "paper", "derived", "assumed")
 PIPES = ("M", "V", "MTE1", "MTE2", "MTE3", "FIX")
 BUFFERS = ("L1", "L0A", "L0B", "L0C", "UB", "BT", "FB")
+# Every product has the first five.
 PATHS = (
     *("GM_L1", "GM_UB", "UB_GM", "L1_L0A", "L1_L0B", "L0C_GM", "L0C_UB", "L0C_L1"),
     *("L1_UB", "UB_L1", "L1_BT", "L1_FB", "L1_GM", "GM_L0A", "GM_L0B"),
@@ -21,6 +23,7 @@ PATHS = (
 # What a file says about itself, beside its figures.
 ABOUT_TEXTS = ("product", "variant", "base", "default_variant", "evidence")
 ABOUT_TABLES = ("variants", "sources")
+# They add up exactly, so that they have no accumulation model.
 INTEGER_DTYPES = ("int8",)
 CUBE_DTYPES = (
     *("float16", "bfloat16", "float32", "hf32", "float8_e4m3fn", "float8_e5m2", "hifloat8"),
@@ -37,60 +40,27 @@ REPEATS = (
 )
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What a figure's value must be: in words for the user, and as a schema."""
-
-    expected: str
-    schema: cs.CoreSchema
-
-
-@dataclass(frozen=True)
-class Each:
-    """A table with the same entry under each of some keys; keys that are not required may be absent."""
-
-    keys: tuple[str, ...]
-    required: tuple[str, ...]
-    entry: Any
-
-
-@dataclass(frozen=True)
-class Maybe:
-    """An entry that may be absent."""
-
-    entry: Any
-
-
-def _integer(least: int, most: int | None = None) -> Kind:
-    words = f"an integer of at least {least}" if most is None else f"an integer from {least} to {most}"
-    return Kind(words, cs.int_schema(strict=True, ge=least, le=most))
-
-
-def _number(words: str, schema: cs.FloatSchema) -> Kind:
-    return Kind(f"a number {words}", schema)
-
-
-def _word(*choices: str) -> Kind:
-    if not choices:
-        return Kind("a text", cs.str_schema(strict=True, min_length=1))
-    return Kind("one of " + ", ".join(choices), cs.literal_schema(list(choices)))
-
-
-COUNT, POSITIVE = _integer(0), _integer(1)
+COUNT, POSITIVE = integer(0), integer(1)
 # Every core gets a program of its own: a number far beyond any chip would only be found out by its run time.
 MOST_CORES = 4096
 # Rates are kept in thousandths: anything below would be no rate at all.
-RATE = _number("of at least 0.001", cs.float_schema(strict=True, allow_inf_nan=False, ge=0.001))
-SHARE = _number("from 0.01 to 1", cs.float_schema(strict=True, allow_inf_nan=False, ge=0.01, le=1))
-MICROSECONDS = _number("of at least 0", cs.float_schema(strict=True, allow_inf_nan=False, ge=0))
+RATE = number("of at least 0.001", cs.float_schema(strict=True, allow_inf_nan=False, ge=0.001))
+SHARE = number("from 0.01 to 1", cs.float_schema(strict=True, allow_inf_nan=False, ge=0.01, le=1))
+MICROSECONDS = number("of at least 0", cs.float_schema(strict=True, allow_inf_nan=False, ge=0))
 STRIDES = Kind(
     "a list of integers of at least 1", cs.list_schema(cs.int_schema(strict=True, ge=1), strict=True)
 )
+TRUTH = Kind("true or false", cs.bool_schema(strict=True))
+# Formats that a conversion out of float32 can overflow.
+NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "hifloat8")
+FORMATS = Kind("a list of " + ", ".join(NARROW), cs.list_schema(cs.literal_schema(list(NARROW)), strict=True))
+TIES = word("RNE", "RNA", "RZ")
 
 TREE: dict[str, Any] = {
-    "core_structure": _word("split", "unified"),
-    "npu_arch": _word(),
-    "cores": {"cube": _integer(1, MOST_CORES), "vector": _integer(0, MOST_CORES)},
+    # split: cube and vector cores with programs of their own; unified: one core with both units.
+    "core_structure": word("split", "unified"),
+    "npu_arch": word(),
+    "cores": {"cube": integer(1, MOST_CORES), "vector": integer(0, MOST_CORES)},
     "clock": {"cube_mhz": POSITIVE, "vector_mhz": POSITIVE},
     "buffers": Each(BUFFERS, BUFFERS[:5], {"capacity_bytes": POSITIVE, "alignment_bytes": POSITIVE}),
     "cube": {
@@ -106,7 +76,7 @@ TREE: dict[str, Any] = {
         PATHS,
         PATHS[:5],
         {
-            "pipe": _word(*PIPES),
+            "pipe": word(*PIPES),
             "bytes_per_cycle": RATE,
             "head_cycles": COUNT,
             "latency_cycles": COUNT,
@@ -135,7 +105,6 @@ TREE: dict[str, Any] = {
     "load2d": {"head_cycles": COUNT, "least_cycles": COUNT, "issue_cycles": COUNT},
     "fixpipe": Maybe(
         {
-            "elements_per_cycle": {"32": POSITIVE, "16": POSITIVE, "8": POSITIVE},
             "read_bytes_per_cycle": Maybe(RATE),
             "matrix_least_cycles": Maybe(POSITIVE),
             "channel_split_bytes_per_cycle": Maybe(RATE),
@@ -166,22 +135,35 @@ TREE: dict[str, Any] = {
         "kind_least_cycles": Maybe(Each(REPEATS, (), POSITIVE)),
         "group_repeats": Maybe(Each(REPEATS, (), POSITIVE)),
     },
-    "sync": {"flag_cycles": COUNT, "cross_core_flag_cycles": COUNT, "barrier_us": MICROSECONDS},
+    "sync": {"flag_cycles": COUNT, "barrier_us": MICROSECONDS},
     "scalar": {"issue_cycles": COUNT, "start_us": MICROSECONDS},
+    # A unified core has the queues of "cube" alone.
     "queues": Each(("cube", "vector"), ("cube",), Each(PIPES, (), POSITIVE)),
     "launch": {"base_us": MICROSECONDS, "per_core_us": MICROSECONDS},
-    "accumulation": Each(CUBE_DTYPES, ("float16",), _word()),
-    "deterministic_default": Kind("true or false", cs.bool_schema(strict=True)),
+    "accumulation": Each(CUBE_DTYPES, ("float16",), word()),
+    "deterministic_default": TRUTH,
+    "generation": {
+        "inf_nan_formats": FORMATS,
+        "inf_nan_at_launch": TRUTH,
+        "global_rules_at_launch": TRUTH,
+        "fixpipe_saturated_formats": FORMATS,
+        "deterministic_sum": word("in order", "tree"),
+        "squeezes_groups": TRUTH,
+        "half_accumulator": TRUTH,
+        "hf32_ties": {"convolution_backward": TIES, "convolution_forward": TIES, "matmul": TIES},
+    },
 }
 
 
 def _check_figure(figure: dict[str, Any]) -> dict[str, Any]:
     bounds, value = figure.get("range"), figure["value"]
     if bounds is None:
+        # A guess without a range looks like a fact: reports could not show how much hangs on it.
         if figure["confidence"] == "assumed":
             raise PydanticCustomError(
                 "no_range", "an assumed figure must carry a range, for example [low, high]"
             )
+    # Texts have no order: their range lists the alternatives.
     elif isinstance(value, str | bool | list):
         if value not in bounds:
             raise PydanticCustomError("outside", "the range must list the alternatives, the value among them")
@@ -191,6 +173,7 @@ def _check_figure(figure: dict[str, Any]) -> dict[str, Any]:
 
 
 def _figure_schema(kind: Kind) -> cs.CoreSchema:
+    # strict everywhere: "20" for 20 or 1 for true would hide a slip of the pen.
     text = cs.str_schema(strict=True, min_length=1, strip_whitespace=True)
     bounds = cs.list_schema(kind.schema, strict=True, min_length=1)
     fields = {
@@ -220,12 +203,25 @@ def children(node: Any) -> dict[str, tuple[Any, bool]]:
     return {k: (n.entry, False) if isinstance(n, Maybe) else (n, True) for k, n in node.items()}
 
 
+# Compiled once, at import: a study checks thousands of trees.
 VALIDATOR = SchemaValidator(_compile(TREE))
 
 
 def is_figure(table: object) -> bool:
     """Tell a figure from a table of figures."""
     return isinstance(table, Mapping) and "value" in table
+
+
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the figures of a tree as they are written, by dotted path.
+
+    The tree need not be checked yet: what is neither figure nor table is left out.
+    """
+    for key, entry in tree.items():
+        if is_figure(entry):
+            yield prefix + key, entry
+        elif isinstance(entry, Mapping):
+            yield from leaves(entry, f"{prefix}{key}.")
 
 
 def child(node: Any, key: str) -> Any:

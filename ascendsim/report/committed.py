@@ -124,7 +124,7 @@ def _text(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, list | tuple):
-        return " ".join(str(part) for part in value)
+        return " ".join(str(part) for part in value) or "none"
     return f"{float(value):g}" if not isinstance(value, str) else value
 
 

@@ -12,8 +12,6 @@ from ascendsim.report.markdown import network_page, run_page
 from ascendsim.report.record import Record, Run
 from ascendsim.report.trace import write_trace
 
-DEFAULT_TRACE_SPANS = 50_000
-
 
 def write_run_folder(
     folder: Path, document: Record, runs: Sequence[Run], metrics: Sequence[AnyColumn], trace_spans: int

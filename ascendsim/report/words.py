@@ -43,7 +43,7 @@ def figures_line(product: Record) -> str:
     """Say how many of the product's figures are assumed."""
     total = sum(product["figures"].values())
     assumed = len(product["assumed_figures"])
-    line = f"Figures: {total} in the product file, {assumed} of them assumed"
+    line = f"Figures: {total} of the product, {assumed} of them assumed"
     return f"{line} (`ascendsim profiles {product['variant']}`)."
 
 

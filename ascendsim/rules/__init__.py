@@ -1,4 +1,4 @@
-"""The interface's rules as data: what each document and the shipped operator accept, per product.
+"""Rules of the interface as data: the calls that each document and the shipped operator accept, per product.
 
 Pure functions on descriptions of calls; no arrays. The only reader of configs/rules.
 """
@@ -6,7 +6,7 @@ Pure functions on descriptions of calls; no arrays. The only reader of configs/r
 from ascendsim.rules.calls import Call, ConvolutionBackwardCall, ConvTbcBackwardCall, TensorDescription
 from ascendsim.rules.decision import Decision
 from ascendsim.rules.loader import load_rules, product_names, rule_set_names
-from ascendsim.rules.products import HasProduct, rule_product
+from ascendsim.rules.products import rule_product
 from ascendsim.rules.resolve import resolve
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "ConvTbcBackwardCall",
     "ConvolutionBackwardCall",
     "Decision",
-    "HasProduct",
     "TensorDescription",
     "load_rules",
     "product_names",

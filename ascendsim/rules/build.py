@@ -20,9 +20,11 @@ def build(kind: type[Record], table: Any, where: str) -> Record:
     """
     if not isinstance(table, dict):
         raise ConfigError(f"{where}: got {table!r}, expected a table")
+    # The annotations are the schema: a key that is added to a record is read and checked at once.
     hints = get_type_hints(kind)
     for key in table:
         if key not in hints:
+            # A misspelt key would otherwise leave the rule of the base in force without a word.
             near = get_close_matches(key, hints, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(hints)}"
             raise ConfigError(f"{where}: unknown key {key!r}; {hint}")
@@ -30,6 +32,7 @@ def build(kind: type[Record], table: Any, where: str) -> Record:
     for entry in fields(kind):  # type: ignore[arg-type]
         if entry.name in table:
             values[entry.name] = _value(hints[entry.name], table[entry.name], f"{where}.{entry.name}")
+        # Few rules have a default: one that is left out must come from a base.
         elif entry.default is MISSING:
             raise ConfigError(f"{where}: {entry.name} is missing")
     return kind(**values)
@@ -43,6 +46,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if origin is tuple:
         if not isinstance(value, list):
             raise ConfigError(f"{where}: got {value!r}, expected a list")
+        # Tuples, because rule sets are cached and shared: nobody may change one.
         return tuple(_value(get_args(hint)[0], item, f"{where}[{i}]") for i, item in enumerate(value))
     if origin is Mapping:
         key_hint, value_hint = get_args(hint)
@@ -65,6 +69,7 @@ def _mapping(key_hint: Any, value_hint: Any, table: Any, where: str) -> Any:
         raise ConfigError(f"{where}: got {table!r}, expected a table")
     made = {}
     for key, value in table.items():
+        # TOML has no keys but texts; formats are listed by rank.
         if key_hint is int and not key.isdigit():
             raise ConfigError(f"{where}: got the key {key!r}, expected a number")
         made[int(key) if key_hint is int else key] = _value(value_hint, value, f"{where}.{key}")

@@ -1,4 +1,4 @@
-"""What a call of the interface looks like before anything is checked: shapes and attributes, no values.
+"""Calls of the interface as they come, before anything is checked: shapes and attributes, no values.
 
 The records take anything, because the first thing the rules do is to look at every field; a field that is not
 what it should be is reported by the checks, never by the record.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
+GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
+# Formats that frameworks give tensors of these ranks.
 USUAL_FORMATS = {3: "NCL", 4: "NCHW", 5: "NCDHW"}
 
 
@@ -51,10 +53,7 @@ class ConvolutionBackwardCall:
     grad_bias: TensorDescription | None = None
 
     api: ClassVar[str] = "aclnnConvolutionBackward"
-    tensors: ClassVar[tuple[str, ...]] = (
-        *("grad_output", "input", "weight"),
-        *("grad_input", "grad_weight", "grad_bias"),
-    )
+    tensors: ClassVar[tuple[str, ...]] = ("grad_output", "input", "weight", *GRADIENTS)
 
     def with_usual_outputs(
         self, dtypes: Sequence[str | None] = (None, None, None)
@@ -66,16 +65,12 @@ class ConvolutionBackwardCall:
         """
         sources = (self.input, self.weight, self.grad_output)
         usual = [_like(source, dtype) for source, dtype in zip(sources, dtypes, strict=True)]
+        # The gradient of the bias has one value for each channel, whatever the rank of grad_output.
         channels = _channels(self.grad_output)
         if usual[2] is not None:
+            # ND whatever grad_output is: the pages accept no other format for it.
             usual[2] = TensorDescription(channels, usual[2].dtype, "ND")
-        return replace(
-            self,
-            bias_sizes=channels if self.bias_sizes is None else self.bias_sizes,
-            grad_input=usual[0] if self.grad_input is None else self.grad_input,
-            grad_weight=usual[1] if self.grad_weight is None else self.grad_weight,
-            grad_bias=usual[2] if self.grad_bias is None else self.grad_bias,
-        )
+        return _filled(self, bias_sizes=channels, **dict(zip(GRADIENTS, usual, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -97,30 +92,29 @@ class ConvTbcBackwardCall:
     grad_bias: TensorDescription | None = None
 
     api: ClassVar[str] = "aclnnConvTbcBackward"
-    tensors: ClassVar[tuple[str, ...]] = (
-        *("grad_output", "input", "weight", "bias"),
-        *("grad_input", "grad_weight", "grad_bias"),
-    )
+    tensors: ClassVar[tuple[str, ...]] = ("grad_output", "input", "weight", "bias", *GRADIENTS)
 
     def with_usual_outputs(self, dtypes: Sequence[str | None] = (None, None, None)) -> ConvTbcBackwardCall:
         """Return the call with each missing output like its own tensor: input, weight, bias."""
         sources = (self.input, self.weight, self.bias)
         usual = [_like(source, dtype) for source, dtype in zip(sources, dtypes, strict=True)]
-        return replace(
-            self,
-            grad_input=usual[0] if self.grad_input is None else self.grad_input,
-            grad_weight=usual[1] if self.grad_weight is None else self.grad_weight,
-            grad_bias=usual[2] if self.grad_bias is None else self.grad_bias,
-        )
+        return _filled(self, **dict(zip(GRADIENTS, usual, strict=True)))
 
 
 Call = ConvolutionBackwardCall | ConvTbcBackwardCall
+SomeCall = TypeVar("SomeCall", bound=Call)
+
+
+def _filled(call: SomeCall, **usual: Any) -> SomeCall:
+    """Return the call with a usual value for each argument that is None."""
+    return replace(call, **{name: value for name, value in usual.items() if getattr(call, name) is None})
 
 
 def _like(source: object, dtype: str | None) -> TensorDescription | None:
     """Describe a contiguous tensor like `source`; nothing, where that is no tensor."""
     if not isinstance(source, TensorDescription):
         return None
+    # An output that the caller did not make is contiguous, even where its tensor is a view.
     return replace(source, dtype=source.dtype if dtype is None else dtype, strides=None)
 
 

@@ -2,70 +2,74 @@
 
 from __future__ import annotations
 
+from ascendsim.rules.checked import CheckedConvolution
 from ascendsim.rules.conv_shapes import bias_sizes_problem, padding_lengths, stride_and_dilation_lengths
 from ascendsim.rules.order import Check
-from ascendsim.rules.view import CheckedConvolution as Checked
 
 
-def bias_sizes(v: Checked) -> str | None:
+def bias_sizes(c: CheckedConvolution) -> str | None:
     """Find biasSizes that do not say the channels of a gradient that is asked for."""
-    if not v.mask[2]:
+    if not c.mask[2]:
         return None
-    if v.call.transposed:
-        wanted, rule = v.tensor("weight").shape[1] * v.call.groups, "weight.shape[1] * groups"
+    if c.call.transposed:
+        wanted, rule = c.tensor("weight").shape[1] * c.call.groups, "weight.shape[1] * groups"
     else:
-        wanted, rule = v.tensor("grad_output").shape[1], "grad_output.shape[1]"
-    return bias_sizes_problem(v, wanted, rule)
+        wanted, rule = c.tensor("grad_output").shape[1], "grad_output.shape[1]"
+    return bias_sizes_problem(c, wanted, rule)
 
 
-def input_n_or_c(v: Checked) -> str | None:
+def input_n_or_c(c: CheckedConvolution) -> str | None:
     """Find an input with neither N nor C of zero, where that is what makes a call empty."""
-    shape = v.tensor("input").shape
-    if v.rules.empty.needs_n_or_c == "grad_input" and not v.mask[0]:
+    shape = c.tensor("input").shape
+    # The operator asks this only of calls that want grad_input, the pages of all.
+    if c.rules.empty.needs_n_or_c == "grad_input" and not c.mask[0]:
         return None
     return None if 0 in shape[:2] else f"input is {shape}; in a call with empty tensors its N or C must be 0"
 
 
-def lengths(v: Checked) -> str | None:
+def lengths(c: CheckedConvolution) -> str | None:
     """Find an attribute of a wrong length, or a weight of another rank."""
-    if bad := stride_and_dilation_lengths(v) or padding_lengths(v):
+    if bad := stride_and_dilation_lengths(c) or padding_lengths(c):
         return bad
-    rank = v.tensor("weight").rank
+    rank = c.tensor("weight").rank
     # The operator does not look, and would read past the end of the shorter shape.
-    return None if rank == v.rank else f"weight has rank {rank}, input {v.rank}; they must be equal"
+    return None if rank == c.rank else f"weight has rank {rank}, input {c.rank}; they must be equal"
 
 
-def groups(v: Checked) -> str | None:
+def groups(c: CheckedConvolution) -> str | None:
     """Find groups that do not divide weight.shape[0]."""
-    first, count = v.tensor("weight").shape[0], v.call.groups
+    first, count = c.tensor("weight").shape[0], c.call.groups
     return f"weight.shape[0] is {first}, which {count} groups do not divide" if first % count else None
 
 
-def channels(v: Checked) -> str | None:
+# An empty channel axis is fine if both sides say so: nothing is reduced, and zeros are right.
+def channels(c: CheckedConvolution) -> str | None:
     """Find channels of the big side that do not agree with weight and groups; zero goes with zero."""
-    if v.call.transposed and v.tensor("input").shape[0] == 0:
+    # The operator does not ask this of an empty batch.
+    if c.call.transposed and c.tensor("input").shape[0] == 0:
         return None
-    big, own, count = v.big.shape[1], v.tensor("weight").shape[1], v.call.groups
+    big, own, count = c.big.shape[1], c.tensor("weight").shape[1], c.call.groups
     if (big, own) == (0, 0) or (own and big == own * count):
         return None
-    return f"{v.big_name} has {big} channels, but weight.shape[1] * groups is {own} * {count}"
+    return f"{c.big_name} has {big} channels, but weight.shape[1] * groups is {own} * {count}"
 
 
-def weight_and_sizes(v: Checked) -> str | None:
+def weight_and_sizes(c: CheckedConvolution) -> str | None:
     """Find a weight that does not go with input, or a kernel that does not fit into it."""
-    first, own = v.tensor("weight").shape[0], v.tensor("input").shape[1]
-    if first == 0 and (v.call.transposed or v.rules.empty.weight_n_positive):
+    first, own = c.tensor("weight").shape[0], c.tensor("input").shape[1]
+    if first == 0 and (c.call.transposed or c.rules.empty.weight_n_positive):
         return "weight.shape[0] is 0; it must be above 0"
-    if v.call.transposed:
+    if c.call.transposed:
         return None if first == own else f"weight.shape[0] is {first}, but input has {own} channels"
-    for axis, name in enumerate(v.axes):
-        before, after = v.pads(axis)
-        if v.rules.empty.four_pads == "axis number":
+    for axis, name in enumerate(c.axes):
+        before, after = c.pads(axis)
+        if c.rules.empty.four_pads == "axis number":
             # The operator indexes the pads by the number of the axis even where there are four of them.
-            before = after = v.numbers("padding")[axis]
-        padded = v.tensor("input").shape[2 + axis] + before + after
-        if padded < v.span(axis):
-            return f"along {name} the dilated kernel spans {v.span(axis)}, padded input only {padded}"
+            before = after = c.numbers("padding")[axis]
+        # A kernel of 0 taps spans 1 - dilation and fits anywhere.
+        padded = c.tensor("input").shape[2 + axis] + before + after
+        if padded < c.span(axis):
+            return f"along {name} the dilated kernel spans {c.span(axis)}, padded input only {padded}"
     return None
 
 

@@ -1,12 +1,14 @@
-"""Promotion of the inputs, and what the cube computes in for a cubeMathType."""
+"""Promotion of the inputs, and the dtype that the cube multiplies for a cubeMathType."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from ascendsim.rules.model import ABSENT, REFUSED, CubeMath
-from ascendsim.rules.view import EIGHT_BITS
 
+# Only the 910_95 has them.
+EIGHT_BITS = ("hifloat8", "float8_e4m3fn", "float8_e5m2")
+# In the order of their numbers.
 CUBE_MATH_TYPES = ("KEEP_DTYPE", "ALLOW_FP32_DOWN_PRECISION", "USE_FP16", "USE_HF32")
 # From the least to the most precise, for the page that asks for "the more precise" of two.
 PRECISION = (*EIGHT_BITS, "bfloat16", "float16", "float32")
@@ -19,6 +21,7 @@ def promote(dtypes: Sequence[str], mixed_eight_bit: str) -> str:
     """
     if len(set(dtypes)) == 1:
         return dtypes[0]
+    # float32 holds every value of float16 and of bfloat16, which hold not all of each other.
     return mixed_eight_bit if set(dtypes) & set(EIGHT_BITS) else "float32"
 
 
@@ -42,6 +45,7 @@ def cube_math_problem(
     if not 0 <= cube_math_type < len(CUBE_MATH_TYPES):
         names = ", ".join(f"{value} ({name})" for value, name in enumerate(CUBE_MATH_TYPES))
         return f"cube_math_type is {cube_math_type}; it must be one of {names}"
+    # After the range, which is wrong whatever the inputs are.
     if promoted == REFUSED:
         return f"grad_output, input and weight are {', '.join(dtypes)}, which have no common dtype"
     if cube_dtype(promoted, cube_math_type, table) != REFUSED:
@@ -59,6 +63,7 @@ def cube_math_warnings(
     promoted: str, cube_math_type: int, compute: str, warned: Mapping[str, tuple[int, ...]]
 ) -> tuple[str, ...]:
     """Return what the operator logs about a cubeMathType that does not do what its name says."""
+    # Nothing is logged about a call that fails.
     if compute in (REFUSED, ABSENT) or cube_math_type not in warned.get(promoted, ()):
         return ()
     name = CUBE_MATH_TYPES[cube_math_type]

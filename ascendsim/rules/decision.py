@@ -1,4 +1,4 @@
-"""What the rules decide about an accepted call."""
+"""Decision of the rules about an accepted call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Decision:
-    """How an accepted call is computed.
+    """State how an accepted call is computed.
 
     api             "aclnnConvolutionBackward" or "aclnnConvTbcBackward"
     product         family that the rules know: 910_95, 910_93, 910B, 310P, 910
@@ -32,12 +32,8 @@ class Decision:
     compute_dtype: str
     dtypes: Mapping[str, str]
     wanted: tuple[bool, bool, bool]
+    # Implied, not the argument: the operator takes the size of the big side from its tensor as well.
     output_padding: tuple[int, ...] = ()
     empty: bool = False
     empty_grad_bias: str = "zeros"
     warnings: tuple[str, ...] = ()
-
-    @property
-    def hf32(self) -> bool:
-        """Whether float32 operands are read as HF32."""
-        return self.compute_dtype == "hf32"

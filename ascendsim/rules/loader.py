@@ -13,11 +13,14 @@ from ascendsim.rules.build import build
 from ascendsim.rules.model import ProductName, RuleSet
 
 PRODUCTS = "products"
+# What a rule set with `from_cube` does not list itself.
+CUBE_TABLES = ("dtypes", "dtypes_transposed", "cube_math")
 
 
 def rule_set_names() -> tuple[str, ...]:
     """List the shipped rule sets, the default first."""
     found = sorted(path.stem for path in rules_directory().glob("*.toml") if path.stem != PRODUCTS)
+    # Documented first, since its promises are what a user can rely on.
     return tuple(sorted(found, key=lambda name: name != "documented"))
 
 
@@ -34,9 +37,11 @@ def load_rules(name: str | Path = "documented") -> RuleSet:
 
     Raises   ConfigError naming the file, the key, what was got and what is expected
     """
+    # Cached by name: a file of one's own that changes needs a new process, as a module would.
     path = _path(name)
     tree = _tree(path, ())
     rules = build(RuleSet, {"name": path.stem, **tree}, path.name)
+    # A product without its row would only be found out in the middle of a check.
     for part, where in ((rules.convolution, "convolution"), (rules.tbc, "tbc")):
         for table in ("dtypes", "output_dtypes", "cube_math"):
             lacking = set(part.products) - set(getattr(part, table))
@@ -78,7 +83,20 @@ def _tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         raise ConfigError(f"{path}: base: got {base!r}, expected the name of a rule set or a .toml file")
     # A base that is a file lies beside this one, wherever the command runs.
     below = path.parent / base if base.endswith(".toml") else _path(base)
-    return _merged(_tree(below, (*above, path)), tree)
+    merged = _merged(_tree(below, (*above, path)), tree)
+    _check_from_cube(path, tree, merged)
+    return merged
+
+
+def _check_from_cube(path: Path, own: dict[str, Any], merged: dict[str, Any]) -> None:
+    """Refuse tables that nobody would read, since the cube says what stands there."""
+    for part in ("convolution", "tbc") if merged.get("from_cube") else ():
+        for table in CUBE_TABLES:
+            if table in own.get(part, {}):
+                raise ConfigError(
+                    f"{path}: {part}.{table}: not read where from_cube is true, since it follows from "
+                    "cube.rates of the product; leave the table out, or set from_cube = false"
+                )
 
 
 def _read(path: Path) -> dict[str, Any]:

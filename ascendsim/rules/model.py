@@ -22,6 +22,7 @@ Quantity = Literal[
     "backward padding",
     "grad_input area",
 ]
+# Refused by a rule (161002), or asking for a unit that the cube does not have (561103).
 REFUSED, ABSENT = "refused", "absent"
 
 
@@ -42,8 +43,10 @@ class Limit:
     """
 
     of: Quantity
+    # Pages divide: extents of tensors are 161002, attributes 561103.
     status: Literal[161002, 561103]
     source: str
+    # -1 bounds nothing by itself: such a row names `at_most`.
     max: int = -1
     at_most: Literal["", "kernel"] = ""
     axes: Names = ()
@@ -57,7 +60,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class EightBit:
-    """When 8-bit tensors are allowed.
+    """Conditions under which 8-bit tensors are allowed.
 
     needs_transposed_grad_input  "always", "both outputs" (only tested when gradInput and gradWeight are both
                                  there) or "never"
@@ -74,7 +77,7 @@ class EightBit:
 
 @dataclass(frozen=True)
 class GradBiasFormat:
-    """Where gradBias must be ND."""
+    """Products on which gradBias must be ND."""
 
     products: Names
     transposed_too: bool
@@ -91,7 +94,7 @@ class OutputPadding:
 
 @dataclass(frozen=True)
 class GroupsDivide:
-    """Where groups must divide the channels of the small side (Cout, when not transposed)."""
+    """Products on which groups must divide the channels of the small side (Cout, when not transposed)."""
 
     products: Names
     only_depthwise: bool
@@ -122,6 +125,7 @@ class ConvolutionRules:
     never_null: Names
     bias_sizes: Literal["always", "empty only"]
     equal_formats: tuple[Names, ...]
+    # Ranks whose sizes check 24 relates; others are related at 31, with another status.
     related_ranks: tuple[int, ...]
     batch: bool
     squeezed_grad_weight: Names
@@ -164,12 +168,17 @@ class TbcRules:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """Everything one document, or the shipped operator, says."""
+    """Rules of one document, or of the shipped operator.
+
+    from_cube  True: `dtypes`, `dtypes_transposed` and `cube_math` of a product are those that its cube
+               multiplies (see `from_cube.with_cube`), whatever the tables of the bases say
+    """
 
     name: str
     title: str
     convolution: ConvolutionRules
     tbc: TbcRules
+    from_cube: bool = False
 
 
 @dataclass(frozen=True)

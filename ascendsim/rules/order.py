@@ -8,27 +8,30 @@ from typing import Generic, TypeVar
 
 from ascendsim.errors import AclnnError
 
-Looked = TypeVar("Looked")
+SomeChecked = TypeVar("SomeChecked")
+# ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR, ACLNN_ERR_INNER_NULLPTR.
 INVALID, NULL, INNER = 161002, 161001, 561103
 
 
 @dataclass(frozen=True)
-class Check(Generic[Looked]):
+class Check(Generic[SomeChecked]):
     """One row of the order of checks: `find` returns what is wrong, or None."""
 
+    # A text, since rules that only pages state stand between the operator's own numbers: 3a, 24b.
     number: str
     name: str
-    find: Callable[[Looked], str | None]
+    find: Callable[[SomeChecked], str | None]
     status: int = INVALID
 
 
-def run(checks: Iterable[Check[Looked]], view: Looked) -> None:
+def run(checks: Iterable[Check[SomeChecked]], call: SomeChecked) -> None:
     """Run checks in order.
 
     Raises   AclnnError of the first that finds something
     """
     for check in checks:
-        reason = check.find(view)
+        # Later checks rely on what earlier ones have found to hold; so no check runs after a failure.
+        reason = check.find(call)
         if reason is not None:
             raise AclnnError(check.status, f"{check.number} ({check.name})", reason)
 

@@ -1,36 +1,27 @@
-"""Which product of the rules a name or a profile means."""
+"""Find the product of the rules that a name or a profile means."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ascendsim.errors import ConfigError
 from ascendsim.rules.loader import product_names
 
-
-class HasProduct(Protocol):
-    """Anything that names its product, a Profile first of all."""
-
-    @property
-    def product(self) -> str:
-        """Name of the product family, as 910B."""
-        ...
-
-    @property
-    def npu_arch(self) -> str:
-        """Number of the architecture, as 2201; decides for products that the rules do not name."""
-        ...
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
 
 
-def rule_product(product: str | HasProduct) -> str:
+def rule_product(product: str | Profile) -> str:
     """Return the family that a product, variant or soc belongs to for the rules.
 
+    The architecture decides for a profile of one's own whose name the rules do not know.
     Raises   ConfigError with near misses
     """
     if isinstance(product, str):
         found = _by_name(product)
     else:
+        # A file of one's own usually keeps the product of its base; with a new name its architecture tells.
         found = _by_name(product.product) or _by_arch(product.npu_arch)
     if found:
         return found
@@ -42,8 +33,10 @@ def rule_product(product: str | HasProduct) -> str:
 
 
 def _by_name(text: str) -> str:
+    # Tools write Ascend910B3, ascend910b3 or 910B3 for the same chip.
     plain = text.strip().lower().removeprefix("ascend")
     for entry in product_names():
+        # Exact names first: 910B_old_1001 begins like a 910B, and is a 910.
         if plain in (entry.name.lower(), *entry.names):
             return entry.name
     for entry in product_names():

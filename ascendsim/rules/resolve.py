@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ascendsim.rules.calls import Call, ConvTbcBackwardCall
+from ascendsim.rules.checked import CheckedConvolution, CheckedTbc
 from ascendsim.rules.conv_arguments import ARGUMENT_CHECKS
 from ascendsim.rules.conv_empty import EMPTY_CHECKS, FIRST_EMPTY_CHECKS
 from ascendsim.rules.conv_inner import INNER_CHECKS
 from ascendsim.rules.conv_shapes import SHAPE_CHECKS
-from ascendsim.rules.cube_math import cube_dtype, cube_math_warnings, promote
+from ascendsim.rules.cube_math import cube_math_warnings
 from ascendsim.rules.decision import Decision
+from ascendsim.rules.from_cube import with_cube
 from ascendsim.rules.loader import load_rules
 from ascendsim.rules.order import run
-from ascendsim.rules.products import HasProduct, rule_product
-from ascendsim.rules.tbc import TBC_CHECKS, promoted_dtype
+from ascendsim.rules.products import rule_product
+from ascendsim.rules.tbc import TBC_CHECKS
 from ascendsim.rules.typed import typed
-from ascendsim.rules.view import CheckedConvolution, CheckedTbc
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
 
 
-def resolve(call: Call, product: str | HasProduct = "910B", rules: str | Path = "documented") -> Decision:
+def resolve(call: Call, product: str | Profile = "910B", rules: str | Path = "documented") -> Decision:
     """Check a call as the interface would, and decide how it is computed.
 
     product   name of a product, variant or soc ("910B", "910B3", "Ascend310P", "310B"), or a Profile
@@ -30,60 +35,58 @@ def resolve(call: Call, product: str | HasProduct = "910B", rules: str | Path = 
     Source    docs/interface.md, "Order of checks"
     """
     rule_set, family = load_rules(rules), rule_product(product)
+    if rule_set.from_cube:
+        rule_set = with_cube(rule_set, family, product)
     if isinstance(call, ConvTbcBackwardCall):
         return _tbc(CheckedTbc(typed(call), family, rule_set.tbc), rule_set.name)
     return _convolution(CheckedConvolution(typed(call), family, rule_set.convolution), rule_set.name)
 
 
-def _convolution(v: CheckedConvolution, rules: str) -> Decision:
-    run(ARGUMENT_CHECKS, v)
+def _convolution(c: CheckedConvolution, rules: str) -> Decision:
+    run(ARGUMENT_CHECKS, c)
     # Check 15: on these products an empty input or weight leaves the checks of shapes out.
-    may_skip = v.product in v.rules.empty.products
-    skips = may_skip and (v.tensor("input").is_empty or v.tensor("weight").is_empty)
+    may_skip = c.product in c.rules.empty.products
+    skips = may_skip and (c.tensor("input").is_empty or c.tensor("weight").is_empty)
     if not skips:
-        run(SHAPE_CHECKS, v)
-    empty = skips or v.tensor("input").is_empty
+        run(SHAPE_CHECKS, c)
+    # Products that do not skip reach this with an empty input alone: check 17 refuses the others.
+    empty = skips or c.tensor("input").is_empty
     if empty:
-        run(EMPTY_CHECKS if skips else FIRST_EMPTY_CHECKS, v)
+        run(EMPTY_CHECKS if skips else FIRST_EMPTY_CHECKS, c)
     else:
-        run(INNER_CHECKS, v)
-    promoted = promote(v.input_dtypes, v.rules.eight_bit.mixed)
-    return _decision(v, rules, promoted, empty, "zeros", () if empty else _implied_output_padding(v))
+        run(INNER_CHECKS, c)
+    return _decision(c, rules, empty, "zeros", () if empty else _implied_output_padding(c))
 
 
-def _implied_output_padding(v: CheckedConvolution) -> tuple[int, ...]:
+def _implied_output_padding(c: CheckedConvolution) -> tuple[int, ...]:
     """Return what the sizes leave over along each axis of a transposed convolution."""
-    if not v.call.transposed:
-        return (0,) * (v.rank - 2)
-    return tuple(v.room(axis) % v.numbers("stride")[axis] for axis in range(v.rank - 2))
+    if not c.call.transposed:
+        return (0,) * (c.rank - 2)
+    return tuple(c.room(axis) % c.numbers("stride")[axis] for axis in range(c.rank - 2))
 
 
-def _tbc(v: CheckedTbc, rules: str) -> Decision:
-    run(TBC_CHECKS, v)
-    empty = any(v.tensor(name).is_empty for name in ("grad_output", "input", "weight"))
-    return _decision(v, rules, promoted_dtype(v), empty, v.rules.empty_grad_bias, ())
+def _tbc(c: CheckedTbc, rules: str) -> Decision:
+    run(TBC_CHECKS, c)
+    empty = any(c.tensor(name).is_empty for name in ("grad_output", "input", "weight"))
+    return _decision(c, rules, empty, c.rules.empty_grad_bias, ())
 
 
 def _decision(
-    v: CheckedConvolution | CheckedTbc,
-    rules: str,
-    promoted: str,
-    empty: bool,
-    bias: str,
-    spare: tuple[int, ...],
+    c: CheckedConvolution | CheckedTbc, rules: str, empty: bool, bias: str, spare: tuple[int, ...]
 ) -> Decision:
-    compute = cube_dtype(promoted, v.cube_math_type, v.rules.cube_math[v.product])
-    first, second, third = v.mask if isinstance(v, CheckedConvolution) else (True, True, True)
+    promoted, compute = c.promoted_dtype, c.compute_dtype
+    # conv_tbc has no mask: its three outputs are always computed.
+    first, second, third = c.mask if isinstance(c, CheckedConvolution) else (True, True, True)
     return Decision(
-        v.call.api,
-        v.product,
+        c.call.api,
+        c.product,
         rules,
         promoted,
         compute,
-        v.dtypes,
+        c.dtypes,
         (first, second, third),
         spare,
         empty,
         bias if empty else "sum",
-        cube_math_warnings(promoted, v.cube_math_type, compute, v.rules.cube_math_warnings),
+        cube_math_warnings(promoted, c.cube_math_type, compute, c.rules.cube_math_warnings),
     )

@@ -2,123 +2,122 @@
 
 from __future__ import annotations
 
-from ascendsim.rules.cube_math import cube_math_problem, promote
+from ascendsim.rules.calls import GRADIENTS
+from ascendsim.rules.checked import CheckedTbc
+from ascendsim.rules.cube_math import cube_math_problem
 from ascendsim.rules.limits import first_exceeded
 from ascendsim.rules.order import INNER, INVALID, NULL, Check, listed
-from ascendsim.rules.view import GRADIENTS
-from ascendsim.rules.view import CheckedTbc as Checked
 
 INPUTS = ("grad_output", "input", "weight", "bias")
 
 
-def null_pointers(v: Checked) -> str | None:
+def null_pointers(c: CheckedTbc) -> str | None:
     """Find a tensor that is not there."""
     for name in (*INPUTS, *GRADIENTS):
-        if v.optional(name) is None:
+        if c.optional(name) is None:
             return f"{name} is null"
     return None
 
 
-def product(v: Checked) -> str | None:
+def product(c: CheckedTbc) -> str | None:
     """Find a product that is not supported at all."""
-    if v.product in v.rules.products:
+    if c.product in c.rules.products:
         return None
-    return f"{v.product} does not support conv_tbc backward; supported are {listed(v.rules.products)}"
+    return f"{c.product} does not support conv_tbc backward; supported are {listed(c.rules.products)}"
 
 
-def dtypes(v: Checked) -> str | None:
+def dtypes(c: CheckedTbc) -> str | None:
     """Find a tensor whose dtype is not in the product's list; bias has a list of its own."""
     for name in (*INPUTS, *GRADIENTS):
-        lists = v.rules.bias_dtypes if name == "bias" else v.rules.dtypes
-        if v.tensor(name).dtype not in lists[v.product]:
-            return f"{name} is {v.tensor(name).dtype}; {v.product} takes {listed(lists[v.product])}"
+        # bias lends grad_bias its shape and dtype; no kernel reads its values, and the operator takes
+        # bfloat16 everywhere.
+        lists = c.rules.bias_dtypes if name == "bias" else c.rules.dtypes
+        if c.tensor(name).dtype not in lists[c.product]:
+            return f"{name} is {c.tensor(name).dtype}; {c.product} takes {listed(lists[c.product])}"
     return None
 
 
-def equal_inputs(v: Checked) -> str | None:
+def equal_inputs(c: CheckedTbc) -> str | None:
     """Find inputs of different dtypes, where the page wants one."""
-    kinds = [v.tensor(name).dtype for name in INPUTS]
-    if not v.rules.equal_inputs or len(set(kinds)) == 1:
+    kinds = [c.tensor(name).dtype for name in INPUTS]
+    if not c.rules.equal_inputs or len(set(kinds)) == 1:
         return None
     return f"grad_output, input, weight and bias are {listed(kinds)}; they must be equal"
 
 
-def formats(v: Checked) -> str | None:
+def formats(c: CheckedTbc) -> str | None:
     """Find a format that is not allowed."""
     for name in ("grad_output", "input", "weight", "grad_input", "grad_weight", "bias", "grad_bias"):
-        allowed = v.rules.bias_formats if "bias" in name else v.rules.formats
-        if v.tensor(name).format not in allowed:
-            return f"{name} has format {v.tensor(name).format}; it must be {listed(allowed)}"
+        allowed = c.rules.bias_formats if "bias" in name else c.rules.formats
+        if c.tensor(name).format not in allowed:
+            return f"{name} has format {c.tensor(name).format}; it must be {listed(allowed)}"
     return None
 
 
-def empty_tensors(v: Checked) -> str | None:
+def empty_tensors(c: CheckedTbc) -> str | None:
     """Find an empty tensor where there may be none."""
-    names = {"refused": INPUTS, "only beside grad_output": ("grad_output",), "allowed": ()}[v.rules.empty]
+    # Page 003 says both yes (parameter table) and no (note): a rule set has to choose.
+    names = {"refused": INPUTS, "only beside grad_output": ("grad_output",), "allowed": ()}[c.rules.empty]
     for name in names:
-        if v.tensor(name).is_empty:
-            return f"{name} {v.tensor(name).shape} is empty"
+        if c.tensor(name).is_empty:
+            return f"{name} {c.tensor(name).shape} is empty"
     return None
 
 
-def shapes(v: Checked) -> str | None:
+def shapes(c: CheckedTbc) -> str | None:
     """Find ranks, channels, pad or outputs that do not fit each other."""
     for name, rank in (*((name, 3) for name in INPUTS[:3]), ("bias", 1)):
-        if v.tensor(name).rank != rank:
-            return f"{name} {v.tensor(name).shape} has rank {v.tensor(name).rank}; it must be {rank}"
-    time, batch, channels = v.tensor("input").shape
-    taps, taken, given = v.tensor("weight").shape
+        if c.tensor(name).rank != rank:
+            return f"{name} {c.tensor(name).shape} has rank {c.tensor(name).rank}; it must be {rank}"
+    time, batch, channels = c.tensor("input").shape
+    # Unlike other layouts, the taps come first and the output channels last.
+    taps, taken, given = c.tensor("weight").shape
     if channels != taken:
         return f"input has {channels} channels, but weight.shape[1] is {taken}; they must be equal"
-    if v.tensor("bias").shape != (given,):
-        return f"bias is {v.tensor('bias').shape}, but weight.shape[2] is {given}; they must be equal"
-    if v.call.pad < 0:
-        return f"pad is {v.call.pad}; it must be at least 0"
-    steps = time + 2 * v.call.pad + 1 - taps
-    if v.tensor("grad_output").shape != (steps, batch, given):
+    if c.tensor("bias").shape != (given,):
+        return f"bias is {c.tensor('bias').shape}, but weight.shape[2] is {given}; they must be equal"
+    if c.call.pad < 0:
+        return f"pad is {c.call.pad}; it must be at least 0"
+    # Stride and dilation are 1: as many placements as the padded steps leave beside the kernel.
+    steps = time + 2 * c.call.pad + 1 - taps
+    if c.tensor("grad_output").shape != (steps, batch, given):
         return (
-            f"grad_output is {v.tensor('grad_output').shape}, but input {time}, pad {v.call.pad} and kernel "
+            f"grad_output is {c.tensor('grad_output').shape}, but input {time}, pad {c.call.pad} and kernel "
             f"{taps} give ({steps}, {batch}, {given})"
         )
     for name, like in zip(GRADIENTS, ("input", "weight", "bias"), strict=True):
-        if v.tensor(name).shape != v.tensor(like).shape:
+        if c.tensor(name).shape != c.tensor(like).shape:
             return (
-                f"{name} is {v.tensor(name).shape}, but {like} is {v.tensor(like).shape}; they must be equal"
+                f"{name} is {c.tensor(name).shape}, but {like} is {c.tensor(like).shape}; they must be equal"
             )
     return None
 
 
-def stated_limits(v: Checked) -> str | None:
+def stated_limits(c: CheckedTbc) -> str | None:
     """Find a size above a limit that answers 161002."""
-    return first_exceeded(v, INVALID)
+    return first_exceeded(c, INVALID)
 
 
-def cube_math(v: Checked) -> str | None:
+def cube_math(c: CheckedTbc) -> str | None:
     """Find a cubeMathType that is not allowed for these inputs on this product."""
-    table = v.rules.cube_math.get(v.product, {})
-    return cube_math_problem(v.input_dtypes, promoted_dtype(v), v.cube_math_type, table)
+    return cube_math_problem(c.input_dtypes, c.promoted_dtype, c.cube_math_type, c.cube_math)
 
 
-def promoted_dtype(v: Checked) -> str:
-    """Return the common dtype of self, input and weight."""
-    return promote(v.input_dtypes, "float32")
-
-
-def output_dtypes(v: Checked) -> str | None:
+def output_dtypes(c: CheckedTbc) -> str | None:
     """Find an output that has not the dtype of its tensor, where the rules want that."""
     for name in GRADIENTS:
-        for source in v.rules.output_dtypes[v.product].get(name, ()):
-            if v.tensor(name).dtype != v.tensor(source).dtype:
+        for source in c.rules.output_dtypes[c.product].get(name, ()):
+            if c.tensor(name).dtype != c.tensor(source).dtype:
                 return (
-                    f"{name} is {v.tensor(name).dtype}, but {source} is {v.tensor(source).dtype}; "
+                    f"{name} is {c.tensor(name).dtype}, but {source} is {c.tensor(source).dtype}; "
                     "they must be equal"
                 )
     return None
 
 
-def inner_operators(v: Checked) -> str | None:
+def inner_operators(c: CheckedTbc) -> str | None:
     """Find what the inner convolution refuses."""
-    return first_exceeded(v, INNER)
+    return first_exceeded(c, INNER)
 
 
 TBC_CHECKS = (

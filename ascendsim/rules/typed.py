@@ -1,4 +1,4 @@
-"""Check 0: whether every argument is of the type that the interface declares.
+"""Check 0: every argument is of the type that the interface declares.
 
 C's types leave no other choice, so the vendor has no such check; Python needs one, and it comes first. None
 stays None wherever the interface takes a pointer: null pointers are for check 1.
@@ -9,18 +9,21 @@ from __future__ import annotations
 import reprlib
 from dataclasses import dataclass, fields, replace
 from operator import index
-from typing import Any, TypeVar
+from typing import Any
 
 from ascendsim.errors import AclnnError
-from ascendsim.rules.calls import USUAL_FORMATS, Call, TensorDescription
+from ascendsim.rules.calls import USUAL_FORMATS, SomeCall, TensorDescription
 
 CHECK = "0 (argument types)"
 # Longer arrays are nothing that the interface means; reading them could take for ever.
 LONGEST_ARRAY = 64
+# No dtype or format has a name half as long; a message should stay short.
 LONGEST_NAME = 40
+# Bits beside the sign. groups is a C int in the interface; the other numbers are taken as int64_t.
 INT64 = 63
 INT32 = 31
 SHOWN = 60
+# The vendor's enum, numpy and torch spell the same formats differently.
 DTYPE_SYNONYMS = {
     "float": "float32",
     "fp32": "float32",
@@ -30,7 +33,6 @@ DTYPE_SYNONYMS = {
     "hif8": "hifloat8",
     "double": "float64",
 }
-TypedCall = TypeVar("TypedCall", bound=Call)
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,11 @@ class Tensor(TensorDescription):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no elements."""
+        """True if it has no elements."""
         return 0 in self.shape
 
 
-def typed(call: TypedCall) -> TypedCall:
+def typed(call: SomeCall) -> SomeCall:
     """Return the call with tuples of int, bools and `Tensor`s, or refuse it.
 
     Raises   AclnnError 161002, check 0
@@ -61,6 +63,7 @@ def typed(call: TypedCall) -> TypedCall:
     values: dict[str, Any] = {}
     for entry in fields(call):
         name, given = entry.name, getattr(call, entry.name)
+        # Fields are told apart by name, since the records take anything.
         if name in call.tensors:
             values[name] = None if given is None else _tensor(name, given)
         elif name == "transposed":
@@ -100,6 +103,7 @@ def _tensor(name: str, given: Any) -> Tensor:
     if not isinstance(given, TensorDescription):
         raise _refusal(name, given, "a tensor or None")
     shape = _ints(f"{name}.shape", given.shape)
+    # Extents of 0 are for the checks of empty tensors; below that nothing makes sense.
     if min(shape, default=0) < 0:
         raise _refusal(f"{name}.shape", shape, "extents of 0 or more")
     dtype = dtype_name(given.dtype)
@@ -119,12 +123,14 @@ def _tensor(name: str, given: Any) -> Tensor:
 def _items(name: str, given: Any) -> list[Any]:
     """Return the items of an array argument, reading no more of it than could be meant."""
     expected = "a list of numbers"
+    # They have a length and items, but "12" is not [1, 2], and a set has no order.
     if isinstance(given, (str, bytes, dict, set, frozenset)):
         raise _refusal(name, given, expected)
     try:
         count = len(given)
         if count > LONGEST_ARRAY:
             raise AclnnError(161002, CHECK, f"{name} has {count} items; no array of the interface is so long")
+        # By place, not by iteration: an endless iterator with a short length cannot hang the check.
         return [given[place] for place in range(count)]
     except AclnnError:
         raise
@@ -138,6 +144,7 @@ def _ints(name: str, given: Any) -> tuple[int, ...]:
 
 def _int(name: str, given: Any, bits: int = INT64) -> int:
     try:
+        # True is 1 for Python, but a stride of True is a mistake.
         if isinstance(given, bool):
             raise TypeError
         number = index(given)
@@ -155,6 +162,7 @@ def _bools(name: str, given: Any) -> tuple[bool, ...]:
 def _bool(name: str, given: Any) -> bool:
     """Return a truth value: Python's, numpy's, or 0 and 1."""
     try:
+        # numpy's bool has no index: it is asked for its truth value instead.
         number = index(given) if not type(given).__name__.startswith("bool") else int(bool(given))
         if number in (0, 1):
             return bool(number)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
-from ascendsim.numerics.formats.controls import OVERFLOW_RULES, conversion_overflow, fixpipe_overflow
+from ascendsim.numerics.formats.controls import Control, OverflowRules
 from ascendsim.numerics.formats.dtypes import DType, dtype
-from ascendsim.ops.lowering.generations import HF32_TIES, Generation, generation
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ascendsim.profile import Profile
+    from ascendsim.profile import Generation, Profile
 
     Tensors = dict[str, NDArray[Any]]
 
@@ -65,24 +64,24 @@ class Call:
     @property
     def math(self) -> MathSettings:
         """Arithmetic of the convolution backward kernels that write float32."""
-        return self.cube_math("convolution backward", "float32")
+        return self.cube_math("convolution_backward", "float32")
 
     def cube_math(self, operation: str, target: str, *, by_vector: bool = False) -> MathSettings:
         """Return the arithmetic of a cube kernel with results in format `target`.
 
-        `operation` is a key of `generations.HF32_TIES`; `by_vector` says that vector cores convert the
+        `operation` is a key of `Generation.hf32_ties`; `by_vector` says that vector cores convert the
         results, not Fixpipe.
         """
-        if not by_vector and self.profile.has_path("L0C", "GM") and is_described(self.profile):
-            overflow = fixpipe_overflow(self.profile.npu_arch, target, self.fixpipe)
-        else:
+        if by_vector:
             overflow = vector_overflow(self.profile, target)
-        return MathSettings(self.accumulation, HF32_TIES[operation], overflow)
+        else:
+            overflow = cube_overflow(self.profile, target, self.fixpipe)
+        return MathSettings(self.accumulation, self.generation.hf32_ties[operation], overflow)
 
     @property
     def generation(self) -> Generation:
-        """What the operators of this generation do around the cube."""
-        return generation(self.profile.npu_arch)
+        """Choices of the core's generation around the cube."""
+        return self.profile.generation
 
     @property
     def squeezed(self) -> bool:
@@ -122,11 +121,20 @@ class Call:
         return self.problem.weight if "weight" in name else self.problem.input
 
 
-def is_described(profile: Profile) -> bool:
-    """Whether the overflow rules know this generation of the core; a user's own machine may have another."""
-    return profile.npu_arch in {rules.npu_arch for rules in OVERFLOW_RULES}
+def overflow_rules(profile: Profile) -> OverflowRules:
+    """Return how the conversions of a product overflow."""
+    core = profile.generation
+    at_launch = Control(core.inf_nan_at_launch, global_rules=core.global_rules_at_launch)
+    return OverflowRules(core.inf_nan_formats, core.fixpipe_saturated_formats, at_launch)
 
 
 def vector_overflow(profile: Profile, target: str) -> str:
-    """Return how a vector conversion overflows; on a machine that is no product it delivers Inf and NaN."""
-    return conversion_overflow(profile.npu_arch, target) if is_described(profile) else "ieee"
+    """Return how a conversion by a vector core overflows."""
+    return overflow_rules(profile).conversion(target)
+
+
+def cube_overflow(profile: Profile, target: str, preset: str = "ctrl48") -> str:
+    """Return how results overflow on their way out of L0C: by Fixpipe, or by vector cores without one."""
+    if profile.has_path("L0C", "GM"):
+        return overflow_rules(profile).fixpipe(target, preset)
+    return vector_overflow(profile, target)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics.formats.controls import fixpipe_overflow
 from ascendsim.numerics.formats.dtypes import DTYPES, INT8, INT32, DType, Integer, Named, find, name_of
-from ascendsim.ops.lowering.call import is_described, vector_overflow
+from ascendsim.ops.lowering.call import cube_overflow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,9 +72,7 @@ def overflow(profile: Profile, result: str) -> str:
     """Return what a result beyond the largest finite value becomes on its way out."""
     if result == INT32.name:
         return "ieee"  # nothing is converted
-    if profile.has_path("L0C", "GM") and is_described(profile):
-        return fixpipe_overflow(profile.npu_arch, result)
-    return vector_overflow(profile, result)
+    return cube_overflow(profile, result)
 
 
 def carrier(operand: Operand) -> NDArray[Any]:

@@ -56,7 +56,7 @@ def _grad_input(call: Call, a: Floats, w: Floats, multiply: Product) -> Floats:
     """Return grad_input as it leaves the cube: in the format that the cube multiplies."""
     order = call.schedule("grad_input").order()
     sums = ordered_dgrad(call.problem, a, w, order, multiply)
-    math = call.cube_math("convolution backward", call.storage.name, by_vector=bool(order.parts))
+    math = call.cube_math("convolution_backward", call.storage.name, by_vector=bool(order.parts))
     return round_to(sums, call.storage, overflow=math.overflow)
 
 

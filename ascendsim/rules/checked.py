@@ -1,4 +1,4 @@
-"""A typed call beside the rules that hold for it: what the checks look at."""
+"""Checked calls: a typed call beside the rules that hold for it, for the checks to look at."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from dataclasses import dataclass
 from typing import cast
 
 from ascendsim.rules.calls import Call, ConvolutionBackwardCall, ConvTbcBackwardCall
-from ascendsim.rules.model import ConvolutionRules, TbcRules
+from ascendsim.rules.cube_math import cube_dtype, promote
+from ascendsim.rules.model import ConvolutionRules, CubeMath, TbcRules
 from ascendsim.rules.typed import Tensor
 
-GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
-EIGHT_BITS = ("hifloat8", "float8_e4m3fn", "float8_e5m2")
+# The one axis of 1-D is W, so that names are counted from the end.
 AXES = "DHW"
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What is common to both interfaces."""
+    """A call of either interface with its rules; the checks of one interface get the subclass."""
 
     call: Call
     product: str
+    rules: ConvolutionRules | TbcRules
 
     def optional(self, name: str) -> Tensor | None:
         """Return a tensor of the call that may be null."""
@@ -28,6 +29,7 @@ class Checked:
     def tensor(self, name: str) -> Tensor:
         """Return a tensor that the null checks have found to be there."""
         found = self.optional(name)
+        # No message to a user: check 1 or 3 has refused null tensors before anybody asks.
         assert found is not None
         return found
 
@@ -49,6 +51,23 @@ class Checked:
     def input_dtypes(self) -> tuple[str, str, str]:
         """Dtypes of the three tensors that take part in promotion."""
         return self.tensor("grad_output").dtype, self.tensor("input").dtype, self.tensor("weight").dtype
+
+    @property
+    def promoted_dtype(self) -> str:
+        """Common dtype of those three, or "refused"."""
+        # The page of conv_tbc knows no 8-bit format, and so no rule for a mix with one.
+        mixed = self.rules.eight_bit.mixed if isinstance(self.rules, ConvolutionRules) else "float32"
+        return promote(self.input_dtypes, mixed)
+
+    @property
+    def cube_math(self) -> CubeMath:
+        """Compute dtypes of this product by promoted dtype; empty where the rules have none."""
+        return self.rules.cube_math.get(self.product, {})
+
+    @property
+    def compute_dtype(self) -> str:
+        """Format that the cube multiplies, or "refused" or "absent" (see `model`)."""
+        return cube_dtype(self.promoted_dtype, self.cube_math_type, self.cube_math)
 
 
 @dataclass(frozen=True)
@@ -107,11 +126,13 @@ class CheckedConvolution(Checked):
         """Return the padding before and after a spatial axis; the lengths have been checked."""
         values = self.numbers("padding")
         if self.rank == 4 and len(values) == 4:
+            # Four values are top, bottom, left, right; everywhere else one value stands for both sides.
             return values[2 * axis], values[2 * axis + 1]
         return values[axis], values[axis]
 
     def span(self, axis: int) -> int:
         """Return the extent of the dilated kernel along a spatial axis."""
+        # k taps with d - 1 gaps between neighbours: (k - 1) d + 1.
         return (self.tensor("weight").shape[2 + axis] - 1) * self.numbers("dilation")[axis] + 1
 
     def room(self, axis: int) -> int:
@@ -120,6 +141,7 @@ class CheckedConvolution(Checked):
 
     def placements(self, axis: int) -> int:
         """Return how many positions the small side must have along an axis."""
+        # The first placement is at 0, then one for every whole stride in the room that is left.
         return self.room(axis) // self.numbers("stride")[axis] + 1
 
 

@@ -1,0 +1,31 @@
+"""Choices of a generation of the core: conversions, ties, sums and accumulators around the cube."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Choices that all products of one npu_arch share; a file in configs/generations holds them.
+
+    inf_nan_formats            formats whose conversions can deliver Inf and NaN; the others saturate
+    inf_nan_at_launch          CTRL[48] as a kernel finds it: True delivers Inf and NaN, False saturates
+    global_rules_at_launch     CTRL[60] likewise: True lets CTRL[48] decide, False each instruction
+    fixpipe_saturated_formats  formats that Fixpipe saturates in any case, if the C-API pages are right
+    deterministic_sum          how parts of grad_weight that were kept apart are added: "in order", or "tree"
+                               (binary, stride doubling)
+    squeezes_groups            True: a float32 grad_weight of a grouped convolution in a 16-bit type goes
+                               through float16 on its way out
+    half_accumulator           True: a float16 product can be accumulated in float16
+    hf32_ties                  how float32 becomes HF32 in the kernels of convolution_backward,
+                               convolution_forward (dgrad of a transposed convolution) and matmul
+    """
+
+    inf_nan_formats: tuple[str, ...]
+    inf_nan_at_launch: bool
+    global_rules_at_launch: bool
+    fixpipe_saturated_formats: tuple[str, ...]
+    deterministic_sum: str
+    squeezes_groups: bool
+    half_accumulator: bool
+    hf32_ties: Mapping[str, str]
