@@ -9,11 +9,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from ascendsim.cli.values import GRADIENTS
 from ascendsim.errors import ConfigError, DataError
 from ascendsim.rules import Call, ConvolutionBackwardCall, ConvTbcBackwardCall, TensorDescription
 
 CONV, TBC = ConvolutionBackwardCall.api, ConvTbcBackwardCall.api
-GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 INPUTS = {CONV: ("grad_output", "input", "weight"), TBC: ("grad_output", "input", "weight", "bias")}
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     CONV: {

@@ -1,12 +1,11 @@
-"""Write a record as a Markdown page."""
+"""Write a document as a Markdown page."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
 
-from ascendsim.report.columns import CALL, GRADIENT, KERNEL, LAYER, AnyColumn
-from ascendsim.report.record import Record
+from ascendsim.report.columns import CALL, GRADIENT, KERNEL, LAYER, SHOWN_ERRORS, Entry
 from ascendsim.report.tables import (
     TextTable,
     bounds,
@@ -29,17 +28,17 @@ from ascendsim.report.words import (
     standards_line,
 )
 
-# What is defined in which place of a record.
+# The columns that tables show of each place in a document; a definition of any other has no heading.
 _COLUMNS = {
     "products": CALL,
     "products.kernels": KERNEL,
     "products.layers": LAYER,
     "products.layers.kernels": KERNEL,
-    "products.gradients": GRADIENT,
+    "products.gradients": (*GRADIENT, *SHOWN_ERRORS),
 }
 
 
-def run_page(document: Record, metrics: Sequence[AnyColumn], files: Sequence[Mapping[str, str]]) -> str:
+def run_page(document: Entry, files: Sequence[Mapping[str, str]]) -> str:
     """Return the page of a run; `files` names the plot and the trace of each product."""
     parts = _head(document)
     for product, shown in zip(document["products"], files, strict=True):
@@ -52,17 +51,17 @@ def run_page(document: Record, metrics: Sequence[AnyColumn], files: Sequence[Map
         tables += [occupation_table(kernel) for kernel in product["kernels"]]
         parts += [f"## {product_line(product)}", *(_table(table) for table in tables)]
         if product["gradients"]:
-            parts += [_table(gradient_table(product, metrics)), standards_line(product)]
+            parts += [_table(gradient_table(product)), standards_line(product)]
         parts.append(_bullets(closing_lines(product)))
         if "plot" in shown:
             parts.append(f"![Which pipe is busy when, of one core of each kind]({shown['plot']})")
         if "trace" in shown:
-            link = f"[{shown['trace']}]({shown['trace']})"
-            parts.append(f"{link} opens in <https://ui.perfetto.dev>. {shown['note']}".rstrip())
-    return _page(parts, document, metrics)
+            trace = f"[{shown['trace']}]({shown['trace']})"
+            parts.append(f"{trace} opens in <https://ui.perfetto.dev>. {shown['note']}".rstrip())
+    return _page(parts, document)
 
 
-def network_page(document: Record, files: Sequence[Mapping[str, str]]) -> str:
+def network_page(document: Entry, files: Sequence[Mapping[str, str]]) -> str:
     """Return the page of a whole network."""
     parts = _head(document)
     for product, shown in zip(document["products"], files, strict=True):
@@ -88,10 +87,11 @@ def _table(table: TextTable) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
+    # A bar would end the cell, as in the alternatives of a range.
     return "| " + " | ".join(cell.strip().replace("|", "\\|") for cell in cells) + " |"
 
 
-def _head(document: Record) -> list[str]:
+def _head(document: Entry) -> list[str]:
     command = shlex.join(["ascendsim", *document["command"]])
     parts = [
         f"# Backward of {document['title']}",
@@ -107,12 +107,13 @@ def _bullets(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _page(parts: list[str], document: Record, metrics: Sequence[AnyColumn] = ()) -> str:
+def _page(parts: list[str], document: Entry) -> str:
+    """Close a page with what is common to its parts: notes, definitions, assumed figures."""
     products = document["products"]
     parts += ["## What holds of all products" if len(products) > 1 else "", _bullets(common_lines(products))]
     parts.append("## What the columns mean")
     for place, columns in document["definitions"].items():
-        headings = {column.name: column.heading for column in (*_COLUMNS[place], *metrics)}
+        headings = {column.name: column.heading for column in _COLUMNS[place]}
         rows = tuple((headings.get(name, ""), f"`{name}`", text) for name, text in columns.items())
         titles = ("in the tables", "in result.json", "meaning")
         parts += [f"**{place}**", markdown_table(TextTable("", titles, frozenset({0, 1, 2}), rows))]
@@ -122,7 +123,7 @@ def _page(parts: list[str], document: Record, metrics: Sequence[AnyColumn] = ())
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _assumed(product: Record) -> str:
+def _assumed(product: Entry) -> str:
     rows = tuple(
         (f"`{path}`", value(figure["value"]), bounds(figure["range"]), figure["source"])
         for path, figure in product["assumed_figures"].items()

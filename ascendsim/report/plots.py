@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ascendsim.ops.results import KernelResult
     from ascendsim.profile import Profile
-    from ascendsim.report.record import Record
+    from ascendsim.report.columns import Entry
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = {
@@ -61,7 +61,7 @@ def plot_timeline(path: Path, kernels: Sequence[KernelResult], profile: Profile,
     _save(figure, path)
 
 
-def plot_layers(path: Path, product: Record, title: str) -> None:
+def plot_layers(path: Path, product: Entry, title: str) -> None:
     """Draw what a network spends on each layer, by kernel."""
     _quiet()
     layers = product["layers"]
@@ -82,7 +82,7 @@ def plot_layers(path: Path, product: Record, title: str) -> None:
     _save(figure, path)
 
 
-def _time_us(layer: Record, kernel: str) -> float:
+def _time_us(layer: Entry, kernel: str) -> float:
     return sum(float(k["time_us"]) for k in layer["kernels"] if k["name"] == kernel)
 
 

@@ -1,4 +1,4 @@
-"""Print records on a terminal, or as plain text into a pipe."""
+"""Print documents on a terminal, or as plain text into a pipe."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ascendsim.report.columns import AnyColumn
-from ascendsim.report.record import Record
+from ascendsim.report.columns import Entry
 from ascendsim.report.tables import (
     TextTable,
     bounds,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
 PLAIN_WIDTH = 100
+# Wider than any table: into a pipe a row is one line, so that `grep` and `cut` see whole rows.
 UNBOUNDED = 100_000
 
 
@@ -49,10 +49,11 @@ def make_console() -> Console:
     """Return a console on stdout: as wide as the terminal; in a pipe paragraphs have 100 columns."""
     if sys.stdout.isatty():
         return Console(highlight=False)
+    # rich would take the width of a terminal that is not written to, or 80.
     return Console(highlight=False, width=PLAIN_WIDTH)
 
 
-def print_run(document: Record, metrics: Sequence[AnyColumn], console: Console | None = None) -> None:
+def print_run(document: Entry, console: Console | None = None) -> None:
     """Print the calls of a run, product by product."""
     out = console or make_console()
     _print_head(out, document)
@@ -63,7 +64,7 @@ def print_run(document: Record, metrics: Sequence[AnyColumn], console: Console |
         print_table(out, busy_table(product))
         print_table(out, bytes_table(product))
         if product["gradients"]:
-            print_table(out, gradient_table(product, metrics))
+            print_table(out, gradient_table(product))
         _print_lines(out, closing_lines(product))
     _print_close(out, document)
     out.print()
@@ -72,7 +73,7 @@ def print_run(document: Record, metrics: Sequence[AnyColumn], console: Console |
         print_text(out, GRADIENT_LEGEND)
 
 
-def print_network(document: Record, console: Console | None = None) -> None:
+def print_network(document: Entry, console: Console | None = None) -> None:
     """Print the layers of a network, product by product."""
     out = console or make_console()
     _print_head(out, document)
@@ -84,7 +85,7 @@ def print_network(document: Record, console: Console | None = None) -> None:
     _print_close(out, document)
 
 
-def print_products(rows: Sequence[Record], console: Console | None = None) -> None:
+def print_products(rows: Sequence[Entry], console: Console | None = None) -> None:
     """Print the list of products and variants, and what the figures of each rest on."""
     out = console or make_console()
     print_table(out, product_table(rows))
@@ -125,6 +126,7 @@ def print_table(out: Console, table: TextTable) -> None:
 
     On a narrow terminal its lines wrap, so that no number is cut off; in a pipe no cell is folded.
     """
+    # escape(): a cell such as "[ulp]" is text, not a style of rich.
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="", show_edge=False)
     for index, heading in enumerate(table.headings):
         left = index in table.left
@@ -140,7 +142,8 @@ def print_table(out: Console, table: TextTable) -> None:
             shown.add_section()
         shown.add_row(*(escape(cell) for cell in row))
     options = out.options.update(width=max(out.width, PLAIN_WIDTH) if out.is_terminal else UNBOUNDED)
-    lines = ["".join(piece.text for piece in line).rstrip() for line in out.render_lines(shown, options)]
+    # rich fills every line with blanks to the full width, which would wrap in a narrower window.
+    lines = ["".join(part.text for part in line).rstrip() for line in out.render_lines(shown, options)]
     out.print()
     if table.title:
         out.print(Text(f"{table.title}:"))
@@ -152,7 +155,7 @@ def print_text(out: Console, text: str) -> None:
     out.out(textwrap.fill(text, out.width, break_on_hyphens=False), highlight=False)
 
 
-def _print_head(out: Console, document: Record) -> None:
+def _print_head(out: Console, document: Entry) -> None:
     out.print(Text(f"Backward of {document['title']}", style="bold"))
     print_text(out, problem_line(document["problem"]))
 
@@ -163,7 +166,7 @@ def _print_lines(out: Console, lines: Sequence[str]) -> None:
         print_text(out, line)
 
 
-def _print_close(out: Console, document: Record) -> None:
+def _print_close(out: Console, document: Entry) -> None:
     """Print what all products share, and side by side what they do not."""
     products = document["products"]
     if len(products) > 1:
