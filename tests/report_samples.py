@@ -35,7 +35,7 @@ def judged_gradient(gradient, exact):
 
 
 def timed_run(profile):
-    """A call of twice the same kernel, with a note and one gradient, of which one element in four is wrong."""
+    """A call of twice the same kernel, with a note, and one gradient that is wrong in one element of four."""
     timed = timed_kernel(profile)
     gradient = np.array([[1, 2], [3, 4.5]], np.float16)
     result = ConvolutionBackwardResult(

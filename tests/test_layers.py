@@ -59,17 +59,7 @@ MAY_IMPORT = {
     | {"ops/results", "ops/tiling"},
     "aclnn": {"errors", "numerics", "profile", "rules", "ops/lowering", "ops/options", "ops/problems"}
     | {"ops/convolution_backward", "ops/conv_tbc_backward", "ops/results"},
-    "report": {
-        "",
-        "errors",
-        "numerics",
-        "profile",
-        "program",
-        "timing",
-        "studies",
-        "validate",
-        "ops/results",
-    },
+    "report": MACHINE | {"", "timing", "studies", "validate", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
     | {"studies", "validate"},
     "__main__": {"cli"},

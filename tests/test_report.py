@@ -15,7 +15,7 @@ from ascendsim.report.columns import KERNEL
 from ascendsim.report.document import layer_entry, network_document, plain, run_document
 from ascendsim.report.folder import write_network_folder, write_run_folder
 from ascendsim.report.kernel_entry import kernel_entry
-from ascendsim.report.markdown import run_page
+from ascendsim.report.markdown import page
 from ascendsim.report.tables import (
     bounds,
     busy_table,
@@ -110,9 +110,9 @@ def test_the_page_shows_the_waits_and_the_critical_path(document):
     path = critical_path_table(product)
     assert path.headings == ("kernel", "M", "MTE2")
     assert path.rows[0] == ("grad_weight", "62%", "38%")
-    page = run_page(document, [{}])
-    assert "grad_weight: where the cycles of each pipe went" in page
-    assert "What the critical path spends its cycles on" in page
+    text = page(document, [{}])
+    assert "grad_weight: where the cycles of each pipe went" in text
+    assert "What the critical path spends its cycles on" in text
 
 
 def test_the_time_table_sums_the_call(document):
@@ -197,7 +197,7 @@ def test_the_page_names_the_command_the_models_and_the_notes(tmp_path, document,
 
 
 def test_the_page_names_every_column_as_the_tables_do(document):
-    page = run_page(document, [{}])
+    text = page(document, [{}])
     # Names that occur in several places have the heading of their own.
     for row in (
         "| kernel | `name` |",
@@ -205,7 +205,7 @@ def test_the_page_names_every_column_as_the_tables_do(document):
         "| max ulp | `max_ulp` |",
         "| main memory | `bytes",
     ):
-        assert row in page
+        assert row in text
 
 
 def judged(**counts):
@@ -268,6 +268,6 @@ def test_notes_are_said_once_with_the_products_they_are_of(run):
 
 def test_a_page_says_each_note_once(run):
     document = run_document("t", {}, [run, run], [])
-    page = run_page(document, [{}, {}])
-    assert page.count("nothing is real") == page.count("one core in two") == 1
-    assert "## What holds of all products" in page
+    text = page(document, [{}, {}])
+    assert text.count("nothing is real") == text.count("one core in two") == 1
+    assert "## What holds of all products" in text

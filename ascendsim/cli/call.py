@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.profile import Profile
 
-# A run's document, how to show it, and how to write its folder; run.py does what was asked for.
-Answer = tuple[Entry, Callable[[], None], Callable[[Path], Sequence[Path]]]
+# A run's document, and how to write its folder if one is asked for.
+Answer = tuple[Entry, Callable[[Path], Sequence[Path]]]
 
 
 def backward(problem: ConvProblem, tensors: Tensors, mask: Mask, profile: Profile, arguments: Any) -> Any:

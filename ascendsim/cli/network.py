@@ -34,13 +34,7 @@ def run_network(request: Network, profiles: Sequence[Profile], arguments: Any) -
     # Training never asks for the gradient of the images; the layers are alike here, and the total says so.
     notes = [_FIRST_LAYER] if request.mask[0] else []
     document = network_document(title, shown, products, arguments.words, notes)
-
-    def show() -> None:
-        from ascendsim.report.terminal import print_network
-
-        print_network(document)
-
-    return document, show, partial(write_network_folder, document=document)
+    return document, partial(write_network_folder, document=document)
 
 
 def _estimate_layers(

@@ -53,14 +53,8 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
         runs = _with_intervals(request, problem, dtype, runs, arguments)
     shown = _shape(problem) | settings(request.mask, dtype, arguments) | about
     document = run_document(request.title, shown, runs, arguments.words)
-
-    def show() -> None:
-        from ascendsim.report.terminal import print_run
-
-        print_run(document)
-
     spans = arguments.trace_spans if arguments.trace else 0
-    return document, show, partial(write_run_folder, document=document, runs=runs, trace_spans=spans)
+    return document, partial(write_run_folder, document=document, runs=runs, trace_spans=spans)
 
 
 def _dtype(request: Single, arguments: Any) -> str | Sequence[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ascendsim.report.columns import Entry
 from ascendsim.report.document import Run
 from ascendsim.report.files import replacing_report, write_text
-from ascendsim.report.markdown import network_page, run_page
+from ascendsim.report.markdown import page
 from ascendsim.report.trace import write_trace
 
 
@@ -36,7 +36,7 @@ def write_run_folder(folder: Path, document: Entry, runs: Sequence[Run], trace_s
                     f"It leaves out {omitted:,} spans for size (--trace-spans)." if omitted else ""
                 )
             files.append(shown)
-        names = _write_texts(stage, document, run_page(document, files), files)
+        names = _write_texts(stage, document, files)
     return [folder / name for name in names]
 
 
@@ -54,7 +54,7 @@ def write_network_folder(folder: Path, document: Entry) -> list[Path]:
             title = f"Backward of {document['title']} on {product['variant']}"
             plot_layers(stage / f"layers{ending}.png", product, title)
             files.append({"plot": f"layers{ending}.png"})
-        names = _write_texts(stage, document, network_page(document, files), files)
+        names = _write_texts(stage, document, files)
     return [folder / name for name in names]
 
 
@@ -74,11 +74,11 @@ def _endings(variants: Sequence[str]) -> list[str]:
     ]
 
 
-def _write_texts(stage: Path, document: Entry, page: str, files: Sequence[Mapping[str, str]]) -> list[str]:
+def _write_texts(stage: Path, document: Entry, files: Sequence[Mapping[str, str]]) -> list[str]:
     """Write the page and the document, which lists all files of the report; return their names."""
     names = ["report.md", "result.json"]
     # The list is what a later report in the same folder takes away.
     names += [shown[kind] for shown in files for kind in ("plot", "trace") if kind in shown]
-    write_text(stage / "report.md", page)
+    write_text(stage / "report.md", page(document, files))
     write_text(stage / "result.json", json_text(document | {"files": names}))
     return names

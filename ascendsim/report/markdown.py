@@ -36,43 +36,38 @@ _COLUMNS = {
     "products.layers.kernels": KERNEL,
     "products.gradients": (*GRADIENT, *SHOWN_ERRORS),
 }
+# By whether a network is plotted, for readers who cannot see the picture.
+_PLOTTED = {
+    False: "Which pipe is busy when, of one core of each kind",
+    True: "Time of each layer by kernel",
+}
 
 
-def run_page(document: Entry, files: Sequence[Mapping[str, str]]) -> str:
-    """Return the page of a run; `files` names the plot and the trace of each product."""
+def page(document: Entry, files: Sequence[Mapping[str, str]]) -> str:
+    """Return the page of a run or of a network; `files` names the plot and the trace of each product."""
+    products = document["products"]
     parts = _head(document)
-    for product, shown in zip(document["products"], files, strict=True):
-        tables = [
-            time_table(product),
-            busy_table(product),
-            bytes_table(product),
-            critical_path_table(product),
-        ]
-        tables += [occupation_table(kernel) for kernel in product["kernels"]]
-        parts += [f"## {product_line(product)}", *(_table(table) for table in tables)]
-        if product["gradients"]:
-            parts += [_table(gradient_table(product)), standards_line(product)]
+    for product, shown in zip(products, files, strict=True):
+        parts += [f"## {product_line(product)}", *(_table(table) for table in _tables(product))]
+        if product.get("gradients"):
+            parts.append(standards_line(product))
         parts.append(_bullets(closing_lines(product)))
         if "plot" in shown:
-            parts.append(f"![Which pipe is busy when, of one core of each kind]({shown['plot']})")
+            parts.append(f"![{_PLOTTED['layers' in product]}]({shown['plot']})")
         if "trace" in shown:
             trace = f"[{shown['trace']}]({shown['trace']})"
             parts.append(f"{trace} opens in <https://ui.perfetto.dev>. {shown['note']}".rstrip())
-    return _page(parts, document)
+    parts += ["## What holds of all products" if len(products) > 1 else "", _bullets(common_lines(products))]
+    return "\n\n".join(part for part in (*parts, *_definitions(document)) if part) + "\n"
 
 
-def network_page(document: Entry, files: Sequence[Mapping[str, str]]) -> str:
-    """Return the page of a whole network."""
-    parts = _head(document)
-    for product, shown in zip(document["products"], files, strict=True):
-        parts += [
-            f"## {product_line(product)}",
-            _table(layer_table(product)),
-            _bullets(closing_lines(product)),
-        ]
-        if "plot" in shown:
-            parts.append(f"![Time of each layer by kernel]({shown['plot']})")
-    return _page(parts, document)
+def _tables(product: Entry) -> list[TextTable]:
+    """Return the tables of one product: those of the terminal, and where its cycles went."""
+    if "layers" in product:
+        return [layer_table(product)]
+    tables = [time_table(product), busy_table(product), bytes_table(product), critical_path_table(product)]
+    tables += [occupation_table(kernel) for kernel in product["kernels"]]
+    return [*tables, gradient_table(product)] if product["gradients"] else tables
 
 
 def markdown_table(table: TextTable) -> str:
@@ -107,11 +102,9 @@ def _bullets(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _page(parts: list[str], document: Entry) -> str:
-    """Close a page with what is common to its parts: notes, definitions, assumed figures."""
-    products = document["products"]
-    parts += ["## What holds of all products" if len(products) > 1 else "", _bullets(common_lines(products))]
-    parts.append("## What the columns mean")
+def _definitions(document: Entry) -> list[str]:
+    """Return what the numbers mean, and what the assumed ones among the figures rest on."""
+    parts = ["## What the columns mean"]
     for place, columns in document["definitions"].items():
         headings = {column.name: column.heading for column in _COLUMNS[place]}
         rows = tuple((headings.get(name, ""), f"`{name}`", text) for name, text in columns.items())
@@ -120,7 +113,7 @@ def _page(parts: list[str], document: Entry) -> str:
     for product in document["products"]:
         if product["assumed_figures"]:
             parts += [f"## Figures assumed for {product['variant']}", _assumed(product)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return parts
 
 
 def _assumed(product: Entry) -> str:

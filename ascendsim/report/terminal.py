@@ -53,36 +53,36 @@ def make_console() -> Console:
     return Console(highlight=False, width=PLAIN_WIDTH)
 
 
-def print_run(document: Entry, console: Console | None = None) -> None:
-    """Print the calls of a run, product by product."""
+def print_document(document: Entry, console: Console | None = None) -> None:
+    """Print the calls of a run, or the layers of a network, product by product."""
     out = console or make_console()
-    _print_head(out, document)
-    for product in document["products"]:
+    out.print(Text(f"Backward of {document['title']}", style="bold"))
+    print_text(out, problem_line(document["problem"]))
+    products = document["products"]
+    for product in products:
         out.print()
         out.print(Text(product_line(product), style="bold"))
-        print_table(out, time_table(product))
-        print_table(out, busy_table(product))
-        print_table(out, bytes_table(product))
-        if product["gradients"]:
-            print_table(out, gradient_table(product))
+        for table in _tables(product):
+            print_table(out, table)
         _print_lines(out, closing_lines(product))
-    _print_close(out, document)
-    out.print()
-    print_text(out, LEGEND)
-    if any(product["gradients"] for product in document["products"]):
+    if len(products) > 1:
+        print_table(out, products_table(products))
+        _print_lines(out, [overhead_line(products), *common_lines(products)])
+    else:
+        for line in common_lines(products):
+            print_text(out, line)
+    if any("kernels" in product for product in products):
+        _print_lines(out, [LEGEND])
+    if any(product.get("gradients") for product in products):
         print_text(out, GRADIENT_LEGEND)
 
 
-def print_network(document: Entry, console: Console | None = None) -> None:
-    """Print the layers of a network, product by product."""
-    out = console or make_console()
-    _print_head(out, document)
-    for product in document["products"]:
-        out.print()
-        out.print(Text(product_line(product), style="bold"))
-        print_table(out, layer_table(product))
-        _print_lines(out, closing_lines(product))
-    _print_close(out, document)
+def _tables(product: Entry) -> list[TextTable]:
+    """Return what a terminal has room for; waits and the critical path are in the page."""
+    if "layers" in product:
+        return [layer_table(product)]
+    tables = [time_table(product), busy_table(product), bytes_table(product)]
+    return [*tables, gradient_table(product)] if product["gradients"] else tables
 
 
 def print_products(rows: Sequence[Entry], console: Console | None = None) -> None:
@@ -155,23 +155,7 @@ def print_text(out: Console, text: str) -> None:
     out.out(textwrap.fill(text, out.width, break_on_hyphens=False), highlight=False)
 
 
-def _print_head(out: Console, document: Entry) -> None:
-    out.print(Text(f"Backward of {document['title']}", style="bold"))
-    print_text(out, problem_line(document["problem"]))
-
-
 def _print_lines(out: Console, lines: Sequence[str]) -> None:
     out.print()
     for line in lines:
         print_text(out, line)
-
-
-def _print_close(out: Console, document: Entry) -> None:
-    """Print what all products share, and side by side what they do not."""
-    products = document["products"]
-    if len(products) > 1:
-        print_table(out, products_table(products))
-        _print_lines(out, [overhead_line(products), *common_lines(products)])
-    else:
-        for line in common_lines(products):
-            print_text(out, line)

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.studies.records import Interval
-from ascendsim.studies.sweep import Advance, Sweep, TimedCall, silent
+from ascendsim.studies.sweep import Advance, Sweep, TimedCall
 
 if TYPE_CHECKING:
     from ascendsim.ops.results import Estimate
 
 
-def interval(product: str | Path, call: TimedCall, advance: Advance = silent) -> Interval:
+def interval(product: str | Path, call: TimedCall, advance: Advance = lambda _: None) -> Interval:
     """Move each figure alone to both ends; then all that shorten the call together, and all that stretch it.
 
     product  name of the product or variant, or path of its file, whose figures are replaced

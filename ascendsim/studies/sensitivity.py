@@ -9,14 +9,14 @@ from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Profile
 from ascendsim.studies.records import FigureEffect
-from ascendsim.studies.sweep import Advance, Sweep, silent
+from ascendsim.studies.sweep import Advance, Sweep
 
 # The main job: the 3x3 layer with 128 channels of ResNet-50, batch 4, both gradients in float16.
 LAYER = ConvProblem((4, 128, 28, 28), (128, 128, 3, 3), 1, 1)
 LAYER_NAME = "the 128->128 3x3 @28x28 layer of ResNet-50, batch 4, float16"
 
 
-def sensitivity(product: str | Path, advance: Advance = silent) -> tuple[FigureEffect, ...]:
+def sensitivity(product: str | Path, advance: Advance = lambda _: None) -> tuple[FigureEffect, ...]:
     """Return the effect of every assumed figure of a product on both gradients of `LAYER`."""
 
     def call(profile: Profile, plans: Any) -> Any:

@@ -96,7 +96,3 @@ class Sweep:
         advance(path)
         result = self.timed({path: end})
         return None if result is None else result.time_us
-
-
-def silent(_: str) -> None:
-    """Tell nobody how far a study is."""
