@@ -38,6 +38,7 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
     from ascendsim.report.folder import write_run_folder
 
     problem = ConvProblem(**request.options)
+    # A file brings a grad_output of its own, which must be the one that its other arrays imply.
     if request.arrays is not None:
         problem.check_grad_output(request.arrays["grad_output"].shape)
     about = {}
@@ -106,6 +107,7 @@ def _tensors(request: Single, problem: ConvProblem, arguments: Any) -> Tensors:
 
     Raises   DataError with the need and what there is
     """
+    # Each of input and weight has a gradient of its size.
     elements = 2 * prod(problem.input) + 2 * prod(problem.weight) + prod(problem.grad_output)
     need = BYTES_PER_ELEMENT * elements
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

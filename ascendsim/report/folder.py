@@ -19,7 +19,7 @@ def write_run_folder(folder: Path, document: Entry, runs: Sequence[Run], trace_s
     A report that was there before is replaced as a whole.
     Raises   DataError if the folder cannot be made or written to
     """
-    # Here and not above: matplotlib takes half a second to load, which a run without a report need not pay.
+    # Here and not above: matplotlib takes a second to load, which a run without a report need not pay.
     from ascendsim.report.plots import plot_timeline
 
     files: list[dict[str, str]] = []

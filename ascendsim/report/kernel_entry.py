@@ -86,6 +86,7 @@ def _mean(parts: list[tuple[int, Occupation | None]], timeline: Timeline, *, in_
 
     `in_busy` says whether the timeline has the entry of the kernel in the time of this pipe.
     """
+    # Whole cycles are added up and divided once, so that the four shares add up to 1.
     cores = sum(count for count, _ in parts)
     all_cycles, entry = max(timeline.cycles, 1) * cores, timeline.entry_cycles * cores
     busy, waiting = -entry if in_busy else 0, Counter[str]()

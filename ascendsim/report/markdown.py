@@ -72,6 +72,7 @@ def _tables(product: Entry) -> list[TextTable]:
 
 def markdown_table(table: TextTable) -> str:
     """Return a table in Markdown."""
+    # In Markdown the colon is on the side to which a column is aligned.
     rule = [":--" if index in table.left else "--:" for index in range(len(table.headings))]
     lines = [_row(table.headings), _row(rule), *(_row(row) for row in table.rows)]
     return "\n".join(lines)
@@ -87,6 +88,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _head(document: Entry) -> list[str]:
+    # Quoted, so that it can be pasted into a shell as it stands.
     command = shlex.join(["ascendsim", *document["command"]])
     parts = [
         f"# Backward of {document['title']}",

@@ -37,6 +37,7 @@ def time_table(product: Entry) -> TextTable:
         )
         for kernel in product["kernels"]
     ]
+    # The sum of one kernel would repeat it.
     several = len(rows) > 1
     if several:
         total = (microseconds(product[part]) for part in (*TIME_PARTS, "time_us"))
@@ -67,6 +68,7 @@ def busy_table(product: Entry) -> TextTable:
 def occupation_table(kernel: Entry) -> TextTable:
     """Show what each pipe of a kernel did with the cycles: entry, busy, waiting for which pipe, idle."""
     pipes = {pipe: kernel["occupation"][pipe] for pipe in _PIPE_ORDER if pipe in kernel["occupation"]}
+    # Only pipes that some pipe waits for get a column; a table of all would be mostly empty.
     causes = [cause for cause in _PIPE_ORDER if any(cause in spent["waiting"] for spent in pipes.values())]
     rows = tuple(
         (
@@ -133,7 +135,8 @@ def _error(column: Column, measured: Any) -> str:
     """Print one measure of an error, by its unit."""
     if measured is None:
         return ""
-    if isinstance(measured, list):  # the standards of the field
+    if isinstance(measured, list):
+        # The standards of the field: a gradient can pass one and fail another, so that they are named.
         failed = [verdict["standard"] for verdict in measured if not verdict["passed"]]
         if len(failed) == len(measured):
             return "none passed"
@@ -148,6 +151,7 @@ def _error(column: Column, measured: Any) -> str:
 def layer_table(product: Entry) -> TextTable:
     """Show what the kernels of each layer cost and what the network spends on it."""
     layers = product["layers"]
+    # A layer may lack a kernel that others have, such as the cast of a grad_weight that no core shares.
     names = list(dict.fromkeys(kernel["name"] for layer in layers for kernel in layer["kernels"]))
     rows = []
     for layer in layers:
@@ -188,6 +192,7 @@ def products_table(products: Sequence[Entry]) -> TextTable:
     Arithmetic only where it differs.
     """
     first = products[0]
+    # What is equal on all products is told in words below the tables.
     differing = [
         (name, heading)
         for name, heading in (("compute_dtype", "compute"), ("accumulation", "accumulation"))
@@ -226,6 +231,7 @@ def product_table(rows: Sequence[Entry]) -> TextTable:
 
     A star marks the variant that the plain name means.
     """
+    # The 910_95 has 35 variants, of which most differ in nothing that a column shows.
     alike: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         cores = f"{row['cube_cores']} + {row['vector_cores']}"

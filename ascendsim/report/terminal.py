@@ -100,6 +100,7 @@ def print_profile(profile: Profile, console: Console | None = None) -> None:
     out = console or make_console()
     out.print(Text(f"{profile.product} (variant {profile.variant})", style="bold"))
     print_text(out, f"Evidence: {profile.evidence}")
+    # In a pipe each figure is one line, for `grep`; on a terminal the source below it is dimmed and indented.
     width = max(len(path) for path in profile.figures)
     for path, figure in sorted(profile.figures.items()):
         shown = f"{figure.confidence}, {bounds(figure.range)}" if figure.range else figure.confidence
@@ -152,6 +153,7 @@ def print_table(out: Console, table: TextTable) -> None:
 
 def print_text(out: Console, text: str) -> None:
     """Print a paragraph without blanks at the ends of its lines."""
+    # Not rich's own wrapping, which fills lines with blanks; a hyphen within a name is no place to break.
     out.out(textwrap.fill(text, out.width, break_on_hyphens=False), highlight=False)
 
 

@@ -61,6 +61,7 @@ GRADIENT_LEGEND = (
 
 def overhead_line(products: Sequence[Entry]) -> str:
     """Say how much of the times of several products is launch and entry."""
+    # A call of no kernels has no time to take shares of.
     shares = [
         (product["launch_us"] + product["entry_us"]) / product["time_us"]
         for product in products
@@ -88,6 +89,7 @@ def special_lines(product: Entry) -> list[str]:
 
 def standards_line(product: Entry) -> str:
     """Say what each standard asks that the gradients were held against."""
+    # Gradients of one dtype are held against the same rules, which are told once.
     verdicts = [verdict for gradient in product["gradients"] for verdict in gradient.get("verdicts", ())]
     rules = dict.fromkeys(f"{verdict['standard']}: {verdict['rule']}" for verdict in verdicts)
     return f"Standards, and NaN and Inf where R(g) has them: {'; '.join(rules)}." if rules else ""
@@ -96,6 +98,7 @@ def standards_line(product: Entry) -> str:
 def interval_line(product: Entry) -> str:
     """Say between which times the call lies, and which figures move it most."""
     interval, usual = product["interval"], product["time_us"]
+    # Three tell where to measure next; result.json has all.
     largest = ", ".join(
         f"{effect['figure']} ({effect['shortest_us'] - usual:+.2f} to {effect['longest_us'] - usual:+.2f})"
         for effect in interval["effects"][:3]
@@ -119,6 +122,7 @@ def closing_lines(product: Entry) -> list[str]:
 
 def common_lines(products: Sequence[Entry]) -> list[str]:
     """Return the arithmetic and the notes, each once; what is not of all products names those it is of."""
+    # By the line itself: equal words of several products are one line.
     of: dict[str, list[str]] = {}
     for product in products:
         notes = [f"Note: {note}" for note in [*product["notes"], *_kernel_notes(product)]]
@@ -128,6 +132,7 @@ def common_lines(products: Sequence[Entry]) -> list[str]:
     for line, variants in of.items():
         head, _, rest = line.partition(": ")
         lines.append(line if len(variants) == len(products) else f"{head} on {', '.join(variants)}: {rest}")
+    # sorted() keeps the order of equals: arithmetic first, then the notes as they came.
     return sorted(lines, key=lambda line: line.startswith("Note"))
 
 
