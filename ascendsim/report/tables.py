@@ -281,7 +281,9 @@ def size(count: int) -> str:
     """Print a number of bytes with a binary unit."""
     if count < 1024:
         return f"{count} B"
-    for unit, unit_bytes in (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)):
-        if count < unit_bytes * 1024 or unit == "GiB":
-            return f"{count / unit_bytes:,.1f} {unit}"
-    raise AssertionError
+    amount = count / 1024
+    for unit in ("KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:,.1f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} GiB"
