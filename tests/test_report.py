@@ -16,17 +16,14 @@ from ascendsim.report.document import layer_entry, network_document, plain, run_
 from ascendsim.report.folder import write_network_folder, write_run_folder
 from ascendsim.report.kernel_entry import kernel_entry
 from ascendsim.report.markdown import page
+from ascendsim.report.numbers import bounds, percent, size, value
 from ascendsim.report.tables import (
-    bounds,
     busy_table,
     critical_path_table,
     layer_table,
     occupation_table,
-    percent,
     products_table,
-    size,
     time_table,
-    value,
 )
 from ascendsim.report.words import common_lines, overhead_line, special_lines, standards_line
 from ascendsim.timing.kernel import time_kernel

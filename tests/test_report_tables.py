@@ -6,20 +6,17 @@ from report_entries import CAST, GRADIENT, KERNEL, LAYERS, NETWORK, PRODUCT, VER
 from ascendsim.report.columns import CALL, ERRORS, LAYER, SHOWN_ERRORS, definitions
 from ascendsim.report.columns import GRADIENT as GRADIENT_COLUMNS
 from ascendsim.report.columns import KERNEL as KERNEL_COLUMNS
+from ascendsim.report.numbers import microseconds, percent, size, value
 from ascendsim.report.tables import (
     busy_table,
     bytes_table,
     critical_path_table,
     gradient_table,
     layer_table,
-    microseconds,
     occupation_table,
-    percent,
     product_table,
     products_table,
-    size,
     time_table,
-    value,
 )
 from ascendsim.report.words import (
     arithmetic_line,

@@ -85,6 +85,7 @@ class Executor:
             "rules": self.rules,
             "output_dtypes": [self.decision.dtypes.get(name) for name in GRADIENTS],
         }
+        # Imported when it runs: the first phase alone, as `ascendsim check` asks it, computes nothing.
         call = self.call
         if isinstance(call, ConvTbcBackwardCall):
             from ascendsim.ops.conv_tbc_backward import conv_tbc_backward

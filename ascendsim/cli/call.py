@@ -68,6 +68,7 @@ def estimate_cycles(
 
 def settings(mask: Mask, dtype: str | Sequence[str], arguments: Any) -> dict[str, Any]:
     """Describe what was asked for besides the shapes."""
+    # Part of every report: bits and cycles depend on all of these.
     asked = [name for name, wanted in zip(GRADIENTS, mask, strict=True) if wanted]
     names = dtype if isinstance(dtype, str) else " ".join(dtype)
     return {

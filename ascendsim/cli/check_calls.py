@@ -99,6 +99,7 @@ def calls_in_file(path: Path) -> list[AskedCall]:
         raise DataError(f"{path}: is not JSON text") from None
     except json.JSONDecodeError as error:
         raise DataError(f"{path}: is not JSON: {error}") from None
+    # One call or a list of them; only in a list a number tells which one is meant.
     if not isinstance(content, list):
         return [_asked(content, str(path))]
     if not content:
@@ -180,6 +181,7 @@ def _grad_output(api: str, inputs: Mapping[str, Any], values: Mapping[str, Any],
     if image is None or weight is None:
         raise DataError(f"{where}: grad_output is missing and does not follow from a null input or weight")
     try:
+        # No record of a TBC problem exists: it is permuted to a 1-D convolution before anything is computed.
         if api == TBC:
             time, batch, _ = image.shape
             taps, _, made = weight.shape

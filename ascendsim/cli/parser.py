@@ -130,6 +130,7 @@ def _add_problem(run: Parser) -> None:
     what.add_argument("--npz", type=Path, metavar="FILE", help="your own grad_output, input and weight")
     what.add_argument("--input", type=sizes, metavar="N,C,H,W", help="sizes of the input of one convolution")
     what.add_argument("--weight", type=sizes, metavar="CO,CI,KH,KW", help="sizes of its weight")
+    # None where they are absent, so that an option beside a workload or a file is told from its default.
     for name in ("stride", "padding", "dilation", "output-padding"):
         what.add_argument(
             f"--{name}",

@@ -10,6 +10,7 @@ GRADIENTS = tuple(f"grad_{name}" for name in GRADIENT_NAMES)
 
 def sizes(text: str) -> tuple[int, ...]:
     """Read "4,128,28,28"."""
+    # Whether they fit together is for the problem to say, which knows what each stands for.
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:

@@ -11,6 +11,7 @@ from ascendsim.numerics.metric_columns import METRIC_COLUMNS, METRIC_SYMBOLS, Co
 Entry = dict[str, Any]
 TIME_PARTS = ("launch_us", "entry_us", "core_us")  # they add up to time_us
 
+# By the place in a document. A definition is a formula where there is one, with the names of result.json.
 KERNEL = (
     Column("name", "kernel", "", "What the device runs in one launch; the kernels of a call run one by one."),
     Column(

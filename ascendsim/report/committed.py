@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # The best measured product first.
 PRODUCTS = ("910B", "910_93", "910_95", "310P", "910")
+# Tests without the outside table compare what comes before this mark.
 OUTSIDE = "<!-- what follows needs the outside table -->"
 # A change below this is no effect: the page prints tenths of a percent.
 SMALL = 0.0005
@@ -72,6 +73,7 @@ def constants_part(ablations: Mapping[str, Sequence[Ablation]]) -> list[str]:
 
 def profiles_page(profiles: Sequence[Profile], products: Sequence[Product]) -> str:
     """Return the page with all figures of all products side by side, and the variants of each."""
+    # Products have figures of their own, such as links between cube and vector cores; all get a row.
     paths = list(dict.fromkeys(path for profile in profiles for path in profile.figures))
     rows = [(f"`{path}`", *(_cell(profile, path) for profile in profiles)) for path in sorted(paths)]
     headings = ("figure", *(f"{profile.product} ({profile.variant})" for profile in profiles))

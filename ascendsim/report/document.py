@@ -136,6 +136,7 @@ def _head(schema: str, title: str, command: Sequence[str]) -> Entry:
 
 
 def _product_entry(profile: Profile) -> Entry:
+    # How far a product's figures can be trusted, before anybody reads their list.
     by_confidence = Counter(figure.confidence for figure in profile.figures.values())
     return {
         "product": profile.product,
@@ -199,6 +200,7 @@ def _interval_entry(interval: Interval) -> Entry:
 
 
 def _network_entry(layers: Sequence[Entry], notes: Sequence[str]) -> Entry:
+    # Each layer stands for `count` convolutions of its shape, in every sum.
     total_us = sum(layer["total_us"] for layer in layers)
     calls = [layer["call"] for layer in layers]
     rows = [{key: value for key, value in layer.items() if key != "call"} for layer in layers]

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from ascendsim.report.columns import CALL, GRADIENT, KERNEL, LAYER, SHOWN_ERRORS, Entry
+from ascendsim.report.numbers import bounds, value
 from ascendsim.report.tables import (
     TextTable,
-    bounds,
     busy_table,
     bytes_table,
     critical_path_table,
@@ -17,7 +17,6 @@ from ascendsim.report.tables import (
     occupation_table,
     products_table,
     time_table,
-    value,
 )
 from ascendsim.report.words import (
     closing_lines,

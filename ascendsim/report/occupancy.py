@@ -87,6 +87,7 @@ def middle_window(timeline: Timeline, core: CoreSpans, spans: int) -> tuple[int,
 
     All that follows the entry of the kernel, if there are no more.
     """
+    # The middle, where pipes are filled and take turns; the beginning and the end of a kernel look different.
     starts = np.sort(np.concatenate([core.spans[pipe][0] for pipe in core.pipes]))
     if len(starts) <= spans:
         return timeline.entry_cycles, max(timeline.cycles, timeline.entry_cycles + 1)

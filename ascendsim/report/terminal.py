@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ascendsim.report.columns import Entry
+from ascendsim.report.numbers import bounds, value
 from ascendsim.report.tables import (
     TextTable,
-    bounds,
     busy_table,
     bytes_table,
     gradient_table,
@@ -25,7 +25,6 @@ from ascendsim.report.tables import (
     product_table,
     products_table,
     time_table,
-    value,
 )
 from ascendsim.report.words import (
     GRADIENT_LEGEND,

@@ -16,6 +16,7 @@ def problem_line(problem: Mapping[str, Any]) -> str:
 def product_line(product: Entry) -> str:
     """Name the product with its variant, cores and clock."""
     cores = product["cores"]
+    # "AI core" is the vendor's word for a cube and a vector unit in one core.
     if product["core_structure"] == "split":
         shown = f"{cores['cube']} cube and {cores['vector']} vector cores"
     else:
@@ -29,6 +30,7 @@ def product_line(product: Entry) -> str:
 def arithmetic_line(product: Entry) -> str:
     """Say in which format and under which model the results were computed."""
     line = f"Arithmetic: {product['compute_dtype']} in the cube, accumulation model {product['accumulation']}"
+    # An estimate executes no instruction.
     if product["order"] is None:
         return f"{line}; no gradients computed."
     return f"{line}; instructions executed in {order_words(product['order'])}."

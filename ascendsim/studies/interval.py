@@ -24,6 +24,8 @@ def interval(product: str | Path, call: TimedCall, advance: Advance = lambda _: 
     the call alone may stretch it beside others. They are what the figures' own effects add up to.
     """
     sweep = Sweep.of(product, call)
+    # Alone first, since only that tells which end of a figure shortens this call: a slower link may well help
+    # a kernel that competes for it.
     found = sweep.effects(advance)
     moving = sorted((effect for effect in found if effect.span_us), key=lambda effect: -effect.span_us)
     # `is not None`: an end may well be 0.

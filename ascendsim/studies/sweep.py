@@ -24,6 +24,7 @@ Advance = Callable[[str], None]
 
 def plans_of(result: Estimate) -> Plans:
     """Return the plans of a call's cube kernels, by gradient."""
+    # The only place in the studies that knows where a kernel keeps its plan.
     facts = {kernel.name: kernel.kernel.facts for kernel in result.kernels}
     return {name: known["tiling"] for name, known in facts.items() if "tiling" in known}
 
@@ -72,6 +73,8 @@ class Sweep:
 
     def timed(self, figures: Mapping[str, Any]) -> Estimate | None:
         """Return the call with other figures, by path; None where figures contradict each other."""
+        # A tile that no longer fits, or figures that the loader refuses together: that end is not possible.
+        # Whatever else goes wrong is a mistake of ours and is not swallowed.
         try:
             return self.call(load_profile(self.product, overrides=dict(figures)), plans_of(self.usual))
         except AscendSimError:
