@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from ascendsim.ops.conv_tbc_backward import conv_tbc_backward
     from ascendsim.ops.convolution_backward import convolution_backward, estimate
     from ascendsim.ops.matmul import estimate_matmul, matmul
-    from ascendsim.ops.plan import Tiling
+    from ascendsim.ops.matmul_tiling import MatmulTiling
+    from ascendsim.ops.plan import Plan, Tiling
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.ops.problems.matmul import MatmulProblem
-    from ascendsim.ops.tiling.search.matmul import MatmulTiling
+    from ascendsim.ops.schedules.base import Schedule
     from ascendsim.profile import load_profile
 
 __version__ = "0.1.0"
@@ -21,6 +22,8 @@ __all__ = [
     "ConvProblem",
     "MatmulProblem",
     "MatmulTiling",
+    "Plan",
+    "Schedule",
     "Tiling",
     "conv_tbc_backward",
     "convolution_backward",
@@ -33,7 +36,9 @@ __all__ = [
 _HOMES = {
     "ConvProblem": "ascendsim.ops.problems.convolution",
     "MatmulProblem": "ascendsim.ops.problems.matmul",
-    "MatmulTiling": "ascendsim.ops.tiling.search.matmul",
+    "MatmulTiling": "ascendsim.ops.matmul_tiling",
+    "Plan": "ascendsim.ops.plan",
+    "Schedule": "ascendsim.ops.schedules.base",
     "Tiling": "ascendsim.ops.plan",
     "conv_tbc_backward": "ascendsim.ops.conv_tbc_backward",
     "convolution_backward": "ascendsim.ops.convolution_backward",

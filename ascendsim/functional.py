@@ -47,10 +47,10 @@ def run_kernel(
     for name, tensor in kernel.tensors.items():
         if name not in gm:
             gm[name] = np.full(tensor.shape, np.nan, dtype=np.float32).view(kernel.math.carrier)
-    indices: dict[Any, Any] = {}
+    shared: dict[Any, Any] = {}
     with np.errstate(all="ignore"):
         for number, phase in enumerate(kernel.phases):
-            memories = {work.core: CoreMemory(gm, kernel.math, indices) for work in phase.work}
+            memories = {work.core: CoreMemory(gm, kernel.math, shared) for work in phase.work}
             for core, instruction in _steps(phase, number, order):
                 instruction.execute(memories[core])
                 if observe is not None:

@@ -8,20 +8,18 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ascendsim.cube.fixpipe import Fixpipe
-from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
-from ascendsim.ops.lowering.call import gm_tensor
+from ascendsim.ops.lowering.call import Call
+from ascendsim.ops.lowering.graph import TransData
 from ascendsim.ops.lowering.layouts import unpack_weight
-from ascendsim.ops.lowering.lower import Call, dgrad_gemm, lower, wgrad_gemm
-from ascendsim.ops.plan import shares
+from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
-from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
-from ascendsim.ops.tiling.search.dgrad import dgrad_tiling
-from ascendsim.ops.tiling.search.wgrad import wgrad_tiling
+from ascendsim.ops.running import execute
+from ascendsim.ops.tiling.given import plans_of
 from ascendsim.timing.arrivals import arrivals as arrival_order
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.vector.instructions import CopyUbToGm
@@ -113,21 +111,21 @@ def call_of(
         dict.fromkeys(names, dtype),
         model.resolve(profile.cube.rates[compute].block_k),
         deterministic,
-        tilings or {},
+        plans_of(problem, GRADIENTS[:2], compute, profile, tilings or {}, {}),
     )
 
 
 def split(call, image_parts, filter_parts):
     """Return the call with the reductions of grad_input and grad_weight in so many parts (0: as planned)."""
-    tilings = dict(call.tilings)
+    plans = dict(call.plans)
     if image_parts:
-        schedule = image_schedule(call)
-        parts = min(image_parts, schedule.spec.channel_groups)
-        tilings["grad_input"] = replace(schedule.tiling, k_split=parts)
+        parts = min(image_parts, image_schedule(call).gemm.channel_groups)
+        plans["grad_input"] = Plan("dgrad", replace(plans["grad_input"].tiling, k_split=parts))
     if filter_parts:
-        plan = filter_schedule(call).tiling
-        tilings["grad_weight"] = replace(plan, k_split=filter_parts, used_cores=call.profile.cores.cube)
-    return replace(call, tilings=tilings)
+        cores = call.profile.cores.cube
+        tiling = replace(plans["grad_weight"].tiling, k_split=filter_parts, used_cores=cores)
+        plans["grad_weight"] = Plan("wgrad", tiling)
+    return replace(call, plans=plans)
 
 
 def tensors_of(problem, dtype="float16", data="normal", seed=0):
@@ -160,38 +158,49 @@ def draw(rng, shape, dtype, data):
         return round_to(np.asarray(values, np.float32), fmt)
 
 
-def run(call, tensors, order="program", mask=(True, True, True)):
-    """Execute all kernels of a call; return the gradients, and the arrivals of atomic parts or None."""
-    tensors = dict(tensors)
+def kernels_with_inputs(call, tensors, mask=(True, True, True)):
+    """Yield every kernel of a call with the tensors in GM that it begins with, and run it afterwards."""
+    graph = lower(call, mask)
+    gm = {graph.inputs[name].name: values for name, values in tensors.items()}
+    for node in graph.nodes:
+        if isinstance(node, TransData):
+            gm[node.target.name] = node.convert(gm[node.source.name].reshape(node.source.shape))
+        else:
+            yield node, {name: gm[name] for name, t in node.tensors.items() if t.role == "input"}
+            execute(node, call.profile, gm)
+
+
+def run(call, tensors, order="program", mask=(True, True, True), alter=None):
+    """Execute all kernels of a call; return the gradients, and the arrivals of atomic parts or None.
+
+    `alter` changes a kernel before it runs.
+    """
+    graph = lower(call, mask)
+    gm = {graph.inputs[name].name: values for name, values in tensors.items()}
     arrivals = None
-    for step in lower(call, mask):
+    for node in graph.nodes:
+        if isinstance(node, TransData):
+            gm[node.target.name] = node.convert(gm[node.source.name].reshape(node.source.shape))
+            continue
         observe = None
-        if step.kernel.name == "grad_weight" and is_atomic(call):
+        if node.name == "grad_weight" and is_atomic(call):
             observe = arrivals = Arrivals(call)
         steps = order
         if order == "arrival":
-            steps = arrival_order(step.kernel, time_kernel(step.kernel, call.profile, folded=False))
-        gm = step.bind(tensors)
-        run_kernel(step.kernel, gm, order=steps, observe=observe)
-        tensors.update(step.collect(gm))
-    gradients = {name: tensors[name] for name, wanted in zip(GRADIENTS, mask, strict=True) if wanted}
+            steps = arrival_order(node, time_kernel(node, call.profile, folded=False))
+        execute(alter(node) if alter else node, call.profile, gm, steps, observe)
+    gradients = {name: gm[tensor.name].reshape(tensor.shape) for name, tensor in graph.outputs.items()}
     return gradients, arrivals.by_weight() if arrivals else None
 
 
 def image_schedule(call):
     """Return the schedule of grad_input as the call has it."""
-    spec = dgrad_gemm(call)
-    return DgradTasks(spec, call.tilings.get("grad_input") or dgrad_tiling(spec, call.profile), call.profile)
+    return call.schedule("grad_input")
 
 
 def filter_schedule(call):
     """Return the schedule of grad_weight as the call has it."""
-    spec = wgrad_gemm(call)
-    plan = call.tilings.get("grad_weight") or wgrad_tiling(spec, call.profile)
-    is_split, target = plan.k_split > 1, spec.output
-    if is_split and call.deterministic:
-        target = gm_tensor("parts", (plan.k_split, *spec.output.shape), "float32", "workspace")
-    return WgradTasks(spec, plan, call.profile, target, is_split and not call.deterministic)
+    return call.schedule("grad_weight")
 
 
 def is_atomic(call):
@@ -205,15 +214,12 @@ class Arrivals:
     def __init__(self, call):
         self._call = call
         schedule = filter_schedule(call)
-        shape = schedule.spec.output.shape
+        shape = schedule.gemm.output.shape
         self._parts = schedule.tiling.k_split
         self._order = np.full((self._parts, *shape), -1)
         self._count = np.zeros(shape, int)
         # What each core still has to write: its tasks in order, and the columns of the first that are left.
-        self._tasks = [
-            [schedule.tasks[at] for at in share]
-            for share in shares(len(schedule.tasks), schedule.tiling.used_cores)
-        ]
+        self._tasks = [list(tasks) for tasks in schedule.dealt()]
         self._written = [0] * len(self._tasks)
 
     def __call__(self, phase, core, instruction):

@@ -21,8 +21,8 @@ def made_up_call(monkeypatch, figures, time):
     def call(profile, plans):
         asked.append((profile.overrides, plans))
         time_us = time(**profile.values)
-        cube = SimpleNamespace(name="grad_input", kernel=SimpleNamespace(facts={"tiling": "plan"}))
-        cast = SimpleNamespace(name="cast", kernel=SimpleNamespace(facts={}))
+        cube = SimpleNamespace(name="grad_input", plan="plan")
+        cast = SimpleNamespace(name="cast", plan=None)
         return SimpleNamespace(time_us=time_us, cycles=round(10 * time_us), kernels=(cube, cast))
 
     monkeypatch.setattr("ascendsim.studies.sweep.load_profile", load)

@@ -9,12 +9,10 @@ from ascendsim.numerics.formats.casts import decode, encode, hf32, round_to
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 from ascendsim.ops.convolution_backward import decide
-from ascendsim.ops.lowering.lower import wgrad_gemm
 from ascendsim.ops.operands import Operand, spread
 from ascendsim.ops.options import Options
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.tiling.search.wgrad import wgrad_tiling
 from ascendsim.rules import ConvolutionBackwardCall
 from tests.conv_cases import assert_same_bits
 
@@ -137,12 +135,11 @@ class ApiCall:
 
 def in_order(call):
     """Return arrivals of atomic parts one after the other, which is program order; None where kept apart."""
-    spec = wgrad_gemm(call)
-    plan = call.tilings.get("grad_weight") or wgrad_tiling(spec, call.profile)
-    if call.deterministic or plan.k_split == 1:
+    k_split = call.plans["grad_weight"].tiling.k_split if "grad_weight" in call.plans else 1
+    if call.deterministic or k_split == 1:
         return None
-    parts = np.arange(plan.k_split).reshape(-1, *(1 for _ in call.problem.weight))
-    return np.broadcast_to(parts, (plan.k_split, *call.problem.weight)).copy()
+    parts = np.arange(k_split).reshape(-1, *(1 for _ in call.problem.weight))
+    return np.broadcast_to(parts, (k_split, *call.problem.weight)).copy()
 
 
 def gradients(result):

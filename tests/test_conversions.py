@@ -12,6 +12,7 @@ from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.generations import HF32_TIES
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.options import Options
+from ascendsim.ops.tiling.given import plans_of
 from tests.operator_calls import as_carrier
 from tests.toy_profiles import toy_split, toy_unified
 
@@ -122,7 +123,7 @@ def test_every_convolution_kernel_leaves_the_rounding_of_hf32_at_even():
 @pytest.mark.parametrize("transposed", [False, True])
 def test_the_tie_rule_sits_on_the_kernel(transposed):
     problem = ConvProblem((1, 2, 3, 3), (2, 2, 2, 2), transposed=transposed)
-    kernels = [step.kernel for step in lower(resolved(problem, "hf32"), ALL)]
+    kernels = lower(resolved(problem, "hf32"), ALL).kernels
     assert {kernel.name: kernel.math.hf32_ties for kernel in kernels if kernel.macs} == {
         "grad_input": "RNE",
         "grad_weight": "RNE",
@@ -134,9 +135,9 @@ def resolved(problem, compute, profile="910B", dtypes=None, **fields):
     kept = "float32" if compute == "hf32" else compute
     all_names = ("grad_output", "input", "weight", "grad_input", "grad_weight", "grad_bias")
     model = AccumulationModel.parse(profile.accumulation[compute])
-    return Call(
-        problem, profile, compute, dict.fromkeys(all_names, kept) | (dtypes or {}), model, True, {}, **fields
-    )
+    formats = dict.fromkeys(all_names, kept) | (dtypes or {})
+    plans = plans_of(problem, ("grad_input", "grad_weight"), compute, profile, {}, {})
+    return Call(problem, profile, compute, formats, model, True, plans, **fields)
 
 
 # Fixpipe

@@ -9,7 +9,7 @@ write-back. What decides what a program looks like or what L2 holds is no such f
 import pytest
 from test_peaks import copies, run
 
-from ascendsim import ConvProblem, MatmulProblem, MatmulTiling, estimate, estimate_matmul
+from ascendsim import ConvProblem, MatmulProblem, Tiling, estimate, estimate_matmul
 from ascendsim.profile import load_profile
 from ascendsim.timing.kernel import time_kernel
 
@@ -107,7 +107,7 @@ def test_no_faster_figure_costs_cycles_on_910b():
 
 @pytest.mark.parametrize("product", ["910B", "910_95"])
 def test_no_faster_figure_costs_cycles_with_the_unit_flag(product):
-    plan = MatmulTiling(64, 128, 64, 2, 2, used_cores=4, unit_flag=True)
+    plan = Tiling(64, 128, 64, 2, 2, used_cores=4, unit_flag=True)
     estimated = estimate_matmul(MatmulProblem(200, 300, 500), product=product, tiling=plan)
     check_kernels(product, [result.kernel for result in estimated.kernels])
 

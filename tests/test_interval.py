@@ -106,7 +106,7 @@ def test_a_real_interval_holds_the_call_and_each_effect_is_that_of_the_figure(pr
     largest = made.effects[0]
     assert largest.usual_us == usual.time_us
     other = load_profile(product, overrides={largest.figure: largest.longest[1]})
-    again = call(other, {k.name: k.kernel.facts["tiling"] for k in usual.kernels if k.macs})
+    again = call(other, {k.name: k.plan for k in usual.kernels if k.macs})
     assert again.time_us == largest.longest[0] <= made.longest_us
 
 

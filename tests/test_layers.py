@@ -16,10 +16,11 @@ ROOT = Path(ascendsim.__file__).parent
 # What each room may import of ours, type-only imports included. A room is a folder or a file at the top; in
 # `ops` one storey lower. A room that is not listed fails, so that its place is a decision.
 MACHINE = {"errors", "numerics", "profile", "program"}
-DOORS = {"ops/lowering", "ops/operands", "ops/options", "ops/problems", "ops/results", "ops/running"}
+LOOPS = MACHINE | {"cube", "vector", "arguments", "ops/plan", "ops/problems"}
+CALL = LOOPS | {"ops/lowering", "ops/operands", "ops/options", "ops/results", "ops/running", "rules"}
 MAY_IMPORT = {
-    "": {"ops/conv_tbc_backward", "ops/convolution_backward", "ops/matmul", "ops/plan", "ops/problems"}
-    | {"ops/tiling", "profile"},
+    "": {"ops/conv_tbc_backward", "ops/convolution_backward", "ops/matmul", "ops/matmul_tiling", "profile"}
+    | {"ops/plan", "ops/problems", "ops/schedules"},
     "errors": set(),
     "arguments": set(),
     "numerics": {"errors"},
@@ -33,32 +34,27 @@ MAY_IMPORT = {
     "timing": {"errors", "profile", "program"},
     "ops": set(),
     "ops/plan": {"arguments", "errors"},
+    "ops/matmul_tiling": {"ops/plan"},
     "ops/problems": MACHINE | {"arguments", "cube"},
-    "ops/schedules": MACHINE | {"cube", "vector", "ops/plan", "ops/problems", "ops/tiling"},
-    "ops/tiling": MACHINE | {"arguments", "cube", "vector", "ops/plan", "ops/problems"},
-    "ops/operands": {"arguments", "errors", "numerics", "rules", "ops/problems", "ops/schedules"},
-    "ops/results": {"program", "timing"},
+    "ops/schedules": LOOPS,
+    "ops/tiling": LOOPS | {"ops/schedules", "timing"},
+    "ops/lowering": LOOPS | {"ops/operands", "ops/schedules"},
+    "ops/operands": {"arguments", "errors", "numerics", "rules", "ops/problems"},
+    "ops/results": {"ops/plan", "program", "timing"},
     "ops/summary": {"profile", "program", "timing", "ops/results"},
-    "ops/lowering": MACHINE
-    | {"ops/operands", "ops/options", "ops/plan", "ops/problems", "ops/schedules"}
-    | {"ops/tiling"},
-    "ops/options": MACHINE
-    | {"arguments", "rules", "ops/lowering", "ops/plan", "ops/problems"}
-    | {"ops/schedules"},
-    "ops/running": MACHINE
-    | {"arguments", "functional", "rules", "timing", "ops/lowering", "ops/options"}
-    | {"ops/results", "ops/summary"},
-    "ops/reference": MACHINE | {"ops/lowering", "ops/plan", "ops/problems", "ops/schedules", "ops/tiling"},
-    "ops/convolution_backward": MACHINE | DOORS | {"rules", "ops/schedules"},
-    "ops/conv_tbc_backward": MACHINE | DOORS | {"rules"},
-    "ops/matmul": MACHINE | DOORS | {"rules", "ops/schedules", "ops/tiling"},
+    "ops/options": LOOPS | {"rules", "ops/lowering", "ops/tiling"},
+    "ops/running": LOOPS
+    | {"functional", "rules", "timing", "ops/lowering", "ops/options", "ops/results"}
+    | {"ops/summary"},
+    "ops/reference": LOOPS | {"ops/lowering", "ops/schedules"},
+    "ops/convolution_backward": CALL,
+    "ops/conv_tbc_backward": CALL,
+    "ops/matmul": CALL | {"ops/schedules"},
     "studies": {"errors", "numerics", "profile"}
-    | {"ops/convolution_backward", "ops/options", "ops/problems", "ops/reference", "ops/results"},
-    "validate": MACHINE
-    | {"arguments", "cube", "vector", "timing", "ops/convolution_backward", "ops/matmul", "ops/problems"}
-    | {"ops/results", "ops/tiling"},
-    "aclnn": {"errors", "numerics", "profile", "rules", "ops/lowering", "ops/options", "ops/problems"}
-    | {"ops/convolution_backward", "ops/conv_tbc_backward", "ops/results"},
+    | {"ops/convolution_backward", "ops/lowering", "ops/plan", "ops/problems", "ops/reference"}
+    | {"ops/results"},
+    "validate": LOOPS | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling"},
+    "aclnn": CALL | {"ops/convolution_backward", "ops/conv_tbc_backward"},
     "report": MACHINE | {"", "timing", "studies", "validate", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
     | {"studies", "validate"},

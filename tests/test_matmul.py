@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ascendsim import MatmulProblem, MatmulTiling, estimate_matmul, load_profile
+from ascendsim import MatmulProblem, MatmulTiling, Tiling, estimate_matmul, load_profile
 from ascendsim import matmul as matmul_of
 from ascendsim.cube.views import Submatrix
 from ascendsim.errors import AscendSimError, CapacityError, ConfigError, ShapeError, UnsupportedError
@@ -35,18 +35,18 @@ TURNS = pytest.mark.parametrize(("turn_a", "turn_b"), [(0, 0), (0, 1), (1, 0), (
 ONE_COPY = {f"{buffer}_buffers": 1 for buffer in ("al1", "bl1", "al0", "bl0", "cl0")}
 # Tails for m, n and k of (35, 91, 41) under every one of them; k0 divides 32 in every format.
 PLANS = [
-    MatmulTiling(16, 16, 32),
-    MatmulTiling(16, 16, 32, **ONE_COPY),
-    MatmulTiling(16, 32, 32, 2, 1, used_cores=3),
-    MatmulTiling(32, 16, 32, 1, 3, single_core_m=64, single_core_n=32, used_cores=2, panels="columns"),
-    MatmulTiling(16, 16, 32, 3, 3, single_core_m=48, single_core_n=48, cl0_buffers=2, bl1_buffers=1),
-    MatmulTiling(24, 20, 96, swizzle=2, used_cores=4, al0_buffers=1),
-    MatmulTiling(16, 16, 96, single_core_m=32, single_core_n=48, keep_pieces=False),
+    Tiling(16, 16, 32),
+    Tiling(16, 16, 32, **ONE_COPY),
+    Tiling(16, 32, 32, 2, 1, used_cores=3),
+    Tiling(32, 16, 32, 1, 3, single_core_m=64, single_core_n=32, used_cores=2, panels="columns"),
+    Tiling(16, 16, 32, 3, 3, single_core_m=48, single_core_n=48, cl0_buffers=2, bl1_buffers=1),
+    Tiling(24, 20, 96, swizzle=2, used_cores=4, al0_buffers=1),
+    Tiling(16, 16, 96, single_core_m=32, single_core_n=48, reuse_l1=False),
 ]
 # Products with a unit flag, with one accumulator and with two.
 FLAGGED = [
-    MatmulTiling(16, 32, 32, unit_flag=True),
-    MatmulTiling(16, 32, 32, cl0_buffers=2, used_cores=3, unit_flag=True),
+    Tiling(16, 32, 32, unit_flag=True),
+    Tiling(16, 32, 32, cl0_buffers=2, used_cores=3, unit_flag=True),
 ]
 SIZES = (35, 91, 41)
 WIDTHS = {("910B", 3): 11, ("910_95", 3): 10}
@@ -78,7 +78,7 @@ def bits(result):
 
 
 def plan_of(result):
-    return result.kernels[-1].kernel.facts["tiling"]
+    return result.kernels[-1].kernel.facts["plan"].tiling
 
 
 def multiplied(array, fmt, product, math):
@@ -108,7 +108,7 @@ def expected(a, b, compute, result):
 @EVERY_COMPUTE
 def test_the_result_is_the_ordered_sum_to_the_bit(fmt, product, math, model):
     a, b = operands(fmt, 18, 75, 19)
-    plan = MatmulTiling(16, 16, 32, used_cores=2)
+    plan = Tiling(16, 16, 32, used_cores=2)
     for tiling in (None, plan):
         result = matmul_of(a, b, product=product, cube_math_type=math, out_dtype="float32", tiling=tiling)
         want = expected(a, b, (fmt, product, math), result)
@@ -120,9 +120,7 @@ def test_the_result_is_the_ordered_sum_to_the_bit(fmt, product, math, model):
 @pytest.mark.parametrize("base_k", [16, 48])
 def test_each_slice_of_the_plan_is_one_cube_product(model, base_k):
     a, b = operands("float16", 5, 91, 6)
-    result = matmul_of(
-        a, b, accumulation=model, out_dtype="float32", tiling=MatmulTiling(16, 16, base_k, 2, 1)
-    )
+    result = matmul_of(a, b, accumulation=model, out_dtype="float32", tiling=Tiling(16, 16, base_k, 2, 1))
     np.testing.assert_array_equal(result.output, expected(a, b, ("float16", "910B", 0), result))
 
 
@@ -219,7 +217,7 @@ def test_a_view_counts_as_the_matrix_it_shows():
 @pytest.mark.parametrize("fmt", ["float16", "float32"])
 def test_tails_of_every_axis(sizes, fmt):
     a, b = operands(fmt, *sizes)
-    result = matmul_of(a, b, out_dtype="float32", tiling=MatmulTiling(16, 16, 16, used_cores=2))
+    result = matmul_of(a, b, out_dtype="float32", tiling=Tiling(16, 16, 16, used_cores=2))
     np.testing.assert_array_equal(result.output, expected(a, b, (fmt, "910B", 0), result))
 
 
@@ -259,9 +257,17 @@ def test_every_legal_order_gives_the_bits_of_program_order(plan, product):
 
 
 def test_one_base_block_is_the_default_block_of_a_core():
-    plan = MatmulTiling(32, np.int64(48), 16)
-    assert (plan.single_core_m, plan.single_core_n) == (32, 48)
-    assert plan == MatmulTiling(32, 48, 16, single_core_m=32, single_core_n=48)
+    plan = Tiling(32, np.int64(48), 16)
+    assert (plan.block_m, plan.block_n) == (32, 48)
+    assert plan == Tiling(32, 48, 16)
+    assert Tiling(32, 48, 16, single_core_m=64).block_m == 64
+
+
+def test_the_former_tiling_still_makes_one_and_says_what_replaces_it():
+    with pytest.warns(DeprecationWarning, match=r"use ascendsim\.Tiling, where keep_pieces is reuse_l1"):
+        former = MatmulTiling(16, 32, 64, 2, 3, 32, 64, swizzle=2, keep_pieces=False)
+    sizes = {"single_core_m": 32, "single_core_n": 64, "swizzle": 2}
+    assert former == Tiling(16, 32, 64, 2, 3, **sizes, reuse_l1=False)
 
 
 # --- a piece of a matrix on its way to L0
@@ -307,7 +313,7 @@ def spans_of_pipe(pipe, flag, problem, plan, product="910B"):
     return [(core.start[i], core.end[i], core.done[i]) for i, it in enumerate(made) if it.pipe == pipe]
 
 
-BLOCK = MatmulTiling(128, 256, 64, 4, 4)
+BLOCK = Tiling(128, 256, 64, 4, 4)
 
 
 @pytest.mark.parametrize("product", ["910B", "910_95"])
@@ -325,7 +331,7 @@ def test_fixpipe_ends_a_piece_after_the_last_product():
     # Two pieces of L0C, which Fixpipe could write before the product's latency has passed, but for its least.
     # The last 512 bytes are read and become 256 bytes of float16, which leave at the path's rate.
     profile = load_profile("910B", overrides={"fixpipe.matrix_least_cycles": 1})
-    problem, plan = MatmulProblem(16, 16, 16), MatmulTiling(16, 16, 16)
+    problem, plan = MatmulProblem(16, 16, 16), Tiling(16, 16, 16)
     ((_, _, visible),) = spans_of_pipe("M", True, problem, plan, profile)
     ((_, end, _),) = spans_of_pipe("FIX", True, problem, plan, profile)
     path, unit = profile.paths["L0C_GM"], profile.fixpipe
@@ -394,7 +400,7 @@ def test_cores_that_meet_their_pieces_in_another_order_are_not_equal():
     # 4 x 4 blocks along n, dealt to 3 cores: rows of blocks of core 1 are 0 1 1 2 3, of core 2 are 0 1 2 2 3,
     # and each keeps what its second visit to a row needs. Each
     # has 5 tiles of two loads to L0, a product and a Fixpipe, and loads 4 pieces of a and 5 of b to L1.
-    plan = MatmulTiling(16, 16, 64, used_cores=3)
+    plan = Tiling(16, 16, 64, used_cores=3)
     (kernel,) = estimate_matmul(MatmulProblem(64, 64, 64), tiling=plan).kernels
     folded, unfolded = (
         time_kernel(kernel.kernel, load_profile("910B"), folded=flag) for flag in (True, False)
@@ -407,7 +413,7 @@ def test_cores_that_meet_their_pieces_in_another_order_are_not_equal():
 def test_pieces_stay_in_l1_for_the_next_tile_only_if_the_plan_says_so(keep, loads):
     # One core, 4 x 2 tiles along n, the whole reduction in one piece: each of the 4 rows of a is met twice in
     # a row; of b the two columns alternate, and both stay, in two slots.
-    plan = MatmulTiling(16, 16, 64, single_core_m=64, single_core_n=32, keep_pieces=keep)
+    plan = Tiling(16, 16, 64, single_core_m=64, single_core_n=32, reuse_l1=keep)
     (kernel,) = estimate_matmul(MatmulProblem(64, 64, 32), tiling=plan).kernels
     (work,) = kernel.kernel.phases[0].work
     assert sum(instruction.pipe == "MTE2" for instruction in work.build().instructions) == loads
@@ -415,7 +421,7 @@ def test_pieces_stay_in_l1_for_the_next_tile_only_if_the_plan_says_so(keep, load
 
 def test_blocks_are_dealt_to_the_cores_in_turn():
     # 7 x 3 blocks for 4 cores: 6, 5, 5 and 5, each with one Fixpipe.
-    plan = MatmulTiling(16, 16, 16, used_cores=4)
+    plan = Tiling(16, 16, 16, used_cores=4)
     (kernel,) = estimate_matmul(MatmulProblem(100, 16, 48), tiling=plan).kernels
     counts = [
         sum(instruction.pipe == "FIX" for instruction in work.build().instructions)
@@ -536,9 +542,9 @@ def test_every_format_that_a_refusal_lists_is_taken():
         ({"out_dtype": "float61"}, UnsupportedError, "'float61' is not a supported format"),
         ({"out_dtype": "int32"}, UnsupportedError, "'int32' is not a supported format"),
         ({"out_dtype": "hf32_11"}, UnsupportedError, "no tensor is hf32_11, .*; take float32"),
-        ({"tiling": (16, 16, 16)}, ConfigError, "it must be a MatmulTiling or None"),
-        ({"tiling": MatmulTiling(16, 16, 20)}, ConfigError, "base_k is 20, .* multiple of 16; take 32"),
-        ({"tiling": MatmulTiling(16, 16, 16, used_cores=25)}, ConfigError, "is 25, but 910B2 has 24 cores"),
+        ({"tiling": (16, 16, 16)}, ConfigError, "it must be a Tiling, .* or None"),
+        ({"tiling": Tiling(16, 16, 20)}, ConfigError, "base_k is 20, .* multiple of 16; take 32"),
+        ({"tiling": Tiling(16, 16, 16, used_cores=25)}, ConfigError, "is 25, but the product has 24 cores"),
     ],
 )
 def test_an_option_without_a_meaning_is_refused(options, error, words):
@@ -549,27 +555,27 @@ def test_an_option_without_a_meaning_is_refused(options, error, words):
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "16", None])
 def test_a_size_of_a_plan_is_a_positive_integer(value):
     with pytest.raises(ConfigError, match=r"base_m is .*; it must be a positive integer"):
-        MatmulTiling(value, 16, 16)
+        Tiling(value, 16, 16)
 
 
-@pytest.mark.parametrize("name", ["keep_pieces", "unit_flag"])
+@pytest.mark.parametrize("name", ["reuse_l1", "unit_flag"])
 def test_a_switch_of_a_plan_is_yes_or_no(name):
     with pytest.raises(ConfigError, match=f"{name} is 1; it must be True or False"):
-        MatmulTiling(16, 16, 16, **{name: 1})
+        Tiling(16, 16, 16, **{name: 1})
 
 
 @pytest.mark.parametrize(
     ("plan", "buffer", "need", "capacity"),
     [
         # Two copies of 128 rows by 32 slices of 64, 2 bytes each.
-        (MatmulTiling(128, 128, 64, 32, 32), "L1", 2 * 128 * 32 * 64 * 2, 524288),
+        (Tiling(128, 128, 64, 32, 32), "L1", 2 * 128 * 32 * 64 * 2, 524288),
         # a's two copies of 64 x 64 fit; b's of 256 columns by 16 slices of 64 come on top.
-        (MatmulTiling(64, 256, 64, 1, 16), "L1", 2 * (64 * 64 + 256 * 1024) * 2, 524288),
-        (MatmulTiling(256, 16, 128), "L0A", 2 * 256 * 128 * 2, 65536),
-        (MatmulTiling(16, 256, 128), "L0B", 2 * 256 * 128 * 2, 65536),
-        (MatmulTiling(256, 256, 16), "L0C", 256 * 256 * 4, 131072),
+        (Tiling(64, 256, 64, 1, 16), "L1", 2 * (64 * 64 + 256 * 1024) * 2, 524288),
+        (Tiling(256, 16, 128), "L0A", 2 * 256 * 128 * 2, 65536),
+        (Tiling(16, 256, 128), "L0B", 2 * 256 * 128 * 2, 65536),
+        (Tiling(256, 256, 16), "L0C", 256 * 256 * 4, 131072),
         # One such tile fits, two do not.
-        (MatmulTiling(128, 256, 16, cl0_buffers=2), "L0C", 2 * 128 * 256 * 4, 131072),
+        (Tiling(128, 256, 16, cl0_buffers=2), "L0C", 2 * 128 * 256 * 4, 131072),
     ],
 )
 def test_a_plan_that_does_not_fit_names_buffer_need_and_capacity(plan, buffer, need, capacity):
@@ -579,5 +585,5 @@ def test_a_plan_that_does_not_fit_names_buffer_need_and_capacity(plan, buffer, n
 
 def test_a_plan_that_just_fits_is_taken():
     # L0A: 2 x 128 x 128 x 2 = 65536 bytes; L0C: 128 x 256 x 4 = 131072; L0B alike with one copy of 256.
-    plan = MatmulTiling(128, 256, 128, bl0_buffers=1)
+    plan = Tiling(128, 256, 128, bl0_buffers=1)
     assert estimate_matmul(MatmulProblem(512, 512, 512), tiling=plan).cycles > 0

@@ -6,7 +6,7 @@ from math import ceil
 import numpy as np
 import pytest
 
-from ascendsim import MatmulProblem, MatmulTiling, estimate_matmul, load_profile
+from ascendsim import MatmulProblem, Tiling, estimate_matmul, load_profile
 from ascendsim import matmul as matmul_of
 from ascendsim.errors import CapacityError, ConfigError, UnsupportedError
 from ascendsim.functional import run_kernel
@@ -22,7 +22,7 @@ PRODUCTS = ["910", "310P", "910B", "910_93", "910_95"]
 EVERY_PRODUCT = pytest.mark.parametrize("product", PRODUCTS)
 # 131072 products of (-128)^2 = 2^14 are 2^31, one more than int32 holds; in 128 slices.
 LONG = 131072
-LONG_PLAN = MatmulTiling(16, 16, 1024)
+LONG_PLAN = Tiling(16, 16, 1024)
 
 
 def operands(m, k, n, batch=None, seed=0):
@@ -94,7 +94,7 @@ def test_every_legal_order_gives_the_sum(product, plan):
 )
 def test_tails_of_every_axis(sizes):
     a, b = operands(*sizes)
-    same(matmul_of(a, b, tiling=MatmulTiling(16, 16, 32, used_cores=2)), wrapped(exact(a, b)))
+    same(matmul_of(a, b, tiling=Tiling(16, 16, 32, used_cores=2)), wrapped(exact(a, b)))
 
 
 def test_a_view_counts_as_the_matrix_it_shows():
@@ -225,7 +225,7 @@ def test_folding_equal_cores_changes_no_cycle(product):
 def test_the_cube_takes_32_of_the_reduction_at_a_time(product):
     # One tile of 64 x 64, k 100 in slices of 64 and 36, which takes 64: 2 products of 16 fractals by 2 k0,
     # each 16 * 16 * 32 / 8192 = 1 cycle.
-    plan = MatmulTiling(64, 64, 64)
+    plan = Tiling(64, 64, 64)
     (kernel,) = estimate_matmul(MatmulProblem(64, 100, 64), "int8", product=product, tiling=plan).kernels
     head = load_profile(product).cube.mmad_head_cycles
     assert kernel.busy["M"] == 2 * ceil(head + 16 * 2)
@@ -246,7 +246,7 @@ def test_a_large_product_of_bytes_is_faster_than_one_of_halves(product):
 
 def test_an_l0_tile_holds_twice_as_many_bytes_as_halves():
     # L0A: 2 copies of 128 x 256 bytes are all 65536 of it; the same of halves are twice as many.
-    plan = MatmulTiling(128, 128, 256)
+    plan = Tiling(128, 128, 256)
     assert estimate_matmul(MatmulProblem(512, 512, 512), "int8", tiling=plan).cycles > 0
     with pytest.raises(CapacityError, match=r"^L0A of "):
         estimate_matmul(MatmulProblem(512, 512, 512), "float16", tiling=plan)
@@ -270,7 +270,7 @@ ONES = np.ones((32, 32), np.int8)
         ({"accumulation": "block:16:RNE"}, ConfigError, "int32:wrap or int32:saturate, got 'block:16:RNE'"),
         ({"accumulation": "int32:round"}, ConfigError, "int32:wrap or int32:saturate, got 'int32:round'"),
         ({"accumulation": "int32"}, ConfigError, "int32:wrap or int32:saturate, got 'int32'"),
-        ({"tiling": MatmulTiling(16, 16, 16)}, ConfigError, "base_k is 16, .* multiple of 32; take 32"),
+        ({"tiling": Tiling(16, 16, 16)}, ConfigError, "base_k is 16, .* multiple of 32; take 32"),
         ({"cube_math_type": 7}, UnsupportedError, "cube_math_type is 7; it must be one of 0 "),
     ],
 )

@@ -4,8 +4,9 @@ from math import ceil
 
 import pytest
 
-from ascendsim import MatmulProblem, MatmulTiling, estimate_matmul, load_profile
+from ascendsim import MatmulProblem, Tiling, estimate_matmul, load_profile
 from ascendsim.errors import CapacityError
+from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.tiling.search.matmul import block_tiling, matmul_tiling
 
 PROBLEMS = [
@@ -16,6 +17,10 @@ PROBLEMS = [
     MatmulProblem(700, 333, 90, transpose_a=True, transpose_b=True),
 ]
 PRODUCTS = ["910A", "310P3", "910B2", "910_9391", "950PR_9589"]
+
+
+def gemm(problem, dtype="float16"):
+    return MatmulGemm.of(problem, dtype)
 
 
 def bytes_of(plan, itemsize):
@@ -33,7 +38,7 @@ def bytes_of(plan, itemsize):
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_the_chosen_plan_fits_and_uses_no_core_in_vain(product, problem):
     profile = load_profile(product)
-    plan = matmul_tiling(problem, profile, "float16", 2)
+    plan = matmul_tiling(gemm(problem), profile)
     for buffer, size in bytes_of(plan, 2).items():
         assert size <= profile.buffers[buffer].capacity_bytes
     blocks = problem.batch * ceil(problem.m / plan.single_core_m) * ceil(problem.n / plan.single_core_n)
@@ -42,7 +47,7 @@ def test_the_chosen_plan_fits_and_uses_no_core_in_vain(product, problem):
 
 @pytest.mark.parametrize("cores", [1, 5])
 def test_no_more_cores_are_used_than_asked(cores):
-    plan = matmul_tiling(PROBLEMS[0], load_profile("910B2"), "float16", 2, cores)
+    plan = matmul_tiling(gemm(PROBLEMS[0]), load_profile("910B2"), cores)
     assert plan.used_cores == cores
 
 
@@ -53,13 +58,13 @@ def test_the_chosen_plan_is_among_the_fast_ones(problem):
         return estimate_matmul(problem, tiling=plan).kernels[-1].cycles
 
     rivals = [
-        cycles(MatmulTiling(m, n, 64, steps, steps, used_cores=24))
+        cycles(Tiling(m, n, 64, steps, steps, used_cores=24))
         for m, n in [(16, 16), (64, 64), (128, 64), (128, 128), (128, 256)]
         for steps in (1, 4)
     ]
-    chosen = cycles(matmul_tiling(problem, load_profile("910B2"), "float16", 2))
-    # The choice looks at steady rates alone, so it may lose a fifth to filling, draining and other cores.
-    assert chosen <= 6 / 5 * min(rivals)
+    chosen = cycles(matmul_tiling(gemm(problem), load_profile("910B2")))
+    # Not all candidates are timed, and these rivals are no candidates: they may be a little faster.
+    assert chosen <= 1.05 * min(rivals)
 
 
 @pytest.mark.parametrize(
@@ -67,29 +72,29 @@ def test_the_chosen_plan_is_among_the_fast_ones(problem):
     [(3200, 768, 30), (4096, 768, 32), (20000, 512, 25), (128, 1008, 28), (4096, 3072, 30)],
 )
 def test_blocks_are_as_many_as_asked_and_cut_into_equal_tiles(m, n, blocks):
-    plan = block_tiling(MatmulProblem(m, 256, n), load_profile("910A"), "float16", 2, blocks)
+    plan = block_tiling(gemm(MatmulProblem(m, 256, n)), load_profile("910A"), blocks)
     assert ceil(m / plan.single_core_m) * ceil(n / plan.single_core_n) == blocks
     assert plan.single_core_m % plan.base_m == plan.single_core_n % plan.base_n == 0
-    assert not plan.keep_pieces
+    assert not plan.reuse_l1
 
 
 def test_blocks_leave_no_rest_where_they_can():
     # 50 x 48 fractals in 30 blocks: 10 x 3 and 5 x 6 cut evenly, 2 x 15, 3 x 10 or 6 x 5 would not.
-    plan = block_tiling(MatmulProblem(800, 256, 768), load_profile("910A"), "float16", 2, 30)
+    plan = block_tiling(gemm(MatmulProblem(800, 256, 768)), load_profile("910A"), 30)
     assert 800 % plan.single_core_m == 768 % plan.single_core_n == 0
 
 
 def test_a_prime_number_of_fractals_is_taken_one_by_one():
     # 1321 rows of fractals cannot be cut, so 24 blocks are 24 x 2 of the 48 columns.
-    plan = block_tiling(MatmulProblem(21136, 640, 768), load_profile("910A"), "float16", 2, 24)
+    plan = block_tiling(gemm(MatmulProblem(21136, 640, 768)), load_profile("910A"), 24)
     assert (plan.base_m, plan.single_core_m, plan.single_core_n) == (16, 21136, 32)
 
 
 def test_more_blocks_than_cores_take_turns():
-    plan = block_tiling(MatmulProblem(4096, 768, 768), load_profile("910ProB"), "float16", 2, 32)
+    plan = block_tiling(gemm(MatmulProblem(4096, 768, 768)), load_profile("910ProB"), 32)
     assert plan.used_cores == 30
 
 
 def test_more_blocks_than_fractals_are_refused():
     with pytest.raises(CapacityError, match="c 32 x 32 cannot be cut into 5 equal blocks"):
-        block_tiling(MatmulProblem(32, 16, 32), load_profile("910A"), "float16", 2, 5)
+        block_tiling(gemm(MatmulProblem(32, 16, 32)), load_profile("910A"), 5)

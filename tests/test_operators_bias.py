@@ -6,9 +6,11 @@ import pytest
 from ascendsim import ConvProblem, convolution_backward, estimate
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.ops.lowering.vector import Vectors, grad_bias
+from ascendsim.ops.lowering.graph import GraphBuilder
+from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.reference.ordered import bias_gradient
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
+from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.vector.row_sums import AddRows, SumPixels
 from tests.conv_cases import assert_same_bits
@@ -83,12 +85,14 @@ SHAPES = [
 def test_every_space_gives_the_bits_of_the_definition(shape, profile, dtype):
     rng = np.random.default_rng(0)
     values = np.ldexp(rng.standard_normal(shape), rng.integers(-8, 8, shape)).astype(dtype).astype(np.float32)
-    (step,) = grad_bias(Vectors(profile, AccumulationModel("exact")), shape, dtype, dtype)
-    gm = step.bind({"grad_output": values})
-    run_kernel(strict(step.kernel, 4), gm, order=5)
+    graph = GraphBuilder({"grad_output": GmTensor.of("grad_output", shape, dtype)})
+    VectorKernels(graph, profile, AccumulationModel("exact")).grad_bias(dtype)
+    (kernel,) = graph.build(("grad_bias",)).kernels
+    gm = {"grad_output": values}
+    run_kernel(strict(kernel, 4), gm, order=5)
     want = bias_gradient(values, bias_parts(profile, *shape[:2]))
-    assert_same_bits(step.collect(gm)["grad_bias"], want.astype(dtype).astype(np.float32))
-    folded, plain = (time_kernel(step.kernel, profile, folded=folded).cycles for folded in (True, False))
+    assert_same_bits(gm["grad_bias"].reshape(-1), want.astype(dtype).astype(np.float32))
+    folded, plain = (time_kernel(kernel, profile, folded=folded).cycles for folded in (True, False))
     assert folded == plain
 
 

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from ascendsim import ConvProblem, Tiling, convolution_backward, load_profile
+from ascendsim import ConvProblem, Plan, Tiling, convolution_backward, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
-from ascendsim.ops.lowering.call import gm_tensor
 from ascendsim.ops.lowering.generations import GENERATIONS, UNKNOWN, generation
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.ordered import add_as_tree, add_in_order
 from ascendsim.ops.schedules.vector.elementwise import ordered_sum, tree_sum
 from ascendsim.program.kernel import Kernel
+from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import time_kernel
 from tests.conv_cases import assert_same_bits
 from tests.operator_calls import ApiCall, as_carrier, check_against_reference
@@ -41,8 +41,8 @@ def test_parts_are_added_as_the_tree_says(count, profile):
 
 
 def summed(parts, make, profile, target="float32"):
-    source = gm_tensor("parts", parts.shape, "float32", "workspace")
-    made = gm_tensor("sum", parts.shape[1:], target, "output")
+    source = GmTensor.of("parts", parts.shape, "float32", "workspace")
+    made = GmTensor.of("sum", parts.shape[1:], target, "output")
     phases = make(profile, source, made)
     phases = phases if isinstance(phases, tuple) else (phases,)
     math = MathSettings(AccumulationModel("exact"))
@@ -63,8 +63,8 @@ def test_a_tree_of_five_doubles_its_stride():
 
 
 def test_rounds_of_a_tree_are_phases():
-    source = gm_tensor("parts", (6, 100), "float32", "workspace")
-    phases = tree_sum(toy_split(), source, gm_tensor("sum", (100,), "float32", "output"))
+    source = GmTensor.of("parts", (6, 100), "float32", "workspace")
+    phases = tree_sum(toy_split(), source, GmTensor.of("sum", (100,), "float32", "output"))
     assert [phase.name for phase in phases] == [f"tree sum, stride {stride}" for stride in (1, 2, 4)]
 
 
@@ -117,9 +117,9 @@ def test_grad_input_in_parts_is_added_in_order(dtype, order, transposed):
     plan = Tiling(16, 16, 48, k_split=3, used_cores=2)
     case = ApiCall(problem, (dtype,) * 3, order=order, mask=(True, False, False))
     call = case.resolved()
-    call.tilings["grad_input"] = plan
+    call.plans["grad_input"] = Plan("dgrad", plan)
     given = dict(zip(("grad_output", "input", "weight"), case.carriers(), strict=True))
-    want = reference_gradients(call, **given)["grad_input"]
+    want = reference_gradients(call, **given, mask=case.mask)["grad_input"]
     result = convolution_backward(
         *case.arrays(), None, *case.attributes, case.mask, 0, tiling=plan, order=order
     )

@@ -9,13 +9,13 @@ from ascendsim.errors import ConfigError
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
-from ascendsim.ops.lowering.vector import Vectors, contiguous, transpose
+from ascendsim.ops.lowering.graph import GraphBuilder
+from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand, spread
-from ascendsim.ops.schedules.vector.strided import View
+from ascendsim.ops.problems.views import View
+from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import time_kernel
 from tests.toy_profiles import toy_split, toy_unified
-
-ON = Vectors(toy_split(), AccumulationModel("exact"))
 
 
 def view_of(array):
@@ -108,39 +108,55 @@ def test_one_number_stands_for_every_axis():
 # The kernels
 
 
-def gathered(step, values):
-    """Run a step on one tensor and return what it makes of it."""
-    gm = step.bind({"input": values})
-    run_kernel(step.kernel, gm)
-    return step.collect(gm)["input"]
+def kernels(shape, dtype="float32", profile=None):
+    """Begin a graph with one tensor; return what appends to it, and the graph."""
+    graph = GraphBuilder({"input": GmTensor.of("input", shape, dtype)})
+    return VectorKernels(graph, profile or toy_split(), AccumulationModel("exact")), graph
+
+
+def contiguous(view, dtype="float32"):
+    """Return the kernel that brings a view into order."""
+    on, graph = kernels(view.shape, dtype)
+    on.contiguous("input", view)
+    return graph.build(()).kernels[0]
+
+
+def gathered(kernel, values):
+    """Run a kernel on one tensor and return what it makes of it."""
+    gm = {"input": values}
+    run_kernel(kernel, gm)
+    return gm["input in order"]
 
 
 @pytest.mark.parametrize("profile", [toy_split(), toy_unified()], ids=["split", "unified"])
 @pytest.mark.parametrize("axes", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
 def test_transpose_permutes_the_axes(profile, axes):
     values = np.arange(7 * 5 * 11, dtype=np.float32).reshape(7, 5, 11)
-    step = transpose(Vectors(profile, ON.accumulation), "input", "float32", values.shape, axes)
-    assert np.array_equal(gathered(step, values), values.transpose(axes))
-    assert time_kernel(step.kernel, profile).cycles > 0
+    on, graph = kernels(values.shape, profile=profile)
+    on.transpose("input", axes)
+    (kernel,) = graph.build(()).kernels
+    assert np.array_equal(gathered(kernel, values), values.transpose(axes).reshape(-1))
+    assert graph.now("input").shape == values.transpose(axes).shape
+    assert time_kernel(kernel, profile).cycles > 0
 
 
 def test_contiguous_keeps_the_values():
     values = np.arange(400, dtype=np.float32).reshape(20, 20)[::2, ::-3]
-    step = contiguous(ON, "input", "float32", view_of(values))
-    assert np.array_equal(gathered(step, values), values)
-    assert step.kernel.facts["strides"] == (40, -3)
+    kernel = contiguous(view_of(values))
+    assert np.array_equal(gathered(kernel, values), values.reshape(-1))
+    assert kernel.facts["strides"] == (40, -3)
 
 
 def test_a_scattered_tensor_takes_longer_than_rows():
     # 64 x 64 halves: rows with a gap cost 64 x 128 bytes; columns of a wide matrix 32 bytes for each element.
-    rows = contiguous(ON, "input", "float16", View((64, 64), (128, 1)))
-    scattered = contiguous(ON, "input", "float16", View((64, 64), (4096, 64)))
+    rows = contiguous(View((64, 64), (128, 1)), "float16")
+    scattered = contiguous(View((64, 64), (4096, 64)), "float16")
     kinds = [
-        {type(i).__name__ for w in s.kernel.phases[0].work for i in w.build().instructions}
+        {type(i).__name__ for w in s.phases[0].work for i in w.build().instructions}
         for s in (rows, scattered)
     ]
     assert kinds == [{"CopyGmToUb", "CopyUbToGm"}, {"CopyGmToUb", "Rearrange", "CopyUbToGm"}]
-    fast, slow = (time_kernel(s.kernel, ON.profile) for s in (rows, scattered))
+    fast, slow = (time_kernel(s, toy_split()) for s in (rows, scattered))
     assert fast.bytes["l2_read"] == 64 * 128
     assert slow.bytes["l2_read"] == 64 * 64 * 32
     assert slow.cycles > fast.cycles

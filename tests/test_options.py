@@ -14,7 +14,7 @@ from ascendsim import (
 )
 from ascendsim.arguments import truth, whole
 from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.ops.lowering.hf32 import as_multiplied, full_name, stored_name
+from ascendsim.ops.problems.hf32 import as_multiplied, full_name, stored_name
 
 PROBLEM = ConvProblem((1, 16, 4, 4), (16, 16, 3, 3), padding=1)
 

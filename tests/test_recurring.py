@@ -58,8 +58,8 @@ def programs(call):
             list(program.after_end),
             dict(program.buffer_bytes),
         )
-        for step in lower(call, (True, True, False))
-        for phase in step.kernel.phases
+        for kernel in lower(call, (True, True, False)).kernels
+        for phase in kernel.phases
         for program in (work.build() for work in phase.work)
     ]
 
@@ -67,8 +67,8 @@ def programs(call):
 def count_pieces(call):
     return sum(
         len(work.build().pieces)
-        for step in lower(call, (True, True, False))
-        for phase in step.kernel.phases
+        for kernel in lower(call, (True, True, False)).kernels
+        for phase in kernel.phases
         for work in phase.work
     )
 
@@ -103,8 +103,8 @@ def test_pieces_recur_in_most_of_these_cases():
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_pieces_cost_what_their_instructions_do(case):
-    for step in lower(case.call(), (True, True, False)):
-        for work in (work for phase in step.kernel.phases for work in phase.work):
+    for kernel in lower(case.call(), (True, True, False)).kernels:
+        for work in (work for phase in kernel.phases for work in phase.work):
             program, book = work.build(), CostBook(case.profile)
             priced = book.price(program, work.core.kind)
             whole = book.price(replace(program, pieces=()), work.core.kind)

@@ -10,7 +10,7 @@ import pytest
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.reference.call import dgrad_order, reference_gradients, wgrad_order
+from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.ops.reference.ordered import (
     DgradOrder,
@@ -358,8 +358,8 @@ def test_the_slices_of_the_plan_must_cover_the_reduction():
 @pytest.mark.parametrize("case", [*grid_2d()[::5], *other_ranks()], ids=str)
 def test_what_the_plan_contributes_covers_the_reduction_once(case):
     call = case.call()
-    spec, order = image_schedule(call).spec, dgrad_order(call)
+    spec, order = image_schedule(call).gemm, image_schedule(call).order()
     assert sum(order.slices) == spec.channel_groups * spec.taps
-    filters, pixels = wgrad_order(call), filter_schedule(call).spec.sliding.pixels
+    filters, pixels = filter_schedule(call).order(), filter_schedule(call).gemm.sliding.pixels
     covered = [pixel for first, count in filters.pieces for pixel in range(first, first + count)]
     assert covered == list(range(pixels))

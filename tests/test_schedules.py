@@ -26,6 +26,7 @@ from tests.conv_cases import (
     grid_2d,
     image_schedule,
     is_atomic,
+    kernels_with_inputs,
     other_ranks,
     tensors_of,
 )
@@ -60,28 +61,27 @@ CASES = [*grid_2d(seed=1)[::6], *other_ranks(seed=1), *MANY_TILES]
 
 @cache
 def kernels_of(case):
-    return [step.kernel for step in lower(case.call(), ALL)]
+    return lower(case.call(), ALL).kernels
 
 
 # --- synchronisation
 
 
-def only(call, name, schedule):
-    """Return the step of one gradient with the programs of another schedule."""
-    [step] = [s for s in lower(call, ALL) if s.kernel.name == name]
-    phases = tuple(schedule.phase() if phase.name == "compute" else phase for phase in step.kernel.phases)
-    return replace(step, kernel=replace(step.kernel, phases=phases))
+def only(call, tensors, name, schedule):
+    """Return the kernel of one gradient with the programs of another schedule, and its inputs."""
+    [(kernel, gm)] = [(k, gm) for k, gm in kernels_with_inputs(call, tensors) if k.name == name]
+    return replace(kernel, phases=schedule.phases()), gm
 
 
-def outcomes(step, tensors, seeds):
+def outcomes(kernel, inputs, seeds):
     """Return the different results of random orders; what makes a run fail counts as one."""
+    [output] = [name for name, tensor in kernel.tensors.items() if tensor.role == "output"]
     found = set()
     for seed in seeds:
-        gm = step.bind(tensors)
+        gm = dict(inputs)
         try:
-            run_kernel(step.kernel, gm, order=seed)
-            [made] = step.collect(gm).values()
-            found.add(made.tobytes())
+            run_kernel(kernel, gm, order=seed)
+            found.add(gm[output].tobytes())
         except ProgramError as error:
             found.add(str(error))
         except ValueError as error:
@@ -99,7 +99,7 @@ def busy(name, profile, hazards):
     """Return outcomes of the many-tiled problem with some classes of waits."""
     call = call_of(BUSY, profile=profile, deterministic=True)
     schedule = replace(SCHEDULES[name](call), hazards=hazards)
-    return outcomes(only(call, name, schedule), tensors_of(BUSY, data="integers"), range(6))
+    return outcomes(*only(call, tensors_of(BUSY, data="integers"), name, schedule), range(6))
 
 
 @pytest.mark.parametrize("profile", [SPLIT, UNIFIED], ids=lambda p: p.variant)
@@ -121,17 +121,15 @@ def test_without_one_class_of_waits_some_order_goes_wrong(name, profile, missing
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_instruction_touches_what_it_declares_and_fits_in_its_slot(case):
     call, tensors = case.call(), tensors_of(case.problem, case.dtype, "normal", 3)
-    held = dict(tensors)
-    for step in lower(call, ALL):
-        gm, strict_gm = step.bind(tensors), step.bind(held)
-        run_kernel(step.kernel, gm)
-        run_kernel(strict(step.kernel, call.storage.itemsize), strict_gm, order=5)
-        tensors.update(step.collect(gm))
-        held.update(step.collect(strict_gm))
-        if "grad_weight" in step.kernel.name and is_atomic(call):
+    for kernel, gm in kernels_with_inputs(call, tensors):
+        strict_gm = dict(gm)
+        run_kernel(kernel, gm)
+        run_kernel(strict(kernel, call.storage.itemsize), strict_gm, order=5)
+        if kernel.name == "grad_weight" and is_atomic(call):
             continue  # the two orders add the parts in their own orders
-        for name, values in step.collect(gm).items():
-            assert np.array_equal(values, held[name], equal_nan=True), name
+        for name, tensor in kernel.tensors.items():
+            if tensor.role == "output":
+                assert np.array_equal(gm[name], strict_gm[name], equal_nan=True), name
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -234,12 +232,12 @@ REAL = [
 @pytest.mark.parametrize("problem", REAL, ids=lambda p: "x".join(map(str, p.weight)))
 def test_real_layers_are_no_faster_than_their_dense_arithmetic_or_their_bytes(problem, product):
     profile = load_profile(product)
-    for step in lower(call_of(problem, profile=profile), ALL):
-        timeline = time_kernel(step.kernel, profile)
-        if step.kernel.macs:
+    for kernel in lower(call_of(problem, profile=profile), ALL).kernels:
+        timeline = time_kernel(kernel, profile)
+        if kernel.macs:
             # Of the dense formula's products, those with padded depths are left out.
-            reached = Fraction(multiplied(step.kernel))
-            assert problem.rank == 3 or reached >= step.kernel.macs
+            reached = Fraction(multiplied(kernel))
+            assert problem.rank == 3 or reached >= kernel.macs
             rate = profile.cube.rates["float16"].macs_per_cycle * profile.cores.cube
             assert timeline.cycles >= reached / rate
         assert timeline.cycles >= byte_bound(timeline, profile)
@@ -250,8 +248,8 @@ def test_real_layers_are_no_faster_than_their_dense_arithmetic_or_their_bytes(pr
 @pytest.mark.parametrize("problem", REAL, ids=lambda p: "x".join(map(str, p.weight)))
 def test_equal_signatures_of_real_layers_mean_equal_programs(problem, product):
     profile = load_profile(product)
-    for step in lower(call_of(problem, profile=profile), ALL):
-        for phase in step.kernel.phases:
+    for kernel in lower(call_of(problem, profile=profile), ALL).kernels:
+        for phase in kernel.phases:
             seen = {}
             for work in phase.work:
                 found = commands(work.build())

@@ -134,7 +134,7 @@ def test_the_sensitivity_is_a_sweep_of_the_main_job(monkeypatch):
     # A real sweep takes half a minute, so that the layer is timed by its multiply-adds and one figure.
     def fake(problem, *, product, output_mask, tiling):
         assert (problem, output_mask) == (LAYER, (True, True, False))
-        cube = SimpleNamespace(name="grad_input", kernel=SimpleNamespace(facts={"tiling": "plan"}))
+        cube = SimpleNamespace(name="grad_input", plan="plan")
         assert tiling in (None, {"grad_input": "plan"})
         return SimpleNamespace(time_us=problem.macs + product.scalar.issue_cycles, kernels=(cube,))
 

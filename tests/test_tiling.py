@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.lowering.lower import lower
-from ascendsim.ops.plan import Tiling, even_parts, shares
+from ascendsim.ops.plan import OF_ONE_BASE_BLOCK, Tiling, even_parts, shares
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import load_profile
 from tests.conv_cases import (
@@ -37,7 +37,7 @@ def profile_of(name):
 
 def build_all(call):
     """Build every program of a call; a capacity that is not kept raises. Return the kernels by name."""
-    kernels = {step.kernel.name: step.kernel for step in lower(call, ALL)}
+    kernels = {kernel.name: kernel for kernel in lower(call, ALL).kernels}
     for kernel in kernels.values():
         for phase in kernel.phases:
             for work in phase.work:
@@ -130,7 +130,7 @@ LARGE = [
 @pytest.mark.parametrize("problem", LARGE, ids=lambda p: f"{p.input}{p.weight}".replace(" ", ""))
 def test_large_shapes_use_every_core(problem, name):
     profile = profile_of(name)
-    kernels = {step.kernel.name: step.kernel for step in lower(call_of(problem, profile=profile), ALL)}
+    kernels = {kernel.name: kernel for kernel in lower(call_of(problem, profile=profile), ALL).kernels}
     for gradient in ("grad_input", "grad_weight"):
         computing = [phase for phase in kernels[gradient].phases if phase.name == "compute"]
         assert [len(phase.work) for phase in computing] == [profile.cores.cube], gradient
@@ -189,18 +189,16 @@ def obeys(kernel, plan):
 @pytest.mark.parametrize("plan", IMAGE_PLANS, ids=str)
 def test_a_plan_of_grad_input_is_obeyed_and_right(plan):
     call = call_of(PROBLEM, tilings={"grad_input": plan})
-    [kernel] = [step.kernel for step in lower(call, (True, False, False)) if step.kernel.name == "grad_input"]
+    [kernel] = [k for k in lower(call, (True, False, False)).kernels if k.name == "grad_input"]
     obeys(kernel, plan)
-    assert kernel.facts["tiling"] == plan
+    assert kernel.facts["plan"].tiling == plan
     check_bits(Case(PROBLEM, tilings=(("grad_input", plan),), order=3))
 
 
 @pytest.mark.parametrize("plan", FILTER_PLANS, ids=str)
 def test_a_plan_of_grad_weight_is_obeyed_and_right(plan):
     call = call_of(PROBLEM, tilings={"grad_weight": plan})
-    [kernel] = [
-        step.kernel for step in lower(call, (False, True, False)) if step.kernel.name == "grad_weight"
-    ]
+    [kernel] = [k for k in lower(call, (False, True, False)).kernels if k.name == "grad_weight"]
     obeys(kernel, plan)
     check_bits(Case(PROBLEM, tilings=(("grad_weight", plan),), order="arrival"))
     check_bits(Case(PROBLEM, tilings=(("grad_weight", plan),), deterministic=True, order=4))
@@ -208,11 +206,11 @@ def test_a_plan_of_grad_weight_is_obeyed_and_right(plan):
 
 def test_steps_say_how_much_of_the_reduction_one_tile_in_l1_holds():
     plan = Tiling(16, 16, 16, 3, 9)
-    schedule = image_schedule(call_of(PROBLEM, tilings={"grad_input": plan}))
+    schedule = image_schedule(call_of(PROBLEM, tilings={"grad_input": plan})).tasks
     assert {box.groups for box in schedule.left_boxes} == {3}  # a kernel row of one channel group
     assert {box.groups for box in schedule.right_boxes} == {9}
     plan = Tiling(16, 16, 16, 2, 2)
-    schedule = filter_schedule(call_of(PROBLEM, tilings={"grad_weight": plan}))
+    schedule = filter_schedule(call_of(PROBLEM, tilings={"grad_weight": plan})).tasks
     assert {piece.pixels for piece in schedule.pieces} == {32, 26}  # 90 = 2 * 32 + 26
 
 
@@ -318,10 +316,30 @@ def test_a_plan_that_no_program_can_follow_is_refused(gradient, plan, message):
 
 
 @pytest.mark.parametrize("value", [0, -16, 1.5, True, "16"])
-@pytest.mark.parametrize("field", [field.name for field in fields(Tiling)])
-def test_every_field_of_a_plan_is_a_positive_integer(field, value):
+@pytest.mark.parametrize("field", [field.name for field in fields(Tiling) if field.type == "int"])
+def test_every_size_in_a_plan_is_a_positive_integer(field, value):
+    if value == 0 and field in OF_ONE_BASE_BLOCK:
+        assert getattr(Tiling(16, 32, 16), field.replace("single_core", "block")) in (16, 32)
+        return
     with pytest.raises(ConfigError, match=f"tiling: {field} is {value!r}; it must be a positive integer"):
         replace(Tiling(16, 16, 16), **{field: value})
+
+
+@pytest.mark.parametrize("value", [0, 1, "rows ", None])
+@pytest.mark.parametrize("field", ["panels", "reuse_l1", "unit_flag"])
+def test_switches_are_no_numbers(field, value):
+    with pytest.raises(ConfigError, match=f"tiling: {field} is .*; it must be"):
+        replace(Tiling(16, 16, 16), **{field: value})
+
+
+@pytest.mark.parametrize(
+    ("gradient", "field", "value"),
+    [("grad_input", "swizzle", 2), ("grad_weight", "single_core_m", 64), ("grad_input", "unit_flag", True)],
+)
+def test_a_field_that_the_schedule_does_not_read_is_refused(gradient, field, value):
+    plan = replace(Tiling(16, 16, 16), **{field: value})
+    with pytest.raises(ConfigError, match=f"tiling of {gradient}: {field} is {value}, .* does not read it"):
+        build_all(call_of(PROBLEM, tilings={gradient: plan}))
 
 
 # --- shares and even parts

@@ -54,11 +54,11 @@ def _declared(problem: ConvProblem, decision: Decision, profile: Profile, rules:
 
     options = Options(profile, rules=rules)
     # Kernels are described and not run, so that shapes without values are enough.
-    launched = lower(options.call(problem, decision, {}), decision.wanted)
+    graph = lower(options.call(problem, decision, {}), decision.wanted)
     return sum(
         tensor.size_bytes
-        for launch in launched
-        for tensor in launch.kernel.tensors.values()
+        for kernel in graph.kernels
+        for tensor in kernel.tensors.values()
         if tensor.role == "workspace"
     )
 

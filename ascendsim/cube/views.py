@@ -71,9 +71,9 @@ class Im2col(NamedTuple):
 
     def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         """Gather the patches of `tile` into `out`."""
-        index = memory.indices.get(self)
+        index = memory.shared.get(self)
         if index is None:
-            index = memory.indices[self] = _patch_index(self)
+            index = memory.shared[self] = _patch_index(self)
         np.take(tile, index, axis=0, out=out.reshape(self.pixels, self.groups, self.window.c0), mode="clip")
 
     def matrix_shape(self) -> tuple[int, int]:
@@ -115,12 +115,12 @@ class TapRows(NamedTuple):
 
     def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         """Copy the rows of the taps in the order the reduction walks them."""
-        index = memory.indices.get(self)
+        index = memory.shared.get(self)
         if index is None:
             group = np.arange(self.first_group, self.first_group + self.groups)
             tap = group % self.taps
             walked = self.taps - 1 - tap if self.backwards else tap
-            index = memory.indices[self] = group - tap + walked
+            index = memory.shared[self] = group - tap + walked
         np.take(tile, index, axis=0, out=out.reshape(self.groups, -1), mode="clip")
 
     def matrix_shape(self) -> tuple[int, int]:

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.errors import ConfigError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
-from ascendsim.ops.lowering.call import Node
-from ascendsim.ops.lowering.lower import lower, zero_steps
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
+from ascendsim.ops.lowering.graph import Graph, GraphBuilder
+from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand, spread
-from ascendsim.ops.options import GRADIENTS, Options, Product, Tilings
+from ascendsim.ops.options import CallOptions, Options, options_of
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.views import View
 from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
-from ascendsim.ops.running import common_fields, name_of, run_steps, time_steps
-from ascendsim.ops.schedules.vector.strided import View
+from ascendsim.ops.running import common_fields, name_of, run_graph, time_graph
 from ascendsim.rules import ConvolutionBackwardCall, Decision, TensorDescription, resolve
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ascendsim.numerics.formats.dtypes import DType
-    from ascendsim.ops.lowering.call import Tensors
 
     Format = str | type | DType | np.dtype[Any]
 
 Mask = Sequence[bool]
-INPUTS = ("grad_output", "input", "weight")
 
 
 def convolution_backward(
@@ -44,15 +44,8 @@ def convolution_backward(
     output_mask: Mask,
     cube_math_type: int,
     *,
-    product: Product = "910B",
-    accumulation: str | AccumulationModel | None = None,
-    tiling: Tilings = None,
-    deterministic: bool | None = None,
     order: str | int = "program",
-    output_dtypes: Sequence[str | None] | None = None,
-    l2_start: str = "warm",
-    rules: str = "documented",
-    fixpipe: str = "ctrl48",
+    **keywords: Unpack[CallOptions],
 ) -> ConvolutionBackwardResult:
     """Compute the gradients of a convolution bit for bit, and the cycles they take.
 
@@ -62,14 +55,17 @@ def convolution_backward(
              HiFloat8Array; which ones, and which mixtures, the rule set and the product say
     Views    of any strides are taken; each that is not contiguous costs a kernel of its own
     Order    of execution: "program", "arrival" (as timed; matters for atomic adds) or a seed
+    Keywords as `CallOptions` describes them: product, accumulation, tiling, schedule, l2_start, ...
     Returns  gradients in the asked formats (None where masked), and one record for each kernel
     Raises   AclnnError with the status that the interface would answer; UnsupportedError, ConfigError,
              ShapeError, CapacityError for the rest: all AscendSimError
     Source   operator page of aclnnConvolutionBackward; positions as torch.ops.aten.convolution_backward
     """
+    import numpy as np
+
     from ascendsim.numerics.formats.casts import encode
 
-    options = Options(product, accumulation, tiling, deterministic, output_dtypes, l2_start, rules, fixpipe)
+    options = options_of("convolution_backward", keywords)
     operands = {
         name: Operand.of(value) for name, value in zip(INPUTS, (grad_output, input, weight), strict=True)
     }
@@ -89,16 +85,20 @@ def convolution_backward(
         cube_math_type,
     )
     decision = decide(asked, options)
-    tensors = {name: operand.carrier() for name, operand in operands.items()}
     if decision.empty:
-        steps, model = _empty_steps(asked, decision, options, tensors), "none"
+        graph, model = _empty_graph(asked, decision, options), "none"
     else:
         views = {name: operand.view for name, operand in operands.items()}
         call = options.call(_problem(asked, decision), decision, views)
-        steps, model = lower(call, decision.wanted), str(call.accumulation)
-    results = run_steps(steps, options.profile, l2_start, tensors, order)
+        graph, model = lower(call, decision.wanted), str(call.accumulation)
+    given = {name: operands[name].carrier() for name in INPUTS}
+    results, made = run_graph(graph, options.profile, options.l2_start, given, order)
+    shapes = dict(zip(GRADIENTS, _gradient_shapes(asked), strict=True))
     gradients: dict[str, Any] = {
-        name: encode(tensors[name], decision.dtypes[name]) if wanted else None
+        # A gradient without elements is made by no kernel.
+        name: encode(made.get(name, np.zeros(shapes[name], np.float32)), decision.dtypes[name])
+        if wanted
+        else None
         for name, wanted in zip(GRADIENTS, decision.wanted, strict=True)
     }
     common = common_fields(options, decision, model, results)
@@ -110,28 +110,22 @@ def estimate(
     dtype: Format | Sequence[Format] = "float16",
     cube_math_type: int = 0,
     *,
-    product: Product = "910B",
     output_mask: Mask = (True, True, True),
-    accumulation: str | AccumulationModel | None = None,
-    tiling: Tilings = None,
-    deterministic: bool | None = None,
-    output_dtypes: Sequence[str | None] | None = None,
-    l2_start: str = "warm",
-    rules: str = "documented",
-    fixpipe: str = "ctrl48",
     strides: Mapping[str, Sequence[int]] | None = None,
+    **keywords: Unpack[CallOptions],
 ) -> Estimate:
     """Estimate the cycles of a call without tensors.
 
     Types    `dtype` is the format of all three inputs, or one for each of grad_output, input, weight: names,
              or numpy's types
     Views    `strides` of grad_output, input or weight in elements, where they are not contiguous
+    Keywords as `CallOptions` describes them
     Returns  one record for each kernel
     Raises   as `convolution_backward`
     """
     if not isinstance(problem, ConvProblem):
         raise ConfigError(f"estimate: problem is {problem!r}; it must be ConvProblem(input=..., weight=...)")
-    options = Options(product, accumulation, tiling, deterministic, output_dtypes, l2_start, rules, fixpipe)
+    options = options_of("estimate", keywords)
     views = _views(problem, strides)
     described = (
         TensorDescription(view.shape, name, strides=view.strides)
@@ -153,7 +147,7 @@ def estimate(
     )
     decision = decide(asked, options)
     call = options.call(problem, decision, views)
-    results = time_steps(lower(call, decision.wanted), options.profile, l2_start)
+    results = time_graph(lower(call, decision.wanted), options.profile, options.l2_start)
     return Estimate(**common_fields(options, decision, str(call.accumulation), results))
 
 
@@ -216,19 +210,21 @@ def _problem(asked: ConvolutionBackwardCall, decision: Decision) -> ConvProblem:
     return problem
 
 
-def _empty_steps(
-    asked: ConvolutionBackwardCall, decision: Decision, options: Options, tensors: Tensors
-) -> list[Node]:
+def _empty_graph(asked: ConvolutionBackwardCall, decision: Decision, options: Options) -> Graph:
     """Return the kernels that write the zeros of an accepted call with an empty input or weight."""
+    graph = GraphBuilder({})
+    zeros = VectorKernels(graph, options.profile, AccumulationModel("exact"))
+    wanted = []
+    for name, shape, asked_for in zip(GRADIENTS, _gradient_shapes(asked), decision.wanted, strict=True):
+        if asked_for:
+            zeros.fill(name, shape, decision.dtypes[name])
+            wanted.append(name)
+    return graph.build(tuple(wanted))
+
+
+def _gradient_shapes(asked: ConvolutionBackwardCall) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of the three gradients of an accepted call."""
     assert asked.grad_output is not None
     assert asked.input is not None
     assert asked.weight is not None
-    grad_input, grad_weight, grad_bias = decision.wanted
-    shapes: dict[str, tuple[int, ...]] = {}
-    if grad_input:
-        shapes["grad_input"] = asked.input.shape
-    if grad_weight:
-        shapes["grad_weight"] = asked.weight.shape
-    if grad_bias:
-        shapes["grad_bias"] = (asked.grad_output.shape[1],)
-    return zero_steps(options.profile, shapes, decision.dtypes, tensors)
+    return asked.input.shape, asked.weight.shape, (asked.grad_output.shape[1],)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.errors import ConfigError, UnsupportedError
+from ascendsim.numerics.accumulation.integers import IntegerSum
 from ascendsim.numerics.accumulation.settings import MathSettings
-from ascendsim.ops.lowering.call import Node, gm_tensor
+from ascendsim.numerics.formats.dtypes import INT8
+from ascendsim.ops.lowering.cube import product_kernel
 from ascendsim.ops.lowering.generations import HF32_TIES
-from ascendsim.ops.lowering.hf32 import as_multiplied, full_name, stored_name
-from ascendsim.ops.lowering.matmul_formats import accumulation as accumulation_of
+from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.matmul_formats import (
     carrier,
     compute_format,
@@ -19,19 +20,18 @@ from ascendsim.ops.lowering.matmul_formats import (
     result_format,
     stored,
 )
-from ascendsim.ops.lowering.vector import Named, Vectors, converted
-from ascendsim.ops.options import Options, Product
-from ascendsim.ops.problems.matmul import MatmulProblem, problem_of
+from ascendsim.ops.lowering.vector import VectorKernels
+from ascendsim.ops.options import Options, ProductOptions, options_of
+from ascendsim.ops.plan import Plan
+from ascendsim.ops.problems.hf32 import full_name, stored_name
+from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, problem_of
 from ascendsim.ops.results import Estimate, MatmulResult
-from ascendsim.ops.running import name_of, run_steps, time_steps
-from ascendsim.ops.schedules.matmul import MatmulSchedule
-from ascendsim.ops.tiling.search.matmul import MatmulTiling, matmul_tiling, require_plan
-from ascendsim.program.kernel import Kernel
+from ascendsim.ops.running import name_of, run_graph, time_graph
+from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.program.places import GmTensor
 
 if TYPE_CHECKING:
-    from ascendsim.numerics.accumulation.models import AccumulationModel
     from ascendsim.numerics.accumulation.settings import Accumulation
-    from ascendsim.ops.lowering.call import Tensors
     from ascendsim.profile import Profile
 
 NOTE = "The tiling is this simulator's own; the product's operators choose their own."
@@ -39,14 +39,18 @@ NOTE = "The tiling is this simulator's own; the product's operators choose their
 
 @dataclass(frozen=True)
 class _Call:
-    """A matrix product with everything resolved; `formats` are those of a, b and c."""
+    """A matrix product with everything resolved; `formats` are those of a, b and c.
+
+    `chosen` says that the plan is not the user's.
+    """
 
     problem: MatmulProblem
     profile: Profile
     compute: str
     formats: tuple[str, str, str]
     model: Accumulation
-    tiling: MatmulTiling | None
+    plan: Plan
+    chosen: bool
 
     @property
     def storage(self) -> str:
@@ -60,13 +64,10 @@ def matmul(
     *,
     transpose_a: bool = False,
     transpose_b: bool = False,
-    product: Product = "910B",
     cube_math_type: int = 0,
-    accumulation: str | AccumulationModel | None = None,
-    tiling: MatmulTiling | None = None,
     out_dtype: str | None = None,
     order: str | int = "program",
-    l2_start: str = "warm",
+    **keywords: Unpack[ProductOptions],
 ) -> MatmulResult:
     """Multiply two matrices, or a batch of pairs, bit for bit as the cube does, and count the cycles.
 
@@ -75,6 +76,7 @@ def matmul(
     Types    one format for both operands; the result in `out_dtype`, by default the operands'; of int8 always
              int32, with `accumulation` int32:wrap (the default) or int32:saturate
     Order    of execution: "program", "arrival" (as timed) or a seed
+    Keywords as `ProductOptions` describes them: product, accumulation, tiling, schedule, l2_start
     Raises   ShapeError, UnsupportedError, ConfigError, CapacityError: all AscendSimError
     Source   operator page of aclnnMatmul (cubeMathType); HF32 of a matrix product rounds ties away
     """
@@ -82,11 +84,11 @@ def matmul(
 
     left, right = Operand.of(a), Operand.of(b)
     problem = problem_of(left.view.shape, right.view.shape, transpose_a=transpose_a, transpose_b=transpose_b)
-    options = Options(product, accumulation, l2_start=l2_start)
-    call = _resolve(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options, tiling)
+    options = options_of("matmul", keywords, ProductOptions)
+    call = _resolve(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)
     tensors = {"a": carrier(left), "b": carrier(right)}
-    results = run_steps(_steps(call), call.profile, l2_start, tensors, order)
-    output = tensors["c"] if left.view.shape[:-2] else tensors["c"][0]
+    results, made = run_graph(_graph(call), call.profile, options.l2_start, tensors, order)
+    output = made["c"] if left.view.shape[:-2] else made["c"][0]
     return MatmulResult(
         **_fields(call), kernels=tuple(results), output=stored(output, call.formats[2]), order=name_of(order)
     )
@@ -96,23 +98,21 @@ def estimate_matmul(
     problem: MatmulProblem,
     dtype: str = "float16",
     *,
-    product: Product = "910B",
     cube_math_type: int = 0,
-    accumulation: str | AccumulationModel | None = None,
-    tiling: MatmulTiling | None = None,
     out_dtype: str | None = None,
-    l2_start: str = "warm",
+    **keywords: Unpack[ProductOptions],
 ) -> Estimate:
     """Estimate the cycles of a matrix product without tensors.
 
     Types    `dtype` is the format of both operands
+    Keywords as `ProductOptions` describes them
     Raises   as `matmul`
     """
     if not isinstance(problem, MatmulProblem):
         raise ConfigError(f"estimate_matmul: problem is {problem!r}; it must be MatmulProblem(m, k, n)")
-    options = Options(product, accumulation, l2_start=l2_start)
-    call = _resolve(problem, (dtype, dtype), out_dtype, cube_math_type, options, tiling)
-    return Estimate(**_fields(call), kernels=tuple(time_steps(_steps(call), call.profile, l2_start)))
+    options = options_of("estimate_matmul", keywords, ProductOptions)
+    call = _resolve(problem, (dtype, dtype), out_dtype, cube_math_type, options)
+    return Estimate(**_fields(call), kernels=tuple(time_graph(_graph(call), call.profile, options.l2_start)))
 
 
 def _resolve(
@@ -121,7 +121,6 @@ def _resolve(
     out_dtype: str | None,
     cube_math_type: int,
     options: Options,
-    tiling: MatmulTiling | None,
 ) -> _Call:
     """Decide what the cube multiplies and what comes out."""
     if formats[0] != formats[1]:
@@ -129,51 +128,35 @@ def _resolve(
     operands = operand_format(formats[0])
     compute = compute_format(operands, cube_math_type, options.profile)
     out = result_format(operands, out_dtype)
-    if tiling is not None:
-        require_plan(tiling, options.profile, compute)
-    model = accumulation_of(compute, options)
-    return _Call(problem, options.profile, compute, (operands, operands, out), model, tiling)
+    model = _accumulation(compute, options)
+    plan = options.plans(problem, ["product"], compute)["product"]
+    chosen = options.tiling is None
+    return _Call(problem, options.profile, compute, (operands, operands, out), model, plan, chosen)
 
 
-def _steps(call: _Call) -> list[Node]:
+def _accumulation(compute: str, options: Options) -> Accumulation:
+    """Return how the cube adds up products of a format."""
+    if compute != INT8.name:
+        return options.model(compute)
+    return IntegerSum() if options.accumulation is None else IntegerSum.parse(str(options.accumulation))
+
+
+def _graph(call: _Call) -> Graph:
     """Return the kernels: conversions of the operands where the cube needs another format, the product."""
-    p = call.problem
-    vectors = Vectors(call.profile, call.model)
-    shapes = {"a": p.stored_a, "b": p.stored_b}
-    steps = [
-        converted(vectors, Named(name, shape), call.formats[0], call.storage)
-        for name, shape in shapes.items()
-        if call.formats[0] != call.storage
-    ]
-    return [*steps, _product(call)]
-
-
-def _product(call: _Call) -> Node:
     p, profile = call.problem, call.profile
-    a = gm_tensor("a", p.stored_a, call.storage, "input")
-    b = gm_tensor("b", p.stored_b, call.storage, "input")
-    c = gm_tensor("c", (p.batch, p.m, p.n), call.formats[2], "output")
-    plan = call.tiling or matmul_tiling(p, profile, call.compute, a.itemsize)
-    schedule = MatmulSchedule(p, plan, profile, a, b, c, call.compute)
-    kernel = Kernel(
-        "matmul",
-        (schedule.phase(),),
-        {tensor.name: tensor for tensor in (a, b, c)},
-        MathSettings(call.model, HF32_TIES["matrix product"], overflow(profile, c.dtype)),
-        p.macs,
-        call.compute,
-        facts={"tiling": plan},
-    )
-
-    def bind(tensors: Tensors) -> Tensors:
-        return {
-            name: as_multiplied(
-                tensors[name].reshape(shape), call.compute, profile, HF32_TIES["matrix product"]
-            )
-            for name, shape in (("a", p.stored_a), ("b", p.stored_b))
-        }
-
-    return Node(kernel, bind, lambda gm: {"c": gm["c"].reshape(c.shape)})
+    shapes = {"a": p.stored_a, "b": p.stored_b}
+    graph = GraphBuilder({name: GmTensor.of(name, shape, call.formats[0]) for name, shape in shapes.items()})
+    on = VectorKernels(graph, profile, call.model)
+    for name in shapes:
+        if call.formats[0] != call.storage:
+            on.convert(name, call.storage)
+    c = GmTensor.of("c", (p.batch, p.m, p.n), call.formats[2], "output")
+    gemm = MatmulGemm(p, graph.now("a"), graph.now("b"), c, call.compute)
+    schedule = schedule_named(call.plan.schedule)(gemm, call.plan.tiling, profile)
+    math = MathSettings(call.model, HF32_TIES["matrix product"], overflow(profile, c.dtype))
+    graph.add(product_kernel("matmul", schedule, call.plan, math, p.macs, call.compute))
+    graph.holds("c", c, c.shape)
+    return graph.build(("c",))
 
 
 def _fields(call: _Call) -> dict[str, Any]:
@@ -183,5 +166,5 @@ def _fields(call: _Call) -> dict[str, Any]:
         "variant": call.profile.variant,
         "compute_dtype": full_name(call.compute, call.profile),
         "accumulation": str(call.model),
-        "notes": () if call.tiling else (NOTE,),
+        "notes": (NOTE,) if call.chosen else (),
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.arguments import whole
 from ascendsim.errors import ShapeError
-from ascendsim.ops.schedules.vector.strided import View
+from ascendsim.ops.problems.views import View
 from ascendsim.rules import TensorDescription
 
 if TYPE_CHECKING:

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypedDict, get_type_hints
 
 from ascendsim.arguments import truth
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, AccumulationModel
 from ascendsim.numerics.formats.controls import FIXPIPE_PRESETS
 from ascendsim.numerics.formats.dtypes import dtype
-from ascendsim.ops.lowering.call import Call
+from ascendsim.ops.lowering.call import GRADIENTS, Call
 from ascendsim.ops.lowering.generations import generation
-from ascendsim.ops.lowering.hf32 import stored_name
-from ascendsim.ops.plan import Tiling
+from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.schedules.vector.strided import View
+from ascendsim.ops.problems.hf32 import stored_name
+from ascendsim.ops.problems.matmul import MatmulProblem
+from ascendsim.ops.problems.views import View
+from ascendsim.ops.tiling.given import plans_of, schedules_given, tilings_given
 from ascendsim.profile import Profile, load_profile
 from ascendsim.rules import Decision
 
 Product = str | Path | Profile
-Tilings = Tiling | Mapping[str, Tiling] | None
-GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
+Tilings = Tiling | Plan | Mapping[str, Tiling | Plan] | None
+Schedules = str | type | Mapping[str, str | type] | None
 
 NOTES = (
     "Layout conversions between NCHW and NC1HWC0 (TransData kernels) are not part of the cycles.",
@@ -40,19 +44,59 @@ STRIDED_NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Options:
+class ProductOptions(TypedDict, total=False):
     """Keywords of every operator.
 
     product        name of a product or variant, path of a TOML file, or a loaded Profile
     accumulation   name of an accumulation model; None: the product's default for the compute dtype
-    tiling         a Tiling for the one cube gradient asked for, or {"grad_input": ..., "grad_weight": ...}
-    deterministic  add the parts of grad_weight in a fixed order; None: the product's default
-    output_dtypes  formats of the three gradients; None: those of input, weight and grad_output (or bias)
+    tiling         a Tiling (or a Plan of another call) for the one product computed on the cube, or
+                   {"grad_input": ..., "grad_weight": ...}; None: chosen
+    schedule       a loop nest by its name, or a class derived from ascendsim.Schedule, or one for each
+                   product, {"grad_input": ...}; None: the usual one
     l2_start       "warm" (L2 holds what a run of the same kernel leaves in it), "cold" or "handed" (it holds
                    the first input alone)
+    """
+
+    product: Product
+    accumulation: str | AccumulationModel | None
+    tiling: Tilings
+    schedule: Schedules
+    l2_start: str
+
+
+class CallOptions(ProductOptions, total=False):
+    """Keywords of the convolution operators, besides those of every operator.
+
+    deterministic  add the parts of grad_weight in a fixed order; None: the product's default
+    output_dtypes  formats of the three gradients; None: those of input, weight and grad_output (or bias)
     rules          rule set that says what is accepted and in which type it computes
     fixpipe        which of the vendor's pages says when Fixpipe saturates: "ctrl48" or "c-api-pages"
+    """
+
+    deterministic: bool | None
+    output_dtypes: Sequence[str | None] | None
+    rules: str
+    fixpipe: str
+
+
+def options_of(function: str, given: Mapping[str, Any], known: type = CallOptions) -> Options:
+    """Return the options that a function was called with.
+
+    Raises   TypeError for a keyword that it does not take, as Python does, with near misses; ConfigError for
+             a value without a meaning
+    """
+    names = list(get_type_hints(known))
+    for name in given:
+        if name not in names:
+            near = get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(names)}"
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; {hint}")
+    return Options(**given)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The keywords of a call as `ProductOptions` and `CallOptions` describe them, with their defaults.
 
     Raises         ConfigError for a value without a meaning
     """
@@ -60,9 +104,10 @@ class Options:
     product: Product = "910B"
     accumulation: str | AccumulationModel | None = None
     tiling: Tilings = None
+    schedule: Schedules = None
+    l2_start: str = "warm"
     deterministic: bool | None = None
     output_dtypes: Sequence[str | None] | None = None
-    l2_start: str = "warm"
     rules: str = "documented"
     fixpipe: str = "ctrl48"
 
@@ -77,7 +122,7 @@ class Options:
         if self.deterministic is not None and truth(self.deterministic) is None:
             raise _refusal("deterministic", self.deterministic, "true, false or None")
         plans = tuple(self.tiling.values()) if isinstance(self.tiling, Mapping) else (self.tiling,)
-        if self.tiling is not None and not all(isinstance(plan, Tiling) for plan in plans):
+        if self.tiling is not None and not all(isinstance(plan, Tiling | Plan) for plan in plans):
             raise _refusal("tiling", self.tiling, 'a Tiling, {"grad_input": Tiling(...), ...} or None')
         self._check_output_dtypes()
 
@@ -125,6 +170,7 @@ class Options:
     def call(self, problem: ConvProblem, decision: Decision, views: Mapping[str, View]) -> Call:
         """Return everything that fixes the kernels of a decided call."""
         deterministic = self.deterministic
+        products = [name for name, wanted in zip(GRADIENTS[:2], decision.wanted[:2], strict=True) if wanted]
         return Call(
             problem,
             self.profile,
@@ -132,28 +178,18 @@ class Options:
             dict(decision.dtypes),
             self.model(decision.compute_dtype),
             self.profile.deterministic_default if deterministic is None else bool(deterministic),
-            self._tilings(decision.wanted),
+            self.plans(problem, products, decision.compute_dtype),
             {name: view for name, view in views.items() if not view.is_contiguous},
             self.fixpipe,
         )
 
-    def _tilings(self, mask: tuple[bool, bool, bool]) -> dict[str, Tiling]:
-        """Return the user's plans by gradient."""
-        if self.tiling is None:
-            return {}
-        if isinstance(self.tiling, Tiling):
-            wanted = [name for name, asked in zip(GRADIENTS[:2], mask[:2], strict=True) if asked]
-            if len(wanted) != 1:
-                computed = " and ".join(wanted) or "no cube gradient"
-                raise ConfigError(
-                    f"tiling is one Tiling, but the call computes {computed}; "
-                    'pass {"grad_input": ..., "grad_weight": ...}'
-                )
-            return {wanted[0]: self.tiling}
-        unknown = set(self.tiling) - set(GRADIENTS[:2])
-        if unknown:
-            raise ConfigError(f"tiling has keys {sorted(unknown)}; it takes grad_input and grad_weight")
-        return dict(self.tiling)
+    def plans(
+        self, problem: ConvProblem | MatmulProblem, products: Sequence[str], compute_dtype: str
+    ) -> dict[str, Plan]:
+        """Return the plan of each product of a call, as the user gives it, or chosen."""
+        tilings = tilings_given(self.tiling, products)
+        schedules = schedules_given(self.schedule, products)
+        return plans_of(problem, products, compute_dtype, self.profile, tilings, schedules)
 
     def notes(self, decision: Decision, *, strided: bool) -> tuple[str, ...]:
         """Return the sentences that a reader of the result must know."""

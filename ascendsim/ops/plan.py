@@ -1,17 +1,28 @@
-"""The plan of one product: base block, L1 chunks, buffer copies and the share of each core."""
+"""The plan of one product: which loop nest, and its tiling."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
+from typing import TYPE_CHECKING
 
 from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError
 
+if TYPE_CHECKING:
+    from typing import Any
+
+PANELS = ("rows", "columns")
+SWITCHES = ("reuse_l1", "unit_flag")
+# Sizes for which 0 means: as large as one base block.
+OF_ONE_BASE_BLOCK = ("single_core_m", "single_core_n")
+
 
 @dataclass(frozen=True)
 class Tiling:
-    """How one gradient is cut into tiles; the names are the vendor's, in elements unless said otherwise.
+    """How one product is cut into tiles; the names are the vendor's, in elements unless said otherwise.
+
+    A schedule obeys the fields that it names in `reads`, and refuses a plan that sets another one.
 
     base_m, base_n, base_k
                    one L0C tile and the reduction of one Mmad. grad_input: m = pixels, n = channels,
@@ -19,12 +30,20 @@ class Tiling:
     step_ka, step_kb
                    slices of base_k that one L1 tile of the left and the right operand holds
     al1_buffers, bl1_buffers, al0_buffers, bl0_buffers, cl0_buffers
-                   copies of each tile: 1, or 2 for ping-pong
+                   copies of each tile: 1, 2 for ping-pong, or more
     k_split        grad_weight: parts of the reduction that go to different cores; grad_input: parts of it,
                    cut by channel groups, that one core adds in float32 in global memory, one after the other
-    used_cores     cores that get work
+    used_cores     cores that get work; of a matrix product, block i of the walk goes to core i modulo them
+    single_core_m, single_core_n
+                   matrix products: the block of c that a core takes at a time, its tiles along n first;
+                   0: one base block
+    swizzle        matrix products: rows of blocks that are walked together, column by column, so that what
+                   the cores read at one time is nearly square
+    panels         "rows" for that, or "columns" for columns walked together, row by row
+    reuse_l1       matrix products: whether what L1 holds stays for the next tile of the core that needs it
+    unit_flag      whether Fixpipe takes a tile piece by piece while the last product is added to it
 
-    Raises   ConfigError if a field is not a positive integer
+    Raises   ConfigError if a size is not a positive integer, `panels` neither, or a switch no bool
     """
 
     base_m: int
@@ -39,18 +58,58 @@ class Tiling:
     cl0_buffers: int = 1
     k_split: int = 1
     used_cores: int = 1
+    single_core_m: int = 0
+    single_core_n: int = 0
+    swizzle: int = 1
+    panels: str = "rows"
+    reuse_l1: bool = True
+    unit_flag: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""
+        if self.panels not in PANELS:
+            raise ConfigError(f"tiling: panels is {self.panels!r}; it must be {' or '.join(PANELS)}")
+        for name in SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"tiling: {name} is {getattr(self, name)!r}; it must be True or False")
         for field in fields(self):
+            if field.name in ("panels", *SWITCHES):
+                continue
             value = getattr(self, field.name)
-            number = whole(value)
-            if number is None or number < 1:
+            number, least = whole(value), 0 if field.name in OF_ONE_BASE_BLOCK else 1
+            if number is None or number < least:
                 raise ConfigError(f"tiling: {field.name} is {value!r}; it must be a positive integer")
             object.__setattr__(self, field.name, number)
 
+    @property
+    def block_m(self) -> int:
+        """Rows of the block that a core takes at a time."""
+        return self.single_core_m or self.base_m
 
-def require_whole_units(gradient: str, plan: Tiling, units: Mapping[str, int], cores: int) -> None:
+    @property
+    def block_n(self) -> int:
+        """Columns of the block that a core takes at a time."""
+        return self.single_core_n or self.base_n
+
+    def set_fields(self) -> dict[str, Any]:
+        """Return the fields that have a default and do not stand at it."""
+        optional = [field for field in fields(self) if field.default is not MISSING]
+        return {f.name: value for f in optional if (value := getattr(self, f.name)) != f.default}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one product of a call is computed: by which loop nest, and in which tiles.
+
+    schedule   name of a schedule (`ops/schedules/catalogue.py`), or a `Schedule` class of the user's own
+    tiling     its tiling
+    """
+
+    schedule: str | type
+    tiling: Tiling
+
+
+def require_whole_units(owner: str, plan: Tiling, units: Mapping[str, int], cores: int) -> None:
     """Refuse a plan that cuts through what the machine moves as one piece, or wants cores that are not there.
 
     Units    field -> elements of one piece: channels of a group of C0, pixels of a fractal
@@ -60,13 +119,25 @@ def require_whole_units(gradient: str, plan: Tiling, units: Mapping[str, int], c
         value = getattr(plan, name)
         if value % unit:
             raise ConfigError(
-                f"tiling of {gradient}: {name} is {value}, which is no multiple of {unit}; take "
+                f"tiling of {owner}: {name} is {value}, which is no multiple of {unit}; take "
                 f"{-(-value // unit) * unit}"
             )
     if plan.used_cores > cores:
         raise ConfigError(
-            f"tiling of {gradient}: used_cores is {plan.used_cores}, but the product has {cores} cores"
+            f"tiling of {owner}: used_cores is {plan.used_cores}, but the product has {cores} cores"
         )
+
+
+def require_obeyed(owner: str, plan: Tiling, reads: frozenset[str]) -> None:
+    """Refuse a plan that sets a field which its schedule does not read.
+
+    Raises   ConfigError naming the field and the schedule
+    """
+    for name, value in plan.set_fields().items():
+        if name not in reads:
+            raise ConfigError(
+                f"tiling of {owner}: {name} is {value!r}, but this schedule does not read it; leave it out"
+            )
 
 
 def shares(tasks: int, cores: int) -> list[range]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ascendsim.ops.plan import Plan
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.timeline import Timeline
 
@@ -25,6 +26,7 @@ class KernelResult:
     macs              multiply-adds the problem asks for; 0 for a vector kernel
     cube_utilisation  macs / (cycles x cube cores of the product x multiply-adds per cycle); 0: vector kernel
     kernel, timeline  the program and its spans, for traces and plots
+    plan              of a product of the cube: its schedule and tiling; None: a vector kernel
     """
 
     name: str
@@ -38,6 +40,11 @@ class KernelResult:
     cube_utilisation: float
     kernel: Kernel
     timeline: Timeline
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan that the kernel follows."""
+        return self.kernel.facts.get("plan")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,16 @@
-"""Run and time the steps of a call, kernel after kernel."""
+"""Run and time the graph of a call, kernel after kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError
-from ascendsim.ops.lowering.call import Node
-from ascendsim.ops.lowering.hf32 import full_name
+from ascendsim.ops.lowering.graph import Graph, TransData, touched
+from ascendsim.ops.problems.hf32 import as_multiplied, full_name
 from ascendsim.ops.results import KernelResult
 from ascendsim.ops.summary import summarise
+from ascendsim.program.kernel import Kernel
 from ascendsim.timing.arrivals import arrivals
 from ascendsim.timing.kernel import time_kernel
 
@@ -21,35 +21,57 @@ if TYPE_CHECKING:
     from ascendsim.rules import Decision
 
 
-def time_steps(steps: Sequence[Node], profile: Profile, l2_start: str) -> list[KernelResult]:
+def time_graph(graph: Graph, profile: Profile, l2_start: str) -> list[KernelResult]:
     """Return the cycles of every kernel."""
-    return [_timed(step, profile, l2_start, folded=True) for step in steps]
+    return [_timed(kernel, profile, l2_start, folded=True) for kernel in graph.kernels]
 
 
-def run_steps(
-    steps: Sequence[Node], profile: Profile, l2_start: str, tensors: Tensors, order: str | int
-) -> list[KernelResult]:
-    """Execute every kernel on the call's tensors, which gain what the kernels make; return their cycles.
+def run_graph(
+    graph: Graph, profile: Profile, l2_start: str, given: Tensors, order: str | int
+) -> tuple[list[KernelResult], Tensors]:
+    """Execute the kernels of a call; return their cycles, and the tensors that they make.
 
+    Tensors  the call's names -> carriers, row after row
     Raises   ConfigError for an order without a meaning
     """
-    from ascendsim.functional import run_kernel
-
     seed = whole(order)
     if order not in ("program", "arrival") and (seed is None or seed < 0):
         raise ConfigError(
             f'order is {order!r}; it must be "program", "arrival" or a whole number of 0 or more, the seed'
         )
+    gm = {tensor.name: given[name].reshape(tensor.shape) for name, tensor in graph.inputs.items()}
     results = []
-    for step in steps:
-        results.append(_timed(step, profile, l2_start, folded=order != "arrival"))
-        gm = step.bind(tensors)
-        timed = results[-1]
-        run_kernel(
-            step.kernel, gm, order=arrivals(timed.kernel, timed.timeline) if order == "arrival" else order
-        )
-        tensors.update(step.collect(gm))
-    return results
+    for at, node in enumerate(graph.nodes):
+        if isinstance(node, TransData):
+            source = gm[node.source.name].reshape(node.source.shape)
+            gm[node.target.name] = node.convert(source)
+        else:
+            results.append(_timed(node, profile, l2_start, folded=order != "arrival"))
+            steps = arrivals(node, results[-1].timeline) if order == "arrival" else seed
+            execute(node, profile, gm, "program" if steps is None else steps)
+        # A large call holds a tensor in several formats and layouts: what no later node needs goes at once.
+        needed = {tensor.name for tensor in graph.outputs.values()}
+        needed.update(*(touched(later) for later in graph.nodes[at + 1 :]))
+        for name in gm.keys() - needed:
+            del gm[name]
+    made = {name: gm[tensor.name].reshape(tensor.shape) for name, tensor in graph.outputs.items()}
+    return results, made
+
+
+def execute(
+    kernel: Kernel, profile: Profile, gm: Tensors, order: Any = "program", observe: Any = None
+) -> None:
+    """Run a kernel on tensors in GM, which gain its outputs; its workspaces are its own."""
+    from ascendsim.functional import run_kernel
+
+    # What the cube rounds as it reads, HF32, is rounded once, and not tile by tile; GM keeps what it holds.
+    own = {
+        name: as_multiplied(gm[name], kernel.compute_dtype, profile, kernel.math.hf32_ties)
+        for name, tensor in kernel.tensors.items()
+        if tensor.role == "input"
+    }
+    run_kernel(kernel, own, order=order, observe=observe)
+    gm.update({name: own[name] for name, tensor in kernel.tensors.items() if tensor.role == "output"})
 
 
 def common_fields(
@@ -72,6 +94,6 @@ def name_of(order: str | int) -> str:
     return order if isinstance(order, str) else f"seed {order}"
 
 
-def _timed(step: Node, profile: Profile, l2_start: str, *, folded: bool) -> KernelResult:
-    timeline = time_kernel(step.kernel, profile, folded=folded, l2_start=l2_start)
-    return summarise(step.kernel, profile, timeline)
+def _timed(kernel: Kernel, profile: Profile, l2_start: str, *, folded: bool) -> KernelResult:
+    timeline = time_kernel(kernel, profile, folded=folded, l2_start=l2_start)
+    return summarise(kernel, profile, timeline)

@@ -35,10 +35,10 @@ class CoreMemory:
     reader finds, as it would on the device. A slot that nothing has written cannot be read.
     """
 
-    def __init__(self, gm: dict[str, Carrier], math: MathSettings, indices: dict[Any, Any]) -> None:
+    def __init__(self, gm: dict[str, Carrier], math: MathSettings, shared: dict[Any, Any]) -> None:
         self.gm = gm
         self.math = math
-        self.indices = indices
+        self.shared = shared
         self.accumulate = _accumulation(math)
         self._storage: dict[int, Carrier] = {}
         self._tiles: dict[int, Carrier] = {}
@@ -46,7 +46,16 @@ class CoreMemory:
     def array(self, tensor: GmTensor) -> Carrier:
         """Return a tensor in GM in the shape that the instruction sees it in."""
         array = self.gm[tensor.name]
+        if tensor.permuted is not None:
+            array = self._permuted(tensor.name, *tensor.permuted)
         return array if array.shape == tensor.shape else array.reshape(tensor.shape)
+
+    def _permuted(self, name: str, stored: tuple[int, ...], axes: tuple[int, ...]) -> Carrier:
+        """Return the elements of a tensor in the order of other axes, brought there once for all cores."""
+        if name not in self.shared:
+            self.shared[name] = np.ascontiguousarray(self.gm[name].reshape(stored).transpose(axes))
+        elements: Carrier = self.shared[name]
+        return elements
 
     def new_tile(self, slot: Slot, shape: tuple[int, ...]) -> Carrier:
         """Return the slot's storage as a tile of `shape`; what it holds is undefined until written."""

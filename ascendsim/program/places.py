@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ascendsim.numerics.formats.dtypes import ELEMENTS, find
+
 
 class Slot:
     """A reserved piece of one on-chip buffer of one core; compared by identity.
@@ -26,12 +28,14 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GmTensor:
-    """A tensor in global memory.
+    """A tensor in global memory, as one kernel sees it; the kernels of a call know each other's by name.
 
-    Shapes   `shape` in elements, in the layout the kernel uses (NC1HWC0, say)
+    Shapes   `shape` in elements, along the axes of the layout; two kernels may fold the axes differently
+    Layout   the order of its elements: "ND" (row after row), "NDC1HWC0", ... (`ops/lowering/layouts.py`)
     Types    `dtype` is the name of the storage format; `itemsize` its bytes
     Role     "input", "output" or "workspace"; an output or workspace is written by the kernel
     Cached   whether L2 keeps what is read and written (SetL2CacheHint); if not, it passes L2 by
+    Permuted (stored shape, axes) of a tensor whose elements the kernel takes in the order of other axes
     """
 
     name: str
@@ -40,6 +44,18 @@ class GmTensor:
     itemsize: int
     role: str = "input"
     cached: bool = True
+    layout: str = "ND"
+    permuted: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+    @classmethod
+    def of(
+        cls, name: str, shape: tuple[int, ...], dtype: str, role: str = "input", layout: str = "ND"
+    ) -> GmTensor:
+        """Return a tensor of a named format.
+
+        Raises   UnsupportedError for a format that nobody knows
+        """
+        return cls(name, shape, dtype, find(dtype, ELEMENTS).itemsize, role, layout=layout)
 
     @property
     def size_bytes(self) -> int:

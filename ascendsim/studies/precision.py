@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.numerics.formats.casts import decode
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.metrics import error_metrics
-from ascendsim.ops.options import GRADIENTS
+from ascendsim.ops.lowering.call import GRADIENTS
 from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.studies.records import JudgedGradient
 

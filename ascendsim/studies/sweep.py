@@ -13,10 +13,11 @@ from ascendsim.studies.records import FigureEffect
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ascendsim.ops.plan import Plan
     from ascendsim.ops.results import Estimate
     from ascendsim.profile import Figure
 
-Plans = Mapping[str, Any]
+Plans = Mapping[str, "Plan"]  # by gradient
 # A call as a study repeats it: (product, plans of its gradients, or None to choose them) -> its cycles.
 TimedCall = Callable[[Profile, Plans | None], "Estimate"]
 Advance = Callable[[str], None]
@@ -24,9 +25,7 @@ Advance = Callable[[str], None]
 
 def plans_of(result: Estimate) -> Plans:
     """Return the plans of a call's cube kernels, by gradient."""
-    # The only place in the studies that knows where a kernel keeps its plan.
-    facts = {kernel.name: kernel.kernel.facts for kernel in result.kernels}
-    return {name: known["tiling"] for name, known in facts.items() if "tiling" in known}
+    return {kernel.name: kernel.plan for kernel in result.kernels if kernel.plan is not None}
 
 
 def ranged_figures(profile: Profile) -> dict[str, Figure]:

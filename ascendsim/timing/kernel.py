@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ascendsim.errors import ProgramError
 from ascendsim.program.kernel import Kernel, Phase
 from ascendsim.timing.costing import CostBook
-from ascendsim.timing.l2.account import account_of
+from ascendsim.timing.l2.account import Start, account_of
 from ascendsim.timing.simpy_engine import Team, time_phase
 from ascendsim.timing.timeline import PhaseTimeline, Timeline
 
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
 
-def time_kernel(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_start: str = "warm") -> Timeline:
+def time_kernel(
+    kernel: Kernel, profile: Profile, *, folded: bool = True, l2_start: Start = "warm"
+) -> Timeline:
     """Return the spans of all instructions of a kernel, in cycles of the cube clock, without its launch.
 
     Options  `folded` runs one core for all that promise to cost the same; the spans are the same without.
-             `l2_start` says what L2 holds at the start: "warm", "cold" or "handed" (see `l2.py`)
+             `l2_start` says what L2 holds at the start: "warm", "cold", "handed", or what another kernel
+             has left (`l2/account.py`)
     Raises   ProgramError for a program that breaks the rules of the machine
     """
     with _collector_paused():

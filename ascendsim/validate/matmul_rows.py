@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.errors import CapacityError, ShapeError
-from ascendsim.ops.problems.matmul import MatmulProblem
-from ascendsim.ops.tiling.search.matmul import MatmulTiling, block_tiling, matmul_tiling
-from ascendsim.ops.tiling.vendor.a2_matmul import basic_plan
+from ascendsim.errors import ShapeError
+from ascendsim.ops.plan import Tiling
+from ascendsim.ops.problems.hf32 import stored_name
+from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
+from ascendsim.ops.tiling.choose import choose_tiling
+from ascendsim.ops.tiling.vendor.matmul import basic_tiling, product_tiling
 from ascendsim.validate.rows import l2_start_of
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class Run:
     problem: MatmulProblem
     dtype: str
     cube_math_type: int
-    tiling: MatmulTiling
+    tiling: Tiling
     out_dtype: str | None = None
     l2_start: str = "warm"
     note: str = ""
@@ -94,30 +96,21 @@ def _turned(sizes: Mapping[str, Any], flag: str, shape: str, plain: tuple[int, i
     return isinstance(stored, list) and tuple(stored) != plain and tuple(stored[::-1]) == plain
 
 
-def _chosen(row: Row, problem: MatmulProblem, profile: Profile, rate: str) -> tuple[MatmulTiling, str]:
-    """Return the plan for the number of blocks that ran, and what it is.
-
-    Basic blocks where the product's kernels walk them, elsewhere this simulator's choice.
-
-    The products' kernels bring both operands of every tile: where one side is a prime number of fractals, so
-    that tiles can only be so large, the times are those of both. Where cores are unified they cut c into that
-    many equal blocks; elsewhere blocks are cores.
-    """
-    itemsize = 4 if rate in ("float32", "hf32") else 2
+def _chosen(row: Row, problem: MatmulProblem, profile: Profile, compute: str) -> tuple[Tiling, str]:
+    """Return the plan for the number of blocks that ran, and what it is."""
+    gemm = MatmulGemm.of(problem, compute)
     blocks = row.counters.get("block_dim")
-    basic = basic_plan(problem, profile, itemsize, blocks) if row.op != OLDER else None
-    if basic is not None:
-        return basic, "the basic blocks of the product's kernels"
-    note = "this simulator's choice, both operands brought for every tile"
-    if isinstance(blocks, int) and profile.core_structure == "unified" and problem.batch == 1:
-        try:
-            return block_tiling(problem, profile, rate, itemsize, blocks), note
-        except CapacityError:
-            pass
-    return replace(matmul_tiling(problem, profile, rate, itemsize, blocks), keep_pieces=False), note
+    known = product_tiling(gemm, profile, blocks if isinstance(blocks, int) else None, basic=row.op != OLDER)
+    if known is None:
+        known = choose_tiling(
+            problem, "product", stored_name(compute), profile, hf32=compute == "hf32"
+        ).tiling
+    basic = known == basic_tiling(gemm, profile, blocks)
+    own = "this simulator's choice, both operands brought for every tile"
+    return replace(known, reuse_l1=False), "the basic blocks of the product's kernels" if basic else own
 
 
-def _published_plan(row: Row, profile: Profile) -> tuple[MatmulTiling, str, str | None] | None:
+def _published_plan(row: Row, profile: Profile) -> tuple[Tiling, str, str | None] | None:
     """Return the plan that a source gives, what of it is inferred, and the format of its results."""
     tuning = str(row.counters.get("tuning", ""))
     if tuning and SAMPLE in row.source:
@@ -130,11 +123,11 @@ def _published_plan(row: Row, profile: Profile) -> tuple[MatmulTiling, str, str 
     return None
 
 
-def _grid_plan(row: Row, m: int, k: int, n: int, profile: Profile) -> MatmulTiling:
+def _grid_plan(row: Row, m: int, k: int, n: int, profile: Profile) -> Tiling:
     """Return the plan of a kernel that cuts c into a grid with one block for each core."""
     grid = re.fullmatch(r"(\d+)x(\d+)", str(row.counters.get("split", "")))
     down, across = (int(number) for number in grid.groups()) if grid else (4, profile.cores.cube // 4)
-    return MatmulTiling(
+    return Tiling(
         *(m, n, k, 4, 4),
         single_core_m=-(-int(row.sizes["M"]) // down),
         single_core_n=-(-int(row.sizes["N"]) // across),
@@ -142,7 +135,7 @@ def _grid_plan(row: Row, m: int, k: int, n: int, profile: Profile) -> MatmulTili
     )
 
 
-def _sample_plan(tuning: str, profile: Profile) -> tuple[MatmulTiling, str]:
+def _sample_plan(tuning: str, profile: Profile) -> tuple[Tiling, str]:
     """Return the plan of a step of the vendor's tuning walk through 8192 x 8192 x 8192."""
     wide = profile.buffers["L0C"].capacity_bytes >= 256 * 1024
     m, n = (256, 256) if wide else (128, 256)
@@ -151,7 +144,7 @@ def _sample_plan(tuning: str, profile: Profile) -> tuple[MatmulTiling, str]:
     if "single core" in tuning:
         note = "one copy in L1, one slice, the whole product one block: inferred from the counters"
         one: dict[str, Any] = {"single_core_m": 8192, "single_core_n": 8192}
-        return MatmulTiling(m, n, 64, **one, al1_buffers=1, bl1_buffers=1), note
+        return Tiling(m, n, 64, **one, al1_buffers=1, bl1_buffers=1), note
     down, across = (4, 8) if wide else ((2, 12) if "2x12" in tuning else (4, 6))
     grid: dict[str, Any] = {
         "single_core_m": 8192 // down,
@@ -162,7 +155,7 @@ def _sample_plan(tuning: str, profile: Profile) -> tuple[MatmulTiling, str]:
     }
     if "multi-core split" in tuning:
         note = f"grid of {down} x {across}, one copy in L1, one slice: inferred"
-        return MatmulTiling(m, n, 64, al1_buffers=1, bl1_buffers=1, **grid), note
+        return Tiling(m, n, 64, al1_buffers=1, bl1_buffers=1, **grid), note
     note = f"grid of {down} x {across}, two copies of four slices in L1: inferred"
     if "L2 split" in tuning and wide:
         grid |= {"single_core_n": grid["single_core_n"] // 2, "swizzle": down}
@@ -170,4 +163,4 @@ def _sample_plan(tuning: str, profile: Profile) -> tuple[MatmulTiling, str]:
     step_b = 2 if "MDL" in tuning and not wide else 4
     if step_b == 2:
         note += ", two of b"
-    return MatmulTiling(m, n, 64, 4, step_b, **grid), note
+    return Tiling(m, n, 64, 4, step_b, **grid), note

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.ops.matmul import estimate_matmul
+from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.matmul import MatmulProblem
-from ascendsim.ops.tiling.search.matmul import MatmulTiling
 from ascendsim.validate.cells import refuse_beyond_memory, refuse_odd_extents, whole_of
 from ascendsim.validate.compare import Case
 from ascendsim.validate.counters import active_cycles, core_active_cycles, kernel_case, measured_counters
@@ -173,7 +173,7 @@ def _tile_run(sizes: Mapping[str, Any], profile: Profile) -> Run:
     refuse_beyond_memory(8 * m * steps * k)
     whole_in_l1 = steps <= MOST_STEPS_IN_L1
     held, copies = (steps, 1) if whole_in_l1 else (2, 2)
-    tiling = MatmulTiling(
+    tiling = Tiling(
         *(m, n, k, held, held),
         single_core_m=m,
         single_core_n=n,

@@ -1,22 +1,25 @@
-"""A call to an operator with everything resolved, and the steps it becomes."""
+"""A call to an operator with everything resolved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.numerics.formats.controls import OVERFLOW_RULES, conversion_overflow, fixpipe_overflow
-from ascendsim.numerics.formats.dtypes import ELEMENTS, DType, dtype, find
+from ascendsim.numerics.formats.dtypes import DType, dtype
 from ascendsim.ops.lowering.generations import HF32_TIES, Generation, generation
-from ascendsim.ops.lowering.hf32 import as_multiplied, full_name, stored_name
-from ascendsim.ops.plan import Tiling
+from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.schedules.vector.strided import View
-from ascendsim.program.kernel import Kernel
-from ascendsim.program.places import GmTensor
+from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.hf32 import as_multiplied, full_name, stored_name
+from ascendsim.ops.problems.packed import C0_BYTES
+from ascendsim.ops.problems.views import View
+from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.schedules.base import Schedule
+from ascendsim.ops.schedules.catalogue import schedule_named
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
 
     Tensors = dict[str, NDArray[Any]]
 
-C0_BYTES = 32
+INPUTS = ("grad_output", "input", "weight")
+GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
+Mask = tuple[bool, bool, bool]
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class Call:
 
     compute_dtype   what the cube multiplies: a name of a format, or hf32
     dtypes          storage format of grad_output, input, weight, grad_input, grad_weight, grad_bias
+    plans           gradient -> how the cube computes it, for those that are computed
     views           where the elements of those inputs lie that are not contiguous
     fixpipe         which of the vendor's pages says when Fixpipe saturates (controls.FIXPIPE_PRESETS)
     """
@@ -45,9 +51,16 @@ class Call:
     dtypes: dict[str, str]
     accumulation: AccumulationModel
     deterministic: bool
-    tilings: dict[str, Tiling]
+    plans: Mapping[str, Plan]
     views: Mapping[str, View] = field(default_factory=dict)
     fixpipe: str = "ctrl48"
+
+    def schedule(self, gradient: str) -> Schedule:
+        """Return the loop nest that the plan of a gradient asks for, bound to this call."""
+        plan = self.plans[gradient]
+        gemm = (DgradGemm if gradient == "grad_input" else WgradGemm).of(self.problem, self.compute_dtype)
+        sums = self.generation.deterministic_sum if self.deterministic else "atomic"
+        return schedule_named(plan.schedule)(gemm, plan.tiling, self.profile, sums)
 
     @property
     def math(self) -> MathSettings:
@@ -117,21 +130,3 @@ def is_described(profile: Profile) -> bool:
 def vector_overflow(profile: Profile, target: str) -> str:
     """Return how a vector conversion overflows; on a machine that is no product it delivers Inf and NaN."""
     return conversion_overflow(profile.npu_arch, target) if is_described(profile) else "ieee"
-
-
-@dataclass(frozen=True)
-class Node:
-    """One kernel of the call.
-
-    `bind(tensors)` returns the kernel's inputs in its own layout; `collect(gm)` returns, by name, what the
-    kernel made, in the user's layout. Both work on carriers.
-    """
-
-    kernel: Kernel
-    bind: Callable[[Tensors], Tensors]
-    collect: Callable[[Tensors], Tensors]
-
-
-def gm_tensor(name: str, shape: tuple[int, ...], dtype_name: str, role: str) -> GmTensor:
-    """Return a tensor in global memory of a named format."""
-    return GmTensor(name, shape, dtype_name, find(dtype_name, ELEMENTS).itemsize, role)

@@ -1,9 +1,4 @@
-"""From the user's tensors to the layouts that the cube reads, and back.
-
-The cube reads activations as NDC1HWC0 (channels in groups of C0 = 32 bytes, the last group padded with zeros)
-and weights by (kernel depth, channel group, taps, c0). Groups of a grouped convolution are padded one by one
-and form the first axis.
-"""
+"""What TransData does: from row after row to the layouts of the cube (`ops/problems/packed.py`), and back."""
 
 from __future__ import annotations
 
@@ -12,14 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ascendsim.ops.problems.convolution import ConvProblem, Triple
+from ascendsim.ops.problems.packed import groups_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-def groups_of(channels: int, c0: int) -> int:
-    """Return how many groups of C0 hold so many channels."""
-    return -(-channels // c0)
 
 
 def pack_activation(values: NDArray[np.float32], groups: int, size: Triple, c0: int) -> NDArray[np.float32]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics.accumulation.integers import IntegerSum
 from ascendsim.numerics.formats.controls import fixpipe_overflow
 from ascendsim.numerics.formats.dtypes import DTYPES, INT8, INT32, DType, Integer, Named, find, name_of
 from ascendsim.ops.lowering.call import is_described, vector_overflow
@@ -13,9 +12,7 @@ from ascendsim.ops.lowering.call import is_described, vector_overflow
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.numerics.accumulation.settings import Accumulation
     from ascendsim.ops.operands import Operand
-    from ascendsim.ops.options import Options
     from ascendsim.profile import Profile
 
 CUBE_MATH_TYPES = {0: "keep", 1: "allow lower precision", 2: "float16", 3: "HF32"}
@@ -70,13 +67,6 @@ def compute_format(stored: str, cube_math_type: int, profile: Profile) -> str:
             f"needs {compute} in the cube of {profile.variant}, which multiplies {has}"
         )
     return compute
-
-
-def accumulation(compute: str, options: Options) -> Accumulation:
-    """Return how the cube adds up products of a format."""
-    if compute != INT8.name:
-        return options.model(compute)
-    return IntegerSum() if options.accumulation is None else IntegerSum.parse(str(options.accumulation))
 
 
 def overflow(profile: Profile, result: str) -> str:

@@ -1,127 +1,109 @@
-"""The steps of a call that vector cores run: reordering, casts, the bias gradient, zeros."""
+"""The kernels of a call that vector cores run: reordering, casts, the bias gradient, zeros."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ascendsim.numerics.accumulation.settings import MathSettings
-from ascendsim.ops.lowering.call import Node, gm_tensor, vector_overflow
+from ascendsim.ops.lowering.call import vector_overflow
+from ascendsim.ops.lowering.graph import GraphBuilder
+from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts, lane_sums
-from ascendsim.ops.schedules.vector.elementwise import cast, ordered_sum, zero_fill
-from ascendsim.ops.schedules.vector.strided import View, gather
+from ascendsim.ops.schedules.vector.elementwise import cast, flat, ordered_sum, zero_fill
+from ascendsim.ops.schedules.vector.strided import gather
 from ascendsim.program.kernel import Kernel, Phase
+from ascendsim.program.places import GmTensor
 
 if TYPE_CHECKING:
     from ascendsim.numerics.accumulation.settings import Accumulation
     from ascendsim.profile import Profile
 
 
-class Named(NamedTuple):
-    """A tensor of a call: its name and the user's shape."""
-
-    name: str
-    shape: tuple[int, ...]
-
-
 @dataclass(frozen=True)
-class Vectors:
-    """The vector cores of a product; the accumulation model is only carried along for the reports."""
+class VectorKernels:
+    """Appends kernels of the vector cores to a graph.
 
+    The accumulation model is only carried along for the reports.
+    """
+
+    graph: GraphBuilder
     profile: Profile
     accumulation: Accumulation
 
-    def converting_to(self, target: str) -> MathSettings:
-        """Return the arithmetic of a vector kernel whose results have format `target`."""
-        return MathSettings(self.accumulation, overflow=vector_overflow(self.profile, target))
+    def contiguous(self, name: str, view: View) -> None:
+        """Append the kernel that copies a strided tensor into row-major order.
 
+        The host has put its elements into GM in their order; where they lie counts only for the bytes read.
+        """
+        self._gather(f"contiguous_{name}", name, flat(self.graph.now(name)), view)
 
-def contiguous(on: Vectors, name: str, dtype: str, view: View) -> Node:
-    """Return the kernel that copies a strided tensor into row-major order."""
-    return _gathered(on, f"contiguous_{name}", name, dtype, view, tuple(range(len(view.shape))))
+    def transpose(self, name: str, axes: tuple[int, ...]) -> None:
+        """Append the kernel that permutes the axes of a contiguous tensor."""
+        given = self.graph.now(name)
+        before = replace(flat(given), permuted=(given.shape, axes))
+        self._gather(f"transpose_{name}", name, before, View.row_major(given.shape).permuted(axes))
 
+    def _gather(self, kernel: str, name: str, before: GmTensor, view: View) -> None:
+        after = self.graph.make(name, (view.size,), before.dtype, f"{name} in order")
+        phase = gather(self.profile, before, view, after)
+        facts: dict[str, object] = {"shape": view.shape, "strides": view.strides}
+        self._add(kernel, (phase,), (before, after), "float32", facts)
+        self.graph.holds(name, after, view.shape)
 
-def transpose(on: Vectors, name: str, dtype: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> Node:
-    """Return the kernel that permutes the axes of a contiguous tensor; `shape` is the one before."""
-    return _gathered(on, f"transpose_{name}", name, dtype, View.row_major(shape).permuted(axes), axes)
+    def convert(self, name: str, target: str, kernel: str = "") -> None:
+        """Append the kernel that converts one whole tensor; `kernel` is its name if it is no plain cast."""
+        given = self.graph.now(name)
+        before, size = flat(given), (prod(given.shape),)
+        after = self.graph.make(name, size, target, f"{name} in {target}")
+        phase = cast(self.profile, before, after)
+        self._add(kernel or f"cast_{name}", (phase,), (before, after), target)
+        self.graph.holds(name, after, given.shape)
 
+    def grad_bias(self, asked: str) -> None:
+        """Append the kernel that sums grad_output over batch and space, and the cast of its result.
 
-def _gathered(
-    on: Vectors, kernel_name: str, name: str, dtype: str, view: View, axes: tuple[int, ...]
-) -> Node:
-    before = gm_tensor(f"{name} as given", (view.size,), dtype, "input")
-    after = gm_tensor(f"{name} in order", (view.size,), dtype, "output")
-    kernel = Kernel(
-        kernel_name,
-        (gather(on.profile, before, view, after),),
-        {before.name: before, after.name: after},
-        on.converting_to("float32"),
-        facts={"shape": view.shape, "strides": view.strides},
-    )
-    return Node(
-        kernel,
-        lambda tensors: {before.name: tensors[name].transpose(axes).reshape(-1)},
-        lambda gm: {name: gm[after.name].reshape(view.shape)},
-    )
+        Shapes   grad_output (N, C, spatial...) -> (C,)
+        Types    the sum has the format of grad_output, grad_bias the one `asked` for
+        """
+        given = self.graph.now("grad_output")
+        batch, channels = given.shape[:2]
+        source = replace(given, shape=(batch, channels, prod(given.shape[2:])))
+        parts = bias_parts(self.profile, batch, channels)
+        if parts == 1:
+            target = self.graph.make("grad_bias", (1, channels), given.dtype)
+            phases: tuple[Phase, ...] = (lane_sums(self.profile, source, target),)
+            tensors: tuple[GmTensor, ...] = (source, target)
+        else:
+            partial_sums = GmTensor.of("partial sums", (parts, channels), "float32", "workspace")
+            target = self.graph.make("grad_bias", (channels,), given.dtype)
+            phases = (
+                lane_sums(self.profile, source, partial_sums),
+                ordered_sum(self.profile, partial_sums, target),
+            )
+            tensors = (source, partial_sums, target)
+        self._add("grad_bias", phases, tensors, given.dtype)
+        self.graph.holds("grad_bias", target, (channels,))
+        if asked != given.dtype:
+            self.convert("grad_bias", asked)
 
+    def fill(self, name: str, shape: tuple[int, ...], dtype: str, value: float = 0.0) -> None:
+        """Append the kernel that sets every element of a gradient to one value; without elements, none."""
+        if not prod(shape):
+            return
+        made = self.graph.make(name, (prod(shape),), dtype)
+        self._add(f"fill_{name}", (zero_fill(self.profile, made, value),), (made,), dtype)
+        self.graph.holds(name, made, shape)
 
-def converted(on: Vectors, tensor: Named, source: str, target: str, kernel_name: str = "") -> Node:
-    """Return the kernel that converts one whole tensor."""
-    name, shape = tensor
-    before = gm_tensor(f"{name} in {source}", (prod(shape),), source, "input")
-    after = gm_tensor(f"{name} in {target}", (prod(shape),), target, "output")
-    kernel = Kernel(
-        kernel_name or f"cast_{name}",
-        (cast(on.profile, before, after),),
-        {before.name: before, after.name: after},
-        on.converting_to(target),
-    )
-    return Node(
-        kernel,
-        lambda tensors: {before.name: tensors[name].reshape(-1)},
-        lambda gm: {name: gm[after.name].reshape(shape)},
-    )
-
-
-def grad_bias(on: Vectors, shape: tuple[int, ...], given: str, asked: str) -> list[Node]:
-    """Return the kernel that sums grad_output, uncast, over batch and space, and the cast of its result.
-
-    Shapes   `shape` of grad_output (N, C, spatial...) -> (C,)
-    Types    `given` is the format of grad_output and of the sum, `asked` that of grad_bias
-    """
-    source = gm_tensor("grad_output", (shape[0], shape[1], prod(shape[2:])), given, "input")
-    parts = bias_parts(on.profile, shape[0], shape[1])
-    if parts == 1:
-        target = gm_tensor("grad_bias", (1, shape[1]), given, "output")
-        phases: tuple[Phase, ...] = (lane_sums(on.profile, source, target),)
-        tensors = {"grad_output": source, "grad_bias": target}
-    else:
-        partial_sums = gm_tensor("partial sums", (parts, shape[1]), "float32", "workspace")
-        target = gm_tensor("grad_bias", (shape[1],), given, "output")
-        phases = (
-            lane_sums(on.profile, source, partial_sums),
-            ordered_sum(on.profile, partial_sums, target),
-        )
-        tensors = {"grad_output": source, "partial sums": partial_sums, "grad_bias": target}
-    kernel = Kernel("grad_bias", phases, tensors, on.converting_to(given))
-    steps = [
-        Node(
-            kernel,
-            lambda given_tensors: {"grad_output": given_tensors["grad_output"].reshape(source.shape)},
-            lambda gm: {"grad_bias": gm["grad_bias"].reshape(-1)},
-        )
-    ]
-    if asked != given:
-        steps.append(converted(on, Named("grad_bias", (shape[1],)), given, asked))
-    return steps
-
-
-def filled(on: Vectors, tensor: Named, dtype: str, value: float = 0.0) -> Node:
-    """Return the kernel that sets every element of a gradient to one value."""
-    name, shape = tensor
-    made = gm_tensor(name, (prod(shape),), dtype, "output")
-    kernel = Kernel(
-        f"fill_{name}", (zero_fill(on.profile, made, value),), {name: made}, on.converting_to(dtype)
-    )
-    return Node(kernel, lambda _: {}, lambda gm: {name: gm[name].reshape(shape)})
+    def _add(
+        self,
+        name: str,
+        phases: tuple[Phase, ...],
+        tensors: tuple[GmTensor, ...],
+        target: str,
+        facts: dict[str, object] | None = None,
+    ) -> None:
+        """Append a kernel whose results have format `target`."""
+        math = MathSettings(self.accumulation, overflow=vector_overflow(self.profile, target))
+        self.graph.add(Kernel(name, phases, {t.name: t for t in tensors}, math, facts=facts or {}))

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.arguments import truth, whole
+from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.errors import ShapeError
+from ascendsim.ops.problems.hf32 import stored_name
+from ascendsim.program.places import Gm, GmTensor, Slot
+
+Pair = tuple[int, int]
 
 LAYOUTS = ("ND", "NZ")
 
@@ -92,3 +97,39 @@ def problem_of(
         )
         raise ShapeError(f"matmul: a {a} has inner size {k}, but b {b} has {inner}{turned}")
     return MatmulProblem(m, k, n, a[0] if len(a) == 3 else 1, transpose_a, transpose_b)
+
+
+@dataclass(frozen=True)
+class MatmulGemm:
+    """A matrix product with its tensors in GM: `a` and `b` as they are stored, `c` (batch, m, n)."""
+
+    problem: MatmulProblem
+    a: GmTensor
+    b: GmTensor
+    c: GmTensor
+    compute_dtype: str
+
+    @classmethod
+    def of(cls, problem: MatmulProblem, compute_dtype: str, result: str | None = None) -> MatmulGemm:
+        """Describe a product that the cube multiplies as `compute_dtype`; `result` is the format of c."""
+        stored = stored_name(compute_dtype)
+        made = result or ("int32" if stored == "int8" else stored)
+        return cls(
+            problem,
+            GmTensor.of("a", problem.stored_a, stored),
+            GmTensor.of("b", problem.stored_b, stored),
+            GmTensor.of("c", (problem.batch, problem.m, problem.n), made, "output"),
+            compute_dtype,
+        )
+
+    def copy_to_l1(
+        self, slot: Slot, tensor: GmTensor, batch: int, at: Pair, extent: Pair, line_bytes: int
+    ) -> CopyGmToL1:
+        """Return the copy of a piece of a stored matrix, which begins at row and column `at`, into L1."""
+        index = (batch, slice(at[0], at[0] + extent[0]), slice(at[1], at[1] + extent[1]))
+        size = extent[0] * extent[1] * tensor.itemsize
+        runs = self.problem.runs(*extent, tensor.itemsize)
+        # Rows are turned into fractals on the way; a matrix in NZ lies in fractals already.
+        relays = self.problem.layout == "ND"
+        aligned = not relays or (tensor.shape[2] * tensor.itemsize) % line_bytes == 0
+        return CopyGmToL1(slot, Gm(tensor, index), size, extent, rows=runs, aligned=aligned, relays=relays)

@@ -1,10 +1,14 @@
-"""DOC."""
+"""Wgrad as one matrix product: the small side of a convolution against im2col of its big side."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ascendsim.numerics.formats.dtypes import dtype
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.hf32 import stored_name
+from ascendsim.ops.problems.packed import C0_BYTES, activation, groups_of
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.program.places import GmTensor
@@ -12,7 +16,7 @@ from ascendsim.program.places import GmTensor
 
 @dataclass(frozen=True)
 class WgradGemm:
-    """What to compute, free of product and plan.
+    """What wgrad computes, free of product and plan.
 
     Tensors  small (groups, N, D, C1, H * W, C0), big (groups, N, D, C1, H, W, C0),
              output (groups, KD, rows, columns) float32
@@ -25,6 +29,48 @@ class WgradGemm:
     sliding: Sliding
     depths: tuple[tuple[tuple[int, int], ...], ...]
     compute_dtype: str
+
+    @classmethod
+    def of(cls, p: ConvProblem, compute_dtype: str) -> WgradGemm:
+        """Describe the grad_weight of a convolution whose operands the cube multiplies as `compute_dtype`."""
+        storage = dtype(stored_name(compute_dtype))
+        c0 = C0_BYTES // storage.itemsize
+        pad = (p.pads[1][0], p.pads[2][0])
+        small, big = p.small_size, p.big_size
+        sliding = Sliding(
+            small[1:],
+            big[1:],
+            p.kernel[1:],
+            p.strides[1:],
+            p.dilations[1:],
+            pad,
+            (1, 1),
+            c0,
+            storage.itemsize,
+        )
+        depths = tuple(
+            tuple(
+                (out, source)
+                for out in range(small[0])
+                if 0 <= (source := out * p.strides[0] + tap * p.dilations[0] - p.pads[0][0]) < big[0]
+            )
+            for tap in range(p.kernel[0])
+        )
+        sides = ("input", "grad_output") if p.transposed else ("grad_output", "input")
+        left = activation(sides[0], p, small, p.small_channels, storage)
+        # The left operand takes runs of pixels, whatever row they are in.
+        left = replace(left, shape=(*left.shape[:4], small[1] * small[2], c0))
+        rows = groups_of(p.small_channels, c0) * c0
+        columns = groups_of(p.big_channels, c0) * p.kernel[1] * p.kernel[2] * c0
+        made = (p.groups, p.kernel[0], rows, columns)
+        return cls(
+            left,
+            activation(sides[1], p, big, p.big_channels, storage),
+            GmTensor.of("grad_weight DNC1HWC0", made, "float32", "output", "DNC1HWC0"),
+            sliding,
+            depths,
+            compute_dtype,
+        )
 
     @property
     def groups(self) -> int:

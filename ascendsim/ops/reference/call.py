@@ -6,49 +6,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ascendsim.numerics.formats.casts import round_to
-from ascendsim.ops.lowering.call import vector_overflow
-from ascendsim.ops.lowering.lower import Call, dgrad_gemm, wgrad_gemm
+from ascendsim.ops.lowering.call import Call, vector_overflow
 from ascendsim.ops.reference.ordered import (
-    DgradOrder,
-    WgradOrder,
     bias_gradient,
     ordered_dgrad,
     ordered_wgrad,
     product_of,
 )
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
-from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
-from ascendsim.ops.tiling.search.dgrad import dgrad_tiling
-from ascendsim.ops.tiling.search.wgrad import wgrad_tiling
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from ascendsim.ops.reference.ordered import Floats, Product
-
-
-def dgrad_order(call: Call) -> DgradOrder:
-    """Return what the plan of grad_input fixes of the order of additions."""
-    spec = dgrad_gemm(call)
-    plan = call.tilings.get("grad_input") or dgrad_tiling(spec, call.profile)
-    parts = [
-        [groups for segment in part for _, _, groups in segment.slices]
-        for part in DgradTasks(spec, plan, call.profile).parts
-    ]
-    lengths = tuple(len(part) for part in parts) if len(parts) > 1 else ()
-    return DgradOrder(call.c0, tuple(groups for part in parts for groups in part), lengths)
-
-
-def wgrad_order(call: Call) -> WgradOrder:
-    """Return what the plan of grad_weight fixes of the order of additions, without arrivals."""
-    spec = wgrad_gemm(call)
-    plan = call.tilings.get("grad_weight") or wgrad_tiling(spec, call.profile)
-    schedule = WgradTasks(spec, plan, call.profile, spec.output, atomic=False)
-    runs = tuple((piece.first_pixel, piece.pixels) for piece in schedule.pieces if piece.image == 0)
-    tree = call.deterministic and call.generation.deterministic_sum == "tree"
-    return WgradOrder(runs, plan.base_k, plan.k_split, tree=tree)
 
 
 def reference_gradients(
@@ -71,7 +42,7 @@ def reference_gradients(
     if mask[0]:
         made["grad_input"] = _grad_input(call, a, w, multiply)
     if mask[1]:
-        order = replace(wgrad_order(call), arrivals=arrivals)
+        order = replace(call.schedule("grad_weight").order(), arrivals=arrivals)
         sums = ordered_wgrad(call.problem, a, x, order, multiply)
         made["grad_weight"] = _cast(call, sums, "float16") if call.squeezed else sums
     if mask[2]:
@@ -83,7 +54,7 @@ def reference_gradients(
 
 def _grad_input(call: Call, a: Floats, w: Floats, multiply: Product) -> Floats:
     """Return grad_input as it leaves the cube: in the format that the cube multiplies."""
-    order = dgrad_order(call)
+    order = call.schedule("grad_input").order()
     sums = ordered_dgrad(call.problem, a, w, order, multiply)
     math = call.cube_math("convolution backward", call.storage.name, by_vector=bool(order.parts))
     return round_to(sums, call.storage, overflow=math.overflow)

@@ -6,31 +6,29 @@ which needs them again does not load them again, unless the plan says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
-from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
+from ascendsim.cube.movers import LoadL0A, LoadL0B
 from ascendsim.cube.views import Submatrix, round_up
-from ascendsim.ops.problems.matmul import MatmulProblem
+from ascendsim.errors import ConfigError
+from ascendsim.ops.plan import require_whole_units
+from ascendsim.ops.problems.matmul import MatmulGemm
+from ascendsim.ops.schedules.base import TILES, Schedule
+from ascendsim.ops.schedules.order import MatmulOrder
 from ascendsim.ops.schedules.writeback import Writeback
-from ascendsim.ops.tiling.search.matmul import MatmulTiling
-from ascendsim.program.builder import HAZARDS, ProgramBuilder
-from ascendsim.program.kernel import Core, CoreWork, Phase
-from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.places import GmTensor, Slot
 from ascendsim.program.program import Program
 from ascendsim.program.rings import Ring
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
 
 FLOAT32_BYTES = 4
 
 
 class Task(NamedTuple):
-    """A tile of c: rows and columns of one matrix of the batch."""
+    """A base block of c: rows and columns of one matrix of the batch."""
 
     batch: int
     row: int
@@ -40,34 +38,39 @@ class Task(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MatmulSchedule:
-    """A matrix product under one plan on one product of the family.
+class Matmul(Schedule):
+    """For each block dealt to a core, for each base block in it, for each slice of base_k: load, multiply."""
 
-    Tensors  a and b as `MatmulProblem.stored_a` and `stored_b`, c (batch, m, n)
-    compute_dtype  what the cube multiplies, a key of `cube.rates`
-    """
+    gemm: MatmulGemm
 
-    problem: MatmulProblem
-    tiling: MatmulTiling
-    profile: Profile
-    a: GmTensor
-    b: GmTensor
-    c: GmTensor
-    compute_dtype: str
-    hazards: frozenset[str] = HAZARDS
+    name: ClassVar[str] = "matmul"
+    makes: ClassVar[str] = "product"
+    reads: ClassVar[frozenset[str]] = TILES | frozenset(
+        ["single_core_m", "single_core_n", "swizzle", "panels", "reuse_l1", "unit_flag"]
+    )
 
-    def phase(self) -> Phase:
-        """Return the compute phase."""
-        work = []
-        for index, tiles in enumerate(self.dealt):
-            if tiles:
-                program = partial(self.program, tiles)
-                work.append(CoreWork(Core("cube", index), self._signature(tiles), program))
-        return Phase("compute", tuple(work))
+    def __post_init__(self) -> None:
+        """Refuse a plan that cuts through a fractal of the reduction, or wants what the product has not."""
+        super().__post_init__()
+        units = {"base_k": self.profile.cube.rates[self.gemm.compute_dtype].k0}
+        require_whole_units("a matrix product", self.tiling, units, self.profile.cores.cube)
+        if self.tiling.unit_flag and not self.profile.fixpipe.unit_flag_bytes:
+            raise ConfigError(
+                f"tiling of a matrix product: unit_flag is on, but {self.profile.variant} has no unit flag "
+                "between Mmad and Fixpipe; take False"
+            )
 
-    @cached_property
+    @property
+    def tensors(self) -> tuple[GmTensor, ...]:
+        """Both operands and the result."""
+        return self.gemm.a, self.gemm.b, self.gemm.c
+
+    def order(self) -> MatmulOrder:
+        """Return how much of the reduction one Mmad takes."""
+        return MatmulOrder(self.tiling.base_k)
+
     def dealt(self) -> list[list[Task]]:
-        """The tiles of each core, in the order in which it makes them."""
+        """Return the base blocks of each core, in the order in which it makes them."""
         t = self.tiling
         cores: list[list[Task]] = [[] for _ in range(t.used_cores)]
         for number, (batch, top, left) in enumerate(self._walk()):
@@ -76,9 +79,9 @@ class MatmulSchedule:
 
     def _walk(self) -> Iterator[tuple[int, int, int]]:
         """Yield batch, first row and first column of every block, panel after panel."""
-        p, t = self.problem, self.tiling
-        rows = range(0, p.m, t.single_core_m)
-        columns = range(0, p.n, t.single_core_n)
+        p, t = self.gemm.problem, self.tiling
+        rows = range(0, p.m, t.block_m)
+        columns = range(0, p.n, t.block_n)
         across, along = (rows, columns) if t.panels == "rows" else (columns, rows)
         for batch in range(p.batch):
             for first in range(0, len(across), t.swizzle):
@@ -88,16 +91,16 @@ class MatmulSchedule:
 
     def _tiles(self, batch: int, top: int, left: int) -> list[Task]:
         """Return the tiles of one block, along n first."""
-        p, t = self.problem, self.tiling
-        bottom, right = min(p.m, top + t.single_core_m), min(p.n, left + t.single_core_n)
+        p, t = self.gemm.problem, self.tiling
+        bottom, right = min(p.m, top + t.block_m), min(p.n, left + t.block_n)
         return [
             Task(batch, row, min(t.base_m, bottom - row), column, min(t.base_n, right - column))
             for row in range(top, bottom, t.base_m)
             for column in range(left, right, t.base_n)
         ]
 
-    def _signature(self, tiles: list[Task]) -> Hashable:
-        """Describe what decides the cost of a core's program: sizes, and which pieces are met again."""
+    def signature(self, tasks: Sequence[Task]) -> Hashable:
+        """Return what decides the cost of a core's program: sizes, and which pieces are met again."""
         lefts: dict[Hashable, int] = {}
         rights: dict[Hashable, int] = {}
         return tuple(
@@ -107,24 +110,24 @@ class MatmulSchedule:
                 lefts.setdefault((tile.batch, tile.row), len(lefts)),
                 rights.setdefault((tile.batch, tile.column), len(rights)),
             )
-            for tile in tiles
+            for tile in tasks
         )
 
-    def program(self, tiles: list[Task]) -> Program:
-        """Build the program of one core."""
-        return _MatmulProgram(self, tiles).emit()
+    def program(self, tasks: Sequence[Task]) -> Program:
+        """Return the program of a core with these base blocks."""
+        return _MatmulProgram(self, tasks).emit()
 
 
 class _MatmulProgram:
     """Emits the instructions of one core, tile after tile."""
 
-    def __init__(self, schedule: MatmulSchedule, tiles: list[Task]) -> None:
+    def __init__(self, schedule: Matmul, tiles: Sequence[Task]) -> None:
         self.s = schedule
-        self.p, t = schedule.problem, schedule.tiling
+        self.p, t = schedule.gemm.problem, schedule.tiling
         self.tiles = tiles
         cube = schedule.profile.cube
-        self.size = schedule.a.itemsize
-        k0 = cube.rates[schedule.compute_dtype].k0
+        self.size = schedule.gemm.a.itemsize
+        k0 = cube.rates[schedule.gemm.compute_dtype].k0
         m = round_up(max(tile.rows for tile in tiles), cube.m0)
         n = round_up(max(tile.columns for tile in tiles), cube.n0)
         base_k = round_up(min(t.base_k, self.p.k), k0)
@@ -136,7 +139,7 @@ class _MatmulProgram:
         self.l0a = Ring(b.slots("L0A", m * base_k * self.size, "A0", t.al0_buffers))
         self.l0b = Ring(b.slots("L0B", n * base_k * self.size, "B0", t.bl0_buffers))
         self.l0c = Ring(b.slots("L0C", m * n * FLOAT32_BYTES, "C0", t.cl0_buffers))
-        self.out = Writeback(b, schedule.profile, schedule.c, m, n, 0, unit_flag=t.unit_flag)
+        self.out = Writeback(b, schedule.profile, schedule.gemm.c, m, n, 0, unit_flag=t.unit_flag)
         # With two copies in L1 the next pieces arrive while these are read, in the steady state.
         self.prefetches = (
             t.al1_buffers > 1 and t.bl1_buffers > 1 and self.p.k > max(self.chunk_a, self.chunk_b)
@@ -151,7 +154,7 @@ class _MatmulProgram:
     def _tile(self, tile: Task) -> None:
         """Walk the reduction of one tile and write it."""
         t = self.s.tiling
-        if not t.keep_pieces:
+        if not t.reuse_l1:
             self.left.forget()
             self.right.forget()
         accumulator = self.l0c.next()
@@ -181,19 +184,21 @@ class _MatmulProgram:
         self.b.add(LoadL0B(b, right, Submatrix(in_b, depth, 0, tile.columns, p.transpose_b, size)))
         arriving = self.prefetches * (tile.rows + tile.columns) * depth * size
         self.b.add(LoadL0A(a, left, Submatrix(0, tile.rows, in_a, depth, p.transpose_a, size), arriving))
-        self.b.add(Mmad(accumulator, a, b, tile.rows, depth, tile.columns, self.s.compute_dtype, first == 0))
+        self.b.add(
+            Mmad(accumulator, a, b, tile.rows, depth, tile.columns, self.s.gemm.compute_dtype, first == 0)
+        )
 
     def _left(self, tile: Task, first: int) -> Slot:
         """Return the slot with rows of a, over a chunk of the reduction."""
         depth = min(self.chunk_a, self.p.k - first)
         at, length = (tile.row, first), (tile.rows, depth)
-        return self._piece(self.left, self.s.a, tile.batch, at, length, turned=self.p.transpose_a)
+        return self._piece(self.left, self.s.gemm.a, tile.batch, at, length, turned=self.p.transpose_a)
 
     def _right(self, tile: Task, first: int) -> Slot:
         """Return the slot with columns of b, over a chunk of the reduction."""
         depth = min(self.chunk_b, self.p.k - first)
         at, length = (first, tile.column), (depth, tile.columns)
-        return self._piece(self.right, self.s.b, tile.batch, at, length, turned=self.p.transpose_b)
+        return self._piece(self.right, self.s.gemm.b, tile.batch, at, length, turned=self.p.transpose_b)
 
     def _piece(
         self,
@@ -212,12 +217,6 @@ class _MatmulProgram:
         if slot is not None:
             return slot
         slot = ring.next((batch, at))
-        index = (batch, slice(at[0], at[0] + length[0]), slice(at[1], at[1] + length[1]))
-        size = length[0] * length[1] * self.size
-        runs = self.p.runs(*length, self.size)
-        line = self.s.profile.l2.line_bytes
-        relays = self.p.layout == "ND"
-        aligned = not relays or (tensor.shape[2] * self.size) % line == 0
-        place = Gm(tensor, index)
-        self.b.add(CopyGmToL1(slot, place, size, length, rows=runs, aligned=aligned, relays=relays))
+        line_bytes = self.s.profile.l2.line_bytes
+        self.b.add(self.s.gemm.copy_to_l1(slot, tensor, batch, at, length, line_bytes))
         return slot

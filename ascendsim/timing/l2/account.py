@@ -20,6 +20,7 @@ capacity has gone, a tile in part if it lies across the edge. So a larger L2 nev
 - **Start.** Cold: empty. Warm: as the same kernel leaves it that began cold. A warm kernel that fits misses
   nothing. Handed: the first input alone, dirty, as the kernel before has just written it; in a step of a
   network that is larger than L2 weights and stored activations have gone by the time they are needed again.
+  Or what another kernel has left (`left_by`).
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.costing import CostBook
 from ascendsim.timing.l2.accesses import Group, Outcomes, PhaseAccesses
-from ascendsim.timing.l2.lru import Stack
+from ascendsim.timing.l2.lru import L2State, Stack
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
 L2_STARTS = ("warm", "cold", "handed")
+# One of them, or what the kernel before has left.
+Start = str | L2State
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,48 +51,73 @@ class L2Account:
     bytes: Mapping[str, int]
 
 
-def account(kernel: Kernel, profile: Profile, l2_start: str = "warm") -> L2Account:
+def account(kernel: Kernel, profile: Profile, l2_start: Start = "warm") -> L2Account:
     """Build and price the programs of a kernel, and decide what L2 makes of their traffic.
 
     Raises   AscendSimError for an unknown `l2_start`; ProgramError for traffic of a tensor that the kernel
              does not list
     """
+    return account_of(_priced(kernel, profile), kernel, profile, l2_start)
+
+
+def left_by(kernel: Kernel, profile: Profile, l2_start: Start = "warm") -> L2State:
+    """Return what L2 holds after a kernel; another kernel may be timed with it as its `l2_start`.
+
+    Tensors are known by their names, which the kernels of one call share.
+    """
+    walks = [PhaseAccesses(groups) for groups in _priced(kernel, profile)]
+    stack = _begun(walks, kernel, profile, l2_start)
+    for walk in walks:
+        walk.run(stack)
+    return stack.left()
+
+
+def _priced(kernel: Kernel, profile: Profile) -> list[list[Group]]:
+    """Return the priced programs of each phase, one for each group of equal cores."""
     book = CostBook(profile)
-    phases = [
+    return [
         [(len(cores), book.price(work.build(), work.core.kind)) for work, cores in phase.folded()]
         for phase in kernel.phases
     ]
-    return account_of(phases, kernel, profile, l2_start)
 
 
 def account_of(
-    phases: Sequence[Sequence[Group]], kernel: Kernel, profile: Profile, l2_start: str
+    phases: Sequence[Sequence[Group]], kernel: Kernel, profile: Profile, l2_start: Start
 ) -> L2Account:
     """Decide what L2 makes of the traffic of programs already priced, group by group."""
-    if l2_start not in L2_STARTS:
+    if isinstance(l2_start, str) and l2_start not in L2_STARTS:
         raise AscendSimError(f"l2_start is {l2_start!r}; it must be one of {', '.join(L2_STARTS)}")
     moved = _bytes_moved(phases, kernel)
-    capacity = profile.l2.capacity_bytes
     contended = profile.links["l2_read"].shared_efficiency < 1
     sizes = [tensor.size_bytes for tensor in kernel.tensors.values() if tensor.cached]
-    if l2_start == "warm" and sum(sizes) <= capacity and len(sizes) == len(kernel.tensors):
+    fits = sum(sizes) <= profile.l2.capacity_bytes and len(sizes) == len(kernel.tensors)
+    if l2_start == "warm" and fits:
+        # Nothing is missed, so nothing needs to be walked but what cores read at the same time.
         outcomes: tuple[tuple[Outcomes, ...], ...] = tuple(
             PhaseAccesses(groups).together() if contended else tuple({} for _ in groups) for groups in phases
         )
         return L2Account(outcomes, moved | {"memory": 0, "memory_read": 0, "memory_write": 0})
     walks = [PhaseAccesses(groups) for groups in phases]
-    stack = Stack(capacity)
-    if l2_start == "warm":
+    stack = _begun(walks, kernel, profile, l2_start)
+    outcomes = tuple(walk.run(stack) for walk in walks)
+    memory = stack.read_bytes + stack.written_bytes
+    by_memory = {"memory": memory, "memory_read": stack.read_bytes, "memory_write": stack.written_bytes}
+    return L2Account(outcomes, moved | by_memory)
+
+
+def _begun(walks: Sequence[PhaseAccesses], kernel: Kernel, profile: Profile, l2_start: Start) -> Stack:
+    """Return L2 as it is when the kernel begins."""
+    stack = Stack(profile.l2.capacity_bytes)
+    if not isinstance(l2_start, str):
+        stack.take(l2_start)
+    elif l2_start == "warm":
         for walk in walks:
             walk.run(stack)
         stack.forget_bytes()
     elif l2_start == "handed":
         first = next(iter(kernel.tensors.values()))
         stack.hold(first.name, first.size_bytes)
-    outcomes = tuple(walk.run(stack) for walk in walks)
-    memory = stack.read_bytes + stack.written_bytes
-    by_memory = {"memory": memory, "memory_read": stack.read_bytes, "memory_write": stack.written_bytes}
-    return L2Account(outcomes, moved | by_memory)
+    return stack
 
 
 def _bytes_moved(phases: Sequence[Sequence[Group]], kernel: Kernel) -> dict[str, int]:

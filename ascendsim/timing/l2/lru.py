@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
 from ascendsim.program.instruction import Traffic
+
+# What L2 holds between kernels: tensor in GM -> bytes that are resident, and how many of them are dirty.
+L2State = Mapping[str, tuple[int, int]]
 
 
 class Residency:
@@ -39,6 +43,20 @@ class Stack:
         tile = self._before[tensor] = Residency(tensor, size_bytes)
         tile.resident = tile.dirty = min(size_bytes, self._capacity - self._used)
         self._used += tile.resident
+
+    def take(self, state: L2State) -> None:
+        """Begin with what another kernel has left."""
+        for tensor, (resident, dirty) in state.items():
+            tile = self._before[tensor] = Residency(tensor, resident)
+            tile.resident, tile.dirty = resident, dirty
+            self._used += resident
+        self.make_room()
+        self.forget_bytes()
+
+    def left(self) -> L2State:
+        """Return how much of each tensor is here, and how much of that is dirty."""
+        self.begin()
+        return {name: (tile.resident, tile.dirty) for name, tile in self._before.items() if tile.resident}
 
     def begin(self) -> None:
         """Begin a phase: keep of every tensor only how much of it is here."""

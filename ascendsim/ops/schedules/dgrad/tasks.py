@@ -1,4 +1,4 @@
-"""Schedule of the product that makes an image: grad_input, and the forward direction of a transposed one.
+"""The base blocks of a dgrad, and how its reduction is cut for L1 and for Mmads.
 
 One task is a base block of pixels x channels of one image. Its reduction walks (kernel depth, channel group,
 tap, c0): the left operand is im2col of the source image (load3d), the right one the weights. Tasks go to
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.cube.views import round_up
@@ -18,11 +18,6 @@ from ascendsim.ops.plan import Tiling, require_whole_units, shares
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment, Taps, cut_taps, segments_of
-from ascendsim.ops.schedules.dgrad.program import DgradProgram, Sizes, sizes_of
-from ascendsim.program.builder import HAZARDS
-from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
-from ascendsim.program.places import GmTensor
-from ascendsim.program.program import Program
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -42,10 +37,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class DgradTasks:
-    """An image product under one plan on one product of the family: its tasks and programs.
-
-    A reduction that is cut into `k_split` parts (of channel groups) is added in the output if that is
-    float32, else in a `workspace` of its shape; every task adds its parts one after the other.
+    """How a dgrad is cut under one tiling on one product: its base blocks, and what L1 holds for them.
 
     Raises   ConfigError if there are more parts than channel groups, or if the plan cuts through such a group
     """
@@ -53,8 +45,6 @@ class DgradTasks:
     spec: DgradGemm
     tiling: Tiling
     profile: Profile
-    hazards: frozenset[str] = HAZARDS
-    workspace: GmTensor | None = None
 
     def __post_init__(self) -> None:
         """Refuse a plan that no program can follow."""
@@ -65,11 +55,6 @@ class DgradTasks:
                 f"tiling of grad_input: k_split is {self.tiling.k_split}, but the reduction has "
                 f"{self.spec.channel_groups} groups of {self.spec.sliding.c0} channels; take no more parts"
             )
-
-    @property
-    def target(self) -> GmTensor:
-        """The tensor that receives the tiles."""
-        return self.workspace or self.spec.output
 
     @cached_property
     def in_row(self) -> bool:
@@ -154,20 +139,7 @@ class DgradTasks:
             for box in self.right_boxes
         }
 
-    def phase(self) -> Phase:
-        """Return the compute phase."""
-        return Phase("compute", Deferred(self._work))
-
-    def _work(self) -> tuple[CoreWork, ...]:
-        work = []
-        programs: dict[Sizes, DgradProgram] = {}
-        for index, share in enumerate(shares(len(self.tasks), self.tiling.used_cores)):
-            tasks = self.tasks[share.start : share.stop]
-            build = partial(self.program, tasks, programs)
-            work.append(CoreWork(Core("cube", index), self._signature(tasks), build))
-        return tuple(work)
-
-    def _signature(self, tasks: list[Task]) -> Hashable:
+    def signature(self, tasks: list[Task]) -> Hashable:
         """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
 
         Tiles are numbered by what they hold, as the rings in L1 know them, so that two cores that load the
@@ -205,13 +177,6 @@ class DgradTasks:
             )
             shapes[first] = numbers.setdefault(tiles, len(numbers))
         return shapes
-
-    def program(self, tasks: list[Task], programs: dict[Sizes, DgradProgram]) -> Program:
-        """Build the program of one core; `programs` keeps what emits those of cores that reserve the same."""
-        sizes = sizes_of(self, tasks)
-        if sizes not in programs:
-            programs[sizes] = DgradProgram(self, sizes)
-        return programs[sizes].emit(tasks)
 
 
 def _walked(first: int, count: int, extent: int, backwards: bool) -> slice:

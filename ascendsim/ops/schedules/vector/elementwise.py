@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING
 
 from ascendsim.cube.mmad import PipeBarrier
@@ -179,3 +181,8 @@ def piece_elements(profile: Profile, itemsize: int) -> int:
     """Return how many elements a piece holds: four slots of it must fit in UB."""
     limit = min(PIECE_BYTES, profile.buffers["UB"].capacity_bytes // 4)
     return max(1, limit // itemsize // FLOAT32_LANES) * FLOAT32_LANES
+
+
+def flat(tensor: GmTensor) -> GmTensor:
+    """Return a tensor as one axis, which is all that elementwise loops need to know of it."""
+    return replace(tensor, shape=(prod(tensor.shape),))

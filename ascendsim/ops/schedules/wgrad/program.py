@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Im2col, Transposed, round_up
 from ascendsim.ops.problems.sliding import ImageTile
+from ascendsim.ops.schedules.wgrad.tasks import PixelRange, Task, WgradTasks
 from ascendsim.ops.schedules.writeback import Writeback
 from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.places import Gm, Slot
+from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import Program
 from ascendsim.program.recurring import Places, Recurring
 from ascendsim.program.rings import Ring
-
-if TYPE_CHECKING:
-    from ascendsim.ops.schedules.wgrad.tasks import PixelRange, Task, WgradTasks
 
 
 class Sizes(NamedTuple):
@@ -54,11 +52,15 @@ class KStep(NamedTuple):
 class WgradProgram:
     """Emits the instructions of cores with equal needs, one after another, task after task."""
 
-    def __init__(self, schedule: WgradTasks, sizes: Sizes) -> None:
+    def __init__(
+        self, schedule: WgradTasks, sizes: Sizes, target: GmTensor, atomic: bool, hazards: frozenset[str]
+    ) -> None:
         self.s = schedule
         self.spec = schedule.spec
+        self.target = target
+        self.atomic = atomic
         t, size = schedule.tiling, schedule.spec.sliding.itemsize
-        b = self.b = ProgramBuilder(schedule.profile, schedule.hazards)
+        b = self.b = ProgramBuilder(schedule.profile, hazards)
         m, n, pixels, right_bytes = sizes
         self.left = Ring(b.slots("L1", m * pixels * size, "A1", t.al1_buffers))
         self.right = Ring(b.slots("L1", right_bytes, "B1", t.bl1_buffers))
@@ -66,7 +68,7 @@ class WgradProgram:
         self.l0a = Ring(b.slots("L0A", m * k * size, "A0", t.al0_buffers))
         self.l0b = Ring(b.slots("L0B", k * n * size, "B0", t.bl0_buffers))
         self.l0c = Ring(b.slots("L0C", m * n * 4, "C0", t.cl0_buffers))
-        self.out = Writeback(b, schedule.profile, schedule.target, m, n, 0)
+        self.out = Writeback(b, schedule.profile, target, m, n, 0)
         plain = (self.l0a, self.l0b, self.l0c, *self.out.rings)
         self.recurring = Recurring(schedule, b, (self.left, self.right, *plain))
         self.plain_places: Places = ((),) * len(plain)
@@ -94,14 +96,14 @@ class WgradProgram:
     def _write(self, task: Task) -> None:
         """Write a tile, or add it, where the parts of the reduction meet or are kept."""
         rows = slice(task.first_row, task.first_row + task.rows)
-        place = (task.part,) if self.s.target is not self.spec.output else ()
+        place = (task.part,) if self.target is not self.spec.output else ()
 
         def index(first_column: int, count: int) -> tuple[Any, ...]:
             start = task.columns.first_column + first_column
             return *place, task.group, task.depth, rows, slice(start, start + count)
 
         columns = task.columns.groups * self.spec.sliding.c0
-        self.out.write(self.l0c.last, task.rows, columns, index, atomic=self.s.atomic)
+        self.out.write(self.l0c.last, task.rows, columns, index, atomic=self.atomic)
 
     def _step(self, step: KStep) -> None:
         piece = step.piece

@@ -1,4 +1,4 @@
-"""Schedule of the product that makes a filter: grad_weight.
+"""The base blocks of a wgrad, and how its reduction over the pixels of all images is cut.
 
 One task is a base block of small-side channels x (big-side channel group, tap) columns over a part of the
 reduction, which walks the pixels of all images. The left operand is the small side transposed on its way to
@@ -10,21 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.cube.views import FRACTAL_ROWS, round_up
 from ascendsim.errors import ConfigError
-from ascendsim.ops.plan import Tiling, require_whole_units, shares
+from ascendsim.ops.plan import Tiling, require_whole_units
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks, piece_in_row
-from ascendsim.ops.schedules.wgrad.program import Sizes, WgradProgram, sizes_of
-from ascendsim.program.builder import HAZARDS
-from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
-from ascendsim.program.places import GmTensor
-from ascendsim.program.program import Program
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -51,10 +46,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class WgradTasks:
-    """A filter product under one plan on one product of the family.
-
-    `target` receives the tiles: the output, or a workspace (parts, groups, KD, rows, columns) when the parts
-    are kept apart. `atomic` adds tiles to a zeroed output.
+    """How a wgrad is cut under one tiling on one product: base blocks, parts of the reduction, L1 tiles.
 
     Raises   ConfigError if the plan cuts through a group of C0 channels or a fractal of pixels, or if the two
              operands are cut differently: their tiles in L1 hold the same pixels
@@ -63,9 +55,6 @@ class WgradTasks:
     spec: WgradGemm
     tiling: Tiling
     profile: Profile
-    target: GmTensor
-    atomic: bool
-    hazards: frozenset[str] = HAZARDS
 
     def __post_init__(self) -> None:
         """Refuse a plan that no program can follow."""
@@ -174,20 +163,7 @@ class WgradTasks:
             for part, steps in enumerate(parts)
         }
 
-    def phase(self) -> Phase:
-        """Return the compute phase."""
-        return Phase("compute", Deferred(self._work))
-
-    def _work(self) -> tuple[CoreWork, ...]:
-        work = []
-        programs: dict[Sizes, WgradProgram] = {}
-        for index, share in enumerate(shares(len(self.tasks), self.tiling.used_cores)):
-            tasks = self.tasks[share.start : share.stop]
-            build = partial(self.program, tasks, programs)
-            work.append(CoreWork(Core("cube", index), self._signature(tasks), build))
-        return tuple(work)
-
-    def _signature(self, tasks: list[Task]) -> Hashable:
+    def signature(self, tasks: list[Task]) -> Hashable:
         """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
 
         With one kernel depth a task's tiles are known by its part and its rows or columns. With several,
@@ -234,13 +210,6 @@ class WgradTasks:
         """Whether some part of some kernel depth reduces nothing, so that no tile is written there."""
         pieces = self.spec.batch * len(self._ranges)
         return any(len(pairs) * pieces < self.tiling.k_split for pairs in self.spec.depths)
-
-    def program(self, tasks: list[Task], programs: dict[Sizes, WgradProgram]) -> Program:
-        """Build the program of one core; `programs` keeps what emits those of cores that reserve the same."""
-        sizes = sizes_of(self, tasks)
-        if sizes not in programs:
-            programs[sizes] = WgradProgram(self, sizes)
-        return programs[sizes].emit(tasks)
 
     def steps(self, task: Task) -> list[tuple[int, int, PixelRange]]:
         """Return the reduction of one task."""

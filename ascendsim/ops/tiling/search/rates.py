@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
+from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.mmad import Mmad, spacing_needed
-from ascendsim.cube.movers import LoadL0A, LoadL0B
+from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Im2col, TileRead, round_up
 from ascendsim.ops.plan import even_parts
+from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.problems.taps import Taps
-from ascendsim.program.places import Slot
+from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.vector.instructions import CopyUbToGm
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -31,7 +34,7 @@ class Rates:
     profile: Profile
     compute_dtype: str
     cores: int
-    _known: dict[Hashable, int] = field(default_factory=dict, compare=False)
+    _known: dict[Hashable, float] = field(default_factory=dict, compare=False)
 
     @property
     def load_bytes_per_cycle(self) -> float:
@@ -51,20 +54,53 @@ class Rates:
         spacing = self.profile.cube.mmad_latency_cycles if spacing_needed(self.profile, m, n) else 0
         return spacing + self._cycles(Mmad(NOWHERE, NOWHERE, NOWHERE, m, k, n, self.compute_dtype, True))
 
-    def load_left(self, view: TileRead) -> int:
-        """Cycles of one load into L0A."""
-        return self._cycles(LoadL0A(NOWHERE, NOWHERE, view))
+    def load_left(self, view: TileRead, arriving: int = 0) -> int:
+        """Cycles of one load into L0A, while so many bytes arrive in L1."""
+        return self._cycles(LoadL0A(NOWHERE, NOWHERE, view, arriving))
 
     def load_right(self, view: TileRead) -> int:
         """Cycles of one load into L0B."""
         return self._cycles(LoadL0B(NOWHERE, NOWHERE, view))
+
+    def copy(
+        self, gemm: MatmulGemm, tensor: GmTensor, piece: tuple[int, int], turned: bool
+    ) -> tuple[float, float]:
+        """Cycles for which a copy of a matrix's piece into L1 holds MTE2, and until it has arrived."""
+        extent = piece[::-1] if turned else piece
+        line_bytes = self.profile.l2.line_bytes
+        instruction = gemm.copy_to_l1(NOWHERE, tensor, 0, (0, 0), extent, line_bytes)
+        held, cost = self._held(instruction), instruction.cost(self.profile)
+        latency = cost.latency_cycles + self.profile.links["l2_read"].latency_cycles
+        return held, max(held, cost.pace_cycles) + latency
+
+    def store(self, tensor: GmTensor, m: int, n: int) -> float:
+        """Cycles of a base block on its way out of L0C, with all cores writing."""
+        if self.profile.has_path("L0C", "GM"):
+            return self._held(Fixpipe(Gm(tensor, ()), NOWHERE, m * n * tensor.itemsize))
+        # Through UB, piece by piece: the slower of both ways, once both are under way.
+        out = self._held(CopyL0cToUb(NOWHERE, NOWHERE, 0, n, tensor.dtype, m * n))
+        return max(out, self._held(CopyUbToGm(Gm(tensor, ()), NOWHERE, m * n * tensor.itemsize)))
+
+    def _held(self, instruction: CopyGmToL1 | CopyL0cToUb | CopyUbToGm | Fixpipe) -> float:
+        """Cycles that an instruction holds its pipe, with an equal part of the link for every core."""
+        key = type(instruction), instruction.shape
+        if key not in self._known:
+            cost = instruction.cost(self.profile)
+            cycles: float = cost.cycles
+            if cost.traffic is not None:
+                moved = cost.traffic
+                link = self.profile.links["l2_read" if moved.kind == "read" else "l2_write"]
+                rate = min(float(link.total_bytes_per_cycle) / self.cores, float(moved.peak_bytes_per_cycle))
+                cycles += max(moved.bytes, float(moved.occupied_bytes)) / rate
+            self._known[key] = max(cycles, cost.least_cycles)
+        return self._known[key]
 
     def _cycles(self, instruction: Mmad | LoadL0A | LoadL0B) -> int:
         """Ask the instruction itself, once for each shape."""
         key = type(instruction), instruction.shape
         if key not in self._known:
             self._known[key] = instruction.cost(self.profile).cycles
-        return self._known[key]
+        return int(self._known[key])
 
 
 # Costs do not depend on which slots an instruction names.

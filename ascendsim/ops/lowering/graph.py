@@ -1,0 +1,102 @@
+"""The kernels of a call, over named tensors in global memory.
+
+The host puts values in at one end and takes them out at the other, row after row both times. In between every
+change is a node: Contiguous, Transpose, Cast, the products, sums, and TransData between layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.program.kernel import Kernel
+from ascendsim.program.places import GmTensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Convert = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class TransData:
+    """A change of layout.
+
+    The device runs a kernel for it. Its loops are not modelled yet: it has a meaning here, and no cycles.
+    """
+
+    source: GmTensor
+    target: GmTensor
+    convert: Convert
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What the device runs for one call, in order.
+
+    inputs, outputs   the call's name of a tensor -> the tensor that holds it, row after row
+    """
+
+    nodes: tuple[Kernel | TransData, ...]
+    inputs: Mapping[str, GmTensor]
+    outputs: Mapping[str, GmTensor]
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels, without changes of layout."""
+        return tuple(node for node in self.nodes if isinstance(node, Kernel))
+
+
+def touched(node: Kernel | TransData) -> set[str]:
+    """Return the names of the tensors in GM that a node needs or makes."""
+    return set(node.tensors) if isinstance(node, Kernel) else {node.source.name, node.target.name}
+
+
+class GraphBuilder:
+    """Appends nodes, and knows which tensor in GM holds each tensor of the call by now."""
+
+    def __init__(self, inputs: Mapping[str, GmTensor]) -> None:
+        self._inputs = dict(inputs)
+        self._nodes: list[Kernel | TransData] = []
+        self._names = {tensor.name for tensor in inputs.values()}
+        self._now = dict(inputs)
+
+    def now(self, name: str) -> GmTensor:
+        """Return the tensor that holds a tensor of the call, row after row."""
+        return self._now[name]
+
+    def make(self, name: str, shape: tuple[int, ...], dtype: str, text: str = "") -> GmTensor:
+        """Return a tensor for the next state of a tensor of the call, under a name that no other one has."""
+        label, number = text or name, 1
+        while label in self._names:
+            number += 1
+            label = f"{text or name} {number}"
+        return GmTensor.of(label, shape, dtype, "output")
+
+    def add(self, kernel: Kernel) -> None:
+        """Append a kernel."""
+        self._nodes.append(kernel)
+        self._names.update(kernel.tensors)
+
+    def holds(self, name: str, tensor: GmTensor, shape: tuple[int, ...]) -> None:
+        """Note that a tensor of the call, of this shape, is in another tensor of GM from now on."""
+        self._now[name] = replace(tensor, shape=shape, role="input", permuted=None)
+
+    def packed(self, name: str, target: GmTensor, convert: Convert) -> None:
+        """Bring a tensor of the call into a layout of the cube, unless it is there for another kernel."""
+        if target.name not in self._names:
+            self._nodes.append(TransData(self._now[name], target, convert))
+            self._names.add(target.name)
+
+    def unpacked(self, name: str, source: GmTensor, shape: tuple[int, ...], convert: Convert) -> None:
+        """Bring what a kernel made back from a layout of the cube."""
+        target = self.make(name, shape, source.dtype)
+        self._nodes.append(TransData(source, target, convert))
+        self._names.add(target.name)
+        self.holds(name, target, shape)
+
+    def build(self, outputs: tuple[str, ...]) -> Graph:
+        """Return the graph that makes these tensors of the call, as far as it makes them."""
+        made = {name: self._now[name] for name in outputs if name in self._now}
+        return Graph(tuple(self._nodes), self._inputs, made)

@@ -1,0 +1,121 @@
+"""The noun that lowering, the reference and users share: a loop nest bound to what it computes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ascendsim.ops.plan import Tiling, require_obeyed, shares
+from ascendsim.program.builder import HAZARDS
+from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
+from ascendsim.program.places import GmTensor
+from ascendsim.program.program import Program
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
+# What every loop nest over base blocks reads of a tiling.
+TILES = frozenset(["base_m", "base_n", "base_k", "step_ka", "step_kb", "used_cores"]) | frozenset(
+    ["al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers"]
+)
+# How parts of a reduction are added that different cores make: as they arrive, or kept apart and then so.
+SUMS = ("atomic", "in order", "tree")
+
+
+@dataclass(frozen=True)
+class Schedule(ABC):
+    """A loop nest under one tiling on one product: which core makes which tasks, and by which program.
+
+    gemm     what it computes (`ops/problems/dgrad.py`, `wgrad.py`, `matmul.py`)
+    sums     one of `SUMS`
+    hazards  the classes of waits that its programs get; all, but in tests of what a missing class does
+
+    name     under which a plan calls it
+    makes    "grad_input", "grad_weight" or "product" (of matrices)
+    reads    the fields of a tiling that it obeys
+
+    Raises   ConfigError if the tiling sets a field that it does not read
+    """
+
+    gemm: Any
+    tiling: Tiling
+    profile: Profile
+    sums: str = "in order"
+    hazards: frozenset[str] = HAZARDS
+
+    name: ClassVar[str]
+    makes: ClassVar[str]
+    reads: ClassVar[frozenset[str]] = TILES
+
+    def __post_init__(self) -> None:
+        """Refuse a tiling that would be obeyed in part."""
+        require_obeyed(self.makes, self.tiling, self.reads)
+
+    @property
+    @abstractmethod
+    def tensors(self) -> tuple[GmTensor, ...]:
+        """The tensors in GM that it touches, inputs first, then the output and its workspace."""
+
+    @abstractmethod
+    def dealt(self) -> Sequence[Sequence[Any]]:
+        """Return the tasks of each core, in the order in which it makes them."""
+
+    @abstractmethod
+    def signature(self, tasks: Sequence[Any]) -> Hashable:
+        """Return what decides the cost of these tasks: cores with equal signatures are timed as one."""
+
+    @abstractmethod
+    def program(self, tasks: Sequence[Any]) -> Program:
+        """Return the program of a core with these tasks."""
+
+    @abstractmethod
+    def order(self) -> Any:
+        """Return the order of the additions (`order.py`), which the reference computation reads."""
+
+    @property
+    def casts_sums(self) -> bool:
+        """Whether vector cores make the output from float32 sums, rather than the way out of L0C."""
+        return False
+
+    def compute(self) -> Phase:
+        """Return the phase in which the cores run their programs."""
+        return Phase("compute", Deferred(self._work))
+
+    def phases(self) -> tuple[Phase, ...]:
+        """Return all phases of the kernel."""
+        return (self.compute(),)
+
+    def _work(self) -> tuple[CoreWork, ...]:
+        # A program is built when an executor asks for it: all programs of a large kernel would not fit.
+        return tuple(
+            CoreWork(Core("cube", index), self.signature(tasks), partial(self.program, tasks))
+            for index, tasks in enumerate(self.dealt())
+            if tasks
+        )
+
+
+class BlockSchedule(Schedule):
+    """A schedule whose tasks are base blocks, dealt to the cores in contiguous ranges."""
+
+    def __post_init__(self) -> None:
+        """Refuse a tiling that would be obeyed in part, or that no program can follow."""
+        super().__post_init__()
+        assert self.tasks is not None  # cutting it refuses what cannot be cut
+
+    @property
+    @abstractmethod
+    def tasks(self) -> Any:
+        """How the product is cut: its base blocks in order, and what decides their cost."""
+
+    def dealt(self) -> list[Any]:
+        """Return the tasks of each core: contiguous ranges, so that neighbours share tiles in L1."""
+        blocks = self.tasks.tasks
+        return [blocks[share.start : share.stop] for share in shares(len(blocks), self.tiling.used_cores)]
+
+    def signature(self, tasks: Sequence[Any]) -> Hashable:
+        """Return the shapes of the tiles, and which of them are met again."""
+        signature: Hashable = self.tasks.signature(tasks)
+        return signature

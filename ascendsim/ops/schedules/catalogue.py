@@ -1,0 +1,28 @@
+"""The schedules by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from ascendsim.errors import ConfigError
+from ascendsim.ops.schedules.base import Schedule
+from ascendsim.ops.schedules.dgrad.schedule import Dgrad
+from ascendsim.ops.schedules.matmul import Matmul
+from ascendsim.ops.schedules.wgrad.schedule import Wgrad
+
+SCHEDULES: Mapping[str, type[Schedule]] = {kind.name: kind for kind in (Dgrad, Wgrad, Matmul)}
+
+
+def schedule_named(name: str | type) -> type[Schedule]:
+    """Return a schedule by its name; a class of the user's own stands for itself.
+
+    Raises   ConfigError, with near misses
+    """
+    if isinstance(name, type) and issubclass(name, Schedule):
+        return name
+    if isinstance(name, str) and name in SCHEDULES:
+        return SCHEDULES[name]
+    near = get_close_matches(str(name), SCHEDULES, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"it must be one of {', '.join(SCHEDULES)}"
+    raise ConfigError(f"schedule is {name!r}; {hint}, or a class derived from ascendsim.Schedule")

@@ -1,0 +1,82 @@
+"""The loop nest of grad_input: base blocks of pixels x channels, each with its whole reduction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.schedules.base import TILES, BlockSchedule
+from ascendsim.ops.schedules.dgrad.program import DgradProgram, Sizes, sizes_of
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
+from ascendsim.ops.schedules.order import DgradOrder
+from ascendsim.ops.schedules.vector.elementwise import cast, flat, zero_fill
+from ascendsim.program.kernel import Phase
+from ascendsim.program.places import GmTensor
+from ascendsim.program.program import Program
+
+
+@dataclass(frozen=True)
+class Dgrad(BlockSchedule):
+    """For each base block: for each part, kernel depth, box of taps in L1, slice of base_k: load, multiply.
+
+    A reduction in parts adds them in float32, in order, to zeros in GM; a narrower result is then cast. Every
+    task adds its own parts one after the other, so `sums` makes no difference.
+    """
+
+    gemm: DgradGemm
+
+    name: ClassVar[str] = "dgrad"
+    makes: ClassVar[str] = "grad_input"
+    reads: ClassVar[frozenset[str]] = TILES | {"k_split"}
+
+    @cached_property
+    def tasks(self) -> DgradTasks:
+        """How it is cut."""
+        return DgradTasks(self.gemm, self.tiling, self.profile)
+
+    @property
+    def tensors(self) -> tuple[GmTensor, ...]:
+        """The source, the weights, grad_input and the float32 sums, if any."""
+        return self.gemm.source, self.gemm.weights, self.gemm.output, self.target
+
+    @cached_property
+    def target(self) -> GmTensor:
+        """The tensor that receives the tiles: the output, or float32 sums where parts are added to it."""
+        output = self.gemm.output
+        if self.tiling.k_split == 1 or output.dtype == "float32":
+            return output
+        return GmTensor.of("sums", output.shape, "float32", "workspace", output.layout)
+
+    @property
+    def casts_sums(self) -> bool:
+        """Whether vector cores make the output from float32 sums."""
+        return self.target is not self.gemm.output
+
+    def program(self, tasks: list[Task]) -> Program:  # type: ignore[override]
+        """Return the program of a core with these tasks."""
+        sizes = sizes_of(self.tasks, tasks)
+        if sizes not in self._programs:
+            self._programs[sizes] = DgradProgram(self.tasks, sizes, self.target, self.hazards)
+        return self._programs[sizes].emit(tasks)
+
+    @cached_property
+    def _programs(self) -> dict[Sizes, DgradProgram]:
+        # By what a core reserves: cores that reserve the same share the templates that one has learned.
+        return {}
+
+    def order(self) -> DgradOrder:
+        """Return the slices of each part of the reduction."""
+        parts = [[run for segment in part for _, _, run in segment.slices] for part in self.tasks.parts]
+        lengths = tuple(len(part) for part in parts) if len(parts) > 1 else ()
+        return DgradOrder(self.gemm.sliding.c0, tuple(run for part in parts for run in part), lengths)
+
+    def phases(self) -> tuple[Phase, ...]:
+        """Return zeros where tiles are added or missing, the tiles, and the cast of float32 sums."""
+        phases = [self.compute()]
+        if self.tiling.k_split > 1 or not all(self.gemm.depths):
+            phases.insert(0, zero_fill(self.profile, flat(self.target)))
+        if self.casts_sums:
+            phases.append(cast(self.profile, flat(self.target), flat(self.gemm.output)))
+        return tuple(phases)

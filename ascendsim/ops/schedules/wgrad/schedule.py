@@ -1,0 +1,87 @@
+"""The loop nest of grad_weight: base blocks of channels x (channel, tap), over parts of all pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import ClassVar
+
+from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.schedules.base import TILES, BlockSchedule
+from ascendsim.ops.schedules.order import WgradOrder
+from ascendsim.ops.schedules.vector.elementwise import flat, ordered_sum, tree_sum, zero_fill
+from ascendsim.ops.schedules.wgrad.program import Sizes, WgradProgram, sizes_of
+from ascendsim.ops.schedules.wgrad.tasks import Task, WgradTasks
+from ascendsim.program.kernel import Phase
+from ascendsim.program.places import GmTensor
+from ascendsim.program.program import Program
+
+
+@dataclass(frozen=True)
+class Wgrad(BlockSchedule):
+    """For each base block and part: for each pair of depths, image, run of pixels in L1, base_k: multiply.
+
+    Parts of the reduction lie on different cores. They are added atomically to zeros in GM, in the order in
+    which they arrive, or kept apart in a workspace (parts, *output) and added by vector cores.
+    """
+
+    gemm: WgradGemm
+
+    name: ClassVar[str] = "wgrad"
+    makes: ClassVar[str] = "grad_weight"
+    reads: ClassVar[frozenset[str]] = TILES | {"k_split"}
+
+    @cached_property
+    def tasks(self) -> WgradTasks:
+        """How it is cut."""
+        return WgradTasks(self.gemm, self.tiling, self.profile)
+
+    @property
+    def tensors(self) -> tuple[GmTensor, ...]:
+        """The small side, the big side, grad_weight and its parts, if they are kept apart."""
+        return self.gemm.small, self.gemm.big, self.gemm.output, self.target
+
+    @property
+    def atomic(self) -> bool:
+        """Whether tiles are added to a zeroed output."""
+        return self.tiling.k_split > 1 and self.sums == "atomic"
+
+    @cached_property
+    def target(self) -> GmTensor:
+        """The tensor that receives the tiles."""
+        output = self.gemm.output
+        if self.tiling.k_split == 1 or self.atomic:
+            return output
+        return GmTensor.of("parts", (self.tiling.k_split, *output.shape), "float32", "workspace")
+
+    def program(self, tasks: list[Task]) -> Program:  # type: ignore[override]
+        """Return the program of a core with these tasks."""
+        sizes = sizes_of(self.tasks, tasks)
+        if sizes not in self._programs:
+            self._programs[sizes] = WgradProgram(self.tasks, sizes, self.target, self.atomic, self.hazards)
+        return self._programs[sizes].emit(tasks)
+
+    @cached_property
+    def _programs(self) -> dict[Sizes, WgradProgram]:
+        # By what a core reserves: cores that reserve the same share the templates that one has learned.
+        return {}
+
+    def order(self) -> WgradOrder:
+        """Return the runs of pixels, and how the parts are added; in which order they arrive is not told."""
+        runs = tuple((run.first_pixel, run.pixels) for run in self.tasks.pieces if run.image == 0)
+        return WgradOrder(runs, self.tiling.base_k, self.tiling.k_split, tree=self.sums == "tree")
+
+    def phases(self) -> tuple[Phase, ...]:
+        """Return zeros where tiles are added or missing, the tiles, and the sums of parts kept apart."""
+        output, profile = self.gemm.output, self.profile
+        phases = [self.compute()]
+        if self.tasks.has_gaps or self.atomic:
+            phases.insert(0, zero_fill(profile, flat(self.target)))
+        if self.target is not output:
+            parts = replace(self.target, shape=(self.tiling.k_split, prod(output.shape)))
+            if self.sums == "tree":
+                phases += tree_sum(profile, parts, flat(output))
+            else:
+                phases.append(ordered_sum(profile, parts, flat(output)))
+        return tuple(phases)

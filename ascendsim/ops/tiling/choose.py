@@ -1,0 +1,47 @@
+"""The choice of a plan, made once for each product of a call; everything else reads it from there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ascendsim.ops.plan import Plan
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
+from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.tiling.search.dgrad import dgrad_tiling
+from ascendsim.ops.tiling.search.matmul import matmul_tiling
+from ascendsim.ops.tiling.search.wgrad import wgrad_tiling
+from ascendsim.ops.tiling.vendor.matmul import product_tiling
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
+PRODUCTS = ("grad_input", "grad_weight", "product")
+
+
+def choose_tiling(
+    problem: ConvProblem | MatmulProblem,
+    gradient: str,
+    dtype: str,
+    profile: Profile,
+    *,
+    hf32: bool = False,
+) -> Plan:
+    """Return the plan of one product.
+
+    problem    a ConvProblem for "grad_input" and "grad_weight", a MatmulProblem for "product"
+    gradient   what is computed
+    dtype      the format in which the operands lie in memory; hf32: float32 that the cube rounds to HF32
+
+    Raises     CapacityError if no tile fits into the buffers
+    """
+    compute_dtype = "hf32" if hf32 else dtype
+    if isinstance(problem, MatmulProblem):
+        gemm = MatmulGemm.of(problem, compute_dtype)
+        known = product_tiling(gemm, profile)
+        return Plan("matmul", matmul_tiling(gemm, profile, others=[known] if known else []))
+    if gradient == "grad_input":
+        return Plan("dgrad", dgrad_tiling(DgradGemm.of(problem, compute_dtype), profile))
+    assert gradient == "grad_weight", gradient
+    return Plan("wgrad", wgrad_tiling(WgradGemm.of(problem, compute_dtype), profile))

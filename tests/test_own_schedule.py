@@ -1,0 +1,175 @@
+"""Can a user bring a loop nest of their own, in one file, and get the same bits with its own cycles?"""
+
+import runpy
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ascendsim import (
+    ConvProblem,
+    MatmulProblem,
+    Plan,
+    Schedule,
+    Tiling,
+    convolution_backward,
+    estimate,
+    estimate_matmul,
+)
+from ascendsim.errors import CapacityError, ConfigError
+from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.schedules.catalogue import SCHEDULES, schedule_named
+from ascendsim.timing.kernel import time_kernel
+from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
+from tests.toy_profiles import toy_split, toy_unified
+
+FILE = Path(__file__).parent.parent / "examples" / "04_your_own_schedule.py"
+WeightsStay = runpy.run_path(str(FILE))["WeightsStay"]
+ONLY_INPUT = (True, False, False)
+# A few cores, and an L1 that holds the weights of one column block.
+SPLIT = toy_split(**{"cores.cube": 3, "buffers.L1.capacity_bytes": 65536})
+UNIFIED = toy_unified(**{"cores.cube": 3, "buffers.L1.capacity_bytes": 65536})
+PROBLEMS = [
+    ConvProblem((2, 40, 9, 10), (20, 40, 3, 3), 1, 1),
+    ConvProblem((2, 40, 9, 10), (20, 40, 3, 2), 2, 1),
+    ConvProblem((2, 20, 7, 6), (20, 40, 2, 2), 2, transposed=True),
+    ConvProblem((1, 36, 4, 5, 5), (18, 36, 2, 1, 2)),
+    ConvProblem((1, 40, 30), (24, 20, 3), groups=2),
+]
+
+
+def planned(problem, schedule, profile=SPLIT, k_split=1, dtype="float16"):
+    """A call with a plan of two column blocks where there are so many columns, under a schedule."""
+    call = call_of(problem, dtype, profile=profile)
+    plan = Tiling(32, 16, 16, 2, 3, used_cores=2, k_split=k_split)
+    return replace(call, plans=call.plans | {"grad_input": Plan(schedule, plan)})
+
+
+def test_it_is_one_file_of_less_than_150_lines():
+    assert len(FILE.read_text().splitlines()) < 150
+
+
+@pytest.mark.parametrize("order", ["program", "arrival", 5])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_the_bits_are_those_of_the_definition_in_any_order(problem, order):
+    call, tensors = planned(problem, WeightsStay), tensors_of(problem, data="wide")
+    made, _ = run(call, tensors, order, ONLY_INPUT)
+    want = reference_gradients(call, **tensors, mask=ONLY_INPUT)
+    assert_same_bits(made["grad_input"], want["grad_input"])
+
+
+@pytest.mark.parametrize("profile", [SPLIT, UNIFIED], ids=lambda profile: profile.variant)
+def test_parts_are_added_as_by_the_usual_nest(profile):
+    problem = ConvProblem((1, 24, 6, 6), (40, 24, 3, 3), 1, 1)
+    tensors = tensors_of(problem, data="wide")
+    usual, own = (
+        run(planned(problem, name, profile, 2), tensors, mask=ONLY_INPUT)[0]
+        for name in ("dgrad", WeightsStay)
+    )
+    assert_same_bits(own["grad_input"], usual["grad_input"])
+
+
+def test_it_reads_the_weights_once_and_the_image_more_often_in_cycles_of_its_own():
+    # One core, two column blocks, two images of one pixel tile each: the usual nest reads an image once and
+    # the weights for every tile, as L1 has room for one copy of them; this one the other way round.
+    call = call_of(ConvProblem((2, 32, 8, 8), (16, 32, 1, 1)), profile=SPLIT)
+    plan = Tiling(64, 16, 16, bl1_buffers=1, al0_buffers=1, used_cores=1)
+    found = {}
+    for name in ("dgrad", WeightsStay):
+        planned = replace(call, plans={"grad_input": Plan(name, plan)})
+        found[name] = time_kernel(lower(planned, ONLY_INPUT).kernels[0], SPLIT)
+    image, weights = 2 * 64 * 16 * 2, 16 * 32 * 2
+    assert found["dgrad"].bytes["l2_read"] == image + 2 * weights
+    assert found[WeightsStay].bytes["l2_read"] == 2 * image + weights
+    assert found["dgrad"].cycles != found[WeightsStay].cycles
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_equal_cores_are_folded_into_one_without_a_change(problem):
+    (kernel,) = lower(planned(problem, WeightsStay), ONLY_INPUT).kernels
+    folded, plain = (time_kernel(kernel, SPLIT, folded=flag).cycles for flag in (True, False))
+    assert folded == plain
+
+
+# --- how it is asked for
+
+PROBLEM = ConvProblem((2, 32, 8, 8), (16, 32, 3, 3), 1, 1)
+
+
+def cycles(**options):
+    kernels = estimate(PROBLEM, output_mask=(True, True, False), **options).kernels
+    return {kernel.name: kernel.cycles for kernel in kernels}
+
+
+def test_a_schedule_says_itself_what_it_makes():
+    usual = cycles()
+    assert cycles(schedule="dgrad") == cycles(schedule={"grad_weight": "wgrad"}) == usual
+    own = cycles(schedule=WeightsStay)
+    assert own == cycles(schedule={"grad_input": WeightsStay})
+    assert own["grad_weight"] == usual["grad_weight"]
+
+
+def test_a_plan_of_one_call_serves_another():
+    first = estimate(PROBLEM, output_mask=ONLY_INPUT, schedule=WeightsStay)
+    again = estimate(PROBLEM, output_mask=ONLY_INPUT, tiling=first.kernels[0].plan)
+    assert again.cycles == first.cycles
+    assert again.kernels[0].plan.schedule is WeightsStay
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("dgrat", "schedule is 'dgrat'; did you mean dgrad?"),
+        (3, "schedule is 3; it must be one of dgrad, .* or a class derived from ascendsim.Schedule"),
+        (int, "or a class derived from ascendsim.Schedule"),
+        ("matmul", "schedule is 'matmul', which makes product, but the call computes grad_input"),
+        ({"grad_input": "wgrad"}, "schedule of grad_input is 'wgrad', which makes grad_weight"),
+        ({"grad_bias": "dgrad"}, r"schedule has keys \['grad_bias'\]; it takes grad_input and grad_weight"),
+    ],
+)
+def test_a_schedule_without_a_meaning_is_refused(schedule, message):
+    with pytest.raises(ConfigError, match=message):
+        cycles(schedule=schedule)
+
+
+def test_a_matrix_product_takes_a_schedule_too():
+    usual, named = (
+        estimate_matmul(MatmulProblem(64, 64, 64), schedule=name).cycles for name in (None, "matmul")
+    )
+    assert usual == named
+    with pytest.raises(ConfigError, match="which makes grad_input, but the call computes product"):
+        estimate_matmul(MatmulProblem(64, 64, 64), schedule="dgrad")
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_by_name_says_what_it_makes_and_reads(name):
+    kind = schedule_named(name)
+    assert kind.name == name
+    assert kind.makes in ("grad_input", "grad_weight", "product")
+    assert kind.reads <= set(Tiling.__dataclass_fields__)
+    assert issubclass(kind, Schedule)
+
+
+def test_an_infeasible_choice_of_a_user_names_the_buffer():
+    plan = Tiling(512, 512, 512)
+    with pytest.raises(
+        CapacityError, match=r"L1 of 910B2 holds 524288 bytes, but weights 0 .* take a smaller tile"
+    ):
+        estimate(
+            ConvProblem((1, 512, 32, 32), (512, 512, 1, 1)),
+            output_mask=ONLY_INPUT,
+            tiling=plan,
+            schedule=WeightsStay,
+        )
+
+
+def test_gradients_through_the_door_have_the_same_bits():
+    rng = np.random.default_rng(1)
+    shapes = PROBLEM.grad_output, PROBLEM.input, PROBLEM.weight
+    tensors = [rng.standard_normal(shape).astype(np.float16) for shape in shapes]
+    call = (*tensors, None, 1, 1, 1, False, 0, 1, (True, True, False), 0)
+    usual, own = (convolution_backward(*call, schedule=name) for name in (None, WeightsStay))
+    assert np.array_equal(usual.grad_input.view(np.uint16), own.grad_input.view(np.uint16))
+    assert np.array_equal(usual.grad_weight.view(np.uint16), own.grad_weight.view(np.uint16))
