@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
 WITH_TOOLS := $(VENV)/.installed-with-tools
 
-.PHONY: help run test test-all lint check bench clean
+.PHONY: help run test test-all lint check bench reports clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1: \2/p' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ check: lint test ## everything a commit must pass
 
 bench: $(WITH_TOOLS) ## the speed figures, as ratios within one run
 	$(PY) -m benchmarks
+
+reports: $(WITH_TOOLS) ## write the pages under reports/ anew; validation.md needs the data that ASCENDSIM_DATA names
+	$(PY) -m pytest -m "slow or not slow" tests/test_reports_committed.py --update
 
 clean: ## remove the environment and what was built
 	rm -rf $(VENV) build dist out

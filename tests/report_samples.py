@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 from fake_machine import Fake, FakeProfile, kernel, program
 
+from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.results import ConvolutionBackwardResult
 from ascendsim.ops.summary import summarise
-from ascendsim.report.columns import Column
-from ascendsim.report.record import Run, gradient_record
+from ascendsim.report.document import Run
+from ascendsim.studies.records import FigureEffect, Interval, JudgedGradient
 from ascendsim.timing.kernel import time_kernel
-
-ERROR = Column("error", "error", "ulp", "How wrong it is.")
 
 
 def timed_kernel(profile):
@@ -29,12 +28,27 @@ def entered_kernel(profile):
     return summarise(one, profile, time_kernel(one, FakeProfile(start_cycles=20, issue_cycles=1)))
 
 
+def judged_gradient(gradient, exact):
+    """A gradient with the errors that it has against exact values; nobody has computed it."""
+    errors = error_metrics(gradient, np.array(exact, np.float64), str(gradient.dtype))
+    return JudgedGradient("grad_weight", gradient.shape, str(gradient.dtype), "0123456789abcdef", errors)
+
+
 def timed_run(profile):
-    """A call of twice the same kernel, with one gradient and one note."""
+    """A call of twice the same kernel, with a note, and one gradient that is wrong in one element of four."""
     timed = timed_kernel(profile)
-    gradient = np.array([[1, 2], [3, 4]], np.float16)
+    gradient = np.array([[1, 2], [3, 4.5]], np.float16)
     result = ConvolutionBackwardResult(
         *("toy", "toy_split", "float16", "block:16:RNE", (timed, timed), ("nothing is real",)),
         *(None, gradient, None, "program"),
     )
-    return Run(result, profile, (gradient_record("grad_weight", gradient, {"error": 0.5}),))
+    return Run(result, profile, (judged_gradient(gradient, [[1, 2], [3, 4]]),))
+
+
+def made_up_interval():
+    """An interval about 4.16 us in which one figure of two does almost everything."""
+    effects = (
+        FigureEffect("paths.GM_L1.bytes_per_cycle", 64, 32, 128, 4.16, 5.16, 3.66),
+        FigureEffect("sync.flag_cycles", 10, 0, 10, 4.16, 4.06, 4.16),
+    )
+    return Interval(3, 3.56, 5.16, 120, 210, effects)

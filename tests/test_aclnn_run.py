@@ -12,6 +12,8 @@ from ascendsim.aclnn import (
     conv_tbc_backward_get_workspace_size,
     convolution_backward_get_workspace_size,
 )
+from ascendsim.aclnn.tensor import write
+from ascendsim.errors import CapacityError
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 from ascendsim.profile import load_profile
 from tests.aclnn_calls import OUTPUTS, arguments_of, first_phase
@@ -252,3 +254,32 @@ def test_the_signatures_are_those_of_the_interface():
         *("grad_input", "grad_weight", "grad_bias", "product", "rules"),
     ]
     assert list(inspect.signature(AclTensor).parameters) == ["shape_or_array", "dtype", "format", "strides"]
+
+
+def test_what_the_operators_refuse_is_an_inner_failure(monkeypatch):
+    def fail(*_, **__):
+        raise CapacityError("the tile does not fit")
+
+    given = arguments_of(SMALL)
+    size, executor = first_phase(SMALL, given)
+    monkeypatch.setattr("ascendsim.ops.convolution_backward.convolution_backward", fail)
+    with pytest.raises(AclnnError) as caught:
+        executor.run(size)
+    assert (caught.value.status, caught.value.check) == (561103, "run")
+    assert "the tile does not fit" in str(caught.value)
+    assert isinstance(caught.value.__cause__, CapacityError)
+
+
+def test_a_gradient_of_another_shape_is_not_written():
+    # By the shipped rules nobody compares the shapes of outputs that the caller allocated too small.
+    target = AclTensor(np.zeros((2, 2), np.float16), "float16")
+    with pytest.raises(AclnnError) as caught:
+        write("grad_weight", target, np.ones((2, 3), np.float16))
+    assert caught.value.status == 561103
+    assert not target.array.any()
+
+
+@pytest.mark.parametrize("target", [None, AclTensor((2, 2), "float16")])
+def test_a_gradient_without_memory_goes_nowhere(target):
+    write("grad_weight", target, np.ones((2, 2), np.float16))
+    write("grad_weight", AclTensor(np.zeros((2, 2), np.float16), "float16"), None)

@@ -8,6 +8,7 @@ import pytest
 from ascendsim import convolution_backward
 from ascendsim.aclnn import AclnnError, AclTensor
 from ascendsim.aclnn.workspace import LARGEST, planned_sizes
+from ascendsim.errors import CapacityError
 from ascendsim.ops.problems.convolution import ConvProblem
 from tests.aclnn_calls import arguments_of, first_phase
 from tests.rules_calls import changed, conv, tbc
@@ -186,3 +187,19 @@ def test_what_no_kernel_can_be_made_for_is_an_inner_failure():
 def test_a_tensor_shows_what_it_is():
     assert repr(AclTensor((1, 2), "FLOAT", "ND")) == "AclTensor((1, 2), 'FLOAT', 'ND', strides=None)"
     assert repr(AclTensor(None, None)) == "AclTensor(None, None, None, strides=None)"
+
+
+@pytest.mark.parametrize(
+    ("raised", "says"),
+    [(MemoryError(), "its kernels do not fit into memory"), (CapacityError("no tile fits"), "no tile fits")],
+)
+@pytest.mark.parametrize(("call", "check"), [(SMALL, "31 (inner operators)"), (tbc(), "8 (inner operators)")])
+def test_a_call_that_cannot_be_lowered_is_an_inner_failure(monkeypatch, call, check, raised, says):
+    def fail(*_):
+        raise raised
+
+    monkeypatch.setattr("ascendsim.ops.lowering.lower.lower", fail)
+    with pytest.raises(AclnnError) as caught:
+        first_phase(call, arguments_of(call, arrays=False))
+    assert (caught.value.status, caught.value.check) == (561103, check)
+    assert says in str(caught.value)

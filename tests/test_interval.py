@@ -1,56 +1,65 @@
 """Does the interval of a run hold what the ranges of its product's figures allow?"""
 
-from types import SimpleNamespace
-
 import pytest
+from made_up_products import made_up_call
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.report.tables import products_table
 from ascendsim.report.words import interval_line
-from ascendsim.studies.interval import ends_to_try, interval_record, plans
+from ascendsim.studies.interval import interval
+from ascendsim.studies.sweep import ranged_figures
 
 PROBLEM = ConvProblem((1, 16, 6, 6), (32, 16, 3, 3), padding=1)
 WORDS = ("--input", "1,16,6,6", "--weight", "32,16,3,3", "--padding", "1", "--cycles-only")
 
 
-def result(time_us):
-    return SimpleNamespace(time_us=time_us, cycles=round(10 * time_us))
+def call(profile, plans):
+    return estimate(PROBLEM, product=profile, tiling=plans)
 
 
-def record(monkeypatch, figures, time):
-    """The interval of a made-up product: figures are (value, range), `time` makes microseconds of values."""
-
-    def load(_, overrides=None):
-        values = {path: value for path, (value, _) in figures.items()} | (overrides or {})
-        assumed = {path: SimpleNamespace(value=value, range=ends) for path, (value, ends) in figures.items()}
-        return SimpleNamespace(values=values, assumed=lambda: assumed)
-
-    monkeypatch.setattr("ascendsim.studies.interval.load_profile", load)
+def made_up(monkeypatch, figures, time):
+    """The interval of a made-up product, and what it told of its progress."""
     told = []
-    usual = result(time(**load(None).values))
-    made = interval_record("toy", usual, lambda profile: result(time(**profile.values)), told.append)
-    return made, told
+    return interval("toy", made_up_call(monkeypatch, figures, time)[0], told.append), told
 
 
 def test_all_that_shortens_and_all_that_stretches_go_together(monkeypatch):
     # 10 / rate + wait: 10 / 2 + 3 = 8 as it is; 10 / 4 + 1 = 3.5 at best, 10 / 1 + 7 = 17 at worst.
     figures = {"rate": (2, (1, 4)), "wait": (3, (1, 7))}
-    made, told = record(monkeypatch, figures, lambda rate, wait: 10 / rate + wait)
-    assert (made["shortest_us"], made["longest_us"]) == (3.5, 17.0)
-    assert (made["least_cycles"], made["most_cycles"], made["figures"]) == (35, 170, 2)
+    made, told = made_up(monkeypatch, figures, lambda rate, wait: 10 / rate + wait)
+    assert (made.shortest_us, made.longest_us) == (3.5, 17.0)
+    assert (made.least_cycles, made.most_cycles, made.figures) == (35, 170, 2)
     assert told == ["rate", "rate", "wait", "wait"]
     # Alone, the rate moves 8 to 5.5 and 13; the wait to 6 and 12.
-    assert made["effects"] == [
-        {"figure": "rate", "shortest_us": 5.5, "shortest_at": 4, "longest_us": 13.0, "longest_at": 1},
-        {"figure": "wait", "shortest_us": 6.0, "shortest_at": 1, "longest_us": 12.0, "longest_at": 7},
+    assert [(effect.figure, effect.shortest, effect.longest) for effect in made.effects] == [
+        ("rate", (5.5, 4), (13.0, 1)),
+        ("wait", (6.0, 1), (12.0, 7)),
+    ]
+
+
+def test_the_widest_span_comes_first(monkeypatch):
+    figures = {"little": (1, (0, 2)), "much": (1, (0, 2)), "some": (1, (0, 2))}
+    made, _ = made_up(monkeypatch, figures, lambda little, much, some: little + 9 * much + 3 * some)
+    assert [(effect.figure, effect.span_us) for effect in made.effects] == [
+        ("much", 18),
+        ("some", 6),
+        ("little", 2),
     ]
 
 
 def test_a_figure_that_moves_nothing_is_no_effect(monkeypatch):
-    made, _ = record(monkeypatch, {"idle": (5, (1, 9))}, lambda idle: 4.0)  # noqa: ARG005
-    assert (made["shortest_us"], made["longest_us"], made["effects"]) == (4.0, 4.0, [])
-    assert "none moves this call" in interval_line({"interval": made, "time_us": 4.0})
+    made, _ = made_up(monkeypatch, {"idle": (5, (1, 9))}, lambda idle: 4.0)  # noqa: ARG005
+    assert (made.shortest_us, made.longest_us, made.effects) == (4.0, 4.0, ())
+
+
+def test_a_figure_whose_worst_is_between_its_ends_keeps_the_call_as_the_longest(monkeypatch):
+    # 10 - (size - 3)^2: as it is, at 3, it takes longest; the end of 0 shortens it to 1, that of 4 to 9.
+    made, _ = made_up(monkeypatch, {"size": (3, (0, 4))}, lambda size: 10.0 - (size - 3) ** 2)
+    (effect,) = made.effects
+    assert effect.longest == (10.0, None)
+    assert effect.shortest == (1.0, 0)
+    assert (made.shortest_us, made.longest_us) == (1.0, 10.0)
 
 
 def test_an_end_at_the_value_and_a_text_are_not_tried(monkeypatch):
@@ -60,9 +69,10 @@ def test_an_end_at_the_value_and_a_text_are_not_tried(monkeypatch):
         "none": (1, None),
         "spread": ([1, 2], ([0, 1], [2, 3])),
     }
-    made, told = record(monkeypatch, figures, lambda low, **_: float(low))
+    made, told = made_up(monkeypatch, figures, lambda low, **_: float(low))
     assert told == ["low", "spread", "spread"]
-    assert (made["shortest_us"], made["longest_us"]) == (1.0, 2.0)
+    assert (made.shortest_us, made.longest_us) == (1.0, 2.0)
+    assert made.figures == 2  # a model and a figure without a range are not moved
 
 
 def test_ends_that_contradict_each_other_are_taken_as_far_as_they_agree(monkeypatch):
@@ -72,9 +82,9 @@ def test_ends_that_contradict_each_other_are_taken_as_far_as_they_agree(monkeypa
             raise ConfigError("too small")
         return 2.0 * first + second
 
-    made, _ = record(monkeypatch, {"first": (5, (2, 5)), "second": (5, (1, 5))}, time)
-    assert made["shortest_us"] == 2.0 * 2 + 5
-    assert made["longest_us"] == 15.0
+    made, _ = made_up(monkeypatch, {"first": (5, (2, 5)), "second": (5, (1, 5))}, time)
+    assert made.shortest_us == 2.0 * 2 + 5
+    assert made.longest_us == 15.0
 
 
 def test_an_end_that_is_impossible_alone_is_left_out(monkeypatch):
@@ -83,29 +93,21 @@ def test_an_end_that_is_impossible_alone_is_left_out(monkeypatch):
             raise ConfigError("too small")
         return float(size)
 
-    made, _ = record(monkeypatch, {"size": (3, (1, 4))}, time)
-    assert (made["shortest_us"], made["longest_us"]) == (3.0, 4.0)
+    made, _ = made_up(monkeypatch, {"size": (3, (1, 4))}, time)
+    assert (made.shortest_us, made.longest_us) == (3.0, 4.0)
 
 
 @pytest.mark.parametrize("product", ["910B", "910"])
 def test_a_real_interval_holds_the_call_and_each_effect_is_that_of_the_figure(product):
     usual = estimate(PROBLEM, product=product)
-
-    def run(profile):
-        return estimate(PROBLEM, product=profile, tiling=plans(usual))
-
-    made = interval_record(product, usual, run, lambda _: None)
-    assert made["shortest_us"] < usual.time_us < made["longest_us"]
-    assert {path for path, _ in ends_to_try(load_profile(product))} >= {e["figure"] for e in made["effects"]}
-    largest = made["effects"][0]
-    other = load_profile(product, overrides={largest["figure"]: largest["longest_at"]})
-    assert run(other).time_us == largest["longest_us"] <= made["longest_us"]
-
-
-def test_the_plans_are_those_of_the_cube_kernels():
-    usual = estimate(PROBLEM, product="910B")
-    assert set(plans(usual)) == {"grad_input", "grad_weight"}
-    assert estimate(PROBLEM, product="910B", tiling=plans(usual)).cycles == usual.cycles
+    made = interval(product, call)
+    assert made.shortest_us < usual.time_us < made.longest_us
+    assert made.figures == len(ranged_figures(load_profile(product)))
+    largest = made.effects[0]
+    assert largest.usual_us == usual.time_us
+    other = load_profile(product, overrides={largest.figure: largest.longest[1]})
+    again = call(other, {k.name: k.plan for k in usual.kernels if k.macs})
+    assert again.time_us == largest.longest[0] <= made.longest_us
 
 
 def test_a_run_says_it_when_asked(record_of, answer):
@@ -130,6 +132,12 @@ def test_an_interval_is_of_the_tensors_as_they_are(record):
     words = (*WORDS[:-1], "--dtype", "float32", "--interval")
     whole, cycles = (record(*words, *more)["products"][0]["interval"] for more in ((), ("--cycles-only",)))
     assert whole == cycles
+
+
+def test_each_product_is_moved_by_figures_of_its_own(record):
+    made = record(*WORDS, "--interval", "--product", "910B", "--product", "910_95")["products"]
+    alone = [record(*WORDS, "--interval", "--product", name)["products"][0] for name in ("910B", "910_95")]
+    assert [product["interval"] for product in made] == [product["interval"] for product in alone]
 
 
 def test_a_network_has_no_interval(refusal):

@@ -4,13 +4,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from report_samples import ERROR, timed_run
+from report_samples import timed_run
 from toy_profiles import toy_split
 
 from ascendsim.errors import DataError
+from ascendsim.report.document import run_document
 from ascendsim.report.files import make_folder, replacing, replacing_report, write_text
 from ascendsim.report.folder import write_run_folder
-from ascendsim.report.record import run_document
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -28,11 +28,11 @@ def run(profile):
 
 @pytest.fixture
 def document(run):
-    return run_document("a | test", {"input": (1, 2)}, [run], ["run", "x y"], [ERROR])
+    return run_document("a | test", {"input": (1, 2)}, [run], ["run", "x y"])
 
 
 def test_the_folder_holds_what_it_promises(tmp_path, document, run):
-    files = write_run_folder(tmp_path / "a" / "b", document, [run], [ERROR], 1000)
+    files = write_run_folder(tmp_path / "a" / "b", document, [run], 1000)
     assert [file.name for file in files] == ["report.md", "result.json", "timeline.png", "trace.json"]
     assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == sorted(f.name for f in files)
     assert json.loads(files[1].read_text())["products"][0]["cycles"] == 160
@@ -40,7 +40,7 @@ def test_the_folder_holds_what_it_promises(tmp_path, document, run):
 
 
 def test_result_json_defines_every_column(tmp_path, document, run):
-    _, result, *_ = write_run_folder(tmp_path, document, [run], [ERROR], 0)
+    _, result, *_ = write_run_folder(tmp_path, document, [run], 0)
     made = json.loads(result.read_text())
     defined = made["definitions"]["products.kernels"]
     for key, entry in made["products"][0]["kernels"][0].items():
@@ -53,14 +53,14 @@ def test_result_json_defines_every_column(tmp_path, document, run):
 
 def test_several_products_get_a_plot_each(tmp_path, run):
     other = replace(run, profile=replace(run.profile, variant="other"))
-    document = run_document("t", {}, [run, other], [], [ERROR])
-    names = {file.name for file in write_run_folder(tmp_path, document, [run, other], [ERROR], 0)}
+    document = run_document("t", {}, [run, other], [])
+    names = {file.name for file in write_run_folder(tmp_path, document, [run, other], 0)}
     assert {"timeline-toy_split.png", "timeline-other.png"} <= names
 
 
 def test_products_of_one_name_do_not_overwrite_each_other(tmp_path, run):
-    document = run_document("t", {}, [run, run], [], [ERROR])
-    names = {file.name for file in write_run_folder(tmp_path, document, [run, run], [ERROR], 10)}
+    document = run_document("t", {}, [run, run], [])
+    names = {file.name for file in write_run_folder(tmp_path, document, [run, run], 10)}
     assert {"timeline-toy_split-1.png", "timeline-toy_split-2.png"} <= names
     assert {"trace-toy_split-1.json", "trace-toy_split-2.json"} <= names
 
@@ -71,21 +71,21 @@ def names(folder):
 
 def test_a_report_takes_the_place_of_the_one_before(tmp_path, run):
     (tmp_path / "mine.txt").write_text("kept")
-    both = run_document("t", {}, [run, run], [], [ERROR])
-    write_run_folder(tmp_path, both, [run, run], [ERROR], 10)
-    one = run_document("t", {}, [run], [], [ERROR])
-    write_run_folder(tmp_path, one, [run], [ERROR], 0)
+    both = run_document("t", {}, [run, run], [])
+    write_run_folder(tmp_path, both, [run, run], 10)
+    one = run_document("t", {}, [run], [])
+    write_run_folder(tmp_path, one, [run], 0)
     assert names(tmp_path) == ["mine.txt", "report.md", "result.json", "timeline.png"]
     assert json.loads((tmp_path / "result.json").read_text())["files"] == names(tmp_path)[1:]
 
 
 def test_a_report_that_fails_leaves_the_one_before(tmp_path, run):
-    document = run_document("t", {}, [run], [], [ERROR])
-    write_run_folder(tmp_path, document, [run], [ERROR], 10)
+    document = run_document("t", {}, [run], [])
+    write_run_folder(tmp_path, document, [run], 10)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     broken = document | {"title": "another", "command": None}
     with pytest.raises(TypeError):
-        write_run_folder(tmp_path, broken, [run], [ERROR], 10)
+        write_run_folder(tmp_path, broken, [run], 10)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

@@ -1,10 +1,11 @@
-"""Are the pages under reports/ what the code makes today? `pytest --update` rewrites them."""
+"""Are the pages under reports/ what the code makes today? `make reports` rewrites them."""
 
 from pathlib import Path
 
 import pytest
 
 from ascendsim.cli.validate import CLASSES, quoted_rows
+from ascendsim.profile import list_products, load_profile
 from ascendsim.report.committed import (
     OUTSIDE,
     PRODUCTS,
@@ -15,6 +16,8 @@ from ascendsim.report.committed import (
 )
 from ascendsim.report.scatter import plot_scatter
 from ascendsim.report.validation import UNMEASURED
+from ascendsim.studies.sensitivity import LAYER_NAME, sensitivity
+from ascendsim.validate.ablation import ablations
 from ascendsim.validate.rows import read_rows
 from ascendsim.validate.run import compare_rows
 
@@ -26,7 +29,7 @@ def expect(name, text, update):
     if update:
         REPORTS.mkdir(exist_ok=True)
         (REPORTS / name).write_text(text)
-    assert (REPORTS / name).read_text() == text, f"reports/{name} is old: pytest --update rewrites it"
+    assert (REPORTS / name).read_text() == text, f"reports/{name} is old: `make reports` rewrites it"
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +38,14 @@ def quoted():
 
 
 def test_the_products_side_by_side(update):
-    expect("profiles.md", profiles_page(), update)
+    expect("profiles.md", profiles_page([load_profile(name) for name in PRODUCTS], list_products()), update)
 
 
 @pytest.mark.slow
 def test_what_the_assumed_figures_move(update):
     # Some 300 estimates of a layer: a minute or two.
-    expect("sensitivity.md", sensitivity_page(), update)
+    effects = {product: sensitivity(product) for product in PRODUCTS}
+    expect("sensitivity.md", sensitivity_page(LAYER_NAME, effects), update)
 
 
 def test_the_quoted_part_of_the_validation(quoted, update):
@@ -56,7 +60,8 @@ def test_the_quoted_part_of_the_validation(quoted, update):
 def test_the_whole_validation(quoted, data_dir, update):
     rows = read_rows(data_dir / "silicon.csv")
     outcome = compare_rows(rows, CLASSES)
-    expect("validation.md", validation_page(quoted, outcome, constants_part(rows)), update)
+    constants = constants_part({product: list(ablations(product, rows)) for product in PRODUCTS})
+    expect("validation.md", validation_page(quoted, outcome, constants), update)
     if update:
         plot_scatter(REPORTS / "validation.png", outcome.cases)
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from ascendsim import ConvProblem
 from ascendsim.errors import ConfigError
 from ascendsim.workloads import load_workload, workload_names
 
@@ -117,3 +118,39 @@ def test_bad_files_say_where_and_why(tmp_path, text, says):
 def test_a_missing_file_says_so(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         load_workload(tmp_path / "none.toml")
+
+
+def test_options_and_counts_of_a_file_are_kept(tmp_path):
+    file = tmp_path / "mine.toml"
+    layer = "input = [8, 5, 5], weight = [4, 4, 3, 3], groups = 2, stride = [1, 2], count = 3"
+    file.write_text(f'title = "Mine"\nbias = false\nlayers = [{{ name = "a", {layer} }}]')
+    mine = load_workload(str(file))
+    assert (mine.title, mine.bias, mine.source) == ("Mine", False, str(file))
+    (layer,) = mine.layers
+    assert layer.count == 3
+    assert layer.options == {"groups": 2, "stride": (1, 2)}
+    assert mine.layer("a") is layer
+
+
+def test_a_layer_makes_a_problem_of_any_batch(resnet50):
+    layer = resnet50.layer("s3b1_3x3")
+    for batch in (1, 7):
+        assert ConvProblem(**layer.problem_options(batch)).input[0] == batch
+
+
+def test_a_file_of_ones_own_may_have_the_name_of_a_network_of_ours(tmp_path):
+    file = tmp_path / "resnet50.toml"
+    file.write_text('layers = [{ name = "only", input = [8, 5], weight = [4, 8, 3] }]')
+    assert [layer.name for layer in load_workload(file).layers] == ["only"]
+
+
+def test_a_name_far_from_all_layers_gets_the_list(resnet50):
+    with pytest.raises(ConfigError, match="it has conv1, "):
+        resnet50.layer("xyzzy")
+
+
+def test_a_file_that_is_no_text_says_so(tmp_path):
+    file = tmp_path / "bytes.toml"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="is not valid TOML"):
+        load_workload(file)

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from ascendsim.ops.results import ConvolutionBackwardResult
     from ascendsim.profile import Profile
 
+# Names of outputs, in the vendor's order.
 GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
+# Statuses of the vendor's header: ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_INNER_NULLPTR.
 INVALID, INNER = 161002, 561103
 
 
@@ -43,6 +45,8 @@ class Executor:
                  values, 561103 where the operators fail
         """
         self._check(workspace_size)
+        # Read when the call runs, not when it is checked: the first phase of the vendor's interface sees
+        # shapes alone, and a caller may fill the memory between the phases.
         inputs = {
             name: values_of(name, tensor)
             for name, tensor in self.tensors.items()
@@ -54,12 +58,15 @@ class Executor:
             raise
         except AscendSimError as error:
             raise AclnnError(INNER, "run", str(error)) from error
+        # A masked gradient leaves its output untouched, as the device does.
         for name, wanted in zip(GRADIENTS, self.decision.wanted, strict=True):
             if wanted:
                 self._write(name, getattr(result, name))
         return result
 
     def _check(self, workspace_size: Any) -> None:
+        # An argument that is no whole number is answered like a workspace that is too small: whatever comes
+        # in, the interface answers with a status.
         try:
             given = index(workspace_size)
         except Exception:
@@ -78,6 +85,7 @@ class Executor:
             "rules": self.rules,
             "output_dtypes": [self.decision.dtypes.get(name) for name in GRADIENTS],
         }
+        # Imported when it runs: the first phase alone, as `ascendsim check` asks it, computes nothing.
         call = self.call
         if isinstance(call, ConvTbcBackwardCall):
             from ascendsim.ops.conv_tbc_backward import conv_tbc_backward

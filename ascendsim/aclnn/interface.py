@@ -15,7 +15,7 @@ from ascendsim.rules.typed import CHECK, typed
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
-INVALID = 161002
+INVALID = 161002  # ACLNN_ERR_PARAM_INVALID
 
 
 def convolution_backward_get_workspace_size(
@@ -108,7 +108,9 @@ def first_phase(
     product: Any,
     rules: Any,
 ) -> tuple[int, Executor]:
-    """Check, decide, and plan."""
+    """Check, decide, and plan; both interfaces and `ascendsim check` come together here."""
+    # A name goes to the rules as it is: they know products of which there is no file of figures, and refuse a
+    # call there for a reason of the interface. A file or a Profile must be loaded to tell its product.
     named = product if isinstance(product, str) and not _is_file(product) else _profile(product)
     try:
         if not isinstance(rules, str | Path):
@@ -116,12 +118,14 @@ def first_phase(
         decision = resolve(call, named, rules)
     except ConfigError as error:
         raise AclnnError(INVALID, CHECK, str(error)) from error
+    # Only an accepted call needs figures; see `_profile`.
     profile, checked = _profile(product), typed(call)
     size = workspace_bytes(checked, decision, profile, rules)
     return size, Executor(checked, decision, size, tensors, profile, rules)
 
 
 def _is_file(product: str) -> bool:
+    """Tell a path from a name, on any system."""
     return product.endswith(".toml") or "/" in product or "\\" in product
 
 

@@ -11,11 +11,11 @@ from ascendsim.rules.typed import CHECK, dtype_name, shown
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-RUNTIME = 361001
+RUNTIME = 361001  # ACLNN_ERR_RUNTIME_ERROR
 
 
 class AclTensor:
-    """What aclCreateTensor makes: a view of device memory.
+    """Describe a tensor as aclCreateTensor does, with its device memory if there is any.
 
     shape_or_array  extents, where only the checks and the workspace are wanted; or the array that is the
                     device memory: numpy's float16 and float32, ml_dtypes' bfloat16, float8_e4m3fn and
@@ -32,6 +32,7 @@ class AclTensor:
     def __init__(self, shape_or_array: Any, dtype: Any, format: Any = None, strides: Any = None) -> None:
         self.array = shape_or_array if _is_array(shape_or_array) else None
         shape = shape_or_array if self.array is None else self.array.shape
+        # A view of an array has strides of its own, which the rules must see: some interfaces refuse gaps.
         if strides is None and self.array is not None:
             strides = _strides(memory_of(self.array))
         self.description = TensorDescription(shape, dtype, format, strides)
@@ -46,6 +47,7 @@ def describe(name: str, tensor: Any) -> Any:
 
     Raises   AclnnError 161002, check 0, where an array and what is said of it disagree
     """
+    # A null pointer is an answer of the rules, and so is anything else that is no tensor.
     if not isinstance(tensor, AclTensor):
         return tensor
     about, array = tensor.description, tensor.array
@@ -107,18 +109,21 @@ def memory_of(array: Any) -> NDArray[Any]:
 
 def _is_array(value: Any) -> bool:
     """Tell an array, numpy's or a HiFloat8Array, from the extents of a shape."""
+    # By its type: an object that makes up attributes when asked would pass for an array.
     kind = type(value)
     return hasattr(kind, "shape") and hasattr(kind, "dtype")
 
 
 def _strides(array: NDArray[Any]) -> tuple[int, ...] | None:
     """Return strides in elements; None where they are no whole number of elements."""
+    # A field of a structured array may lie at half an element; no tensor of the device can.
     size = array.itemsize or 1
     return None if any(stride % size for stride in array.strides) else tuple(s // size for s in array.strides)
 
 
 def _same_strides(array: Any, given: Any) -> bool:
     """Compare strides along the axes on which they matter."""
+    # Along an axis of one element nothing is ever stepped over, and libraries fill in what they like.
     own = _strides(memory_of(array))
     try:
         return own is None or all(
@@ -134,6 +139,7 @@ def _storage_names(dtype: Any) -> tuple[str, ...]:
 
     name = dtype_name(dtype)
     if name == "hifloat8":
+        # No numpy dtype exists: an array of our own, or the bare codes.
         return "hifloat8", "uint8"
     try:
         found = lookup(name or "")

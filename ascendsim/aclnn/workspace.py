@@ -1,4 +1,4 @@
-"""How much device memory an accepted call needs beside its tensors."""
+"""Count the device memory that an accepted call needs beside its tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # What the runtime takes for itself beside the kernels.
 SYSTEM_BYTES = 16 * 2**20
-INNER = 561103
+INNER = 561103  # ACLNN_ERR_INNER_NULLPTR
 # Larger calls are accepted by the rules and not planned: choosing how to cut one image, and matching depths
 # with taps in depth, would take minutes and gigabytes. At these limits it takes seconds and a gigabyte.
 LARGEST = {
@@ -29,8 +29,10 @@ def workspace_bytes(
 
     Raises   AclnnError 561103 where the product's kernels cannot be made, or the call is too large to plan
     """
+    # An empty call writes zeros at most, and a convolution of no elements cannot be lowered.
     if decision.empty:
         return SYSTEM_BYTES
+    # The last check of each interface's order: the operators that it calls in turn.
     tbc = isinstance(call, ConvTbcBackwardCall)
     check = "8 (inner operators)" if tbc else "31 (inner operators)"
     try:
@@ -51,6 +53,7 @@ def _declared(problem: ConvProblem, decision: Decision, profile: Profile, rules:
     from ascendsim.ops.options import Options
 
     options = Options(profile, rules=rules)
+    # Kernels are described and not run, so that shapes without values are enough.
     graph = lower(options.call(problem, decision, {}), decision.wanted)
     return sum(
         tensor.size_bytes
@@ -83,6 +86,7 @@ def _tbc_problem(call: ConvTbcBackwardCall) -> ConvProblem:
 
     assert call.input is not None
     assert call.weight is not None
+    # (time, batch, channels) to (batch, channels, time), and the weight's (taps, in, out) to (out, in, taps).
     time, batch, channels = call.input.shape
     taps, _, made = call.weight.shape
     return ConvProblem((batch, channels, time), (made, channels, taps), 1, call.pad)

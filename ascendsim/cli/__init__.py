@@ -18,7 +18,7 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status: 0, 2 for a mistake of the user, 130 when interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
-    arguments = None
+    arguments = None  # parsing may fail before there are any
     try:
         arguments = parse(words)
         arguments.words = words
@@ -32,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         advice = memory_advice(npz=getattr(arguments, "npz", None) is not None)
         print(f"ascendsim: not enough memory{detail}; {advice}", file=sys.stderr)
     except KeyboardInterrupt:
+        # As a shell reports a process that was ended by Ctrl-C: 128 + 2.
         print("ascendsim: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:

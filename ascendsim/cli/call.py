@@ -1,4 +1,4 @@
-"""From arguments to calls of the Python interface."""
+"""Turn arguments into calls of the Python interface."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.report.record import GRADIENTS, Record
+from ascendsim.cli.values import GRADIENTS
+from ascendsim.report.columns import Entry
 
 if TYPE_CHECKING:
     from ascendsim.cli.request import Mask
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.profile import Profile
 
-# What a run gives back: its record, how to show it, and how to write its folder.
-Answer = tuple[Record, Callable[[], None], Callable[[Path], Sequence[Path]]]
+# A run's document, and how to write its folder if one is asked for.
+Answer = tuple[Entry, Callable[[Path], Sequence[Path]]]
 
 
 def backward(problem: ConvProblem, tensors: Tensors, mask: Mask, profile: Profile, arguments: Any) -> Any:
@@ -26,6 +27,7 @@ def backward(problem: ConvProblem, tensors: Tensors, mask: Mask, profile: Profil
         tensors.grad_output,
         tensors.input,
         tensors.weight,
+        # bias_sizes, which the interface asks for only where the gradient of the bias is wanted.
         [problem.grad_output[1]] if mask[2] else None,
         problem.stride,
         problem.padding,
@@ -44,11 +46,14 @@ def estimate_cycles(
     problem: ConvProblem,
     dtype: str | Sequence[str],
     mask: Mask,
-    profile: Profile,
     arguments: Any,
-    tiling: Any = None,
+    profile: Profile,
+    plans: Any = None,
 ) -> Any:
-    """Estimate cycles alone; `dtype` is one name, or one for each of grad_output, input and weight."""
+    """Estimate cycles alone; `dtype` is one name, or one for each of grad_output, input and weight.
+
+    The last two come last because studies repeat a call with others.
+    """
     from ascendsim import estimate
 
     return estimate(
@@ -56,13 +61,14 @@ def estimate_cycles(
         dtype=dtype,
         cube_math_type=arguments.cube_math_type,
         output_mask=mask,
-        tiling=tiling,
+        tiling=plans,
         **_keywords(profile, arguments),
     )
 
 
 def settings(mask: Mask, dtype: str | Sequence[str], arguments: Any) -> dict[str, Any]:
     """Describe what was asked for besides the shapes."""
+    # Part of every report: bits and cycles depend on all of these.
     asked = [name for name, wanted in zip(GRADIENTS, mask, strict=True) if wanted]
     names = dtype if isinstance(dtype, str) else " ".join(dtype)
     return {
@@ -74,6 +80,7 @@ def settings(mask: Mask, dtype: str | Sequence[str], arguments: Any) -> dict[str
 
 
 def _keywords(profile: Profile, arguments: Any) -> dict[str, Any]:
+    """Return the keywords that gradients and estimates share, so that both are of the same call."""
     return {
         "product": profile,
         "accumulation": arguments.accumulation,

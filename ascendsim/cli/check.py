@@ -1,8 +1,9 @@
-"""`ascendsim check`: what the interface answers to a call, product by product and rule set by rule set."""
+"""`ascendsim check`: ask the interface about calls, product by product and rule set by rule set."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.progress import progress
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 ACCEPTED, REFUSED = 0, 1
 DEFAULT_RULES = ("documented", "shipped")
-Row = dict[str, Any]
+Answer = dict[str, Any]
 
 
 def check(arguments: Any) -> int:
@@ -22,23 +23,27 @@ def check(arguments: Any) -> int:
     Returns  0 if every answer is success or what was expected, 1 if not
     """
     asked = _asked(arguments)
+    # All names are looked up before the first call is checked: a slip in the last is told at once.
     wanted = [
         (place, product, rules)
         for place, call in enumerate(asked)
         for product, rules in _pairs(call, arguments.product or call.products, arguments.rules or call.rules)
     ]
-    answers: list[list[Row]] = [[] for _ in asked]
+    answers: list[list[Answer]] = [[] for _ in asked]
     with progress(len(wanted)) as advance:
         for place, product, rules in wanted:
             advance(f"{product} {rules}")
             answers[place].append(_answer(asked[place], product, rules))
-    rows = [row for own in answers for row in own]
+    every = [answer for own in answers for answer in own]
     if arguments.json:
-        print(json.dumps(rows, indent=1))
+        print(json.dumps(every, indent=1))
     else:
-        _print(asked, answers)
-        _print_rules(rows, defaulted=not (arguments.product or any(call.products for call in asked)))
-    return ACCEPTED if all(row["as_expected"] for row in rows) else REFUSED
+        from ascendsim.report.answers import print_answers
+
+        titles = _titles({rules for _, _, rules in wanted})
+        chosen = arguments.product or any(call.products for call in asked)
+        print_answers(answers, titles, "" if chosen else _left_out(every, titles))
+    return ACCEPTED if all(answer["as_expected"] for answer in every) else REFUSED
 
 
 def _asked(arguments: Any) -> list[AskedCall]:
@@ -66,6 +71,7 @@ def _pairs(asked: AskedCall, products: Any, rules: Any) -> list[tuple[str, str]]
     every = [(product, name) for product in products or _every_product() for name in sets]
     if products:
         return every
+    # A user's own rules may have the operator nowhere; then all refuse, which is an answer as well.
     return [pair for pair in every if pair[0] in getattr(sets[pair[1]], part).products] or every
 
 
@@ -89,21 +95,22 @@ def _require_known(product: str) -> None:
     from ascendsim.profile import load_profile
     from ascendsim.rules import rule_product
 
+    # The rules know products that no file describes, and a user's file describes one that no rule names.
     if product.endswith(".toml"):
         load_profile(product)
     else:
         rule_product(product)
 
 
-def _answer(asked: AskedCall, product: str, rules: str) -> Row:
-    """Return what the interface answers, as a record."""
+def _answer(asked: AskedCall, product: str, rules: str) -> Answer:
+    """Return what the interface answers: success with what it decides, or the status with the reason."""
     from ascendsim.aclnn.interface import first_phase
 
-    row: Row = {"call": asked.name, "api": asked.call.api, "product": product, "rules": rules}
+    answer: Answer = {"call": asked.name, "api": asked.call.api, "product": product, "rules": rules}
     try:
         workspace, executor = first_phase(asked.call, {}, product, rules)
         decision = executor.decision
-        row |= {
+        answer |= {
             "status": 0,
             "name": "success",
             "compute_dtype": decision.compute_dtype,
@@ -113,63 +120,26 @@ def _answer(asked: AskedCall, product: str, rules: str) -> Row:
             "warnings": list(decision.warnings),
         }
     except AclnnError as error:
-        row |= {"status": error.status, "name": error.name, "check": error.check, "reason": error.reason}
-    row["expected"] = asked.expected
-    row["as_expected"] = row["status"] == (asked.expected or 0)
-    return row
+        answer |= {"status": error.status, "name": error.name, "check": error.check, "reason": error.reason}
+    answer["expected"] = asked.expected
+    answer["as_expected"] = answer["status"] == (asked.expected or 0)
+    return answer
 
 
-def _print(asked: list[AskedCall], answers: list[list[Row]]) -> None:
-    from ascendsim.report.tables import TextTable
-    from ascendsim.report.terminal import make_console, print_table
-
-    console = make_console()
-    for place, (call, own) in enumerate(zip(asked, answers, strict=True)):
-        expected = "" if call.expected is None else f", expected {call.expected}"
-        if place:
-            console.print()
-        console.out(f"{call.name}{expected}", highlight=False)
-        cells = tuple((row["product"], row["rules"], _status(row), _detail(row)) for row in own)
-        print_table(
-            console, TextTable("", ("product", "rules", "status", "answer"), frozenset({0, 1, 3}), cells)
-        )
-
-
-def _print_rules(rows: list[Row], *, defaulted: bool) -> None:
-    """Say what each rule set is, and which products were left out."""
-    from ascendsim.report.terminal import make_console, print_text
+def _titles(names: Collection[str]) -> Mapping[str, str]:
+    """Return the titles of rule sets by name, the default ones first."""
     from ascendsim.rules import load_rules
 
-    console = make_console()
-    console.print()
-    names = sorted({row["rules"] for row in rows}, key=lambda name: (name not in DEFAULT_RULES, name))
-    for name in names:
-        print_text(console, f"Rules {name}: {load_rules(name).title}.")
-    if set(DEFAULT_RULES) <= set(names):
-        print_text(console, "Where they differ, documented is what is promised and shipped what happens.")
-    if defaulted and (left_out := _left_out(rows, tuple(names))):
-        print_text(console, f"Left out, without the operator: {left_out} (--product asks them).")
+    ordered = sorted(names, key=lambda name: (name not in DEFAULT_RULES, name))
+    return {name: load_rules(name).title for name in ordered}
 
 
-def _left_out(rows: list[Row], names: tuple[str, ...]) -> str:
+def _left_out(answers: list[Answer], names: Collection[str]) -> str:
     """Name the products that were not asked, with the rule sets if others were."""
-    asked = {(row["product"], row["rules"]) for row in rows}
+    asked = {(answer["product"], answer["rules"]) for answer in answers}
     parts = []
     for product in _every_product():
         missing = [name for name in names if (product, name) not in asked]
         if missing:
             parts.append(product if len(missing) == len(names) else f"{product} by {' and '.join(missing)}")
     return ", ".join(parts)
-
-
-def _status(row: Row) -> str:
-    mark = "" if row["expected"] is None or row["as_expected"] else " (!)"
-    return f"{row['status']}{mark}"
-
-
-def _detail(row: Row) -> str:
-    if row["status"]:
-        return f"{row['name']}, check {row['check']}: {row['reason']}"
-    how = "empty, writes zeros" if row["empty"] else f"computes in {row['compute_dtype']}"
-    notes = "".join(f"; warning: {warning}" for warning in row["warnings"])
-    return f"accepted, {how}, workspace {row['workspace_bytes']:,} bytes{notes}"

@@ -1,4 +1,4 @@
-"""Calls to check: from the words of the command, or a JSON file in the schema of docs/interface.md."""
+"""Read calls to check: from the words of the command, or a JSON file as docs/interface.md describes it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from ascendsim.cli.values import GRADIENTS
 from ascendsim.errors import ConfigError, DataError
 from ascendsim.rules import Call, ConvolutionBackwardCall, ConvTbcBackwardCall, TensorDescription
 
 CONV, TBC = ConvolutionBackwardCall.api, ConvTbcBackwardCall.api
-GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 INPUTS = {CONV: ("grad_output", "input", "weight"), TBC: ("grad_output", "input", "weight", "bias")}
+# What an attribute is where nobody says it: that of the framework's convolution.
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     CONV: {
         "bias_sizes": None,
@@ -29,6 +30,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     },
     TBC: {"pad": 0, "cube_math_type": 0},
 }
+# One number stands for every dimension.
 SPREAD = ("stride", "padding", "dilation", "output_padding")
 KEYS = ("name", "api", "product", "rules", "tensors", "attributes", "outputs", "expect")
 
@@ -46,7 +48,7 @@ class AskedCall:
 
 @dataclass(frozen=True)
 class _Told:
-    """What words or a file say of a call."""
+    """A call as far as words or a file tell it."""
 
     api: str
     inputs: Mapping[str, TensorDescription | None]
@@ -66,6 +68,7 @@ def call_in_words(arguments: Any) -> AskedCall:
             raise ConfigError(f"--{name} is missing; --input and --weight, or a file, say what to check")
     given = {name: getattr(arguments, name, None) for name in (*ATTRIBUTES[CONV], *ATTRIBUTES[TBC])}
     given["output_mask"] = arguments.mask
+    # argparse leaves None where an option is not given; only what is told is checked against the interface.
     told = {name: value for name, value in given.items() if value is not None}
     for name in told:
         if name not in ATTRIBUTES[api]:
@@ -96,6 +99,7 @@ def calls_in_file(path: Path) -> list[AskedCall]:
         raise DataError(f"{path}: is not JSON text") from None
     except json.JSONDecodeError as error:
         raise DataError(f"{path}: is not JSON: {error}") from None
+    # One call or a list of them; only in a list a number tells which one is meant.
     if not isinstance(content, list):
         return [_asked(content, str(path))]
     if not content:
@@ -122,11 +126,13 @@ def _asked(entry: Any, where: str) -> AskedCall:
         attributes,
         {name: _tensor(value, f"{where}: {name}") for name, value in outputs.items()},
     )
+    # grad_output has the format of the input; where that is a null pointer, the call is refused in any case.
     source = told.inputs["input"] or told.inputs["weight"]
     call = _made(told, source.dtype if source else "float32", where)
     expected = entry.get("expect", {"status": None})
     _known(expected, ("status",), f"{where}: expect")
     status = expected.get("status")
+    # JSON's true would be the status 1.
     if status is not None and (not isinstance(status, int) or isinstance(status, bool)):
         raise DataError(f"{where}: expect.status is {status!r}; it must be a number, 0 for success")
     name = entry.get("name")
@@ -142,12 +148,15 @@ def _asked(entry: Any, where: str) -> AskedCall:
 def _made(told: _Told, dtype: str, where: str) -> Call:
     """Fill in what was not told: attributes, grad_output and bias from the shapes, outputs from inputs."""
     values = {**ATTRIBUTES[told.api], **told.attributes}
+    # Only what follows from the rest is filled in. What is told stays as it is, however wrong: to find that
+    # out is the business of the rules.
     inputs = dict(told.inputs)
     if told.api == TBC:
         inputs.setdefault("bias", _tbc_bias(inputs, where))
     else:
         for name in SPREAD:
             shape = inputs["input"].shape if inputs["input"] else ()
+            # A truth value is left as it is, for the rules to refuse.
             if isinstance(values[name], int) and not isinstance(values[name], bool):
                 values[name] = (values[name],) * max(0, len(shape) - 2)
     if "grad_output" not in inputs:
@@ -156,6 +165,7 @@ def _made(told: _Told, dtype: str, where: str) -> Call:
         inputs["grad_output"] = TensorDescription(shape, dtype, about.format if about else None)
     kind: Any = ConvTbcBackwardCall if told.api == TBC else ConvolutionBackwardCall
     full: Call = kind(**inputs, **values, **dict.fromkeys(GRADIENTS)).with_usual_outputs(told.output_dtypes)
+    # The usual outputs bring the usual bias_sizes, unless somebody wants to try others.
     if told.api == CONV and "bias_sizes" in told.attributes:
         full = replace(full, bias_sizes=told.attributes["bias_sizes"])
     outputs: dict[str, Any] = dict(told.outputs)
@@ -171,6 +181,7 @@ def _grad_output(api: str, inputs: Mapping[str, Any], values: Mapping[str, Any],
     if image is None or weight is None:
         raise DataError(f"{where}: grad_output is missing and does not follow from a null input or weight")
     try:
+        # No record of a TBC problem exists: it is permuted to a 1-D convolution before anything is computed.
         if api == TBC:
             time, batch, _ = image.shape
             taps, _, made = weight.shape

@@ -1,4 +1,4 @@
-"""The words of `ascendsim check`."""
+"""Declare the words of `ascendsim check`."""
 
 from __future__ import annotations
 
@@ -56,6 +56,8 @@ def add_check(choices: Any) -> Any:
 
 
 def _add_call(call: Any) -> None:
+    """Add what describes one call; nothing is required or bounded, since refusals are what is asked about."""
+    # None and not False where an option is absent: the other interface refuses options that are given.
     call.add_argument("--tbc", action="store_true", default=None, help="conv_tbc: (time, batch, channels)")
     for name, shape in (("input", "N,C,H,W"), ("weight", "CO,CI,KH,KW"), ("grad-output", "N,CO,HO,WO")):
         call.add_argument(f"--{name}", type=sizes, metavar=shape, help=f"sizes of {name.replace('-', '_')}")

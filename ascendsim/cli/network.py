@@ -1,4 +1,4 @@
-"""The cycles of a whole network, layer by layer."""
+"""Estimate the cycles of a whole network, layer by layer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.cli.call import Answer, estimate_cycles, settings
 from ascendsim.cli.progress import progress
 from ascendsim.cli.request import DEFAULT_DTYPE, Network
-from ascendsim.report.record import Record, layer_record, network_document
+from ascendsim.report.columns import Entry
+from ascendsim.report.document import layer_entry, network_document
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -30,22 +31,18 @@ def run_network(request: Network, profiles: Sequence[Profile], arguments: Any) -
     }
     products = _estimate_layers(request, profiles, dtype, arguments)
     title = f"{request.workload.title}, batch {request.batch}"
+    # Training never asks for the gradient of the images; the layers are alike here, and the total says so.
     notes = [_FIRST_LAYER] if request.mask[0] else []
     document = network_document(title, shown, products, arguments.words, notes)
-
-    def show() -> None:
-        from ascendsim.report.terminal import print_network
-
-        print_network(document)
-
-    return document, show, partial(write_network_folder, document=document)
+    return document, partial(write_network_folder, document=document)
 
 
 def _estimate_layers(
     request: Network, profiles: Sequence[Profile], dtype: str, arguments: Any
-) -> list[tuple[Profile, list[Record]]]:
+) -> list[tuple[Profile, list[Entry]]]:
     from ascendsim import ConvProblem
 
+    # All of them before the first estimate: a bad layer is told at once, not after minutes.
     problems = [ConvProblem(**layer.problem_options(request.batch)) for layer in request.layers]
     products = []
     with progress(len(profiles) * len(problems)) as advance:
@@ -53,7 +50,7 @@ def _estimate_layers(
             made = []
             for layer, problem in zip(request.layers, problems, strict=True):
                 advance(f"{layer.name} on {profile.variant}")
-                result = estimate_cycles(problem, dtype, request.mask, profile, arguments)
-                made.append(layer_record(layer.name, layer.count, result, profile))
+                result = estimate_cycles(problem, dtype, request.mask, arguments, profile)
+                made.append(layer_entry(layer.name, layer.count, result, profile))
             products.append((profile, made))
     return products

@@ -1,4 +1,4 @@
-"""Words of the command line to arguments, with mistakes as our own errors."""
+"""Parse the words of the command line, with mistakes as our own errors."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     Raises   ConfigError, with near misses for unknown options
     """
     parser, commands = _make_parser()
+    # argparse would list all commands, and print its usage before; the nearest one is what helps.
     if words and not words[0].startswith("-") and words[0] not in commands:
         near = get_close_matches(words[0], commands, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(commands)}"
         raise ConfigError(f"ascendsim has no command {words[0]!r}; {hint}")
+    # parse_args() would name what it does not know, but not what is near it.
     arguments, unknown = parser.parse_known_args(words)
     command: Parser = commands[arguments.command_name]
     if unknown:
@@ -48,6 +50,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         hint = f"did you mean {near[0]}?" if near else f"`{command.prog} --help` lists what there is"
         raise ConfigError(f"`{command.prog}` does not know {unknown[0]!r}; {hint}")
     _refuse_repetition(command, words)
+    # Not as a default of the option: argparse would append the user's products to it.
     if arguments.command_name == "run" and arguments.product is None:
         arguments.product = [DEFAULT_PRODUCT]
     return arguments
@@ -60,10 +63,12 @@ def _refuse_repetition(command: Parser, words: Sequence[str]) -> None:
     """
     given: dict[str, str] = {}
     for word in words:
+        # A value that looks like an option is an option to argparse, too, so that words alone are enough.
         option = word.partition("=")[0]
         action = command._option_string_actions.get(option)
         if action is None or isinstance(action, argparse._AppendAction):
             continue
+        # By what it sets and not by its name: --trace and --no-trace contradict each other.
         if action.dest in given:
             first = given[action.dest]
             told = f"{option} is given twice" if first == option else f"both {first} and {option} are given"
@@ -72,6 +77,7 @@ def _refuse_repetition(command: Parser, words: Sequence[str]) -> None:
 
 
 def _make_parser() -> tuple[Parser, dict[str, Parser]]:
+    # allow_abbrev=False throughout: an abbreviation that works today is ambiguous with the next option.
     from ascendsim.cli.check_options import add_check
     from ascendsim.cli.validate import add_validate
 
@@ -94,6 +100,7 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
     _add_problem(run)
     _add_arithmetic(run)
     _add_output(run)
+    # The commands load what they need when they are called, so that --help and mistakes are quick.
     run.set_defaults(command=_run)
     profiles = choices.add_parser(
         "profiles",
@@ -123,6 +130,7 @@ def _add_problem(run: Parser) -> None:
     what.add_argument("--npz", type=Path, metavar="FILE", help="your own grad_output, input and weight")
     what.add_argument("--input", type=sizes, metavar="N,C,H,W", help="sizes of the input of one convolution")
     what.add_argument("--weight", type=sizes, metavar="CO,CI,KH,KW", help="sizes of its weight")
+    # None where they are absent, so that an option beside a workload or a file is told from its default.
     for name in ("stride", "padding", "dilation", "output-padding"):
         what.add_argument(
             f"--{name}",

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[str], None]]:
-    """Give a function to call with the name of each step before it begins."""
+    """Give a function to call with the name of each of `total` tasks before it begins."""
+    # On standard error, since what is printed may be JSON for another program.
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -23,6 +24,7 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
 
         def advance(name: str) -> None:
             nonlocal begun
+            # Told before each task, so that the first call ends none.
             bar.update(task, description=name, advance=1 if begun else 0)
             begun = True
 

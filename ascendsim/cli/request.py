@@ -1,4 +1,4 @@
-"""What a user asked `ascendsim run` to run: one convolution or a whole network."""
+"""Read what `ascendsim run` is asked to run: one convolution or a whole network."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ def read_request(arguments: Any) -> Single | Network:
 
 def _from_npz(arguments: Any) -> Single:
     arrays = read_npz(arguments.npz)
+    # What is said on the command line goes before what the file says.
     attributes = npz_attributes(arguments.npz, arrays)
     mask = arguments.mask or _mask(attributes.pop("output_mask", (True, True, True)))
     options = {"input": arrays["input"].shape, "weight": arrays["weight"].shape, **attributes}
@@ -85,6 +86,7 @@ def _from_sizes(arguments: Any) -> Single:
 
 def _from_workload(arguments: Any) -> Single | Network:
     name = arguments.workload or DEFAULT_WORKLOAD
+    # `ascendsim run resnet50` is what one tries first; "no layer resnet50" alone would not help.
     if arguments.workload is None and arguments.layer in workload_names():
         raise ConfigError(
             f"{arguments.layer} is a workload, not a layer; "
@@ -92,6 +94,7 @@ def _from_workload(arguments: Any) -> Single | Network:
         )
     workload = load_workload(name)
     batch = arguments.batch or 1
+    # A convolution before a batch normalisation has no bias, and training no gradient of it.
     mask = arguments.mask or (True, True, workload.bias)
     if arguments.layer is None:
         return Network(workload, batch, mask)
@@ -101,6 +104,7 @@ def _from_workload(arguments: Any) -> Single | Network:
 
 
 def _shape_options(arguments: Any) -> dict[str, Any]:
+    # One number is for all dimensions, however many there are; ConvProblem spreads it.
     given = {name: getattr(arguments, name) for name in _SHAPE_OPTIONS}
     return {
         name: value[0] if isinstance(value, tuple) and len(value) == 1 else value
@@ -110,6 +114,10 @@ def _shape_options(arguments: Any) -> dict[str, Any]:
 
 
 def _refuse(arguments: Any, names: tuple[str, ...], beside: str, why: str) -> None:
+    """Refuse options that would be ignored beside others.
+
+    Raises   ConfigError
+    """
     for name in names:
         if getattr(arguments, name) is not None:
             shown = name.upper() if name == "layer" else f"--{name.replace('_', '-')}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ascendsim.cli.request import Network, read_request
 from ascendsim.errors import ConfigError
-from ascendsim.report.record import Record
+from ascendsim.report.columns import Entry
 
 
 def run(arguments: Any) -> int:
@@ -17,29 +17,35 @@ def run(arguments: Any) -> int:
     from ascendsim.profile import load_profile
 
     request = read_request(arguments)
+    # A product that is named twice would make two files of one name.
     profiles = [load_profile(name) for name in dict.fromkeys(arguments.product)]
     if isinstance(request, Network):
         if arguments.interval:
             raise ConfigError("--interval is of one convolution; name a layer, or give --input and --weight")
+        # Imported where they are needed: a network is estimated without what judges gradients.
         from ascendsim.cli.network import run_network
 
-        document, show, write = run_network(request, profiles, arguments)
+        document, write = run_network(request, profiles, arguments)
     else:
         from ascendsim.cli.single import run_single
 
-        document, show, write = run_single(request, profiles, arguments)
+        document, write = run_single(request, profiles, arguments)
+    # The folder first: where it cannot be written, nothing is printed but the reason.
     files = write(arguments.out) if arguments.out is not None else ()
-    _print(document, show, files, as_json=arguments.json)
+    _print(document, files, as_json=arguments.json)
     return 0
 
 
-def _print(document: Record, show: Callable[[], None], files: Sequence[Path], *, as_json: bool) -> None:
+def _print(document: Entry, files: Sequence[Path], *, as_json: bool) -> None:
     if as_json:
         from ascendsim.report.folder import json_text
 
         sys.stdout.write(json_text(document))
         return
-    show()
+    # Here and not above: rich is not loaded for those who want JSON.
+    from ascendsim.report.terminal import print_document
+
+    print_document(document)
     if files:
         names = ", ".join(file.name for file in files)
         print(f"\nReport in {files[0].parent}: {names}")

@@ -1,4 +1,4 @@
-"""One convolution: gradients with their errors and cycles, or cycles alone."""
+"""Run one convolution: gradients with their errors and cycles, or cycles alone."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ascendsim.cli.tensors import (
     require_tensor_dtype,
 )
 from ascendsim.errors import DataError
-from ascendsim.report.columns import AnyColumn
-from ascendsim.report.record import Run, run_document
+from ascendsim.report.document import Run, run_document
 
 if TYPE_CHECKING:
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.profile import Profile
 
-# Tensors, their carriers and layouts, gradients and references; 13 was measured on large layers.
+# Tensors, their float32 carriers and layouts, gradients and float64 references: 13 was measured on large
+# layers, and too early a refusal is better than a machine that swaps.
 BYTES_PER_ELEMENT = 16
 
 
@@ -38,39 +38,24 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
     from ascendsim.report.folder import write_run_folder
 
     problem = ConvProblem(**request.options)
+    # A file brings a grad_output of its own, which must be the one that its other arrays imply.
     if request.arrays is not None:
         problem.check_grad_output(request.arrays["grad_output"].shape)
-    metrics: Sequence[AnyColumn] = ()
-    about: Sequence[AnyColumn] = ()
+    about = {}
     if arguments.cycles_only:
         dtype = _dtype(request, arguments)
-        shown = _shape(problem) | settings(request.mask, dtype, arguments)
-        results = [estimate_cycles(problem, dtype, request.mask, p, arguments) for p in profiles]
-        runs = [Run(result, profile) for result, profile in zip(results, profiles, strict=True)]
+        estimates = [estimate_cycles(problem, dtype, request.mask, arguments, p) for p in profiles]
+        runs = [Run(result, profile) for result, profile in zip(estimates, profiles, strict=True)]
     else:
-        from ascendsim.studies.precision import ERROR_COLUMNS, SHOWN_COLUMNS
-
         tensors = _tensors(request, problem, arguments)
-        shown = _shape(problem) | settings(request.mask, tensors.dtype, arguments)
-        shown["tensors"] = tensors.about
+        dtype, about["tensors"] = tensors.dtype, tensors.about
         runs = _backward_runs(request, problem, tensors, profiles, arguments)
-        metrics, about = SHOWN_COLUMNS, ERROR_COLUMNS
-        dtype = tensors.dtype
     if arguments.interval:
         runs = _with_intervals(request, problem, dtype, runs, arguments)
-    document = run_document(request.title, shown, runs, arguments.words, about)
-
-    def show() -> None:
-        from ascendsim.report.terminal import print_run
-
-        print_run(document, metrics)
-
+    shown = _shape(problem) | settings(request.mask, dtype, arguments) | about
+    document = run_document(request.title, shown, runs, arguments.words)
     spans = arguments.trace_spans if arguments.trace else 0
-    return (
-        document,
-        show,
-        partial(write_run_folder, document=document, runs=runs, metrics=metrics, trace_spans=spans),
-    )
+    return document, partial(write_run_folder, document=document, runs=runs, trace_spans=spans)
 
 
 def _dtype(request: Single, arguments: Any) -> str | Sequence[str]:
@@ -85,31 +70,36 @@ def _dtype(request: Single, arguments: Any) -> str | Sequence[str]:
 def _backward_runs(
     request: Single, problem: ConvProblem, tensors: Tensors, profiles: Sequence[Profile], arguments: Any
 ) -> list[Run]:
-    from ascendsim.studies.precision import Judge
+    """Compute on every product and judge all of them by the same float64 gradients."""
+    from ascendsim.studies.precision import float64_references, judge
 
-    judge = Judge(problem, tensors, request.mask)
-    runs = []
+    results = []
     for profile in profiles:
         with busy(f"{request.title} on {profile.variant}: {2 * problem.macs / 1e9:,.1f} GMAC"):
-            result = backward(problem, tensors, request.mask, profile, arguments)
-            runs.append(Run(result, profile, judge.gradients(result)))
-    return runs
+            results.append(backward(problem, tensors, request.mask, profile, arguments))
+    # After the products, so that a call which one of them refuses is refused before the float64 work.
+    with busy(f"{request.title} in float64"):
+        stored = tensors.grad_output, tensors.input, tensors.weight
+        references = float64_references(problem, *stored, request.mask)
+        judged = [judge(result, references) for result in results]
+    return [Run(*found) for found in zip(results, profiles, judged, strict=True)]
 
 
 def _with_intervals(
     request: Single, problem: ConvProblem, dtype: str | Sequence[str], runs: Sequence[Run], arguments: Any
 ) -> list[Run]:
     """Add to each run between which times it lies."""
-    from ascendsim.studies.interval import ends_to_try, interval_record, plans
+    from ascendsim.studies.interval import interval
+    from ascendsim.studies.sweep import sweep_size
 
-    made = []
-    with progress(sum(len(ends_to_try(run.profile)) for run in runs)) as advance:
-        for name, run in zip(dict.fromkeys(arguments.product), runs, strict=True):
-            again = partial(
-                estimate_cycles, problem, dtype, request.mask, arguments=arguments, tiling=plans(run.result)
-            )
-            made.append(replace(run, interval=interval_record(name, run.result, again, advance)))
-    return made
+    call = partial(estimate_cycles, problem, dtype, request.mask, arguments)
+    # Other figures take the product's file, hence its name; a profile alone cannot be loaded anew.
+    names = dict.fromkeys(arguments.product)
+    with progress(sum(sweep_size(run.profile) for run in runs)) as advance:
+        return [
+            replace(run, interval=interval(name, call, advance))
+            for name, run in zip(names, runs, strict=True)
+        ]
 
 
 def _tensors(request: Single, problem: ConvProblem, arguments: Any) -> Tensors:
@@ -117,6 +107,7 @@ def _tensors(request: Single, problem: ConvProblem, arguments: Any) -> Tensors:
 
     Raises   DataError with the need and what there is
     """
+    # Each of input and weight has a gradient of its size.
     elements = 2 * prod(problem.input) + 2 * prod(problem.weight) + prod(problem.grad_output)
     need = BYTES_PER_ELEMENT * elements
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -133,6 +124,7 @@ def _tensors(request: Single, problem: ConvProblem, arguments: Any) -> Tensors:
 def _shape(problem: ConvProblem) -> dict[str, Any]:
     """Describe a problem by its shapes and by what differs from the ordinary case."""
     shown: dict[str, Any] = {"input": problem.input, "weight": problem.weight}
+    # What is as usual is left out, but stride and padding are asked for first and always told.
     for name, usual in (
         *(("stride", None), ("padding", None), ("dilation", 1)),
         *(("transposed", False), ("output_padding", 0), ("groups", 1)),

@@ -1,4 +1,4 @@
-"""The tensors of a functional run: synthetic normal data, or the user's own from an .npz file."""
+"""Make or read the tensors of a run: synthetic normal data, or the user's own from an .npz file."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ def normal_tensors(problem: ConvProblem, dtype: str, seed: int) -> Tensors:
 
     Raises   UnsupportedError for an unknown format
     """
+    # Before anything is drawn: large tensors take seconds. In the order in which a reader lists them, since
+    # each draw continues the one before and the bits of a seed must stay what they are.
     require_tensor_dtype(dtype)
     random = np.random.default_rng(seed)
     shapes = (problem.grad_output, problem.input, problem.weight)
@@ -60,6 +62,7 @@ def require_tensor_dtype(dtype: str) -> None:
 
     Raises   UnsupportedError with near misses
     """
+    # HF32 is known to the formats, so that the lookup itself would accept it.
     if lookup_dtype(dtype).name.startswith("hf32"):
         raise UnsupportedError(
             f"--dtype {dtype}: tensors are not stored in it, the cube reads float32 tensors so; "
@@ -69,6 +72,7 @@ def require_tensor_dtype(dtype: str) -> None:
 
 def stored(values: Any, dtype: str) -> Any:
     """Round float32 values to a format and return them as it is stored."""
+    # Here and not above: ml_dtypes is not loaded where no tensor is made.
     from ascendsim.numerics.formats.casts import encode, round_to
 
     return encode(round_to(values, dtype), lookup_dtype(dtype))
@@ -80,6 +84,7 @@ def read_npz(path: Path) -> dict[str, Any]:
     Raises   DataError saying what is wrong with it
     """
     try:
+        # Opened here, so that a damaged archive leaves no file open behind numpy's error.
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
             if not isinstance(loaded, np.lib.npyio.NpzFile):
@@ -93,6 +98,7 @@ def read_npz(path: Path) -> dict[str, Any]:
         ) from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+    # What numpy and zipfile raise for damaged or foreign files is documented nowhere; these were seen.
     except (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"{path}: is not an .npz file of plain arrays ({_brief(error)}); write it with "
@@ -119,6 +125,7 @@ def npz_attributes(path: Path, arrays: Mapping[str, Any]) -> dict[str, Any]:
         if name not in arrays:
             continue
         array = arrays[name]
+        # numpy's kinds: b a truth value, i and u whole numbers. `groups = True` is 1 to Python, and taken so.
         wanted = "biu" if name not in ("transposed", "output_mask") else "b"
         if array.dtype.kind not in wanted or array.ndim > 1:
             kind = "true or false" if wanted == "b" else "whole numbers"
@@ -149,6 +156,7 @@ def npz_tensors(path: Path, arrays: Mapping[str, Any], dtype: str | None) -> Ten
     if dtype is not None:
         require_tensor_dtype(dtype)
     npz_dtypes(path, arrays, dtype)
+    # Each tensor by itself: a file may hold codes of one and float32 values of another.
     coded = [dtype is not None and _holds_codes(arrays[name], dtype) for name in TENSORS]
     made = []
     for name, codes in zip(TENSORS, coded, strict=True):
@@ -169,12 +177,14 @@ def _member(path: Path, loaded: Any, name: str) -> Any:
     array = loaded[name]
     if not isinstance(array, np.ndarray):  # numpy gives the bytes of what it cannot tell to be an array
         raise DataError(f"{path}: {name} is no array; write the file with numpy.savez")
+    # A file from a machine of the other byte order holds the same values in other bytes.
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _holds_codes(array: Any, dtype: str | None) -> bool:
     """Tell whether elements are bare bits, as wide as those of a format that numpy itself has not."""
     if dtype is None or dtype in ("float16", "float32"):
+        # numpy has these formats: whole numbers in their place are a mistake and no codes.
         return False
     bare = array.dtype in (np.uint8, np.uint16) or (array.dtype.kind == "V" and array.dtype.names is None)
     return bare and array.dtype.itemsize == lookup_dtype(dtype).itemsize
@@ -191,6 +201,7 @@ def _from_codes(array: Any, dtype: str) -> Any:
 
 
 def _require_values(path: Path, name: str, array: Any) -> None:
+    # float64 is refused rather than rounded: the user would look for the error in the simulator.
     if array.dtype.kind == "f" and array.dtype.itemsize <= 4:
         return
     raise DataError(
@@ -222,6 +233,7 @@ def _near(name: str, names: Any) -> str:
 def _brief(error: Exception) -> str:
     """Return the first line of an error, without numpy's advice to unpickle what it cannot read otherwise."""
     text = str(error).strip()
+    # numpy's advice for such a file is allow_pickle=True, which runs whatever code the file brings.
     if "pickle" in text:
         return "it is no archive, or holds Python objects, which are not read"
     return text.splitlines()[0] if text else type(error).__name__

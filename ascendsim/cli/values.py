@@ -1,14 +1,16 @@
-"""Values on the command line: their texts to what they mean."""
+"""Read the values of the command line: from their texts to what they mean."""
 
 from __future__ import annotations
 
 import argparse
 
 GRADIENT_NAMES = ("input", "weight", "bias")
+GRADIENTS = tuple(f"grad_{name}" for name in GRADIENT_NAMES)
 
 
 def sizes(text: str) -> tuple[int, ...]:
     """Read "4,128,28,28"."""
+    # Whether they fit together is for the problem to say, which knows what each stands for.
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -19,6 +21,7 @@ def sizes(text: str) -> tuple[int, ...]:
 
 def gradients(text: str) -> tuple[bool, bool, bool]:
     """Read "input,weight" as an output mask."""
+    # Reports call them grad_input and so on: what was read there may be written here.
     names = [part.strip().removeprefix("grad_") for part in text.split(",")]
     for name in names:
         if name not in GRADIENT_NAMES:
@@ -48,6 +51,7 @@ def positive(text: str) -> int:
 
 def natural(text: str) -> int:
     """Read 0, 1, 2, ..."""
+    # int() would also take "1_000", " 7" and digits of other scripts; 19 digits could exceed 64 bits.
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
     return int(text)

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 
-class MetricColumn(NamedTuple):
-    """Define one field of `ErrorMetrics`: name, heading for tables, unit, formula."""
+class Column(NamedTuple):
+    """Define one named value of a record: its heading in tables, its unit, and what it is in words."""
 
     name: str
     heading: str
@@ -19,61 +19,61 @@ METRIC_SYMBOLS = (
     "standards, and in no other measure."
 )
 METRIC_COLUMNS = (
-    MetricColumn("dtype", "format", "", "The format whose steps and limits are meant."),
-    MetricColumn("count", "elements", "", "Elements of the tensor."),
-    MetricColumn("compared", "compared", "", "Elements where the result and R(g) are both finite."),
-    MetricColumn("special_expected", "NaN/Inf due", "", "Elements where R(g) is NaN or Inf."),
-    MetricColumn("special_got", "NaN/Inf got", "", "Elements where a is NaN or Inf."),
-    MetricColumn("mere", "MERE", "", "Mean of |a - g| / (|g| + 1e-7)."),
-    MetricColumn("mare", "MARE", "", "Maximum of |a - g| / (|g| + 1e-7)."),
-    MetricColumn("rmse", "RMSE", "", "Square root of the mean of (a - g)^2."),
-    MetricColumn("max_abs", "max abs", "", "Maximum of |a - g|."),
-    MetricColumn(
+    Column("dtype", "format", "", "The format whose steps and limits are meant."),
+    Column("count", "elements", "", "Elements of the tensor."),
+    Column("compared", "compared", "", "Elements where the result and R(g) are both finite."),
+    Column("special_expected", "NaN/Inf due", "", "Elements where R(g) is NaN or Inf."),
+    Column("special_got", "NaN/Inf got", "", "Elements where a is NaN or Inf."),
+    Column("mere", "MERE", "", "Mean of |a - g| / (|g| + 1e-7)."),
+    Column("mare", "MARE", "", "Maximum of |a - g| / (|g| + 1e-7)."),
+    Column("rmse", "RMSE", "", "Square root of the mean of (a - g)^2."),
+    Column("max_abs", "max abs", "", "Maximum of |a - g|."),
+    Column(
         "share_above_1e3",
         "> 1e-3",
         "share of 1",
         "Share of the compared elements with |a - g| > 1e-8 + 1e-3 |g|: against the float64 value itself, so "
         "the rounding into a coarse format counts as well.",
     ),
-    MetricColumn("share_above_1e4", "> 1e-4", "share of 1", "Share with |a - g| > 1e-8 + 1e-4 |g|."),
-    MetricColumn(
+    Column("share_above_1e4", "> 1e-4", "share of 1", "Share with |a - g| > 1e-8 + 1e-4 |g|."),
+    Column(
         "share_above_1e3_rounded",
         "> 1e-3 of R",
         "share of 1",
         "Share with |a - R(g)| > 1e-8 + 1e-3 |R(g)|; the double-thousandth rule allows 0.001.",
     ),
-    MetricColumn("max_ulp", "max ulp", "ulp(g)", "Maximum of |a - g| / ulp(g)."),
-    MetricColumn("mean_signed_ulp", "mean ulp", "ulp(g)", "Mean of (a - g) / ulp(g): a drift up or down."),
-    MetricColumn(
+    Column("max_ulp", "max ulp", "ulp(g)", "Maximum of |a - g| / ulp(g)."),
+    Column("mean_signed_ulp", "mean ulp", "ulp(g)", "Mean of (a - g) / ulp(g): a drift up or down."),
+    Column(
         "mean_outward_ulp",
         "outward ulp",
         "ulp(g)",
         "Mean of (|a| - |g|) / ulp(g): below zero the results shrink, as truncation makes them.",
     ),
-    MetricColumn(
+    Column(
         "max_rank_ulp",
         "max rank",
         "values",
         "hifloat8: most representable values between a and R(g); its codes are not in value order.",
     ),
-    MetricColumn(
+    Column(
         "equal_bits_share",
         "equal bits",
         "share of 1",
         "Share of all elements that have exactly the bits of R(g), NaN for NaN: those that are as right as "
         "the format can be.",
     ),
-    MetricColumn("small_count", "small", "", "Elements with |g| below the format's small-value limit."),
-    MetricColumn(
+    Column("small_count", "small", "", "Elements with |g| below the format's small-value limit."),
+    Column(
         "small_above_bound", "small off", "", "Those of them with |a - g| above the format's small bound."
     ),
-    MetricColumn(
+    Column(
         "special_mismatches",
         "NaN/Inf off",
         "",
         "Elements where a or R(g) is NaN or Inf and the other differs.",
     ),
-    MetricColumn(
+    Column(
         "verdicts",
         "standards",
         "",

@@ -1,1 +1,1 @@
-"""Everything that is printed, plotted or written to a report folder."""
+"""Render records: print them, plot them, write them to report folders. Nothing here runs a call."""

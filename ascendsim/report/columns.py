@@ -1,33 +1,17 @@
-"""What every number in a report means: one row per column, printed wherever the column is."""
+"""Define every number of a report: one row per column, printed wherever the column is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import Any
 
+from ascendsim.numerics.metric_columns import METRIC_COLUMNS, METRIC_SYMBOLS, Column
 
-class AnyColumn(Protocol):
-    """What tables need to know of a column; the error metrics define theirs in a type of their own."""
+# One object of result.json: plain values by the names of columns.
+Entry = dict[str, Any]
+TIME_PARTS = ("launch_us", "entry_us", "core_us")  # they add up to time_us
 
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def heading(self) -> str: ...  # noqa: D102
-    @property
-    def unit(self) -> str: ...  # noqa: D102
-    @property
-    def definition(self) -> str: ...  # noqa: D102
-
-
-class Column(NamedTuple):
-    """One value of a record: its name there, a short heading for tables, unit and definition."""
-
-    name: str
-    heading: str
-    unit: str
-    definition: str
-
-
+# By the place in a document. A definition is a formula where there is one, with the names of result.json.
 KERNEL = (
     Column("name", "kernel", "", "What the device runs in one launch; the kernels of a call run one by one."),
     Column(
@@ -147,9 +131,15 @@ GRADIENT = (
     Column("stored", "stored as", "", "Format in which the gradient is returned."),
     Column("sha256", "sha256", "", "Digest of the returned bytes: equal digests mean equal bits."),
 )
+# The symbols of the formulas are no value of an entry, but belong where the formulas are read.
+ERRORS = (Column("symbols", "", "", METRIC_SYMBOLS), *METRIC_COLUMNS)
+# A table has room for a few: the measures that acceptance rules ask for, and those that tell rounding from
+# wrong arithmetic. result.json has all.
+_SHOWN = ("mere", "mare", "share_above_1e3", "max_ulp", "equal_bits_share", "verdicts")
+SHOWN_ERRORS = tuple(column for column in METRIC_COLUMNS if column.name in _SHOWN)
 
 
-def definitions(columns: Iterable[AnyColumn]) -> dict[str, str]:
+def definitions(columns: Iterable[Column]) -> dict[str, str]:
     """Return name -> definition with its unit."""
     return {
         column.name: f"{column.definition} [{column.unit}]" if column.unit else column.definition

@@ -1,24 +1,29 @@
-"""The pages under reports/: products side by side, what their assumed figures move, and the validation."""
+"""Write the pages under reports/: products side by side, what assumed figures move, and the validation.
+
+`make reports` runs what they show and writes them anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.profile import list_products, load_profile
 from ascendsim.report.files import make_folder, write_text
 from ascendsim.report.tables import TextTable
 from ascendsim.report.validation import DEFINITIONS, UNMEASURED, outside_part, quoted_part, table_text
 
 if TYPE_CHECKING:
-    from ascendsim.profile import Profile
-    from ascendsim.validate.rows import Row, Unusable
+    from ascendsim.profile import Product, Profile
+    from ascendsim.studies.records import FigureEffect
+    from ascendsim.validate.ablation import Ablation
     from ascendsim.validate.run import Outcome
 
+# The best measured product first.
 PRODUCTS = ("910B", "910_93", "910_95", "310P", "910")
+# Tests without the outside table compare what comes before this mark.
 OUTSIDE = "<!-- what follows needs the outside table -->"
-# A change below this is no effect.
+# A change below this is no effect: the page prints tenths of a percent.
 SMALL = 0.0005
 
 
@@ -39,15 +44,13 @@ def validation_page(quoted: Outcome, outcome: Outcome, constants: Sequence[str])
     return "\n\n".join(parts) + "\n"
 
 
-def constants_part(rows: Sequence[Row | Unusable]) -> list[str]:
-    """Return the calibrated constants of each product, and what the errors of their rows are without them."""
-    from ascendsim.validate.ablation import ablations
-
+def constants_part(ablations: Mapping[str, Sequence[Ablation]]) -> list[str]:
+    """Return the calibrated constants by product, with the errors of their rows with and without them."""
     parts = [
         "## Calibrated constants",
         "Median and mean of the errors of the rows named, with and without.",
     ]
-    for product in PRODUCTS:
+    for product, found in ablations.items():
         table = [
             (
                 f"`{item.path}`",
@@ -58,7 +61,7 @@ def constants_part(rows: Sequence[Row | Unusable]) -> list[str]:
                 f"{item.kept[0]:.1%}, {item.kept[1]:.1%}",
                 f"{item.dropped[0]:.1%}, {item.dropped[1]:.1%}",
             )
-            for item in ablations(product, rows)
+            for item in found
         ]
         if not table:
             parts.append(f"**{product}**: none; there is nothing to fit them on.")
@@ -68,42 +71,26 @@ def constants_part(rows: Sequence[Row | Unusable]) -> list[str]:
     return parts
 
 
-def profiles_page() -> str:
-    """Return the page with all figures of all products side by side."""
-    profiles = [load_profile(product) for product in PRODUCTS]
+def profiles_page(profiles: Sequence[Profile], products: Sequence[Product]) -> str:
+    """Return the page with all figures of all products side by side, and the variants of each."""
+    # Products have figures of their own, such as links between cube and vector cores; all get a row.
     paths = list(dict.fromkeys(path for profile in profiles for path in profile.figures))
     rows = [(f"`{path}`", *(_cell(profile, path) for profile in profiles)) for path in sorted(paths)]
     headings = ("figure", *(f"{profile.product} ({profile.variant})" for profile in profiles))
-    variants = [
-        (product.name, product.default_variant, ", ".join(product.variants)) for product in list_products()
-    ]
-    evidence = [(profile.product, profile.evidence) for profile in profiles]
-    return (
-        "\n\n".join(
-            (
-                "# Products side by side",
-                "Every figure of the five products; `ascendsim profiles NAME` adds its source, "
-                "`docs/profiles.md` explains the names. An asterisk marks what nobody published or measured; "
-                "its range follows.",
-                table_text(
-                    TextTable(
-                        "What was measured", ("product", "in public"), frozenset({0, 1}), tuple(evidence)
-                    )
-                ),
-                UNMEASURED,
-                table_text(
-                    TextTable(
-                        "Variants",
-                        ("product", "plain name means", "variants"),
-                        frozenset({0, 1, 2}),
-                        tuple(variants),
-                    )
-                ),
-                table_text(TextTable("Figures", headings, frozenset({0}), tuple(rows))),
-            )
-        )
-        + "\n"
+    variants = tuple((item.name, item.default_variant, ", ".join(item.variants)) for item in products)
+    evidence = tuple((profile.product, profile.evidence) for profile in profiles)
+    named = ("product", "plain name means", "variants")
+    parts = (
+        "# Products side by side",
+        "Every figure of the five products; `ascendsim profiles NAME` adds its source, "
+        "`docs/profiles.md` explains the names. An asterisk marks what nobody published or measured; "
+        "its range follows.",
+        table_text(TextTable("What was measured", ("product", "in public"), frozenset({0, 1}), evidence)),
+        UNMEASURED,
+        table_text(TextTable("Variants", named, frozenset({0, 1, 2}), variants)),
+        table_text(TextTable("Figures", headings, frozenset({0}), tuple(rows))),
     )
+    return "\n\n".join(parts) + "\n"
 
 
 def _cell(profile: Profile, path: str) -> str:
@@ -114,11 +101,13 @@ def _cell(profile: Profile, path: str) -> str:
     text = _text(figure.value)
     if figure.confidence != "assumed" or figure.range is None:
         return text
+    # A number may lie anywhere from end to end, a text is one of the alternatives.
     ends = [_text(end) for end in figure.range]
     return f"{text}* ({' or '.join(ends) if isinstance(figure.value, str) else ' to '.join(ends)})"
 
 
 def _text(value: Any) -> str:
+    """Print a figure in full: these pages are compared, where a terminal is read."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -128,38 +117,29 @@ def _text(value: Any) -> str:
     return f"{float(value):g}" if not isinstance(value, str) else value
 
 
-def sensitivity_page() -> str:
-    """Return the page that moves every assumed figure of every product to both ends of its range."""
-    from ascendsim.studies.sensitivity import LAYER_NAME, effects
-
+def sensitivity_page(call: str, effects: Mapping[str, Sequence[FigureEffect]]) -> str:
+    """Return the page of what the assumed figures of each product move; `call` names what was timed."""
     parts = [
         "# What the assumed figures move",
         "Each figure that nobody published or measured at both ends of its range, all others and the plans "
-        f"as they are: the change of the time of both gradients of {LAYER_NAME}. Figures that move it by "
+        f"as they are: the change of the time of both gradients of {call}. Figures that move it by "
         f"less than {SMALL:.2%} at both ends are named below each table; accumulation models move bits, not "
         "cycles.",
         UNMEASURED,
     ]
-    for product in PRODUCTS:
-        found = sorted(effects(product), key=lambda effect: (-effect.size, effect.path))
-        moving = [effect for effect in found if effect.size >= SMALL]
-        rows = tuple(
-            (
-                f"`{effect.path}`",
-                _text(effect.figure.value),
-                *(
-                    _text(end)
-                    for end in (effect.figure.range or ("", ""))[:: len(effect.figure.range or "..") - 1]
-                ),
-                *(
-                    "not possible" if change is None else f"{change:+.1%}"
-                    for change in (effect.low, effect.high)
-                ),
-            )
-            for effect in moving
-        )
-        headings = ("figure", "value", "low", "high", "time at low", "time at high")
+    headings = ("figure", "value", "low", "high", "time at low", "time at high")
+    for product, found in effects.items():
+        # The path decides between equal changes, so that the page is the same whatever order they come in.
+        ordered = sorted(found, key=lambda effect: (-effect.largest_change, effect.figure))
+        rows = tuple(_effect_row(effect) for effect in ordered if effect.largest_change >= SMALL)
         parts.append(table_text(TextTable(product, headings, frozenset({0}), rows)))
-        still = ", ".join(f"`{effect.path}`" for effect in found if effect.size < SMALL)
+        still = ", ".join(f"`{effect.figure}`" for effect in ordered if effect.largest_change < SMALL)
         parts.append(f"No effect here: {still}." if still else "Every assumed figure moves it.")
     return "\n\n".join(parts) + "\n"
+
+
+def _effect_row(effect: FigureEffect) -> tuple[str, ...]:
+    """Return the cells of one figure; an end that others contradict has no time."""
+    figures = (_text(figure) for figure in (effect.value, effect.low, effect.high))
+    times = ("not possible" if change is None else f"{change:+.1%}" for change in effect.changes)
+    return (f"`{effect.figure}`", *figures, *times)

@@ -23,13 +23,16 @@ def make_folder(folder: Path) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError(f"{folder}: this folder cannot be made ({reason}); name another one") from error
+    # An existing folder is made without a word, whoever owns it; better told now than after the run.
     if not os.access(folder, os.W_OK | os.X_OK):
         raise DataError(f"{folder}: this folder cannot be written to; name another one")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`, which takes its name only if the block ends without an error."""
+    """Give a temporary path beside `path`, which takes its name only if the caller ends without an error."""
+    # Beside it, since only a rename within one file system is whole or not at all; the process number keeps
+    # two runs that write the same report apart.
     temporary = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix}")
     try:
         yield temporary
@@ -46,7 +49,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing_report(folder: Path) -> Iterator[Path]:
-    """Give a temporary folder, whose files become the report in `folder` if the block ends without an error.
+    """Give a temporary folder, whose files become the report in `folder` if the caller ends without an error.
 
     The files of the report that was there before, as its result.json lists them, leave with it: a folder
     holds one report. Other files stay.
@@ -56,6 +59,7 @@ def replacing_report(folder: Path) -> Iterator[Path]:
     stage = Path(tempfile.mkdtemp(prefix=".report-", dir=folder))
     try:
         yield stage
+        # Old files go before new ones come: a file of both reports keeps its name and must not go after.
         for old in _listed(folder):
             old.unlink(missing_ok=True)
         for new in sorted(stage.iterdir()):
@@ -70,5 +74,6 @@ def _listed(folder: Path) -> list[Path]:
         names = list(json.loads((folder / "result.json").read_text(encoding="utf-8"))["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return []
+    # The list is a file that anybody may have edited: a name with a path in it could delete what is not ours.
     paths = [folder / name for name in names if isinstance(name, str) and Path(name).name == name]
     return [path for path in paths if path.is_file()]

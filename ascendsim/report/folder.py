@@ -6,21 +6,20 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ascendsim.report.columns import AnyColumn
+from ascendsim.report.columns import Entry
+from ascendsim.report.document import Run
 from ascendsim.report.files import replacing_report, write_text
-from ascendsim.report.markdown import network_page, run_page
-from ascendsim.report.record import Record, Run
+from ascendsim.report.markdown import page
 from ascendsim.report.trace import write_trace
 
 
-def write_run_folder(
-    folder: Path, document: Record, runs: Sequence[Run], metrics: Sequence[AnyColumn], trace_spans: int
-) -> list[Path]:
+def write_run_folder(folder: Path, document: Entry, runs: Sequence[Run], trace_spans: int) -> list[Path]:
     """Write the report of a run and return its files; `trace_spans` 0 means no traces.
 
     A report that was there before is replaced as a whole.
     Raises   DataError if the folder cannot be made or written to
     """
+    # Here and not above: matplotlib takes a second to load, which a run without a report need not pay.
     from ascendsim.report.plots import plot_timeline
 
     files: list[dict[str, str]] = []
@@ -37,11 +36,11 @@ def write_run_folder(
                     f"It leaves out {omitted:,} spans for size (--trace-spans)." if omitted else ""
                 )
             files.append(shown)
-        names = _write_texts(stage, document, run_page(document, metrics, files), files)
+        names = _write_texts(stage, document, files)
     return [folder / name for name in names]
 
 
-def write_network_folder(folder: Path, document: Record) -> list[Path]:
+def write_network_folder(folder: Path, document: Entry) -> list[Path]:
     """Write the report of a network and return its files; one that was there before is replaced as a whole.
 
     Raises   DataError if the folder cannot be made or written to
@@ -55,12 +54,13 @@ def write_network_folder(folder: Path, document: Record) -> list[Path]:
             title = f"Backward of {document['title']} on {product['variant']}"
             plot_layers(stage / f"layers{ending}.png", product, title)
             files.append({"plot": f"layers{ending}.png"})
-        names = _write_texts(stage, document, network_page(document, files), files)
+        names = _write_texts(stage, document, files)
     return [folder / name for name in names]
 
 
-def json_text(document: Record) -> str:
-    """Return a record as JSON."""
+def json_text(document: Entry) -> str:
+    """Return a document as JSON."""
+    # Without `allow_nan=False` a NaN would be written as the word NaN, which is no JSON.
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
@@ -74,10 +74,11 @@ def _endings(variants: Sequence[str]) -> list[str]:
     ]
 
 
-def _write_texts(stage: Path, document: Record, page: str, files: Sequence[Mapping[str, str]]) -> list[str]:
-    """Write the page and the record, which lists all files of the report; return their names."""
+def _write_texts(stage: Path, document: Entry, files: Sequence[Mapping[str, str]]) -> list[str]:
+    """Write the page and the document, which lists all files of the report; return their names."""
     names = ["report.md", "result.json"]
+    # The list is what a later report in the same folder takes away.
     names += [shown[kind] for shown in files for kind in ("plot", "trace") if kind in shown]
-    write_text(stage / "report.md", page)
+    write_text(stage / "report.md", page(document, files))
     write_text(stage / "result.json", json_text(document | {"files": names}))
     return names

@@ -1,15 +1,14 @@
-"""Write a record as a Markdown page."""
+"""Write a document as a Markdown page."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
 
-from ascendsim.report.columns import CALL, GRADIENT, KERNEL, LAYER, AnyColumn
-from ascendsim.report.record import Record
+from ascendsim.report.columns import CALL, GRADIENT, KERNEL, LAYER, SHOWN_ERRORS, Entry
+from ascendsim.report.numbers import bounds, value
 from ascendsim.report.tables import (
     TextTable,
-    bounds,
     busy_table,
     bytes_table,
     critical_path_table,
@@ -18,7 +17,6 @@ from ascendsim.report.tables import (
     occupation_table,
     products_table,
     time_table,
-    value,
 )
 from ascendsim.report.words import (
     closing_lines,
@@ -29,55 +27,51 @@ from ascendsim.report.words import (
     standards_line,
 )
 
-# What is defined in which place of a record.
+# The columns that tables show of each place in a document; a definition of any other has no heading.
 _COLUMNS = {
     "products": CALL,
     "products.kernels": KERNEL,
     "products.layers": LAYER,
     "products.layers.kernels": KERNEL,
-    "products.gradients": GRADIENT,
+    "products.gradients": (*GRADIENT, *SHOWN_ERRORS),
+}
+# By whether a network is plotted, for readers who cannot see the picture.
+_PLOTTED = {
+    False: "Which pipe is busy when, of one core of each kind",
+    True: "Time of each layer by kernel",
 }
 
 
-def run_page(document: Record, metrics: Sequence[AnyColumn], files: Sequence[Mapping[str, str]]) -> str:
-    """Return the page of a run; `files` names the plot and the trace of each product."""
+def page(document: Entry, files: Sequence[Mapping[str, str]]) -> str:
+    """Return the page of a run or of a network; `files` names the plot and the trace of each product."""
+    products = document["products"]
     parts = _head(document)
-    for product, shown in zip(document["products"], files, strict=True):
-        tables = [
-            time_table(product),
-            busy_table(product),
-            bytes_table(product),
-            critical_path_table(product),
-        ]
-        tables += [occupation_table(kernel) for kernel in product["kernels"]]
-        parts += [f"## {product_line(product)}", *(_table(table) for table in tables)]
-        if product["gradients"]:
-            parts += [_table(gradient_table(product, metrics)), standards_line(product)]
+    for product, shown in zip(products, files, strict=True):
+        parts += [f"## {product_line(product)}", *(_table(table) for table in _tables(product))]
+        if product.get("gradients"):
+            parts.append(standards_line(product))
         parts.append(_bullets(closing_lines(product)))
         if "plot" in shown:
-            parts.append(f"![Which pipe is busy when, of one core of each kind]({shown['plot']})")
+            parts.append(f"![{_PLOTTED['layers' in product]}]({shown['plot']})")
         if "trace" in shown:
-            link = f"[{shown['trace']}]({shown['trace']})"
-            parts.append(f"{link} opens in <https://ui.perfetto.dev>. {shown['note']}".rstrip())
-    return _page(parts, document, metrics)
+            trace = f"[{shown['trace']}]({shown['trace']})"
+            parts.append(f"{trace} opens in <https://ui.perfetto.dev>. {shown['note']}".rstrip())
+    parts += ["## What holds of all products" if len(products) > 1 else "", _bullets(common_lines(products))]
+    return "\n\n".join(part for part in (*parts, *_definitions(document)) if part) + "\n"
 
 
-def network_page(document: Record, files: Sequence[Mapping[str, str]]) -> str:
-    """Return the page of a whole network."""
-    parts = _head(document)
-    for product, shown in zip(document["products"], files, strict=True):
-        parts += [
-            f"## {product_line(product)}",
-            _table(layer_table(product)),
-            _bullets(closing_lines(product)),
-        ]
-        if "plot" in shown:
-            parts.append(f"![Time of each layer by kernel]({shown['plot']})")
-    return _page(parts, document)
+def _tables(product: Entry) -> list[TextTable]:
+    """Return the tables of one product: those of the terminal, and where its cycles went."""
+    if "layers" in product:
+        return [layer_table(product)]
+    tables = [time_table(product), busy_table(product), bytes_table(product), critical_path_table(product)]
+    tables += [occupation_table(kernel) for kernel in product["kernels"]]
+    return [*tables, gradient_table(product)] if product["gradients"] else tables
 
 
 def markdown_table(table: TextTable) -> str:
     """Return a table in Markdown."""
+    # In Markdown the colon is on the side to which a column is aligned.
     rule = [":--" if index in table.left else "--:" for index in range(len(table.headings))]
     lines = [_row(table.headings), _row(rule), *(_row(row) for row in table.rows)]
     return "\n".join(lines)
@@ -88,10 +82,12 @@ def _table(table: TextTable) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
+    # A bar would end the cell, as in the alternatives of a range.
     return "| " + " | ".join(cell.strip().replace("|", "\\|") for cell in cells) + " |"
 
 
-def _head(document: Record) -> list[str]:
+def _head(document: Entry) -> list[str]:
+    # Quoted, so that it can be pasted into a shell as it stands.
     command = shlex.join(["ascendsim", *document["command"]])
     parts = [
         f"# Backward of {document['title']}",
@@ -107,22 +103,21 @@ def _bullets(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _page(parts: list[str], document: Record, metrics: Sequence[AnyColumn] = ()) -> str:
-    products = document["products"]
-    parts += ["## What holds of all products" if len(products) > 1 else "", _bullets(common_lines(products))]
-    parts.append("## What the columns mean")
+def _definitions(document: Entry) -> list[str]:
+    """Return what the numbers mean, and what the assumed ones among the figures rest on."""
+    parts = ["## What the columns mean"]
     for place, columns in document["definitions"].items():
-        headings = {column.name: column.heading for column in (*_COLUMNS[place], *metrics)}
+        headings = {column.name: column.heading for column in _COLUMNS[place]}
         rows = tuple((headings.get(name, ""), f"`{name}`", text) for name, text in columns.items())
         titles = ("in the tables", "in result.json", "meaning")
         parts += [f"**{place}**", markdown_table(TextTable("", titles, frozenset({0, 1, 2}), rows))]
     for product in document["products"]:
         if product["assumed_figures"]:
             parts += [f"## Figures assumed for {product['variant']}", _assumed(product)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return parts
 
 
-def _assumed(product: Record) -> str:
+def _assumed(product: Entry) -> str:
     rows = tuple(
         (f"`{path}`", value(figure["value"]), bounds(figure["range"]), figure["source"])
         for path, figure in product["assumed_figures"].items()

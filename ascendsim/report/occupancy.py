@@ -1,4 +1,4 @@
-"""What plots show of a timeline: the spans of one core by pipe, and how busy it is over time."""
+"""Reduce a timeline to what plots show: the spans of one core by pipe, and how busy it is over time."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     Cycles = NDArray[np.int64]
 
+# From memory to the cube and back, as data flow; S holds no data and would be a line of one colour.
 PIPE_ORDER = ("MTE2", "MTE1", "M", "FIX", "V", "MTE3")
 
 
@@ -33,7 +34,8 @@ def core_name(core_structure: str, kind: str) -> str:
 
 
 def core_spans(timeline: Timeline, core_structure: str) -> list[CoreSpans]:
-    """Return one core of each kind: of the kind's longest piece of work, the first that does it."""
+    """Return one core of each kind: of the kind's longest work in a phase, the first that does it."""
+    # One core is enough: a plot of all would be a plot of none, and the longest decides when a phase ends.
     made = []
     for kind in ("cube", "vector"):
         works = [core for phase in timeline.phases for core in phase.cores if core.cores[0].kind == kind]
@@ -46,6 +48,7 @@ def core_spans(timeline: Timeline, core_structure: str) -> list[CoreSpans]:
 def _spans_of(timeline: Timeline, core: Core, name: str) -> CoreSpans:
     starts: dict[str, list[int]] = {}
     ends: dict[str, list[int]] = {}
+    # A core may stand for other ones in each phase; the label tells the most that ever did the same.
     alike = 0
     for phase in timeline.phases:
         work = _work_of(phase, core)
@@ -65,10 +68,12 @@ def _work_of(phase: PhaseTimeline, core: Core) -> CoreTimeline | None:
 
 
 def coverage(starts: Cycles, ends: Cycles, begin: int, end: int, bins: int) -> NDArray[np.float64]:
-    """Return the share of each of `bins` equal pieces of [begin, end) that the spans cover.
+    """Return the share of each of `bins` equal parts of [begin, end) that the spans cover.
 
     Spans are of one pipe: in order, not overlapping.
     """
+    # Busy cycles so far are a line that rises by 1 in spans and is level between them: known at the spans'
+    # ends, interpolated at the edges of the bins. A kernel has up to a million spans, so no loop over them.
     times = np.stack([starts, ends], axis=1).ravel()
     busy = np.concatenate([[0], np.cumsum(ends - starts)])
     level = np.stack([busy[:-1], busy[1:]], axis=1).ravel()
@@ -82,6 +87,7 @@ def middle_window(timeline: Timeline, core: CoreSpans, spans: int) -> tuple[int,
 
     All that follows the entry of the kernel, if there are no more.
     """
+    # The middle, where pipes are filled and take turns; the beginning and the end of a kernel look different.
     starts = np.sort(np.concatenate([core.spans[pipe][0] for pipe in core.pipes]))
     if len(starts) <= spans:
         return timeline.entry_cycles, max(timeline.cycles, timeline.entry_cycles + 1)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ascendsim.ops.results import KernelResult
     from ascendsim.profile import Profile
-    from ascendsim.report.record import Record
+    from ascendsim.report.columns import Entry
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = {
@@ -31,9 +31,10 @@ COLOURS = {
     "S": "#555555",
 }
 _BAR_COLOURS = tuple(COLOURS.values())
+# More rows would be too thin to read; grouped calls and networks have dozens of kernels.
 MOST_KERNELS = 8
-_BINS = 1_500
-_WINDOW_SPANS = 60
+_BINS = 1_500  # about two a pixel of the left plot
+_WINDOW_SPANS = 60  # as many as can be told apart in the right one
 
 
 def plot_timeline(path: Path, kernels: Sequence[KernelResult], profile: Profile, title: str) -> None:
@@ -44,11 +45,13 @@ def plot_timeline(path: Path, kernels: Sequence[KernelResult], profile: Profile,
     no pipe works, is grey.
     """
     _quiet()
+    # The longest of them, but drawn in the order in which they run.
     longest = sorted(kernels, key=lambda kernel: -kernel.cycles)[:MOST_KERNELS]
     kept = [kernel for kernel in kernels if kernel in longest]
     drawn = [
         (kernel, core) for kernel in kept for core in core_spans(kernel.timeline, profile.core_structure)
     ]
+    # A core of one pipe still needs room for its title and axis.
     heights = [max(len(core.pipes), 2) for _, core in drawn]
     figure = Figure(figsize=(12, 1.0 + sum(0.34 * height + 0.75 for height in heights)), layout="constrained")
     figure.suptitle(title, fontsize=11)
@@ -61,7 +64,7 @@ def plot_timeline(path: Path, kernels: Sequence[KernelResult], profile: Profile,
     _save(figure, path)
 
 
-def plot_layers(path: Path, product: Record, title: str) -> None:
+def plot_layers(path: Path, product: Entry, title: str) -> None:
     """Draw what a network spends on each layer, by kernel."""
     _quiet()
     layers = product["layers"]
@@ -82,7 +85,7 @@ def plot_layers(path: Path, product: Record, title: str) -> None:
     _save(figure, path)
 
 
-def _time_us(layer: Record, kernel: str) -> float:
+def _time_us(layer: Entry, kernel: str) -> float:
     return sum(float(k["time_us"]) for k in layer["kernels"] if k["name"] == kernel)
 
 
@@ -90,12 +93,14 @@ def _draw_whole(axes: Axes, kernel: KernelResult, core: CoreSpans, mhz: float) -
     end = max(kernel.cycles, 1)
     for row, pipe in enumerate(core.pipes):
         shares = coverage(*core.spans[pipe], 0, end, _BINS)
+        # An image and not bars: a hundred thousand bars take minutes to draw and run into each other.
         shades = LinearSegmentedColormap.from_list(pipe, ["#FFFFFF", COLOURS[pipe]])
         extent = (0.0, end / mhz, row + 0.42, row - 0.42)
         axes.imshow(shares[None, :], extent=extent, aspect="auto", cmap=shades, vmin=0, vmax=1)
     _label(axes, core)
     axes.set_xlim(0, end / mhz)
     _mark_entry(axes, kernel.timeline.entry_cycles / mhz, core)
+    # The first phase begins where the entry ends, which is marked already.
     for phase in kernel.timeline.phases[1:]:
         axes.axvline(phase.begin / mhz, color="black", linewidth=0.8, linestyle=":")
     axes.set_title(f"{kernel.name}, {core.label}: {kernel.cycles:,} cycles", fontsize=9, loc="left")
@@ -144,5 +149,6 @@ def _quiet() -> None:
 
 
 def _save(figure: Any, path: Path) -> None:
+    # The format by name: the temporary file's own ending does not count.
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=110)

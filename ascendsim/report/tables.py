@@ -1,14 +1,15 @@
-"""Tables of texts, made of a record and read by the terminal and the page alike."""
+"""Tables of texts, made of a document and read by the terminal and the page alike."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ascendsim.report.columns import AnyColumn
-from ascendsim.report.record import TIME_PARTS, Record
+from ascendsim.numerics.metric_columns import Column
+from ascendsim.report.columns import SHOWN_ERRORS, TIME_PARTS, Entry
+from ascendsim.report.numbers import microseconds, percent, size
 
+# The cube first: whether it works is the question, and the pipes that feed and empty it are the answer.
 _PIPE_ORDER = ("M", "MTE1", "MTE2", "FIX", "V", "MTE3", "S")
 _TIME_HEADINGS = ("launch us", "entry us", "core us")
 _CAUSE_ORDER = ("entry", *_PIPE_ORDER, "latency", "flag", "barrier")
@@ -24,7 +25,7 @@ class TextTable(NamedTuple):
     total: bool = False
 
 
-def time_table(product: Record) -> TextTable:
+def time_table(product: Entry) -> TextTable:
     """Show the time of each kernel by what it goes to, its cores, and how far it uses the cubes."""
     rows = [
         (
@@ -36,6 +37,7 @@ def time_table(product: Record) -> TextTable:
         )
         for kernel in product["kernels"]
     ]
+    # The sum of one kernel would repeat it.
     several = len(rows) > 1
     if several:
         total = (microseconds(product[part]) for part in (*TIME_PARTS, "time_us"))
@@ -45,7 +47,7 @@ def time_table(product: Record) -> TextTable:
     return TextTable(title, headings, frozenset({0}), tuple(rows), total=several)
 
 
-def busy_table(product: Record) -> TextTable:
+def busy_table(product: Entry) -> TextTable:
     """Show which share of the cycles each pipe of each kernel is busy, after the entry, and the busiest."""
     kernels = product["kernels"]
     pipes = [pipe for pipe in _PIPE_ORDER if any(pipe in kernel["busy"] for kernel in kernels)]
@@ -63,9 +65,10 @@ def busy_table(product: Record) -> TextTable:
     return TextTable("Share of the cycles in the entry, and with each pipe busy", headings, left, rows)
 
 
-def occupation_table(kernel: Record) -> TextTable:
+def occupation_table(kernel: Entry) -> TextTable:
     """Show what each pipe of a kernel did with the cycles: entry, busy, waiting for which pipe, idle."""
     pipes = {pipe: kernel["occupation"][pipe] for pipe in _PIPE_ORDER if pipe in kernel["occupation"]}
+    # Only pipes that some pipe waits for get a column; a table of all would be mostly empty.
     causes = [cause for cause in _PIPE_ORDER if any(cause in spent["waiting"] for spent in pipes.values())]
     rows = tuple(
         (
@@ -81,7 +84,7 @@ def occupation_table(kernel: Record) -> TextTable:
     return TextTable(f"{kernel['name']}: where the cycles of each pipe went", headings, frozenset({0}), rows)
 
 
-def critical_path_table(product: Record) -> TextTable:
+def critical_path_table(product: Entry) -> TextTable:
     """Show what the critical path of each kernel spends its cycles on."""
     kernels = product["kernels"]
     causes = [cause for cause in _CAUSE_ORDER if any(cause in kernel["critical_path"] for kernel in kernels)]
@@ -98,7 +101,7 @@ def critical_path_table(product: Record) -> TextTable:
     return TextTable("What the critical path spends its cycles on", ("kernel", *causes), frozenset({0}), rows)
 
 
-def bytes_table(product: Record) -> TextTable:
+def bytes_table(product: Entry) -> TextTable:
     """Show work and bytes by source of each kernel."""
     rows = [
         (
@@ -112,40 +115,43 @@ def bytes_table(product: Record) -> TextTable:
     return TextTable("Work, and bytes by source", headings, frozenset({0}), tuple(rows))
 
 
-def gradient_table(product: Record, metrics: Sequence[AnyColumn]) -> TextTable:
+def gradient_table(product: Entry) -> TextTable:
     """Show how far each gradient is from float64, and the first digits of a digest of its bits."""
     rows = [
         (
             gradient["name"],
             gradient["stored"],
-            *(_metric(metric, gradient[metric.name]) for metric in metrics),
+            *(_error(column, gradient[column.name]) for column in SHOWN_ERRORS),
             gradient["sha256"][:8],
         )
         for gradient in product["gradients"]
     ]
-    headings = ("gradient", "stored as", *(metric.heading for metric in metrics), "sha256")
+    headings = ("gradient", "stored as", *(column.heading for column in SHOWN_ERRORS), "sha256")
     left = frozenset({0, 1, len(headings) - 1})
     return TextTable("Error of the gradients against float64", headings, left, tuple(rows))
 
 
-def _metric(metric: AnyColumn, measured: Any) -> str:
+def _error(column: Column, measured: Any) -> str:
+    """Print one measure of an error, by its unit."""
     if measured is None:
         return ""
-    if isinstance(measured, list):  # the standards of the field
+    if isinstance(measured, list):
+        # The standards of the field: a gradient can pass one and fail another, so that they are named.
         failed = [verdict["standard"] for verdict in measured if not verdict["passed"]]
         if len(failed) == len(measured):
             return "none passed"
         return f"fails {' '.join(failed)}" if failed else "all passed"
-    if metric.unit == "share of 1":
+    if column.unit == "share of 1":
         return f"{100 * measured:.2f}%"
-    if metric.unit:
+    if column.unit:
         return f"{measured:.2f}" if isinstance(measured, float) else str(measured)
     return f"{measured:.2e}" if isinstance(measured, float) else str(measured)
 
 
-def layer_table(product: Record) -> TextTable:
+def layer_table(product: Entry) -> TextTable:
     """Show what the kernels of each layer cost and what the network spends on it."""
     layers = product["layers"]
+    # A layer may lack a kernel that others have, such as the cast of a grad_weight that no core shares.
     names = list(dict.fromkeys(kernel["name"] for layer in layers for kernel in layer["kernels"]))
     rows = []
     for layer in layers:
@@ -173,23 +179,26 @@ def layer_table(product: Record) -> TextTable:
     )
 
 
-def _kernel_cell(kernel: Record | None) -> str:
+def _kernel_cell(kernel: Entry | None) -> str:
     if kernel is None:
         return "-"
+    # Padded to the longest name of a pipe, so that the numbers of a column end below each other.
     return f"{kernel['cycles']:,} {kernel['bound_by']:<4}"
 
 
-def products_table(products: Sequence[Record]) -> TextTable:
+def products_table(products: Sequence[Entry]) -> TextTable:
     """Show the products side by side: the whole time, and that on the cores once the kernels have begun.
 
     Arithmetic only where it differs.
     """
     first = products[0]
+    # What is equal on all products is told in words below the tables.
     differing = [
         (name, heading)
         for name, heading in (("compute_dtype", "compute"), ("accumulation", "accumulation"))
         if len({product[name] for product in products}) > 1
     ]
+    # A column only if somebody asked for it; all products of a run have an interval or none.
     with_interval = bool(first.get("interval"))
     rows = tuple(
         (
@@ -208,19 +217,21 @@ def products_table(products: Sequence[Record]) -> TextTable:
     return TextTable(title, headings, frozenset(range(1 + len(differing))), rows)
 
 
-def _interval(interval: Record) -> str:
+def _interval(interval: Entry) -> str:
     return f"{microseconds(interval['shortest_us'])} .. {microseconds(interval['longest_us'])}"
 
 
 def _speed(first_us: float, time_us: float) -> str:
+    # A call of no kernels, such as one of an empty tensor, is neither faster nor slower.
     return f"{first_us / time_us:.2f}" if time_us else ""
 
 
-def product_table(rows: Sequence[Record]) -> TextTable:
+def product_table(rows: Sequence[Entry]) -> TextTable:
     """List products; variants that differ in nothing shown share a row.
 
     A star marks the variant that the plain name means.
     """
+    # The 910_95 has 35 variants, of which most differ in nothing that a column shows.
     alike: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         cores = f"{row['cube_cores']} + {row['vector_cores']}"
@@ -230,44 +241,3 @@ def product_table(rows: Sequence[Record]) -> TextTable:
     cells = tuple((*key, ", ".join(names)) for key, names in alike.items())
     headings = ("product", "cores", "cube or AI + vector", "MHz", "figures", "assumed", "variants")
     return TextTable("Products", headings, frozenset({0, 1, 6}), cells)
-
-
-def bounds(figure_range: Sequence[Any] | None) -> str:
-    """Print the range of a figure: low .. high for numbers, the alternatives for texts."""
-    if not figure_range:
-        return ""
-    texts = any(isinstance(bound, str) for bound in figure_range)
-    return (" | " if texts else " .. ").join(value(bound) for bound in figure_range)
-
-
-def value(figure: Any) -> str:
-    """Print a figure's value."""
-    if isinstance(figure, list | tuple):
-        return ", ".join(value(item) for item in figure)
-    if isinstance(figure, int) and not isinstance(figure, bool):
-        return f"{figure:,}" if abs(figure) >= 100_000 else str(figure)
-    if isinstance(figure, Fraction | float):
-        return f"{float(figure):.7g}"
-    return str(figure)
-
-
-def percent(share: float) -> str:
-    """Print a share as a percentage without decimals; what is not zero is not printed as 0%."""
-    if 0 < share < 0.005:
-        return "<1%"
-    return f"{100 * share:.0f}%"
-
-
-def microseconds(time_us: float) -> str:
-    """Print a time with two decimals, a long one without."""
-    return f"{time_us:,.2f}" if time_us < 1000 else f"{time_us:,.0f}"
-
-
-def size(count: int) -> str:
-    """Print a number of bytes with a binary unit."""
-    if count < 1024:
-        return f"{count} B"
-    for unit, step in (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)):
-        if count < step * 1024 or unit == "GiB":
-            return f"{count / step:,.1f} {unit}"
-    raise AssertionError

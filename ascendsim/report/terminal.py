@@ -1,4 +1,4 @@
-"""Print records on a terminal, or as plain text into a pipe."""
+"""Print documents on a terminal, or as plain text into a pipe."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ascendsim.report.columns import AnyColumn
-from ascendsim.report.record import Record
+from ascendsim.report.columns import Entry
+from ascendsim.report.numbers import bounds, value
 from ascendsim.report.tables import (
     TextTable,
-    bounds,
     busy_table,
     bytes_table,
     gradient_table,
@@ -26,7 +25,6 @@ from ascendsim.report.tables import (
     product_table,
     products_table,
     time_table,
-    value,
 )
 from ascendsim.report.words import (
     GRADIENT_LEGEND,
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
 PLAIN_WIDTH = 100
+# Wider than any table: into a pipe a row is one line, so that `grep` and `cut` see whole rows.
 UNBOUNDED = 100_000
 
 
@@ -49,42 +48,43 @@ def make_console() -> Console:
     """Return a console on stdout: as wide as the terminal; in a pipe paragraphs have 100 columns."""
     if sys.stdout.isatty():
         return Console(highlight=False)
+    # rich would take the width of a terminal that is not written to, or 80.
     return Console(highlight=False, width=PLAIN_WIDTH)
 
 
-def print_run(document: Record, metrics: Sequence[AnyColumn], console: Console | None = None) -> None:
-    """Print the calls of a run, product by product."""
+def print_document(document: Entry, console: Console | None = None) -> None:
+    """Print the calls of a run, or the layers of a network, product by product."""
     out = console or make_console()
-    _print_head(out, document)
-    for product in document["products"]:
+    out.print(Text(f"Backward of {document['title']}", style="bold"))
+    print_text(out, problem_line(document["problem"]))
+    products = document["products"]
+    for product in products:
         out.print()
         out.print(Text(product_line(product), style="bold"))
-        print_table(out, time_table(product))
-        print_table(out, busy_table(product))
-        print_table(out, bytes_table(product))
-        if product["gradients"]:
-            print_table(out, gradient_table(product, metrics))
+        for table in _tables(product):
+            print_table(out, table)
         _print_lines(out, closing_lines(product))
-    _print_close(out, document)
-    out.print()
-    print_text(out, LEGEND)
-    if any(product["gradients"] for product in document["products"]):
+    if len(products) > 1:
+        print_table(out, products_table(products))
+        _print_lines(out, [overhead_line(products), *common_lines(products)])
+    else:
+        for line in common_lines(products):
+            print_text(out, line)
+    if any("kernels" in product for product in products):
+        _print_lines(out, [LEGEND])
+    if any(product.get("gradients") for product in products):
         print_text(out, GRADIENT_LEGEND)
 
 
-def print_network(document: Record, console: Console | None = None) -> None:
-    """Print the layers of a network, product by product."""
-    out = console or make_console()
-    _print_head(out, document)
-    for product in document["products"]:
-        out.print()
-        out.print(Text(product_line(product), style="bold"))
-        print_table(out, layer_table(product))
-        _print_lines(out, closing_lines(product))
-    _print_close(out, document)
+def _tables(product: Entry) -> list[TextTable]:
+    """Return what a terminal has room for; waits and the critical path are in the page."""
+    if "layers" in product:
+        return [layer_table(product)]
+    tables = [time_table(product), busy_table(product), bytes_table(product)]
+    return [*tables, gradient_table(product)] if product["gradients"] else tables
 
 
-def print_products(rows: Sequence[Record], console: Console | None = None) -> None:
+def print_products(rows: Sequence[Entry], console: Console | None = None) -> None:
     """Print the list of products and variants, and what the figures of each rest on."""
     out = console or make_console()
     print_table(out, product_table(rows))
@@ -99,6 +99,7 @@ def print_profile(profile: Profile, console: Console | None = None) -> None:
     out = console or make_console()
     out.print(Text(f"{profile.product} (variant {profile.variant})", style="bold"))
     print_text(out, f"Evidence: {profile.evidence}")
+    # In a pipe each figure is one line, for `grep`; on a terminal the source below it is dimmed and indented.
     width = max(len(path) for path in profile.figures)
     for path, figure in sorted(profile.figures.items()):
         shown = f"{figure.confidence}, {bounds(figure.range)}" if figure.range else figure.confidence
@@ -125,6 +126,7 @@ def print_table(out: Console, table: TextTable) -> None:
 
     On a narrow terminal its lines wrap, so that no number is cut off; in a pipe no cell is folded.
     """
+    # escape(): a cell such as "[ulp]" is text, not a style of rich.
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="", show_edge=False)
     for index, heading in enumerate(table.headings):
         left = index in table.left
@@ -140,7 +142,8 @@ def print_table(out: Console, table: TextTable) -> None:
             shown.add_section()
         shown.add_row(*(escape(cell) for cell in row))
     options = out.options.update(width=max(out.width, PLAIN_WIDTH) if out.is_terminal else UNBOUNDED)
-    lines = ["".join(piece.text for piece in line).rstrip() for line in out.render_lines(shown, options)]
+    # rich fills every line with blanks to the full width, which would wrap in a narrower window.
+    lines = ["".join(part.text for part in line).rstrip() for line in out.render_lines(shown, options)]
     out.print()
     if table.title:
         out.print(Text(f"{table.title}:"))
@@ -149,26 +152,11 @@ def print_table(out: Console, table: TextTable) -> None:
 
 def print_text(out: Console, text: str) -> None:
     """Print a paragraph without blanks at the ends of its lines."""
+    # Not rich's own wrapping, which fills lines with blanks; a hyphen within a name is no place to break.
     out.out(textwrap.fill(text, out.width, break_on_hyphens=False), highlight=False)
-
-
-def _print_head(out: Console, document: Record) -> None:
-    out.print(Text(f"Backward of {document['title']}", style="bold"))
-    print_text(out, problem_line(document["problem"]))
 
 
 def _print_lines(out: Console, lines: Sequence[str]) -> None:
     out.print()
     for line in lines:
         print_text(out, line)
-
-
-def _print_close(out: Console, document: Record) -> None:
-    """Print what all products share, and side by side what they do not."""
-    products = document["products"]
-    if len(products) > 1:
-        print_table(out, products_table(products))
-        _print_lines(out, [overhead_line(products), *common_lines(products)])
-    else:
-        for line in common_lines(products):
-            print_text(out, line)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
 DEVICE_PID = 1
+# Far apart, so that the number of a process tells the kind and the index of its core.
 _FIRST_CORE_PID = {"cube": 1_000, "vector": 2_000}
+# Above the pipes: Perfetto sorts threads by their number.
 _PHASE_TID = 0
 Event = dict[str, Any]
 
@@ -36,14 +38,17 @@ def write_trace(path: Path, kernels: Iterable[KernelResult], profile: Profile, m
     """
     kernels, clock_mhz = tuple(kernels), profile.clock.cube_mhz
     kinds = {kind: core_name(profile.core_structure, kind) for kind in _FIRST_CORE_PID}
+    # In equal parts, so that a long first kernel does not leave the others without a span.
     budget = max(max_spans // max(len(kernels), 1), 1)
     omitted = 0
+    # Line by line, so that the memory does not grow with the trace.
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as out:
         out.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
         out.write(json.dumps(_name("process_name", DEVICE_PID, 0, "device")))
         named: set[tuple[int, int]] = set()
         at_us = 0.0
         for kernel in kernels:
+            # A difference of two floats, which without a launch may come out a hair below 0.
             launch_us = max(kernel.time_us - kernel.cycles / clock_mhz, 0.0)
             begin_us = at_us + launch_us
             events, left_out = _kernel_events(kernel, begin_us, clock_mhz, kinds, budget)
@@ -65,6 +70,7 @@ def _kernel_events(
     for phase in kernel.timeline.phases:
         first_of_kind: set[str] = set()
         for core in phase.cores:
+            # A core is shown whole or not at all; of the first of a kind, a part is better than nothing.
             spans = len(core.program)
             total += spans
             room = budget - left
@@ -85,6 +91,7 @@ def _kernel_events(
         }
         yield _span(DEVICE_PID, 2, kernel.name, begin_us, kernel.cycles / mhz, arguments)
         for phase, core, taken in chosen:
+            # The entry is before the first phase, and each core has its own.
             if entry and phase is kernel.timeline.phases[0]:
                 yield _span(
                     _pid(core.cores[0]), _PHASE_TID, "entry", begin_us, entry / mhz, {"cycles": entry}
@@ -110,6 +117,7 @@ def _core_events(
     label = f"{kernel.name}: {phase.name}"
     duration_us = (phase.end - phase.begin) / mhz
     yield _span(pid, _PHASE_TID, label, begin_us + phase.begin / mhz, duration_us, arguments)
+    # The instruction before on each pipe, which a waiting one had to let go first.
     before: dict[str, int] = {}
     for index in range(taken):
         instruction = core.program.instructions[index]
@@ -131,6 +139,7 @@ def _core_events(
 
 def _wait(core: CoreTimeline, phase: PhaseTimeline, index: int, last: int | None) -> dict[str, Any]:
     """Say how long an instruction waited once it was issued and its pipe free, and for which one."""
+    # An instruction that is not issued or whose pipe is busy waits for no other; both are seen in the trace.
     ready = max(core.issue[index], phase.begin if last is None else core.end[last])
     if core.start[index] <= ready:
         return {}
@@ -146,6 +155,7 @@ def _span(pid: int, tid: int, name: str, ts: float, dur: float, args: dict[str, 
         "pid": pid,
         "tid": tid,
         "name": name,
+        # Picoseconds: floats with all their digits would double the size of the file.
         "ts": round(ts, 6),
         "dur": round(dur, 6),
         "args": args,

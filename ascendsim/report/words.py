@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ascendsim.report.record import Record
+from ascendsim.report.columns import Entry
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:
@@ -13,9 +13,10 @@ def problem_line(problem: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {_text(value)}" for name, value in problem.items())
 
 
-def product_line(product: Record) -> str:
+def product_line(product: Entry) -> str:
     """Name the product with its variant, cores and clock."""
     cores = product["cores"]
+    # "AI core" is the vendor's word for a cube and a vector unit in one core.
     if product["core_structure"] == "split":
         shown = f"{cores['cube']} cube and {cores['vector']} vector cores"
     else:
@@ -26,9 +27,10 @@ def product_line(product: Record) -> str:
     return f"{name}: {shown}, cube clock {product['cube_mhz']} MHz"
 
 
-def arithmetic_line(product: Record) -> str:
+def arithmetic_line(product: Entry) -> str:
     """Say in which format and under which model the results were computed."""
     line = f"Arithmetic: {product['compute_dtype']} in the cube, accumulation model {product['accumulation']}"
+    # An estimate executes no instruction.
     if product["order"] is None:
         return f"{line}; no gradients computed."
     return f"{line}; instructions executed in {order_words(product['order'])}."
@@ -39,7 +41,7 @@ def order_words(order: str) -> str:
     return f"{order} order" if order in ("program", "arrival") else f"a random legal order ({order})"
 
 
-def figures_line(product: Record) -> str:
+def figures_line(product: Entry) -> str:
     """Say how many of the product's figures are assumed."""
     total = sum(product["figures"].values())
     assumed = len(product["assumed_figures"])
@@ -59,8 +61,9 @@ GRADIENT_LEGEND = (
 )
 
 
-def overhead_line(products: Sequence[Record]) -> str:
+def overhead_line(products: Sequence[Entry]) -> str:
     """Say how much of the times of several products is launch and entry."""
+    # A call of no kernels has no time to take shares of.
     shares = [
         (product["launch_us"] + product["entry_us"]) / product["time_us"]
         for product in products
@@ -75,7 +78,7 @@ def overhead_line(products: Sequence[Record]) -> str:
     )
 
 
-def special_lines(product: Record) -> list[str]:
+def special_lines(product: Entry) -> list[str]:
     """Say of each gradient with NaN or Inf how many were due, how many came, and how many differ."""
     return [
         f"NaN or Inf in {gradient['name']}: due in {gradient['special_expected']:,} of {gradient['count']:,} "
@@ -86,16 +89,18 @@ def special_lines(product: Record) -> list[str]:
     ]
 
 
-def standards_line(product: Record) -> str:
+def standards_line(product: Entry) -> str:
     """Say what each standard asks that the gradients were held against."""
+    # Gradients of one dtype are held against the same rules, which are told once.
     verdicts = [verdict for gradient in product["gradients"] for verdict in gradient.get("verdicts", ())]
     rules = dict.fromkeys(f"{verdict['standard']}: {verdict['rule']}" for verdict in verdicts)
     return f"Standards, and NaN and Inf where R(g) has them: {'; '.join(rules)}." if rules else ""
 
 
-def interval_line(product: Record) -> str:
+def interval_line(product: Entry) -> str:
     """Say between which times the call lies, and which figures move it most."""
     interval, usual = product["interval"], product["time_us"]
+    # Three tell where to measure next; result.json has all.
     largest = ", ".join(
         f"{effect['figure']} ({effect['shortest_us'] - usual:+.2f} to {effect['longest_us'] - usual:+.2f})"
         for effect in interval["effects"][:3]
@@ -109,7 +114,7 @@ def interval_line(product: Record) -> str:
     return f"{line}; {moved}. Other plans and what is not modelled come on top."
 
 
-def closing_lines(product: Record) -> list[str]:
+def closing_lines(product: Entry) -> list[str]:
     """Return what holds of one of several products: its NaN and Inf, and what its figures rest on."""
     lines = [*special_lines(product), figures_line(product)]
     if product.get("interval"):
@@ -117,8 +122,9 @@ def closing_lines(product: Record) -> list[str]:
     return [*lines, f"Evidence: {product['evidence']}."] if product["evidence"] else lines
 
 
-def common_lines(products: Sequence[Record]) -> list[str]:
+def common_lines(products: Sequence[Entry]) -> list[str]:
     """Return the arithmetic and the notes, each once; what is not of all products names those it is of."""
+    # By the line itself: equal words of several products are one line.
     of: dict[str, list[str]] = {}
     for product in products:
         notes = [f"Note: {note}" for note in [*product["notes"], *_kernel_notes(product)]]
@@ -128,10 +134,11 @@ def common_lines(products: Sequence[Record]) -> list[str]:
     for line, variants in of.items():
         head, _, rest = line.partition(": ")
         lines.append(line if len(variants) == len(products) else f"{head} on {', '.join(variants)}: {rest}")
+    # sorted() keeps the order of equals: arithmetic first, then the notes as they came.
     return sorted(lines, key=lambda line: line.startswith("Note"))
 
 
-def _kernel_notes(product: Record) -> list[str]:
+def _kernel_notes(product: Entry) -> list[str]:
     kernels = product.get("kernels") or [k for layer in product["layers"] for k in layer["kernels"]]
     return list(dict.fromkeys(f"{k['name']}: {k['note']}" for k in kernels if k["note"]))
 

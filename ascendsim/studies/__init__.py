@@ -1,1 +1,8 @@
-"""Questions asked of many calls at once; each answers with frozen records."""
+"""Questions asked of many calls at once; each answers with frozen records, for reports to render.
+
+precision    how far gradients are from float64 ones of the same tensors
+sweep        every assumed figure of a product at both ends of its range, one by one
+sensitivity  a sweep of the main job
+interval     a sweep of any call, and the times with all figures at once
+records      the answers
+"""

@@ -1,109 +1,56 @@
-"""Between which times a call lies if the product's assumed figures lie anywhere in their ranges."""
+"""Say between which times a call lies if the product's assumed figures lie anywhere in their ranges."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.errors import AscendSimError
-from ascendsim.profile import Profile, load_profile
-from ascendsim.report.record import GRADIENTS, Record, plain
+from ascendsim.studies.records import Interval
+from ascendsim.studies.sweep import Advance, Sweep, TimedCall
 
 if TYPE_CHECKING:
     from ascendsim.ops.results import Estimate
 
-Run = Callable[[Profile], "Estimate"]
 
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """The least and the most time of a call over the range of one figure, and where: None, as it is."""
-
-    figure: str
-    shortest_us: float
-    shortest_at: Any
-    longest_us: float
-    longest_at: Any
-
-    @property
-    def moves(self) -> bool:
-        """Whether the figure moves the call at all."""
-        return self.shortest_us < self.longest_us
-
-
-def ends_to_try(profile: Profile) -> list[tuple[str, Any]]:
-    """Return the ends of the ranges of a product's assumed figures; texts move bits and no cycles."""
-    return [
-        (path, end)
-        for path, figure in profile.assumed().items()
-        if figure.range is not None and not isinstance(figure.value, str)
-        for end in (figure.range[0], figure.range[-1])
-        if end != figure.value
-    ]
-
-
-def plans(result: Estimate) -> dict[str, Any]:
-    """Return the plans of a call's cube kernels by gradient, so that other figures choose no others."""
-    return {
-        kernel.name: kernel.plan
-        for kernel in result.kernels
-        if kernel.name in GRADIENTS and kernel.plan is not None
-    }
-
-
-def interval_record(name: str, usual: Estimate, run: Run, advance: Callable[[str], None]) -> Record:
+def interval(product: str | Path, call: TimedCall, advance: Advance = lambda _: None) -> Interval:
     """Move each figure alone to both ends; then all that shorten the call together, and all that stretch it.
 
-    name     of the product, variant or file, whose figures are replaced
-    usual    the call with the figures as they are
-    run      estimates the same call, under the same plans, on another profile
-    advance  is told the figure before each run
+    product  name of the product or variant, or path of its file, whose figures are replaced
+    call     times the call on a given profile, under given plans
+    advance  is told the figure before each call of the sweep
+
+    The two calls with all figures at once are no bounds that hold whatever happens: a figure that shortens
+    the call alone may stretch it beside others. They are what the figures' own effects add up to.
     """
-    times: dict[str, list[tuple[float, Any]]] = {}
-    for path, end in ends_to_try(load_profile(name)):
-        advance(path)
-        result = _result(name, {path: end}, run)
-        moved = [] if result is None else [(result.time_us, end)]
-        times.setdefault(path, []).extend(moved)
-    effects = [_effect(path, found, usual.time_us) for path, found in times.items()]
-    effects = sorted((e for e in effects if e.moves), key=lambda e: e.shortest_us - e.longest_us)
-    shorter = {e.figure: e.shortest_at for e in effects if e.shortest_us < usual.time_us}
-    longer = {e.figure: e.longest_at for e in effects if e.longest_us > usual.time_us}
-    shortest, longest = (_together(name, ends, run, usual) for ends in (shorter, longer))
-    return {
-        "figures": len(times),
-        "shortest_us": shortest.time_us,
-        "longest_us": longest.time_us,
-        "least_cycles": shortest.cycles,
-        "most_cycles": longest.cycles,
-        "effects": [{key: plain(value) for key, value in asdict(effect).items()} for effect in effects],
-    }
+    sweep = Sweep.of(product, call)
+    # Alone first, since only that tells which end of a figure shortens this call: a slower link may well help
+    # a kernel that competes for it.
+    found = sweep.effects(advance)
+    moving = sorted((effect for effect in found if effect.span_us), key=lambda effect: -effect.span_us)
+    # `is not None`: an end may well be 0.
+    faster = {effect.figure: effect.shortest[1] for effect in moving if effect.shortest[1] is not None}
+    slower = {effect.figure: effect.longest[1] for effect in moving if effect.longest[1] is not None}
+    shortest, longest = _together(sweep, faster), _together(sweep, slower)
+    return Interval(
+        figures=len(found),
+        shortest_us=shortest.time_us,
+        longest_us=longest.time_us,
+        least_cycles=shortest.cycles,
+        most_cycles=longest.cycles,
+        effects=tuple(moving),
+    )
 
 
-def _effect(path: str, found: list[tuple[float, Any]], usual_us: float) -> Effect:
-    """Return what a figure alone does."""
-    times = [(usual_us, None), *found]
-    shortest, longest = (choose(times, key=lambda entry: entry[0]) for choose in (min, max))
-    return Effect(path, *shortest, *longest)
-
-
-def _result(name: str, ends: Mapping[str, Any], run: Run) -> Estimate | None:
-    """Return the call with other figures; None where figures contradict each other."""
-    try:
-        return run(load_profile(name, overrides=dict(ends)))
-    except AscendSimError:
-        return None
-
-
-def _together(name: str, ends: Mapping[str, Any], run: Run, usual: Estimate) -> Estimate:
+def _together(sweep: Sweep, figures: Mapping[str, Any]) -> Estimate:
     """Return the call with all these figures; where they contradict each other, with those that move most."""
-    result = _result(name, ends, run)
+    result = sweep.timed(figures)
     if result is not None:
         return result
-    kept: dict[str, Any] = {}
-    for path, end in ends.items():
-        more = _result(name, kept | {path: end}, run)
+    # The figures come with the widest span first, so that of two that exclude each other the larger stays.
+    kept, result = dict[str, Any](), sweep.usual
+    for path, end in figures.items():
+        more = sweep.timed(kept | {path: end})
         if more is not None:
-            kept[path], usual = end, more
-    return usual
+            kept[path], result = end, more
+    return result

@@ -11,6 +11,7 @@ from typing import Any
 
 from ascendsim.errors import ConfigError
 
+# The networks that come with the package lie beside this file.
 _OWN = Path(__file__).parent
 _OPTIONS = {"stride", "padding", "dilation", "groups", "transposed", "output_padding"}
 _LAYER_KEYS = {"name", "input", "weight", "count"} | _OPTIONS
@@ -73,6 +74,7 @@ def load_workload(name_or_path: str | Path) -> Workload:
 
     Raises   ConfigError naming the file, the place in it and the rule
     """
+    # Whatever ends in .toml is a path, so that a file of one's own may have the name of a network of ours.
     text = str(name_or_path)
     path = Path(text) if text.endswith(".toml") else _OWN / f"{text}.toml"
     if path.parent == _OWN and path.stem not in workload_names():
@@ -95,9 +97,11 @@ def _workload(data: Mapping[str, Any], where: str, stem: str) -> Workload:
     if not isinstance(rows, list) or not rows:
         raise ConfigError(f"{where}: `layers` must be a list with at least one layer")
     layers = tuple(_layer(row, f"{where}: layers[{index}]") for index, row in enumerate(rows))
+    # Layers are asked for by name on the command line.
     repeated = {layer.name for layer in layers if sum(layer.name == other.name for other in layers) > 1}
     if repeated:
         raise ConfigError(f"{where}: layer names must differ, but {', '.join(sorted(repeated))} is repeated")
+    # With a bias unless told otherwise, as in the framework.
     bias = data.get("bias", True)
     if not isinstance(bias, bool):
         raise ConfigError(f"{where}: `bias` must be true or false, not {bias!r}")
@@ -115,6 +119,7 @@ def _layer(row: object, where: str) -> Layer:
     count = row.get("count", 1)
     if not isinstance(count, int) or count < 1:
         raise ConfigError(f"{where} ({name}): `count` must be a positive whole number, not {count!r}")
+    # Only the keys are checked here: ConvProblem says what their values may be, for all callers alike.
     options = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in row.items()
@@ -124,6 +129,7 @@ def _layer(row: object, where: str) -> Layer:
 
 
 def _sizes(row: Mapping[str, Any], key: str, where: str) -> tuple[int, ...]:
+    """Return a shape of a layer; an empty list passes here and has no rank to ConvProblem."""
     value = row.get(key)
     if not isinstance(value, list) or not all(isinstance(size, int) and size > 0 for size in value):
         raise ConfigError(f"{where}: `{key}` must be a list of positive whole numbers, not {value!r}")

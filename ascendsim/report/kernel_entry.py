@@ -1,4 +1,4 @@
-"""Where the cycles of a kernel went: what each pipe did with them, and the critical path spent them on."""
+"""Describe one timed kernel, with where its cycles went: those of each pipe, and of the critical path."""
 
 from __future__ import annotations
 
@@ -6,21 +6,52 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.program.instruction import PIPES
+from ascendsim.report.columns import Entry
 from ascendsim.timing.critical_path import critical_path, cycles_by_cause
 from ascendsim.timing.timeline import Occupation, occupation
 
 if TYPE_CHECKING:
+    from ascendsim.ops.results import KernelResult
+    from ascendsim.profile import Profile
     from ascendsim.program.kernel import Core
     from ascendsim.timing.timeline import Timeline
 
 
-def occupation_record(timeline: Timeline) -> dict[str, Any]:
+def kernel_entry(kernel: KernelResult, profile: Profile) -> Entry:
+    """Describe one kernel with the columns of `KERNEL`."""
+    # A kernel without instructions takes no cycle, and its shares are 0.
+    cycles, mhz = max(kernel.cycles, 1), profile.clock.cube_mhz
+    entry = kernel.timeline.entry_cycles
+    # The timeline has the entry in the time of S; beside the entry it would count twice.
+    own = {pipe: busy - entry if pipe == "S" else busy for pipe, busy in kernel.busy.items()}
+    return {
+        "name": kernel.name,
+        "cycles": kernel.cycles,
+        "time_us": kernel.time_us,
+        "launch_us": profile.launch_us(kernel.kernel.blocks),
+        "entry_us": entry / mhz,
+        "entry_cycles": entry,
+        "core_us": (kernel.cycles - entry) / mhz,
+        "cores_used": kernel.cores_used,
+        "cube_utilisation": kernel.cube_utilisation,
+        "busy": {pipe: busy / cycles for pipe, busy in own.items()},
+        "bound_by": kernel.bound_by,
+        "occupation": occupation_entry(kernel.timeline),
+        "critical_path": cycles_by_cause(critical_path(kernel.timeline)),
+        "macs": kernel.macs,
+        "bytes": dict(kernel.bytes),
+        "note": kernel.kernel.note,
+    }
+
+
+def occupation_entry(timeline: Timeline) -> Entry:
     """Return the shares of the kernel's cycles in which each pipe was busy, waited (by cause) and was idle.
 
     Before them comes the entry, which is no pipe's: here it counts neither as busy nor as idle. The shares
     are averages over the used cores of the kinds that have the pipe, as in `average_busy`.
     """
     parts = [(cores, occupation(timeline, cores[0])) for cores in _alike(timeline)]
+    # A vector core is no idle cube core: it counts in the pipes of vector cores only.
     kinds = {
         pipe: {cores[0].kind for cores, found in parts if pipe in found}
         for pipe in PIPES
@@ -36,13 +67,9 @@ def occupation_record(timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def critical_path_record(timeline: Timeline) -> dict[str, int]:
-    """Return the cycles of the critical path by cause, the largest first; they add up to the kernel's."""
-    return cycles_by_cause(critical_path(timeline))
-
-
 def _alike(timeline: Timeline) -> list[list[Core]]:
     """Return the used cores in groups that did the same in every phase."""
+    # Cores that share a timeline in one phase may part in the next; only those that never do are one group.
     did: dict[Core, list[tuple[int, int]]] = {}
     for phase_number, phase in enumerate(timeline.phases):
         for number, work in enumerate(phase.cores):
@@ -59,6 +86,7 @@ def _mean(parts: list[tuple[int, Occupation | None]], timeline: Timeline, *, in_
 
     `in_busy` says whether the timeline has the entry of the kernel in the time of this pipe.
     """
+    # Whole cycles are added up and divided once, so that the four shares add up to 1.
     cores = sum(count for count, _ in parts)
     all_cycles, entry = max(timeline.cycles, 1) * cores, timeline.entry_cycles * cores
     busy, waiting = -entry if in_busy else 0, Counter[str]()

@@ -1,0 +1,255 @@
+"""Does the command read words as they are meant: values, options, and what to run?"""
+
+import argparse
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ascendsim.cli import main
+from ascendsim.cli.call import settings
+from ascendsim.cli.parser import parse
+from ascendsim.cli.request import Network, Single, read_request
+from ascendsim.cli.tensors import Tensors, memory_advice, normal_tensors, npz_attributes
+from ascendsim.cli.values import GRADIENTS, gradients, natural, order, positive, sizes
+from ascendsim.errors import ConfigError, DataError, UnsupportedError
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.report.files import make_folder
+
+PROBLEM = ConvProblem((2, 3, 5, 5), (4, 3, 3, 3))
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "value"),
+    [
+        (sizes, "4,128,28,28", (4, 128, 28, 28)),
+        (sizes, "1", (1,)),
+        (sizes, "-1, 2", (-1, 2)),  # a slip that the problem itself explains better
+        (gradients, "input", (True, False, False)),
+        (gradients, "bias,weight", (False, True, True)),
+        (gradients, "grad_input, grad_bias", (True, False, True)),
+        (order, "program", "program"),
+        (order, "arrival", "arrival"),
+        (order, "7", 7),
+        (natural, "0", 0),
+        (natural, "007", 7),
+        (positive, "999999999999999999", 10**18 - 1),
+    ],
+)
+def test_a_value_is_read(read, text, value):
+    assert read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "says"),
+    [
+        (sizes, "", "is not a list of whole numbers"),
+        (sizes, "4;4", "such as 4,128,28,28"),
+        (sizes, "4.5", "is not a list"),
+        (gradients, "", "'' is not one of input, weight, bias"),
+        (gradients, "input,wieght", "'wieght' is not one of"),
+        (order, "random", "is not program, arrival or a seed"),
+        (order, "-1", "is not program, arrival or a seed"),
+        (natural, "-1", "is not a whole number of 0 or more"),
+        (natural, "1_000", "is not a whole number"),
+        (natural, " 1", "is not a whole number"),
+        (natural, "٣", "is not a whole number"),
+        (natural, "1" * 19, "is not a whole number"),
+        (positive, "0", "is not a positive whole number"),
+    ],
+)
+def test_a_value_that_is_none_says_what_is_wanted(read, text, says):
+    with pytest.raises(argparse.ArgumentTypeError, match=says):
+        read(text)
+
+
+# Options
+
+
+def test_the_product_is_the_default_only_where_none_is_named():
+    assert parse(["run"]).product == ["910B"]
+    assert parse(["run", "--product", "910", "--product", "910_95"]).product == ["910", "910_95"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "--json", "--json"], "--json is given twice"),
+        (["run", "--trace", "--no-trace"], "both --trace and --no-trace are given"),
+        (["run", "--batch=2", "--batch", "3"], "--batch is given twice"),
+        (["check", "--tbc", "--tbc"], "--tbc is given twice"),
+        (["run", "--bath", "2"], "did you mean --batch"),
+        (["run", "--xyzzy"], "`ascendsim run --help` lists what there is"),
+        (["profiles", "910B", "910"], "does not know '910'"),
+        (["fly"], "there is run, profiles, check, validate"),
+        (["run", "--batch"], "expected one argument; `ascendsim run --help` shows how it is used"),
+    ],
+)
+def test_a_slip_is_told_with_what_helps(words, says):
+    with pytest.raises(ConfigError, match=says):
+        parse(words)
+
+
+def test_products_and_rule_sets_may_be_repeated():
+    arguments = parse(["check", "--rules", "shipped", "--rules", "documented", "--product", "910B"])
+    assert (arguments.rules, arguments.product) == (["shipped", "documented"], ["910B"])
+
+
+# What to run
+
+
+def request(*words):
+    return read_request(parse(["run", *words]))
+
+
+def test_a_layer_of_a_network_is_one_convolution():
+    asked = request("s3b1_3x3", "--batch", "4")
+    assert isinstance(asked, Single)
+    assert asked.options["input"] == (4, 128, 28, 28)
+    assert asked.title == "ResNet-50 v1.5 s3b1_3x3, batch 4"
+    assert asked.mask == (True, True, False)  # its convolutions have no bias
+    assert asked.arrays is None
+
+
+def test_no_layer_is_the_whole_network():
+    asked = request("--batch", "2", "--mask", "weight")
+    assert isinstance(asked, Network)
+    assert (asked.batch, asked.mask) == (2, (False, True, False))
+    assert asked.layers == asked.workload.layers
+
+
+def test_sizes_are_a_convolution_of_their_own():
+    asked = request("--input", "1,16,6,6", "--weight", "32,16,3,3", "--padding", "1", "--stride", "2,1")
+    assert asked.options == {"input": (1, 16, 6, 6), "weight": (32, 16, 3, 3), "padding": 1, "stride": (2, 1)}
+    assert asked.title == "a convolution 1x16x6x6 with 32x16x3x3"
+    assert asked.mask == (True, True, True)
+    turned = request("--input", "1,16,6,6", "--weight", "16,8,3,3", "--transposed")
+    assert turned.title.startswith("a transposed convolution")
+    assert turned.options["transposed"] is True
+
+
+def test_a_file_brings_sizes_attributes_and_mask(tmp_path):
+    path = tmp_path / "mine.npz"
+    arrays = {
+        name: np.zeros(getattr(PROBLEM, name), np.float16) for name in ("grad_output", "input", "weight")
+    }
+    np.savez(path, **arrays, groups=1, padding=[0, 0], output_mask=[True, False, True])
+    asked = request("--npz", str(path), "--padding", "1")
+    assert asked.title == "mine.npz"
+    assert asked.mask == (True, False, True)
+    assert asked.options["input"] == (2, 3, 5, 5)
+    assert asked.options["groups"] == 1
+    assert asked.options["padding"] == 1  # the command line goes before the file
+    assert request("--npz", str(path), "--mask", "weight").mask == (False, True, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("s3b1_3x3", "--npz", "x.npz"), "LAYER cannot be combined with --npz"),
+        (
+            ("--npz", "x.npz", "--batch", "2"),
+            "--batch cannot be combined with --npz: the file gives the sizes",
+        ),
+        (("--input", "1,2", "--batch", "2"), "--input includes the batch"),
+        (("--weight", "1,2"), "--input is missing"),
+        (("--output-padding", "1"), "--output-padding cannot be combined with a workload"),
+        (("--transposed",), "--transposed cannot be combined with a workload"),
+    ],
+)
+def test_ways_to_say_what_to_run_do_not_mix(words, says):
+    with pytest.raises(ConfigError, match=says):
+        request(*words)
+
+
+def test_the_settings_name_what_was_asked():
+    arguments = SimpleNamespace(cube_math_type=3, l2_start="cold")
+    assert settings((True, False, True), ("float16", "float32", "float16"), arguments) == {
+        "dtype": "float16 float32 float16",
+        "cube_math_type": 3,
+        "gradients": "grad_input grad_bias",
+        "L2": "cold",
+    }
+    assert GRADIENTS == ("grad_input", "grad_weight", "grad_bias")
+
+
+# Tensors
+
+
+def test_synthetic_tensors_lie_on_the_grid_of_their_format():
+    for name in ("float16", "bfloat16", "float32", "float8_e4m3fn", "hifloat8"):
+        made = normal_tensors(PROBLEM, name, 5)
+        assert made.dtype == name
+        assert made.about == "standard normal, seed 5"
+        assert [tensor.shape for tensor in (made.grad_output, made.input, made.weight)] == [
+            *(PROBLEM.grad_output, PROBLEM.input, PROBLEM.weight)
+        ]
+
+
+def test_a_seed_draws_the_same_values_in_every_format():
+    # Each format rounds the same float32 draws: float16 is within half a step of 2^-11 of them.
+    exact, rounded = (normal_tensors(PROBLEM, name, 1).input for name in ("float32", "float16"))
+    assert np.all(np.abs(exact - rounded.astype(np.float32)) <= 2**-11 * np.abs(exact) + 2**-25)
+
+
+def test_tensors_of_several_formats_are_told_one_by_one():
+    one, other = np.zeros(1, np.float16), np.zeros(1, np.float32)
+    assert Tensors(one, other, one, "").dtype == ("float16", "float32", "float16")
+    assert Tensors(one, one, one, "").dtype == "float16"
+
+
+def test_hf32_is_no_format_to_draw():
+    with pytest.raises(UnsupportedError, match="take --dtype float32 --cube-math-type 1"):
+        normal_tensors(PROBLEM, "hf32_11", 0)
+
+
+def test_attributes_of_a_file_become_plain_values(tmp_path):
+    arrays = {"stride": np.array([1, 2]), "groups": np.array(3), "transposed": np.array(True)}
+    found = npz_attributes(tmp_path, arrays)
+    assert found == {"stride": (1, 2), "groups": 3, "transposed": True}
+    assert {type(value) for value in found.values()} == {tuple, int, bool}
+
+
+def test_advice_on_memory_is_about_what_was_given():
+    assert "smaller batch" in memory_advice(npz=False)
+    assert "give the sizes instead" in memory_advice(npz=True)
+
+
+# Statuses
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "says"),
+    [
+        (KeyboardInterrupt(), 130, "ascendsim: interrupted\n"),
+        (MemoryError(), 2, "ascendsim: not enough memory; take a smaller batch"),
+        (DataError("mine: is wrong"), 2, "ascendsim: mine: is wrong\n"),
+    ],
+)
+def test_a_run_that_ends_early_has_a_status(monkeypatch, capsys, raised, status, says):
+    def end(_):
+        raise raised
+
+    monkeypatch.setattr("ascendsim.cli.run.read_request", end)
+    assert main(["run"]) == status
+    assert capsys.readouterr().err.startswith(says)
+
+
+def test_a_slip_in_the_simulator_itself_is_not_hidden(monkeypatch):
+    def fail(_):
+        raise TypeError("ours")
+
+    monkeypatch.setattr("ascendsim.cli.run.read_request", fail)
+    with pytest.raises(TypeError, match="ours"):
+        main(["run"])
+
+
+def test_a_folder_of_somebody_else_is_told_before_the_run(monkeypatch, tmp_path):
+    # For root every folder is writable, so that the system's answer is made up.
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(DataError, match="cannot be written to; name another one"):
+        make_folder(tmp_path / "report")
