@@ -98,8 +98,8 @@ def _each(record: Any, table: Mapping[str, Any]) -> Mapping[str, Any]:
 def _figures(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Figure]]:
     for key, entry in tree.items():
         if is_figure(entry):
-            bounds = entry.get("range")
-            yield prefix + key, Figure(**entry | {"range": None if bounds is None else tuple(bounds)})
+            lists = {name: tuple(entry[name]) for name in ("range", "fitted_on") if name in entry}
+            yield prefix + key, Figure(**entry | lists)
         else:
             yield from _figures(entry, f"{prefix}{key}.")
 
