@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import measured_rows
 from ascendsim.cli import main
 
 NO_DATA = "no outside data (ASCENDSIM_DATA names its folder)"
@@ -32,6 +33,14 @@ def data_dir():
     if not folder.is_dir():
         pytest.fail(f"ASCENDSIM_DATA names {named}, which is not a folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def measured_table(data_dir, tmp_path_factory):
+    """Path of the outside table of measured cases, its words turned into columns."""
+    path = tmp_path_factory.mktemp("measured") / "measured_rows.csv"
+    assert measured_rows.main([str(data_dir / "silicon.csv"), str(path)]) == 0
+    return path
 
 
 @pytest.fixture

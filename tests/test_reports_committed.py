@@ -15,8 +15,8 @@ from ascendsim.report.committed import (
 )
 from ascendsim.report.scatter import plot_scatter
 from ascendsim.report.validation import UNMEASURED
-from ascendsim.validate.rows import read_rows
 from ascendsim.validate.run import compare_rows
+from ascendsim.validate.schema import read_rows
 
 REPORTS = Path(__file__).parent.parent / "reports"
 
@@ -53,8 +53,8 @@ def test_the_quoted_part_of_the_validation(quoted, update):
 
 
 @pytest.mark.slow
-def test_the_whole_validation(quoted, data_dir, update):
-    rows = read_rows(data_dir / "silicon.csv")
+def test_the_whole_validation(quoted, measured_table, update):
+    rows = read_rows(measured_table)
     outcome = compare_rows(rows, CLASSES)
     expect("validation.md", validation_page(quoted, outcome, constants_part(rows)), update)
     if update:

@@ -14,8 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ascendsim.errors import DataError
 from ascendsim.profile import list_products, load_profile
-from ascendsim.validate.schema import COLUMNS
+from ascendsim.validate.schema import COLUMNS, NEEDED, read_lines
 from prose.chips import variant_of
 from prose.copies import Cells, instruction_cells, stream_cells
 from prose.gradients import gradient_cells
@@ -129,16 +130,19 @@ def main(words: Sequence[str]) -> int:
     if len(words) != 2:
         print("usage: python tools/measured_rows.py IN OUT", file=sys.stderr)
         return 2
-    with Path(words[0]).open(newline="", encoding="utf-8") as file:
-        table = csv.DictReader(file)
-        missing = [column for column in RAW_COLUMNS if column not in (table.fieldnames or ())]
-        if missing:
-            print(f"{words[0]}: has no column {', '.join(missing)}", file=sys.stderr)
-            return 2
-        rows = [
-            {column: text for column, value in row.items() if (text := cell(value))} for row in convert(table)
-        ]
-    used = [column for column in COLUMNS if any(column in row for row in rows)]
+    try:
+        columns, lines = read_lines(Path(words[0]), "expected a table of measured cases")
+    except DataError as error:
+        print(error, file=sys.stderr)
+        return 2
+    missing = [column for column in RAW_COLUMNS if column not in columns]
+    if missing:
+        print(f"{words[0]}: has no column {', '.join(missing)}", file=sys.stderr)
+        return 2
+    rows = [
+        {column: text for column, value in row.items() if (text := cell(value))} for row in convert(lines)
+    ]
+    used = [column for column in COLUMNS if column in NEEDED or any(column in row for row in rows)]
     with Path(words[1]).open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, used, restval="", lineterminator="\n")
         writer.writeheader()

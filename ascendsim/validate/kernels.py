@@ -152,9 +152,8 @@ def gradient_us(row: Row, profile: Profile) -> Estimate:
 
     Raises   AscendSimError if the sizes do not fit each other or the product
     """
-    problem = ConvProblem(
-        row.input_shape, row.weight_shape, row.stride, row.padding, row.dilation, groups=row.groups
-    )
+    window = row.stride or 1, row.padding or 0, row.dilation or 1
+    problem = ConvProblem(row.input_shape, row.weight_shape, *window, groups=row.groups)
     refuse_beyond_memory(max(prod(problem.input), prod(problem.grad_output)))
     dtype, math_type = _operands(row)
     rates = profile.cube.rates
