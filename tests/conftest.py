@@ -38,6 +38,7 @@ def data_dir():
 @pytest.fixture(scope="session")
 def measured_table(data_dir, tmp_path_factory):
     """Path of the outside table of measured cases, its words turned into columns."""
+
     path = tmp_path_factory.mktemp("measured") / "measured_rows.csv"
     assert measured_rows.main([str(data_dir / "silicon.csv"), str(path)]) == 0
     return path

@@ -28,6 +28,7 @@ class Ablation:
 
 def fitted(product: str) -> dict[str, Figure]:
     """Return the fitted figures that a product does not take over from its base, by path."""
+    # A product that builds on another holds its figures unchanged; their rows judged the base already.
     base = next((other.base for other in list_products() if other.name == product), "")
     inherited = load_profile(base).figures if base else {}
     figures = load_profile(product).figures
@@ -38,6 +39,7 @@ def ablations(product: str, rows: Sequence[Row | Unusable]) -> Iterator[Ablation
     """Yield every fitted figure of a product whose rows are at hand."""
     for path, figure in fitted(product).items():
         own = [row for row in rows if isinstance(row, Row) and row.id.startswith(figure.fitted_on)]
+        # Only rows of this figure: over all of them one that matters to a few would drown.
         kept = compare_rows(own).cases
         dropped = compare_rows(own, overrides=((path, figure.without),)).cases
         if kept and dropped:

@@ -119,6 +119,7 @@ def summarise(cases: Sequence[Case]) -> Summary:
 def quantile(ordered: Sequence[float], share: float) -> float:
     """Return a quantile of sorted numbers, straight between neighbours."""
     place = (len(ordered) - 1) * share
+    # Between two neighbours the share decides how far; of a single number there is no neighbour.
     low = int(place)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
@@ -144,6 +145,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
         last = first
         while last + 1 < len(order) and values[order[last + 1]] == values[order[first]]:
             last += 1
+        # Places first..last hold one number: each gets the mean of their ranks, which count from 1.
         for place in order[first : last + 1]:
             ranks[place] = (first + last) / 2 + 1
         first = last + 1

@@ -70,6 +70,7 @@ def plan_of(row: Row, problem: MatmulProblem, profile: Profile) -> tuple[MatmulT
 
     Raises   DataError if a plan is given in part
     """
+    # No field of a plan may be 0, so that 0 is an empty cell.
     given = {name: value for name in PLAN if (value := getattr(row, name))}
     if given:
         missing = next((name for name in ("base_m", "base_n", "base_k") if name not in given), None)
@@ -103,6 +104,7 @@ def _operands(row: Row) -> tuple[str, int]:
 def _task_us(run: Run, profile: Profile) -> tuple[float, dict[str, float]]:
     """Return the task's microseconds and the active microseconds of each pipe."""
     p, t = run.problem, run.tiling
+    # What a walk costs the simulator is the number of its Mmads on one core.
     slices = p.batch * -(-p.m // t.base_m) * -(-p.n // t.base_n) * -(-p.k // t.base_k) // t.used_cores
     if t.used_cores == 1 and slices > MOST_SLICES:
         return _by_rows(run, profile)
@@ -117,6 +119,7 @@ def _by_rows(run: Run, profile: Profile) -> tuple[float, dict[str, float]]:
         _kernel(run._replace(problem=replace(run.problem, m=count * run.tiling.base_m)), profile)
         for count in (1, 2)
     )
+    # The first row of tiles also pays for what happens once: the launch, the entry, filling the pipes.
     first, second = active_us(one.timeline, profile), active_us(two.timeline, profile)
     busy = {pipe: first[pipe] + (rows - 1) * (second[pipe] - first[pipe]) for pipe in first}
     return one.time_us + (rows - 1) * (two.time_us - one.time_us), busy
@@ -134,6 +137,7 @@ def _core_us(run: Run, profile: Profile, tiles: int, pipe: str) -> float:
 @lru_cache(maxsize=16)
 def _busy_by_tiles(run: Run, profile: Profile) -> Mapping[int, Mapping[str, int]]:
     """Return the busy cycles of the pipes of a core by how many tiles it wrote."""
+    # Cores with as many tiles do the same work; a tile leaves L0C in one Fixpipe.
     cores = _kernel(run, profile).timeline.phases[0].cores
     return {
         sum(instruction.pipe == "FIX" for instruction in core.program.instructions): core_active_cycles(core)
@@ -144,6 +148,7 @@ def _busy_by_tiles(run: Run, profile: Profile) -> Mapping[int, Mapping[str, int]
 def _kernel(run: Run, profile: Profile) -> KernelResult:
     options = run._asdict()
     problem, dtype = options.pop("problem"), options.pop("dtype")
+    # The product is the last kernel; casts of its operands come before it.
     return estimate_matmul(problem, dtype, product=profile, **options).kernels[-1]
 
 
@@ -169,5 +174,6 @@ def gradient_us(row: Row, profile: Profile) -> Estimate:
         l2_start=row.l2_start,
         rules="hardware",
     )
+    # A profiler lists the layout kernels around the gradient as kernels of their own.
     kernel = next(kernel for kernel in result.kernels if kernel.name.startswith(row.kernel))
     return Estimate(kernel.time_us, active_us(kernel.timeline, profile), CONV_NOTE)

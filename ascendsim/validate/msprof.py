@@ -61,6 +61,7 @@ def read_msprof(path: Path, product: str) -> list[Row | Unusable]:
     columns, lines = read_lines(path, "--msprof takes a profile")
     names = _names(columns, path)
     kernels = [{key: line[column] or "" for key, column in names.items()} | line for line in lines]
+    # A step of a network runs one layer many times; only kernels of the same shapes can be averaged.
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for kernel in kernels:
         key = (kernel["type"], kernel["inputs"], kernel["outputs"], kernel["input_types"])
@@ -159,6 +160,7 @@ def _product(inputs: Sequence[Shape], output: Shape) -> dict[str, Any]:
     if len(a) < 2 or len(a) != len(b) or len(output) < 2:
         raise ValueError(f"its shapes {inputs} are not two matrices")
     m, n = output[-2:]
+    # A holds m x k elements whichever way it lies; the check below tells whether m was one of its sides.
     k = a[-2] * a[-1] // max(m, 1)
     if not m * n or k * m != a[-2] * a[-1] or b[-2] * b[-1] != k * n:
         raise ValueError(f"shapes {a} and {b} do not give {output}")
@@ -186,6 +188,7 @@ def _gradient(kind: str, inputs: Sequence[Shape], output: Shape) -> dict[str, An
         small, big = images if of_input else images[::-1]
         weight = others[0]
         channels, out = big[1] * big[4], weight[1] * weight[2]
+        # FRACTAL_Z lists (C1 x kh x kw, Cout / 16, 16, C0): the sides are known as a product only.
         side = isqrt(weight[0] // max(big[1], 1))
         if side * side * big[1] != weight[0]:
             raise ValueError(f"weights {weight} have no square kernel over {big[1]} groups of channels")

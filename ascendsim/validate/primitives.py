@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ascendsim.validate.schema import Row
 
 FRACTAL_BYTES = 512
-VECTOR_BYTES = 256  # of one repeat
+VECTOR_BYTES = 256  # that one repeat takes
 # Rows of the copies that turn rows into fractals: told by their steps, which repeat every 128 x 32 bytes.
 RELAYOUT_ROWS = 128
 # A micro-benchmark's operands are constants: its scalar unit has nothing to reckon.

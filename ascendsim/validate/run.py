@@ -46,6 +46,7 @@ def compare_rows(
     A row that cannot be read is told of if it is of an asked class, or of none. `overrides` replace figures
     of every product, by dotted path.
     """
+    # A row whose kernel is not known has no class: it is told of in every run, since it may be a slip.
     wanted = {"", *classes}
     cases: list[Case] = []
     unusable: list[Unusable] = []
@@ -67,6 +68,7 @@ def compare(row: Row, overrides: Overrides = ()) -> Case | Unusable:
     figures = (ISSUE, *overrides) if run is instruction_cycles else overrides
     try:
         estimate = run(row, _profile(row.variant, figures))
+    # One row that does not fit its chip says nothing about the others.
     except AscendSimError as error:
         return Unusable(row.id, str(error), row.kind)
     counters = row.counters

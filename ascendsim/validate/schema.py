@@ -248,9 +248,11 @@ def _check_columns(names: Sequence[str], path: Path) -> None:
 
 def read_row(cells: Mapping[str, str | None], place: str = "") -> Row | Unusable:
     """Read one line by its columns; `place` names it where it has no name."""
+    # A short line has None for what is missing, a spreadsheet blanks.
     told = {name: text for name in COLUMNS if (text := (cells.get(name) or "").strip())}
     name, kernel = told.get("id", place), KERNELS.get(told.get("kernel", ""))
     kind = kernel.kind if kernel else ""
+    # Before its cells are read: what is skipped need not be whole.
     if told.get("role") == "skip":
         return Unusable(name, told.get("reason", "its table says to skip it"), kind)
     values: dict[str, Any] = {}
@@ -268,6 +270,7 @@ def read_row(cells: Mapping[str, str | None], place: str = "") -> Row | Unusable
 
 def wrong(column: str, text: str, rule: str) -> str:
     """Say what stands in a column, and what must."""
+    # A cell may hold thousands of digits.
     shown = text if len(text) <= SHOWN else text[:SHOWN] + "..."
     return f"{column} is {shown!r}; it must be {rule}" if text else f"{column} is empty; it must be {rule}"
 

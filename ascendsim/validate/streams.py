@@ -42,6 +42,7 @@ def stream_us(row: Row, profile: Profile) -> Estimate:
     Raises   DataError for copies that no core can run, CapacityError for tiles that the buffer cannot hold
     """
     _refuse_odd_amounts(row, profile)
+    # Passes repeat each other once the working set has been walked: time a few, and scale.
     moved = min(row.moved_bytes, max(MOST_BYTES, row.bytes))
     cycles = time_kernel(_kernel(row, moved, profile), profile, l2_start=row.l2_start).cycles
     us = cycles / profile.clock.cube_mhz * row.moved_bytes / moved
@@ -72,6 +73,7 @@ def _kernel(row: Row, moved: int, profile: Profile) -> Kernel:
     tensor = GmTensor("x", (row.bytes // 2,), "float16", 2, role)
     kind = "cube" if row.path == "GM_L1" or profile.core_structure == "unified" else "vector"
     own = row.bytes if row.shared else row.bytes // row.cores
+    # A core whose part is smaller than a tile copies all of it at a time.
     tiles = moved // row.cores // min(row.tile_bytes, own)
 
     def program(core: int) -> Program:

@@ -65,6 +65,7 @@ def reached(cases: Sequence[Case]) -> list[Reached]:
         if not own:
             continue
         summary = summarise(own)
+        # Only cases that tell a bound were kept above, so that none of them is passed over here.
         wrong = 1 - summary.bounds_right / len(own)
         value = wrong if target.statistic == "bounds" else getattr(summary, target.statistic)
         found.append(Reached(target, len(own), value))

@@ -56,6 +56,7 @@ class PathMove(_PathMove, Command):
         """Return what the path says."""
         path = profile.paths[self.path]
         head, latency = path.times()
+        # Bytes out of L2 share its link with other cores; inside a core nobody takes part.
         if self.path.startswith("GM"):
             traffic = Traffic(PROBED, "read", self.bytes, path.bytes_per_cycle)
             return Cost(head, latency, traffic, path.least_cycles)
