@@ -34,6 +34,17 @@ def data_dir():
     return folder
 
 
+@pytest.fixture(scope="session")
+def measured_table(data_dir, tmp_path_factory):
+    """Path of the outside table of measured cases, its words turned into columns."""
+    # Here, since a copy of this file elsewhere has no tools beside it.
+    import measured_rows
+
+    path = tmp_path_factory.mktemp("measured") / "measured_rows.csv"
+    assert measured_rows.main([str(data_dir / "silicon.csv"), str(path)]) == 0
+    return path
+
+
 @pytest.fixture
 def answer(capsys):
     """Run the command and return what it printed."""

@@ -11,7 +11,7 @@ from ascendsim.report.committed import (
     validation_page,
 )
 from ascendsim.studies.records import FigureEffect
-from ascendsim.validate.run import Outcome
+from ascendsim.validate.run import Validation
 
 
 def effect(figure, low_us, high_us, value=10, low=0, high=20):
@@ -95,6 +95,6 @@ def test_products_stand_side_by_side():
 
 
 def test_a_validation_without_outside_rows_still_marks_where_they_would_come():
-    empty = Outcome((), ())
+    empty = Validation((), ())
     text = validation_page(empty, empty, ["## Constants"])
     assert text.index("## Rows that are quoted") < text.index(OUTSIDE) < text.index("## Constants")

@@ -15,7 +15,7 @@ from ascendsim.cube.views import Submatrix, TapRows
 from ascendsim.profile import load_profile
 from ascendsim.profile.records import Vector
 from ascendsim.program.places import Gm, GmTensor, Slot
-from ascendsim.validate.probe import Move, Repeat, alone_cycles, slot, stream_cycles
+from ascendsim.validate.tight_loop import PathMove, VectorRepeats, alone_cycles, slot, stream_cycles
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 from tests.toy_profiles import toy_split
 
@@ -288,7 +288,7 @@ def test_every_path_inside_a_core_reaches_its_peak_and_its_unloaded_latency(prod
     profile = load_profile(product, overrides={"scalar.issue_cycles": 0})
     for name, path in on_chip(profile):
         size = 4096 * path.bytes_per_cycle.numerator
-        move = Move(name, path.pipe, size)
+        move = PathMove(name, path.pipe, size)
         data = Fraction(size) / path.bytes_per_cycle
         core = "vector" if name.startswith("UB") and profile.core_structure == "split" else "cube"
         assert stream_cycles(move, profile, core) == path.head_cycles + data, name
@@ -302,4 +302,4 @@ def test_the_vector_unit_reaches_a_repeat_a_cycle_for_each_kind(product):
     core = "vector" if profile.core_structure == "split" else "cube"
     for kind in ("unary", "binary", "divide"):
         cycles = profile.vector.head_cycles + 1000 * profile.vector.repeat_cycles[kind]
-        assert stream_cycles(Repeat(kind, 1000), profile, core) == ceil(cycles * clock)
+        assert stream_cycles(VectorRepeats(kind, 1000), profile, core) == ceil(cycles * clock)

@@ -18,8 +18,8 @@ from ascendsim.report.scatter import plot_scatter
 from ascendsim.report.validation import UNMEASURED
 from ascendsim.studies.sensitivity import LAYER_NAME, sensitivity
 from ascendsim.validate.ablation import ablations
-from ascendsim.validate.rows import read_rows
 from ascendsim.validate.run import compare_rows
+from ascendsim.validate.schema import read_rows
 
 REPORTS = Path(__file__).parent.parent / "reports"
 
@@ -57,8 +57,8 @@ def test_the_quoted_part_of_the_validation(quoted, update):
 
 
 @pytest.mark.slow
-def test_the_whole_validation(quoted, data_dir, update):
-    rows = read_rows(data_dir / "silicon.csv")
+def test_the_whole_validation(quoted, measured_table, update):
+    rows = read_rows(measured_table)
     outcome = compare_rows(rows, CLASSES)
     constants = constants_part({product: list(ablations(product, rows)) for product in PRODUCTS})
     expect("validation.md", validation_page(quoted, outcome, constants), update)

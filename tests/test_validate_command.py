@@ -1,15 +1,17 @@
 """Does `ascendsim validate` find its rows, print what it compared, and answer mistakes?"""
 
-import csv
 import io
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
 from ascendsim.cli.validate import quoted_rows
-from ascendsim.report.validation import DEFINITIONS, UNMEASURED
-from ascendsim.validate.rows import COLUMNS, Row
+from ascendsim.report.validation import DEFINITIONS, UNMEASURED, quoted_part
+from ascendsim.validate.run import compare_rows
+from ascendsim.validate.schema import Row, Unusable
+from tests.measured_samples import cells, write_table
 
 CLASS = ("--class", "primitives")
 
@@ -19,20 +21,14 @@ def _without_outside_data(monkeypatch):
     monkeypatch.delenv("ASCENDSIM_DATA", raising=False)
 
 
-def primitive(name="mskpp-own", size=1024, cycles=173.0, **cells):
-    sizes = json.dumps({"bytes": size})
-    made = {"id": name, "chip_variant": "910B1", "op": "MOV GM_TO_L1", "shapes_json": sizes}
-    made |= {"measured_cycles": str(cycles), "strength": "real-hardware"} | cells
-    return [made.get(column, "") for column in COLUMNS]
+def primitive(name="own", size=1024, cycles=173.0, **columns):
+    return cells("move", id=name, bytes=size, measured_cycles=cycles, group="GM->L1", **columns)
 
 
 @pytest.fixture
 def table(tmp_path):
-    def write(*lines, name="silicon.csv"):
-        path = tmp_path / name
-        with path.open("w", newline="") as file:
-            csv.writer(file).writerows([COLUMNS, *lines])
-        return path
+    def write(*rows, name="measured_rows.csv"):
+        return write_table(tmp_path / name, *rows)
 
     return write
 
@@ -43,17 +39,29 @@ def test_without_data_the_quoted_rows_are_compared(answer):
         assert words in text
 
 
-def test_every_quoted_row_names_its_source_and_was_measured():
-    for row in quoted_rows():
-        assert isinstance(row, Row)
-        assert row.source
-        assert row.strength == "real-hardware"
+def test_every_quoted_row_names_its_source_and_may_be_quoted():
+    rows = quoted_rows()
+    assert sum(isinstance(row, Row) for row in rows) == 30
+    for row in rows:
+        if isinstance(row, Row):
+            assert row.source
+            assert row.quote, row.id
+        else:
+            assert row == Unusable(row.id, "what its copies move is not told", "primitives")
+
+
+def test_a_page_prints_only_numbers_that_may_be_quoted():
+    rows = [row for row in quoted_rows() if isinstance(row, Row) and row.id.startswith("ad-dc-ub-")]
+    shown = quoted_part(compare_rows(rows))
+    hidden = quoted_part(compare_rows([replace(row, quote=False) for row in rows]))
+    assert any("ad-dc-ub-a-a2" in part for part in shown)
+    assert not any("ad-dc-ub" in part for part in hidden)
 
 
 def test_a_table_is_compared(answer, table):
-    path = table(primitive(), primitive("mskpp-odd", cycles="x"))
+    path = table(primitive(), primitive("odd", cycles="x"))
     text = answer("validate", "--data", str(path))
-    assert "mskpp-own" in text
+    assert "own" in text
     assert "Not compared: 1 rows" in text
 
 
@@ -61,23 +69,29 @@ def test_a_table_is_compared(answer, table):
 def test_a_table_is_found_by_its_variable(answer, table, monkeypatch, folder):
     path = table(primitive())
     monkeypatch.setenv("ASCENDSIM_DATA", str(path.parent if folder else path))
-    assert "mskpp-own" in answer("validate")
+    assert "own" in answer("validate")
+
+
+def test_a_folder_with_the_words_of_the_sources_alone_says_what_to_run(refusal, tmp_path, monkeypatch):
+    (tmp_path / "silicon.csv").write_text("id,chip_variant,op\n")
+    monkeypatch.setenv("ASCENDSIM_DATA", str(tmp_path))
+    assert f"run python tools/measured_rows.py {tmp_path / 'silicon.csv'} OUT" in refusal("validate")
 
 
 def test_json_holds_cases_groups_and_reasons(answer, table):
-    path = table(primitive(), primitive("mskpp-sim", strength="vendor-sim"))
+    path = table(primitive(), primitive("sim", role="skip", reason="too old"))
     found = json.loads(answer("validate", "--data", str(path), "--json"))
     (case,), (group,) = found["cases"], found["groups"]
-    assert (case["id"], case["measured"], case["role"]) == ("mskpp-own", 173.0, "validation")
+    assert (case["id"], case["measured"], case["role"]) == ("own", 173.0, "validation")
     assert case["error"] == pytest.approx(case["estimated"] / 173 - 1)
     assert (group["class"], group["count"], group["rank"]) == ("primitives", 1, None)
-    assert found["unusable"] == [{"id": "mskpp-sim", "reason": "not measured on a chip: vendor-sim"}]
+    assert found["unusable"] == [{"id": "sim", "reason": "too old"}]
 
 
 def test_of_many_rows_the_worst_are_listed_unless_all_are_asked_for(answer, table):
-    path = table(*(primitive(f"mskpp-{size}", size * 512, 300 + size) for size in range(1, 80)))
+    path = table(*(primitive(f"row-{size}", size * 512, 300 + size) for size in range(1, 80)))
     few, all_of_them = (
-        answer("validate", "--data", str(path), "--rows", rows).count("\nmskpp-") for rows in ("worst", "all")
+        answer("validate", "--data", str(path), "--rows", rows).count("\nrow-") for rows in ("worst", "all")
     )
     assert (few, all_of_them) == (10, 79)
 
@@ -129,12 +143,12 @@ def test_a_table_without_a_usable_row_is_refused(refusal, table):
 
 
 def test_a_table_of_unusable_rows_says_why_of_each(refusal, table):
-    many = (primitive(f"mskpp-{number}", number, strength="vendor-sim") for number in range(1, 6))
-    path = table(primitive("mskpp-none", 0), *many)
+    many = (primitive(f"row-{number}", number, role="skip", reason="too old") for number in range(1, 6))
+    path = table(primitive("none", 0), *many)
     told = refusal("validate", "--data", str(path))
     assert "can be compared among the 6 given" in told
-    assert "1: its bytes is 0; it must be a whole number from 1 to 2^40 (mskpp-none)" in told
-    assert "5: not measured on a chip: vendor-sim (mskpp-1, mskpp-2, mskpp-3 and 2 more)" in told
+    assert "1: bytes is '0'; it must be a whole number from 1 to 2^40 (none)" in told
+    assert "5: too old (row-1, row-2, row-3 and 2 more)" in told
     assert "--data" not in told
 
 
@@ -150,24 +164,19 @@ def test_a_profile_of_unusable_kernels_says_why(refusal, tmp_path):
 
 
 def test_a_malformed_row_leaves_the_others_compared(answer, table):
-    path = table(primitive(), primitive("mskpp-odd", 0), primitive("mskpp-nan", cycles="nan"))
+    path = table(primitive(), primitive("odd", 0), primitive("nan", cycles="nan"))
     text = answer("validate", "--data", str(path))
-    assert "mskpp-own" in text
+    assert "own" in text
     assert "Not compared: 2 rows" in text
     assert "nan%" not in text
 
 
-LAYER = {"N": 2, "Cin": 32, "Hi": 12, "Wi": 10, "Cout": 48, "Kh": 3, "Kw": 3, "Ho": 12, "Wo": 10}
-
-
-def gradient(name, counters):
-    cells = {"shapes_json": json.dumps(LAYER), "stride_pad_dil_groups_json": '{"stride": 1}'}
-    cells |= {"op": "Conv2DBackpropInput", "dtype": "float16", "measured_us": "20", "measured_cycles": ""}
-    return primitive(name, **cells, other_counters_json=json.dumps(counters))
+def gradient(name, **counters):
+    return cells("grad_input", id=name, **counters)
 
 
 def test_rows_without_counters_show_the_estimated_bound(answer, table):
-    path = table(gradient("mine", {}))
+    path = table(gradient("mine"))
     found = json.loads(answer("validate", "--data", str(path), "--json"))
     (case,) = found["cases"]
     assert (case["measured_bound"], case["bound_right"]) == ([], None)
@@ -178,7 +187,7 @@ def test_rows_without_counters_show_the_estimated_bound(answer, table):
 
 def test_beside_measured_bounds_the_others_are_marked(answer, table):
     # The cube is no bound of so small a gradient.
-    path = table(gradient("mine", {}), gradient("other", {"aic_mac_time(us)": 9, "aic_mte2_time(us)": 1}))
+    path = table(gradient("mine"), gradient("other", m_us=9, mte2_us=1))
     lines = {line.split()[0]: line for line in answer("validate", "--data", str(path)).splitlines() if line}
     assert "not measured" in lines["mine"]
     assert "MTE2, measured M" in lines["other"]
@@ -190,5 +199,5 @@ def test_on_a_terminal_each_row_is_named_as_it_is_run(answer, table, monkeypatch
             return True
 
     monkeypatch.setattr(sys, "stderr", Terminal())
-    answer("validate", "--data", str(table(primitive("mskpp-own"))))
-    assert "mskpp-own" in sys.stderr.getvalue()
+    answer("validate", "--data", str(table(primitive("own"))))
+    assert "own" in sys.stderr.getvalue()

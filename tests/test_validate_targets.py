@@ -7,11 +7,10 @@ import pytest
 
 from ascendsim.cli.validate import quoted_rows
 from ascendsim.studies.sensitivity import sensitivity
-from ascendsim.validate.ablation import ablations
+from ascendsim.validate.ablation import ablations, fitted
 from ascendsim.validate.compare import summarise
-from ascendsim.validate.constants import CONSTANTS
-from ascendsim.validate.rows import Row, read_rows
 from ascendsim.validate.run import compare_rows
+from ascendsim.validate.schema import Row, read_rows
 from ascendsim.validate.targets import TARGETS, reached
 
 # What is not reached, with what it may at most be: products whose plans no source tells, and one counter of
@@ -34,8 +33,8 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def rows(data_dir):
-    return [row for row in read_rows(data_dir / "silicon.csv") if isinstance(row, Row)]
+def rows(measured_table):
+    return [row for row in read_rows(measured_table) if isinstance(row, Row)]
 
 
 def hold(cases, statistics=("median", "p95", "worst", "bounds")):
@@ -98,7 +97,7 @@ def test_convolutions_are_within_the_first_look(rows):
 
 def test_a_constant_lowers_the_errors_of_its_rows(rows):
     found = {item.path: item for item in ablations("910_93", rows)}
-    assert set(found) == {constant.path for constant in CONSTANTS["910_93"]}
+    assert set(found) == set(fitted("910_93"))
     for item in found.values():
         assert item.count > 0
         assert item.kept[1] < item.dropped[1]

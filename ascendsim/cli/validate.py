@@ -13,11 +13,12 @@ from ascendsim.cli.progress import progress
 from ascendsim.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from ascendsim.validate.rows import Row, Unusable
-    from ascendsim.validate.run import Outcome
+    from ascendsim.validate.run import Validation
+    from ascendsim.validate.schema import Row, Unusable
 
 CLASSES = ("primitives", "matmul", "convolution")
-TABLE = "silicon.csv"
+# In the folder that ASCENDSIM_DATA names: the columns, or the words that they are made of.
+TABLES = ("measured_rows.csv", "silicon.csv")
 
 
 def add_validate(choices: Any) -> Any:
@@ -73,7 +74,7 @@ def validate(arguments: Any) -> int:
     return 0
 
 
-def _nothing(outcome: Outcome, classes: Sequence[str], count: int) -> str:
+def _nothing(outcome: Validation, classes: Sequence[str], count: int) -> str:
     """Say why nothing was compared: the reason of every row, or that there are none of the classes."""
     wanted = " or ".join(classes)
     if not outcome.unusable:
@@ -93,7 +94,7 @@ def _rows(arguments: Any) -> list[Row | Unusable]:
     Raises   ConfigError if options do not fit together
     """
     from ascendsim.validate.msprof import read_msprof
-    from ascendsim.validate.rows import read_rows
+    from ascendsim.validate.schema import read_rows
 
     if arguments.msprof:
         if arguments.data:
@@ -110,7 +111,7 @@ def _rows(arguments: Any) -> list[Row | Unusable]:
 
 
 def data_table() -> Path | None:
-    """Return the table that ASCENDSIM_DATA names: a file, or a folder that holds silicon.csv; None if unset.
+    """Return the table that ASCENDSIM_DATA names: a file, or one of TABLES in a folder; None if unset.
 
     Raises   DataError if it names neither
     """
@@ -118,20 +119,22 @@ def data_table() -> Path | None:
     if not named:
         return None
     path = Path(named)
-    path = path / TABLE if path.is_dir() else path
-    if not path.is_file():
-        raise DataError(f"ASCENDSIM_DATA names {named}, which is neither a table nor a folder with {TABLE}")
-    return path
+    found = next((p for p in (path, *(path / table for table in TABLES)) if p.is_file()), None)
+    if found is None:
+        raise DataError(
+            f"ASCENDSIM_DATA names {named}, neither a table nor a folder with {' or '.join(TABLES)}"
+        )
+    return found
 
 
 def quoted_rows() -> list[Row | Unusable]:
     """Return the rows that the project quotes."""
-    from ascendsim.validate.rows import read_rows
+    from ascendsim.validate.schema import read_rows
 
     return read_rows(Path(str(files("ascendsim.validate") / "quoted.csv")))
 
 
-def _compare(rows: list[Row | Unusable], classes: Any) -> Outcome:
+def _compare(rows: list[Row | Unusable], classes: Any) -> Validation:
     from ascendsim.validate.run import compare_rows
 
     with progress(len(rows)) as advance:

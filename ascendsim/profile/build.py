@@ -102,8 +102,8 @@ def _each(record: Any, table: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _figure(entry: Mapping[str, Any]) -> Figure:
-    bounds = entry.get("range")
-    return Figure(**{**entry, "range": None if bounds is None else tuple(bounds)})
+    lists = {name: tuple(entry[name]) for name in ("range", "fitted_on") if name in entry}
+    return Figure(**{**entry, **lists})
 
 
 def _values(tree: Mapping[str, Any]) -> dict[str, Any]:

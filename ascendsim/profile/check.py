@@ -116,7 +116,7 @@ def _speaks_of(tree: Any, location: tuple[str, ...]) -> bool:
 
 def _names(node: Any) -> tuple[str, ...]:
     if isinstance(node, Kind):
-        return ("value", "source", "confidence", "range", "note")
+        return ("value", "source", "confidence", "range", "note", "fitted_on", "without")
     return tuple(children(node)) if node is not None else ()
 
 
@@ -126,6 +126,8 @@ def _expected(location: tuple[str, ...], node: Any) -> str:
         return "one of " + ", ".join(CONFIDENCES)
     if field in ("source", "note"):
         return "a text that says where the value comes from"
+    if "fitted_on" in location:
+        return "a list of texts, what the ids of the measured rows begin with"
     if isinstance(node, Kind):
         # A bare number in the place of a figure: the answer shows the form of one.
         inside = node_at(location[:-1]) is node

@@ -22,6 +22,7 @@ class Product:
     name: str
     default_variant: str
     variants: tuple[str, ...]
+    base: str
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,10 @@ def profile_from_tree(tree: Mapping[str, Any], product: str) -> Profile:
 def list_products() -> tuple[Product, ...]:
     """List what is shipped, by name."""
     files = [_read(path) for path in _shipped()]
-    return tuple(Product(f.texts["product"], f.texts["default_variant"], tuple(f.variants)) for f in files)
+    return tuple(
+        Product(f.texts["product"], f.texts["default_variant"], tuple(f.variants), f.texts.get("base", ""))
+        for f in files
+    )
 
 
 def configs_directory() -> Path:

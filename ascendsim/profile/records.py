@@ -13,13 +13,19 @@ from ascendsim.profile.memory import L2, DataPath, Exact, LinkFigures
 
 @dataclass(frozen=True)
 class Figure:
-    """One hardware figure with its provenance; the unit is in the name it goes by."""
+    """One hardware figure with its provenance; the unit is in the name it goes by.
+
+    fitted_on    what the ids of the measured rows begin with that it was fitted on; empty if on none
+    without      the value that its mechanism has where nothing is known, such as no latency
+    """
 
     value: Any
     source: str
     confidence: str
     range: tuple[Any, ...] | None = None
     note: str = ""
+    fitted_on: tuple[str, ...] = ()
+    without: Any = None
 
 
 @dataclass(frozen=True)

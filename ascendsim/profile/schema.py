@@ -1,7 +1,7 @@
 """Contents of a product file, as a tree whose every leaf is one figure.
 
-A figure is a table `{ value, source, confidence, range?, note? }`. The checks run on pydantic's core: the
-models of the full package would cost every command a further 60 ms at start-up.
+A figure is a table `{ value, source, confidence, range?, note?, fitted_on?, without? }`. The checks run on
+pydantic's core: the models of the full package would cost every command a further 60 ms at start-up.
 """
 
 from collections.abc import Iterator, Mapping
@@ -169,6 +169,13 @@ def _check_figure(figure: dict[str, Any]) -> dict[str, Any]:
             raise PydanticCustomError("outside", "the range must list the alternatives, the value among them")
     elif len(bounds) != 2 or not bounds[0] <= value <= bounds[1]:
         raise PydanticCustomError("outside", "the range must be [low, high] with the value inside")
+    if "fitted_on" in figure or "without" in figure:
+        # The ablation needs both: which rows to run again, and with what in the figure's place.
+        marks = "fitted_on" in figure and "without" in figure
+        if not marks or figure["confidence"] != "measured" or figure["without"] == value:
+            raise PydanticCustomError(
+                "outside", "a fitted figure must be measured and carry fitted_on and another value, without"
+            )
     return figure
 
 
@@ -182,6 +189,8 @@ def _figure_schema(kind: Kind) -> cs.CoreSchema:
         "confidence": cs.typed_dict_field(cs.literal_schema(list(CONFIDENCES))),
         "range": cs.typed_dict_field(bounds, required=False),
         "note": cs.typed_dict_field(text, required=False),
+        "fitted_on": cs.typed_dict_field(cs.list_schema(text, strict=True, min_length=1), required=False),
+        "without": cs.typed_dict_field(kind.schema, required=False),
     }
     table = cs.typed_dict_schema(fields, strict=True, extra_behavior="forbid")
     return cs.no_info_after_validator_function(_check_figure, table)

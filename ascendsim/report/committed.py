@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ascendsim.profile import Product, Profile
     from ascendsim.studies.records import FigureEffect
     from ascendsim.validate.ablation import Ablation
-    from ascendsim.validate.run import Outcome
+    from ascendsim.validate.run import Validation
 
 # The best measured product first.
 PRODUCTS = ("910B", "910_93", "910_95", "310P", "910")
@@ -27,7 +27,7 @@ OUTSIDE = "<!-- what follows needs the outside table -->"
 SMALL = 0.0005
 
 
-def write_validation(folder: Path, quoted: Outcome, outcome: Outcome) -> None:
+def write_validation(folder: Path, quoted: Validation, outcome: Validation) -> None:
     """Write the page of a validation and its scatter plot into a folder."""
     from ascendsim.report.scatter import plot_scatter
 
@@ -37,7 +37,7 @@ def write_validation(folder: Path, quoted: Outcome, outcome: Outcome) -> None:
         plot_scatter(folder / "validation.png", outcome.cases)
 
 
-def validation_page(quoted: Outcome, outcome: Outcome, constants: Sequence[str]) -> str:
+def validation_page(quoted: Validation, outcome: Validation, constants: Sequence[str]) -> str:
     """Return the page: what is quoted, then, after a mark, what comes of the table at hand."""
     parts = ["# Measured and estimated", DEFINITIONS, UNMEASURED, *quoted_part(quoted)]
     parts += [OUTSIDE, *outside_part(outcome), *constants]

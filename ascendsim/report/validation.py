@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ascendsim.report.markdown import markdown_table
 from ascendsim.report.tables import TextTable
+from ascendsim.validate.compare import grouped, summarise
+from ascendsim.validate.targets import reached
 
 if TYPE_CHECKING:
-    from ascendsim.validate.compare import Case, Summary
-    from ascendsim.validate.run import Outcome
+    from ascendsim.validate.compare import Case, Group, Summary
+    from ascendsim.validate.run import Validation
 
 # Of a group with more rows than this the ones with the largest errors are listed.
 MOST_ROWS = 60
@@ -40,29 +42,8 @@ TILINGS = (
 )
 
 
-class Group(NamedTuple):
-    """The cases of one group, with their statistics."""
-
-    kind: str
-    name: str
-    cases: tuple[Case, ...]
-    summary: Summary
-
-
-def grouped(cases: Sequence[Case]) -> list[Group]:
-    """Return the cases by class and group, in the order in which they came."""
-    from ascendsim.validate.compare import summarise
-
-    found: dict[tuple[str, str], list[Case]] = {}
-    for case in sorted(cases, key=lambda case: list(TITLES).index(case.kind)):
-        found.setdefault((case.kind, case.group), []).append(case)
-    return [Group(kind, name, tuple(own), summarise(own)) for (kind, name), own in found.items()]
-
-
 def summary_table(groups: Sequence[Group]) -> TextTable:
     """Show the statistics of every group, and of every class as a whole."""
-    from ascendsim.validate.compare import summarise
-
     rows = []
     for kind, title in TITLES.items():
         own = [group for group in groups if group.kind == kind]
@@ -101,12 +82,10 @@ def rows_table(group: Group, *, every: bool = False) -> TextTable:
 
 def _case_row(case: Case) -> tuple[str, ...]:
     """Return the cells of one case but for its bound."""
-    from ascendsim.validate.constants import role_of
-
     return (
         case.id,
         case.variant,
-        role_of(case.id),
+        case.used_for,
         case.unit,
         number(case.measured),
         number(case.estimated),
@@ -124,8 +103,6 @@ def _bound(case: Case, told: bool) -> str:
 
 def targets_table(cases: Sequence[Case]) -> TextTable:
     """Show what was aimed at and what is reached."""
-    from ascendsim.validate.targets import reached
-
     words = {"p95": "95th percentile", "bounds": "wrong bounds"}
     rows = tuple(
         (
@@ -144,13 +121,10 @@ def targets_table(cases: Sequence[Case]) -> TextTable:
 
 def roles_table(cases: Sequence[Case]) -> TextTable:
     """Show the statistics of calibration rows and of validation rows of every class."""
-    from ascendsim.validate.compare import summarise
-    from ascendsim.validate.constants import role_of
-
     rows = []
     for kind, title in TITLES.items():
         for role in ("calibration", "validation"):
-            own = [case for case in cases if case.kind == kind and role_of(case.id) == role]
+            own = [case for case in cases if case.kind == kind and case.used_for == role]
             if own:
                 rows.append(_summary_row(f"{title}: {role} rows", summarise(own)))
     return TextTable(
@@ -163,7 +137,7 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def reasons(outcome: Outcome) -> list[tuple[str, list[str]]]:
+def reasons(outcome: Validation) -> list[tuple[str, list[str]]]:
     """Return why rows could not be used, most frequent first, with their ids."""
     found: dict[str, list[str]] = {}
     for row in outcome.unusable:
@@ -171,7 +145,7 @@ def reasons(outcome: Outcome) -> list[tuple[str, list[str]]]:
     return sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
 
 
-def reason_lines(outcome: Outcome) -> list[str]:
+def reason_lines(outcome: Validation) -> list[str]:
     """Return one line for each reason, with how many rows it holds for and the first of them."""
     lines = []
     for reason, ids in reasons(outcome):
@@ -182,9 +156,7 @@ def reason_lines(outcome: Outcome) -> list[str]:
 
 def roles_line(cases: Sequence[Case]) -> str:
     """Say how many rows calibrated the model and how many only judge it."""
-    from ascendsim.validate.constants import role_of
-
-    roles = [role_of(case.id) for case in cases]
+    roles = [case.used_for for case in cases]
     fitted = roles.count("calibration")
     return (
         f"{len(roles)} comparisons: {fitted} of calibration rows, on which constants of the model were "
@@ -192,10 +164,8 @@ def roles_line(cases: Sequence[Case]) -> str:
     )
 
 
-def outcome_record(outcome: Outcome) -> dict[str, Any]:
+def outcome_record(outcome: Validation) -> dict[str, Any]:
     """Return everything as plain values for JSON."""
-    from ascendsim.validate.constants import role_of
-
     return {
         "groups": [
             {"class": group.kind, "group": group.name, **_plain(asdict(group.summary))}
@@ -215,7 +185,7 @@ def outcome_record(outcome: Outcome) -> dict[str, Any]:
                 "estimated_bound": sorted(case.bounds[1]),
                 "bound_right": case.bound_right,
                 "counters": {pipe: list(pair) for pipe, pair in case.counters.items()},
-                "role": role_of(case.id),
+                "role": case.used_for,
                 "note": case.note,
                 "source": case.source,
             }
@@ -230,9 +200,10 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: None if value != value else value for key, value in values.items()}
 
 
-def quoted_part(outcome: Outcome) -> list[str]:
+def quoted_part(outcome: Validation) -> list[str]:
     """Return the part of the page that shows every row of the quoted table."""
-    groups = grouped(outcome.cases)
+    # The page is published: a row whose licence is not told to allow it shows no number.
+    groups = grouped([case for case in outcome.cases if case.quote])
     parts = [
         "## Rows that are quoted in the project",
         "Figures of published documents; each row of `ascendsim/validate/quoted.csv` names its own.",
@@ -247,7 +218,7 @@ def quoted_part(outcome: Outcome) -> list[str]:
     return parts
 
 
-def outside_part(outcome: Outcome) -> list[str]:
+def outside_part(outcome: Validation) -> list[str]:
     """Return the part that tells of rows whose source has no licence: statistics only, no measured number."""
     groups = grouped(outcome.cases)
     return [
@@ -263,7 +234,7 @@ def outside_part(outcome: Outcome) -> list[str]:
     ]
 
 
-def _unusable_part(outcome: Outcome) -> list[str]:
+def _unusable_part(outcome: Validation) -> list[str]:
     """Count the rows that were not compared by reason; kernels of other kinds on one line."""
     found = reasons(outcome)
     others = [(reason.removesuffix(NO_CLASS), ids) for reason, ids in found if reason.endswith(NO_CLASS)]

@@ -11,18 +11,18 @@ from ascendsim.report.terminal import make_console, print_table
 from ascendsim.report.validation import (
     DEFINITIONS,
     UNMEASURED,
-    grouped,
     reason_lines,
     roles_line,
     rows_table,
     summary_table,
 )
+from ascendsim.validate.compare import grouped
 
 if TYPE_CHECKING:
-    from ascendsim.validate.run import Outcome
+    from ascendsim.validate.run import Validation
 
 
-def print_validation(outcome: Outcome, *, every: bool = False, console: Console | None = None) -> None:
+def print_validation(outcome: Validation, *, every: bool = False, console: Console | None = None) -> None:
     """Print rows and statistics of all groups, and what was not compared."""
     out = console or make_console()
     groups = grouped(outcome.cases)

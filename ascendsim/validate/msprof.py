@@ -10,16 +10,15 @@ of a network begins with its first input alone, as the kernel before has written
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
-from math import isfinite, isqrt
+from math import isfinite, isqrt, prod
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from ascendsim.errors import DataError
-from ascendsim.validate.rows import OWN_PROFILE, Row, Unusable
+from ascendsim.validate.schema import Row, Unusable, read_lines
 from ascendsim.validate.windows import infer_window
 
 # What a column is called in kernel_details.csv and in op_summary.csv.
@@ -32,8 +31,16 @@ _COLUMNS = {
     "outputs": ("Output Shapes",),
 }
 _BLOCKS = ("Block Dim", "Block Num")
+_COUNTERS = {
+    "m_us": "aic_mac_time(us)",
+    "mte1_us": "aic_mte1_time(us)",
+    "mte2_us": "aic_mte2_time(us)",
+    "fix_us": "aic_fixpipe_time(us)",
+}
 _FORMATS = {"FLOAT16": "float16", "BF16": "bfloat16", "FLOAT": "float32", "FLOAT32": "float32"}
 _SHAPE = re.compile(r"[0-9]{1,12}(, *[0-9]{1,12})*")
+# The kernel before MatMulV3; its counters are not those of basic blocks.
+OLDER = "MatMulV2"
 MATMULS = ("MatMul", "MatMulV2", "MatMulV3", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 GRADIENTS = {
     f"Conv2DBackprop{what}{version}": name
@@ -51,15 +58,10 @@ def read_msprof(path: Path, product: str) -> list[Row | Unusable]:
 
     Raises   DataError if the file cannot be read or is neither of the two
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            table = csv.DictReader(file)
-            names = _names(table.fieldnames or (), path)
-            kernels = [{key: line[column] or "" for key, column in names.items()} | line for line in table]
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}; --msprof takes a profile") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: is not a table in UTF-8 with commas: {error}") from None
+    columns, lines = read_lines(path, "--msprof takes a profile")
+    names = _names(columns, path)
+    kernels = [{key: line[column] or "" for key, column in names.items()} | line for line in lines]
+    # A step of a network runs one layer many times; only kernels of the same shapes can be averaged.
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for kernel in kernels:
         key = (kernel["type"], kernel["inputs"], kernel["outputs"], kernel["input_types"])
@@ -89,37 +91,31 @@ def _row(kernels: Sequence[Mapping[str, Any]], product: str) -> Row | Unusable:
         return Unusable(name, f"{kind}: neither a matrix product nor a gradient of a 2-D convolution")
     inputs, outputs = _shapes(first["inputs"]), _shapes(first["outputs"])
     dtype = _FORMATS.get(first["input_types"].split(";")[0].removeprefix("DT_"))
-    times = [time for time in (_number(kernel["us"]) for kernel in kernels) if time and time > 0]
+    times = [time for time in (_number(kernel["us"]) for kernel in kernels) if time]
     if dtype is None or not times or not inputs or not outputs:
         return Unusable(name, _untold(first))
     try:
-        sizes, window = (
-            _product(inputs, outputs[0]) if kind in MATMULS else _gradient(kind, inputs, outputs[0])
-        )
+        problem = _product(inputs, outputs[0]) if kind in MATMULS else _gradient(kind, inputs, outputs[0])
     except ValueError as error:
         return Unusable(name, str(error))
-    hf32 = "HF32" if str(first.get("HF32 Eligible", "")).upper() == "YES" else ""
-    stride, pad = window.get("stride"), window.get("pad")
-    told = (
-        f"stride {stride} and padding {pad} inferred from the sizes, dilation taken as 1; " if window else ""
-    )
+    if dtype == "float32" and str(first.get("HF32 Eligible", "")).upper() == "YES":
+        dtype = "hf32"
+    window = ""
+    if "stride" in problem:
+        stride, padding = list(problem["stride"]), list(problem["padding"])
+        window = f"stride {stride} and padding {padding} inferred from the sizes, dilation taken as 1; "
     return Row(
         name,
         product,
-        product,
-        kind,
-        dtype,
-        hf32,
-        "ND",
-        sizes,
-        window,
-        median(times),
-        None,
-        _counters(kernels),
-        OWN_PROFILE,
-        "real-hardware",
-        f"median of {len(times)}",
-        told + STEP,
+        GRADIENTS.get(kind, "matmul"),
+        source="the user's profile",
+        measured_us=median(times),
+        compute_dtype=dtype,
+        l2_start="handed",
+        strategy="search" if kind == OLDER else "basic blocks",
+        inferred=window + STEP,
+        **problem,
+        **_counters(kernels),
     )
 
 
@@ -137,45 +133,47 @@ def _shapes(text: str) -> list[Shape]:
 
 
 def _number(text: Any) -> float | None:
-    """Return a number that a column tells, None for anything else."""
+    """Return a number that a column tells, None for anything else; no time is negative."""
     try:
         value = float(text)
     except (TypeError, ValueError):
         return None
-    return value if isfinite(value) else None
+    return value if isfinite(value) and value >= 0 else None
 
 
 def _counters(kernels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the medians of the pipe counters, and the blocks."""
     found: dict[str, Any] = {}
-    for column in kernels[0]:
-        if column.endswith("_time(us)"):
-            values = [value for value in (_number(kernel[column]) for kernel in kernels) if value is not None]
-            if values:
-                found[column] = median(values)
+    for name, column in _COUNTERS.items():
+        values = [value for value in (_number(kernel.get(column)) for kernel in kernels) if value is not None]
+        if values:
+            found[name] = median(values)
     for column in _BLOCKS:
-        if re.fullmatch("[0-9]{1,6}", str(kernels[0].get(column) or "")):
-            found["block_dim"] = int(kernels[0][column])
+        if re.fullmatch("[1-9][0-9]{0,5}", str(kernels[0].get(column) or "")):
+            found["blocks"] = int(kernels[0][column])
     return found
 
 
-def _product(inputs: Sequence[Shape], output: Shape) -> tuple[dict[str, Any], dict[str, Any]]:
+def _product(inputs: Sequence[Shape], output: Shape) -> dict[str, Any]:
     """Return sizes of a matrix product; the transposes follow from the shapes."""
     a, b = inputs[0], inputs[1] if len(inputs) > 1 else ()
     if len(a) < 2 or len(a) != len(b) or len(output) < 2:
         raise ValueError(f"its shapes {inputs} are not two matrices")
     m, n = output[-2:]
+    # A holds m x k elements whichever way it lies; the check below tells whether m was one of its sides.
     k = a[-2] * a[-1] // max(m, 1)
     if not m * n or k * m != a[-2] * a[-1] or b[-2] * b[-1] != k * n:
         raise ValueError(f"shapes {a} and {b} do not give {output}")
-    batch = 1
-    for extent in output[:-2]:
-        batch *= extent
-    sizes = {"M": m, "K": k, "N": n, "batch": batch, "A": list(a[-2:]), "B": list(b[-2:])}
-    return sizes, {}
+    turned = {"transpose_a": is_turned(a[-2:], (m, k)), "transpose_b": is_turned(b[-2:], (k, n))}
+    return {"m": m, "k": k, "n": n, "batch": prod(output[:-2])} | turned
 
 
-def _gradient(kind: str, inputs: Sequence[Shape], output: Shape) -> tuple[dict[str, Any], dict[str, Any]]:
+def is_turned(stored: Shape, plain: Shape) -> bool:
+    """Tell whether a matrix lies the other way round; a square one is taken as it stands."""
+    return stored != plain and stored[::-1] == plain
+
+
+def _gradient(kind: str, inputs: Sequence[Shape], output: Shape) -> dict[str, Any]:
     """Return sizes of a gradient: images NC1HWC0 and weights FRACTAL_Z, or all of them NCHW."""
     shapes = (*inputs, output)
     images: list[Shape] = [shape for shape in shapes if len(shape) == 5]
@@ -190,6 +188,7 @@ def _gradient(kind: str, inputs: Sequence[Shape], output: Shape) -> tuple[dict[s
         small, big = images if of_input else images[::-1]
         weight = others[0]
         channels, out = big[1] * big[4], weight[1] * weight[2]
+        # FRACTAL_Z lists (C1 x kh x kw, Cout / 16, 16, C0): the sides are known as a product only.
         side = isqrt(weight[0] // max(big[1], 1))
         if side * side * big[1] != weight[0]:
             raise ValueError(f"weights {weight} have no square kernel over {big[1]} groups of channels")
@@ -203,8 +202,11 @@ def _gradient(kind: str, inputs: Sequence[Shape], output: Shape) -> tuple[dict[s
         raise ValueError(f"shapes {list(shapes)} are not two images and weights, blocked or NCHW")
     if not min(*big, *small, *weight):
         raise ValueError(f"one of the shapes {list(shapes)} is empty")
-    sizes = {"N": big[0], "Cin": channels, "Hi": big[2], "Wi": big[3], "Cout": out}
-    sizes |= {"Kh": kernel[0], "Kw": kernel[1], "Ho": small[2], "Wo": small[3]}
-    high, wide = (infer_window(sizes[f"{s}i"], sizes[f"{s}o"], sizes[f"K{s.lower()}"]) for s in "HW")
-    window = {"stride": [high.stride, wide.stride], "pad": [*high.pads, *wide.pads]}
-    return sizes, window | {"dilation": [1, 1], "groups": 1}
+    fits = [infer_window(big[2 + axis], small[2 + axis], kernel[axis]) for axis in range(2)]
+    return {
+        "input_shape": (big[0], channels, *big[2:4]),
+        "weight_shape": (out, channels, *kernel),
+        "stride": tuple(fit.stride for fit in fits),
+        "padding": tuple(pad for fit in fits for pad in fit.pads),
+        "dilation": (1, 1),
+    }

@@ -2,158 +2,87 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ascendsim.cube.fixpipe import Fixpipe
 from ascendsim.cube.mmad import Mmad
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Submatrix, TapRows
-from ascendsim.errors import DataError
+from ascendsim.errors import UnsupportedError
 from ascendsim.program.instruction import Instruction
-from ascendsim.program.places import Gm, GmTensor
-from ascendsim.validate.cells import number_of, whole_of
-from ascendsim.validate.compare import Case
-from ascendsim.validate.probe import PROBED, Move, Repeat, alone_cycles, slot, stream_cycles
-from ascendsim.validate.products import Overrides, profile_of
-from ascendsim.validate.rows import Row, Unusable
-from ascendsim.validate.vector_kinds import vector_kind
+from ascendsim.program.places import Gm
+from ascendsim.validate.compare import Estimate
+from ascendsim.validate.tight_loop import PROBED, PathMove, VectorRepeats, alone_cycles, slot, stream_cycles
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
+    from ascendsim.validate.schema import Row
 
-GIB = 1 << 30
 FRACTAL_BYTES = 512
-HALF = GmTensor("x", (1 << 20,), "float16", 2)
+VECTOR_BYTES = 256  # that one repeat takes
 # Rows of the copies that turn rows into fractals: told by their steps, which repeat every 128 x 32 bytes.
 RELAYOUT_ROWS = 128
-
-
-@dataclass(frozen=True)
-class Bench:
-    """An instruction under test; `stream` if the source measured a row of them, not one and its wait."""
-
-    instruction: Instruction
-    stream: bool
-    core: str = "cube"
-    group: str = ""
-
-
-def measured_cycles(row: Row, mhz: int) -> float | None:
-    """Return what the row measured for one instruction, in cycles of the chip's clock.
-
-    Cycles per transfer if the source derived them, else bytes over the rate at the clock, else its cycles.
-
-    Raises   DataError if what it tells is no positive number
-    """
-    if row.counters.get("cycles_per_transfer_derived") is not None:
-        return number_of(row.counters, "cycles_per_transfer_derived")
-    if row.counters.get("GiB_per_s"):
-        return _bytes(row) / (number_of(row.counters, "GiB_per_s") * GIB) * mhz * 1e6
-    return row.cycles
-
-
-def _bytes(row: Row) -> int:
-    if "bytes" in row.sizes:
-        return whole_of(row.sizes, "bytes")
-    if "repeat" not in row.sizes:
-        raise DataError(f"its sizes are {dict(row.sizes)}; they must tell bytes or repeat")
-    return whole_of(row.sizes, "repeat") * FRACTAL_BYTES
-
-
 # A micro-benchmark's operands are constants: its scalar unit has nothing to reckon.
 ISSUE = ("scalar.issue_cycles", 1)
 
 
-def primitive_case(row: Row, variant: str, overrides: Overrides = ()) -> Case | Unusable:
-    """Run the instruction of a micro-benchmark row and compare.
+def instruction_cycles(row: Row, profile: Profile) -> Estimate:
+    """Return the cycles of the instruction of a row: in a row of equal ones, or alone until it is over.
 
-    Raises   DataError if a number that it needs is none
+    Raises   UnsupportedError for an instruction that the product has not
     """
-    profile = profile_of(variant, (ISSUE, *overrides))
-    measured = measured_cycles(row, profile.clock.cube_mhz)
-    if measured is None:
-        return Unusable(row.id, "gives neither cycles nor a rate")
-    bench = _bench(row, variant, profile)
-    if isinstance(bench, str):
-        return Unusable(row.id, bench)
-    run = stream_cycles if bench.stream else alone_cycles
-    estimated = float(run(bench.instruction, profile, bench.core))
-    return Case(row.id, "primitives", bench.group, variant, "cycles", measured, estimated, row.source)
+    instruction, core = _instruction(row, profile)
+    run = stream_cycles if row.in_a_row else alone_cycles
+    return Estimate(float(run(instruction, profile, core)))
 
 
-def _bench(row: Row, variant: str, profile: Profile) -> Bench | str:
-    """Return the instruction that a row measured, or why there is none."""
-    kind, _, name = row.op.partition(" ")
-    if kind == "MMAD":
-        return _mmad(row, variant, profile)
-    if kind == "VEC":
-        instruction = Repeat(vector_kind(name), whole_of(row.sizes, "repeat"))
-        if instruction.kind not in profile.vector.repeat_cycles:
-            return f"no figure for vector instructions of the kind {instruction.kind} on {variant}"
-        return Bench(instruction, True, "vector", "vector repeats")
-    if kind == "MOV":
-        return _move(name, _bytes(row), profile)
-    if kind == "LOAD":
-        return _load(name.removeprefix("repeat "), whole_of(row.sizes, "repeat"), profile)
-    return f"no instruction here is a {row.op}"
+def _instruction(row: Row, profile: Profile) -> tuple[Instruction, str]:
+    """Return the instruction that a row measured, and the kind of core that runs it."""
+    if row.kernel == "mmad":
+        if row.compute_dtype not in profile.cube.rates:
+            raise UnsupportedError(f"operands of {row.compute_dtype} are not multiplied on {profile.variant}")
+        slots = slot("L0C"), slot("L0A"), slot("L0B")
+        return Mmad(*slots, row.m, row.k, row.n, row.compute_dtype, True), "cube"
+    if row.kernel == "vector":
+        if row.vector_kind not in profile.vector.repeat_cycles:
+            raise UnsupportedError(
+                f"no figure for vector instructions of the kind {row.vector_kind} on {profile.variant}"
+            )
+        return VectorRepeats(row.vector_kind, row.repeats), "vector"
+    if row.path not in (*profile.paths, "UB_UB"):
+        raise UnsupportedError(f"{profile.variant} has no path {row.path.replace('_', '->')} here")
+    if row.kernel == "load":
+        rows = TapRows(1, False, 0, 1, 16, 16 * row.repeats, 2)
+        loads = {
+            "L1_L0A": LoadL0A(slot("L0A"), slot("L1"), rows),
+            "L1_L0B": LoadL0B(slot("L0B"), slot("L1"), rows),
+        }
+        return loads.get(row.path) or _path_move(row.path, row.repeats * FRACTAL_BYTES, profile), "cube"
+    split = profile.core_structure == "split"
+    own = row.path in ("GM_UB", "UB_GM", "UB_UB") or (row.path.startswith("UB") and split)
+    return _copies(row).get(row.path) or _path_move(row.path, row.bytes, profile), "vector" if own else "cube"
 
 
-def _mmad(row: Row, variant: str, profile: Profile) -> Bench | str:
-    """Return the product; the table of the 910B3 times each alone, the others time them in a row."""
-    if row.dtype not in profile.cube.rates:
-        return f"operands of {row.dtype or 'no format'} are not multiplied on {variant}"
-    m, k, n = (whole_of(row.sizes, size) for size in "MKN")
-    a, b, c = slot("L0A"), slot("L0B"), slot("L0C")
-    alone = variant == "910B3"
-    group = "Mmad alone" if alone else "Mmad in a row"
-    return Bench(Mmad(c, a, b, m, k, n, row.dtype, True), not alone, group=group)
-
-
-def _move(name: str, size: int, profile: Profile) -> Bench | str:
-    gm = Gm(PROBED, ())
-    l1, ub, l0c = slot("L1"), slot("UB"), slot("L0C")
+def _copies(row: Row) -> dict[str, Instruction]:
+    """Return the copies of so many bytes that schedules issue, by path."""
+    gm, size, relays = Gm(PROBED, ()), row.bytes, row.relayout
+    l1, ub = slot("L1"), slot("UB")
     square = Submatrix(0, size // 32, 0, 16, False, 2)
-    relaid = Submatrix(0, 16, 0, size // 32, False, 2)
-    # Half the bytes leave as 16-bit results; the table counts what is read of L0C.
-    half = size // 2
-    benches = {
-        "GM_TO_L1": Bench(CopyGmToL1(l1, gm, size), False),
-        "GM_TO_L1_TRANS": Bench(CopyGmToL1(l1, gm, size, rows=RELAYOUT_ROWS, relays=True), False),
-        "GM_TO_UB": Bench(CopyGmToUb(ub, gm, size, ()), False, "vector"),
-        "UB_TO_GM": Bench(CopyUbToGm(gm, ub, size), False, "vector"),
-        "L0C_TO_GM": Bench(Fixpipe(gm, l0c, half, 16), True),
-        "L0C_TO_GM_TRANS": Bench(Fixpipe(gm, l0c, half), True),
-        "L1_TO_L0A": Bench(LoadL0A(slot("L0A"), l1, square), True),
-        "L1_TO_L0B": Bench(LoadL0B(slot("L0B"), l1, relaid._replace(transposed=True)), True),
-        "UB_TO_UB": Bench(Repeat("unary", -(-size // 256)), True, "vector"),
+    turned = Submatrix(0, 16, 0, size // 32, True, 2)
+    rows = RELAYOUT_ROWS if relays else 1
+    return {
+        "GM_L1": CopyGmToL1(l1, gm, size, rows=rows, relays=relays),
+        "GM_UB": CopyGmToUb(ub, gm, size, ()),
+        "UB_GM": CopyUbToGm(gm, ub, size),
+        # Half the bytes leave as 16-bit results; the table counts what is read of L0C. Without a relayout
+        # they leave as fractals of 16 columns.
+        "L0C_GM": Fixpipe(gm, slot("L0C"), size // 2, 0 if relays else 16),
+        "L1_L0A": LoadL0A(slot("L0A"), l1, square),
+        "L1_L0B": LoadL0B(slot("L0B"), l1, turned),
+        "UB_UB": VectorRepeats("unary", -(-size // VECTOR_BYTES)),
     }
-    if name in benches and name.replace("_TO_", "_").removesuffix("_TRANS") in (*profile.paths, "UB_UB"):
-        found = benches[name]
-        return Bench(found.instruction, found.stream, found.core, name.replace("_TO_", "->"))
-    path = name.replace("_TO_", "_")
-    if path not in profile.paths:
-        return f"{profile.variant} has no path {name.replace('_TO_', '->')} here"
-    pipe = profile.paths[path].pipe
-    core = "vector" if path.startswith("UB") and profile.core_structure == "split" else "cube"
-    return Bench(Move(path, pipe, size), not path.startswith("GM"), core, name.replace("_TO_", "->"))
 
 
-def _load(name: str, repeats: int, profile: Profile) -> Bench | str:
-    """Return one plain load of so many fractals."""
-    rows = TapRows(1, False, 0, 1, 16, 16 * repeats, 2)
-    if name == "L1_TO_L0A":
-        return Bench(LoadL0A(slot("L0A"), slot("L1"), rows), True, group="load repeats L1->L0A")
-    if name == "L1_TO_L0B":
-        return Bench(LoadL0B(slot("L0B"), slot("L1"), rows), True, group="load repeats L1->L0B")
-    path = name.replace("_TO_", "_")
-    if path not in profile.paths:
-        return f"{profile.variant} has no path {name.replace('_TO_', '->')} here"
-    move = Move(path, profile.paths[path].pipe, repeats * FRACTAL_BYTES)
-    return Bench(move, True, group=f"load repeats {name.replace('_TO_', '->')}")
-
-
-def is_primitive(row: Row) -> bool:
-    """Tell whether a row is a micro-benchmark of one instruction."""
-    return row.op.partition(" ")[0] in ("MMAD", "VEC", "MOV", "LOAD") and row.id.startswith("mskpp")
+def _path_move(path: str, size: int, profile: Profile) -> PathMove:
+    return PathMove(path, profile.paths[path].pipe, size)

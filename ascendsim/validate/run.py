@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from ascendsim.errors import AscendSimError
-from ascendsim.validate.compare import Case
-from ascendsim.validate.convolutions import convolution_case, is_convolution
-from ascendsim.validate.matmuls import is_matmul, is_tile_run, matmul_case, tile_cases
-from ascendsim.validate.primitives import is_primitive, primitive_case
-from ascendsim.validate.products import Overrides, variant_of
-from ascendsim.validate.rows import Row, Unusable
-from ascendsim.validate.streams import is_stream, stream_case
+from ascendsim.profile import Profile, load_profile
+from ascendsim.validate.compare import Case, Estimate, bounds_of
+from ascendsim.validate.kernels import gradient_us, matmul_us
+from ascendsim.validate.primitives import ISSUE, instruction_cycles
+from ascendsim.validate.schema import CLASSES, Row, Unusable
+from ascendsim.validate.streams import copy_and_wait_us, stream_us
 
-CLASSES = ("primitives", "matmul", "convolution")
-MEASURED = "real-hardware"
+Overrides = tuple[tuple[str, Any], ...]
 
-# Curves of the tables that are contradicted by their own siblings: 78 GiB/s from GM to UB on 910B1, where the
-# 910B3 reaches 187 and the vendor's profiler expects 220.
-CONTRADICTED = ("mskpp-GM_TO_UB-910b1",)
+# What the model says of each kernel; instructions by themselves run under ISSUE.
+RUNS: dict[str, Callable[[Row, Profile], Estimate]] = {
+    **dict.fromkeys(("mmad", "vector", "move", "load"), instruction_cycles),
+    "copy_and_wait": copy_and_wait_us,
+    "stream": stream_us,
+    "matmul": matmul_us,
+    **dict.fromkeys(("grad_input", "grad_weight"), gradient_us),
+}
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Validation:
     """Everything that came of a table: comparisons, and what could not be compared with the reason."""
 
     cases: tuple[Case, ...]
@@ -35,71 +40,56 @@ def compare_rows(
     classes: Iterable[str] = CLASSES,
     progress: Callable[[str], None] = lambda _: None,
     overrides: Overrides = (),
-) -> Outcome:
+) -> Validation:
     """Run every row of the asked classes; `progress` is told the name of each before it begins.
 
-    `overrides` replace figures of every product, by dotted path.
+    A row that cannot be read is told of if it is of an asked class, or of none. `overrides` replace figures
+    of every product, by dotted path.
     """
-    wanted = set(classes)
+    # A row whose kernel is not known has no class: it is told of in every run, since it may be a slip.
+    wanted = {"", *classes}
     cases: list[Case] = []
     unusable: list[Unusable] = []
-    seen: set[tuple[object, ...]] = set()
     for row in rows:
         progress(row.id)
-        for found in _compare(row, wanted, seen, overrides):
-            (cases if isinstance(found, Case) else unusable).append(found)  # type: ignore[arg-type]
-    return Outcome(tuple(cases), tuple(unusable))
+        if row.kind not in wanted:
+            continue
+        found = row if isinstance(row, Unusable) else compare(row, overrides)
+        if isinstance(found, Case):
+            cases.append(found)
+        else:
+            unusable.append(found)
+    return Validation(tuple(cases), tuple(unusable))
 
 
-def _compare(
-    row: Row | Unusable, wanted: set[str], seen: set[tuple[object, ...]], overrides: Overrides
-) -> list[Case | Unusable]:
-    """Return what comes of one row; nothing if its class is not asked for."""
-    if isinstance(row, Unusable):
-        return [row]
-    kind = class_of(row)
-    if kind is None:
-        return [Unusable(row.id, f"{row.op or 'nothing named'}: no class of these")]
-    if kind not in wanted:
-        return []
-    if row.strength != MEASURED:
-        return [Unusable(row.id, f"not measured on a chip: {row.strength}")]
-    if row.id.startswith(CONTRADICTED):
-        return [Unusable(row.id, "contradicted by other measurements of the same path")]
-    variant = variant_of(row.chip_variant)
-    if variant is None:
-        return [Unusable(row.id, f"{row.chip_variant}: no product of these")]
-    same = (row.op, row.us, row.cycles, repr(row.sizes), repr(row.window), repr(row.counters), row.source)
-    if kind == "primitives" and same in seen:
-        return [Unusable(row.id, "repeats another row")]
-    seen.add(same)
-    return _case(row, variant, overrides)
-
-
-def class_of(row: Row) -> str | None:
-    """Return the class that a row belongs to, None if none."""
-    if is_primitive(row) or is_stream(row):
-        return "primitives"
-    if is_matmul(row) or is_tile_run(row):
-        return "matmul"
-    return "convolution" if is_convolution(row) else None
-
-
-def _case(row: Row, variant: str, overrides: Overrides) -> list[Case | Unusable]:
-    """Return the comparisons of one row, or what of it cannot be used."""
+def compare(row: Row, overrides: Overrides = ()) -> Case | Unusable:
+    """Return the measurement of a row beside its estimate, or why there is none."""
+    run = RUNS[row.kernel]
+    figures = (ISSUE, *overrides) if run is instruction_cycles else overrides
     try:
-        return _comparisons(row, variant, overrides)
+        estimate = run(row, _profile(row.variant, figures))
+    # One row that does not fit its chip says nothing about the others.
     except AscendSimError as error:
-        return [Unusable(row.id, str(error))]
+        return Unusable(row.id, str(error), row.kind)
+    counters = row.counters
+    return Case(
+        row.id,
+        row.kind,
+        row.group,
+        row.variant,
+        row.unit,
+        row.measured,
+        estimate.value,
+        row.source,
+        row.role,
+        row.quote,
+        bounds_of(counters, estimate.busy),
+        {pipe: (counters[pipe], estimate.busy[pipe]) for pipe in counters if pipe in estimate.busy},
+        "; ".join(filter(None, (estimate.note, row.inferred))),
+    )
 
 
-def _comparisons(row: Row, variant: str, overrides: Overrides) -> list[Case | Unusable]:
-    if is_primitive(row):
-        return [primitive_case(row, variant, overrides)]
-    if is_stream(row):
-        return [stream_case(row, variant, overrides)]
-    if is_tile_run(row):
-        return tile_cases(row, variant, overrides)
-    if is_matmul(row):
-        return [matmul_case(row, variant, overrides)]
-    return [convolution_case(row, variant, overrides)]
+# Loading takes longer than running one instruction, and the caches of plans and kernels go by the profile.
+@lru_cache(maxsize=64)
+def _profile(variant: str, overrides: Overrides) -> Profile:
+    return load_profile(variant, overrides=dict(overrides))

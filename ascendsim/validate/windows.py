@@ -36,6 +36,7 @@ def infer_window(big: int, small: int, kernel: int) -> Fit:
     fits = [fit for fit in (_fit(big, small, kernel, s) for s in range(1, MOST_STRIDE + 1)) if fit]
     if not fits:
         raise ShapeError(f"no stride and padding lead from {big} to {small} with a kernel of {kernel}")
+    # Networks pad by nothing or to keep the size; whatever else fits is most likely a coincidence.
     usual = [fit for fit in fits if fit.padding in (0, _half(kernel))]
     if small == 1 or len(fits) == 1:
         return (usual or fits)[0]
@@ -57,6 +58,8 @@ def _fit(big: int, small: int, kernel: int, stride: int) -> Fit | None:
     It is the same on both sides if it can be.
     """
     least = (small - 1) * stride + kernel - big
+    # The last step of the stride may leave up to stride - 1 pixels over, and a side that is all padding would
+    # add nothing.
     low, high = max(0, least), min(least + stride - 1, 2 * (kernel - 1))
     if low > high:
         return None

@@ -1,8 +1,8 @@
-"""Tiny programs that measure one instruction, as a micro-benchmark does.
+"""Tight loops of one instruction, as a micro-benchmark runs them.
 
-The instructions under test are those of the schedules where one exists. `Move` and `Repeat` stand for
-commands that no schedule issues, such as bias loads and vector instructions of every kind; they cost what the
-profile says of their path or kind.
+The instructions under test are those of the schedules where one exists. `PathMove` and `VectorRepeats` stand
+for commands that no schedule issues, such as bias loads and vector instructions of every kind; they cost what
+the profile says of their path or kind.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ STREAM = 12
 PROBED = GmTensor("x", (1 << 20,), "float16", 2)
 
 
-class _Move(NamedTuple):
+class _PathMove(NamedTuple):
     path: str
     pipe: str
     bytes: int
 
 
-class Move(_Move, Command):
+class PathMove(_PathMove, Command):
     """A command that moves bytes on a path of the profile, inside the core or from L2.
 
     Cost     the path's head, bytes / rate and latency
@@ -56,6 +56,7 @@ class Move(_Move, Command):
         """Return what the path says."""
         path = profile.paths[self.path]
         head, latency = path.times()
+        # Bytes out of L2 share its link with other cores; inside a core nobody takes part.
         if self.path.startswith("GM"):
             traffic = Traffic(PROBED, "read", self.bytes, path.bytes_per_cycle)
             return Cost(head, latency, traffic, path.least_cycles)
@@ -63,12 +64,12 @@ class Move(_Move, Command):
         return Cost(head + data, latency, least_cycles=path.least_cycles)
 
 
-class _Repeat(NamedTuple):
+class _VectorRepeats(NamedTuple):
     kind: str
     repeats: int
 
 
-class Repeat(_Repeat, Command):
+class VectorRepeats(_VectorRepeats, Command):
     """A vector instruction of some kind, of so many repeats of 256 bytes.
 
     Cost     what the profile says of the kind
@@ -92,7 +93,7 @@ class Repeat(_Repeat, Command):
 
 def slot(buffer: str) -> Slot:
     """Return a slot for an instruction under test; it has no size that matters."""
-    return Slot(buffer, 0, "probe", 0)
+    return Slot(buffer, 0, "loop", 0)
 
 
 def alone_cycles(instruction: Instruction, profile: Profile, core: str) -> int:
@@ -103,15 +104,17 @@ def alone_cycles(instruction: Instruction, profile: Profile, core: str) -> int:
 
 def stream_cycles(instruction: Instruction, profile: Profile, core: str) -> float:
     """Return the cycles from one instruction to the next in a row of equal ones."""
+    # The head of the first ones and the pipe's latency are in the first half only.
     ends = _run([instruction] * STREAM, profile, core).end
     half = STREAM // 2
     return (ends[-1] - ends[half - 1]) / (STREAM - half)
 
 
 def _run(instructions: Sequence[Instruction], profile: Profile, core: str) -> CoreTimeline:
+    # No instruction waits for another: what is measured is the pipe, not a dependency.
     none: tuple[tuple[int, ...], ...] = ((),) * len(instructions)
     program = Program(tuple(instructions), none, none, (), {})
-    work = CoreWork(Core(core, 0), "probe", lambda: program)
+    work = CoreWork(Core(core, 0), "loop", lambda: program)
     math = MathSettings(AccumulationModel.parse("seq:RNE"))
-    kernel = Kernel("probe", (Phase("probe", (work,)),), {"x": PROBED}, math)
+    kernel = Kernel("loop", (Phase("loop", (work,)),), {"x": PROBED}, math)
     return time_kernel(kernel, profile).phases[0].cores[0]

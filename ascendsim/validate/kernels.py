@@ -1,0 +1,170 @@
+"""Whole kernels: measured matrix products and convolution gradients against their estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from ascendsim.errors import DataError, UnsupportedError
+from ascendsim.ops.convolution_backward import estimate
+from ascendsim.ops.matmul import estimate_matmul
+from ascendsim.ops.plan import Tiling
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
+from ascendsim.ops.tiling.choose import choose_tiling
+from ascendsim.ops.tiling.vendor.matmul import basic_tiling, product_tiling
+from ascendsim.validate.compare import Estimate
+from ascendsim.validate.counters import active_us, core_active_cycles
+from ascendsim.validate.schema import PLAN, Row, refuse_beyond_memory, wrong
+
+if TYPE_CHECKING:
+    from ascendsim.ops.results import KernelResult
+    from ascendsim.profile import Profile
+
+# Slices of one core beyond which a product on one core is run on two of its rows of tiles and the rest
+# follows from the difference: its tiles all cost the same.
+MOST_SLICES = 200_000
+CONVOLVED = ("float16", "bfloat16", "float32")
+CONV_NOTE = "tiling inferred: this simulator's choice"
+
+
+class Run(NamedTuple):
+    """How to run a measured product: the call and its plan."""
+
+    problem: MatmulProblem
+    dtype: str
+    cube_math_type: int
+    tiling: Tiling
+    out_dtype: str | None
+    l2_start: str
+
+
+def matmul_us(row: Row, profile: Profile) -> Estimate:
+    """Return the microseconds of a product, or those in which one pipe of one core was busy.
+
+    Raises   AscendSimError if the product cannot run on the chip, or under its plan
+    """
+    refuse_beyond_memory(row.batch * max(row.m * row.k, row.k * row.n, row.m * row.n))
+    dtype, math_type = _operands(row)
+    if dtype not in profile.cube.rates and (dtype != "float32" or "hf32" not in profile.cube.rates):
+        raise UnsupportedError(f"operands of {row.compute_dtype} are not multiplied on {profile.variant}")
+    problem = MatmulProblem(row.m, row.k, row.n, row.batch, row.transpose_a, row.transpose_b, row.layout)
+    tiling, note = plan_of(row, problem, profile)
+    run = Run(problem, dtype, math_type, tiling, row.out_dtype or None, row.l2_start)
+    if row.pipe:
+        return Estimate(_core_us(run, profile, row.tiles_on_core, row.pipe))
+    us, busy = _task_us(run, profile)
+    return Estimate(us, busy, note)
+
+
+def plan_of(row: Row, problem: MatmulProblem, profile: Profile) -> tuple[Tiling, str]:
+    """Return the plan of a row, else one for the number of blocks that ran, and what was inferred for it.
+
+    Raises   DataError if a plan is given in part
+    """
+    # No field of a plan may be 0, so that 0 is an empty cell.
+    given = {name: value for name in PLAN if (value := getattr(row, name))}
+    if given:
+        missing = next((name for name in ("base_m", "base_n", "base_k") if name not in given), None)
+        if missing:
+            raise DataError(wrong(missing, "", f"given where {next(iter(given))} is"))
+        return Tiling(**given), ""
+    dtype, math_type = _operands(row)
+    compute = "hf32" if math_type else dtype
+    gemm = MatmulGemm.of(problem, compute)
+    basic = row.strategy == "basic blocks"
+    tiling = product_tiling(gemm, profile, row.blocks or None, basic=basic)
+    if tiling is None:
+        tiling = choose_tiling(problem, "product", dtype, profile, hf32=compute == "hf32").tiling
+    if basic and tiling == basic_tiling(gemm, profile, row.blocks or None):
+        return tiling, "tiling inferred: the basic blocks of the product's kernels"
+    note = "tiling inferred: this simulator's choice, both operands brought for every tile"
+    return replace(tiling, reuse_l1=False), note
+
+
+def _operands(row: Row) -> tuple[str, int]:
+    """Return the format of the operands and the `cube_math_type` under which the cube multiplies them."""
+    return ("float32", 3) if row.compute_dtype == "hf32" else (row.compute_dtype, 0)
+
+
+# Tables repeat products: the same layer in each of a step's passes.
+@lru_cache(maxsize=256)
+def _task_us(run: Run, profile: Profile) -> tuple[float, dict[str, float]]:
+    """Return the task's microseconds and the active microseconds of each pipe."""
+    p, t = run.problem, run.tiling
+    # What a walk costs the simulator is the number of its Mmads on one core.
+    slices = p.batch * -(-p.m // t.base_m) * -(-p.n // t.base_n) * -(-p.k // t.base_k) // t.used_cores
+    if t.used_cores == 1 and slices > MOST_SLICES:
+        return _by_rows(run, profile)
+    kernel = _kernel(run, profile)
+    return kernel.time_us, active_us(kernel.timeline, profile)
+
+
+def _by_rows(run: Run, profile: Profile) -> tuple[float, dict[str, float]]:
+    """Run one and two rows of tiles; each further row costs what the second does."""
+    rows = -(-run.problem.m // run.tiling.base_m)
+    one, two = (
+        _kernel(run._replace(problem=replace(run.problem, m=count * run.tiling.base_m)), profile)
+        for count in (1, 2)
+    )
+    # The first row of tiles also pays for what happens once: the launch, the entry, filling the pipes.
+    first, second = active_us(one.timeline, profile), active_us(two.timeline, profile)
+    busy = {pipe: first[pipe] + (rows - 1) * (second[pipe] - first[pipe]) for pipe in first}
+    return one.time_us + (rows - 1) * (two.time_us - one.time_us), busy
+
+
+def _core_us(run: Run, profile: Profile, tiles: int, pipe: str) -> float:
+    """Return the busy microseconds of a pipe of a core that takes so many tiles."""
+    taken = _busy_by_tiles(run, profile)
+    if tiles not in taken:
+        wanted = " or ".join(str(count) for count in sorted(taken))
+        raise DataError(f"tiles_on_core is {tiles}; cores of such a run take {wanted}")
+    return taken[tiles][pipe] / profile.clock.cube_mhz
+
+
+@lru_cache(maxsize=16)
+def _busy_by_tiles(run: Run, profile: Profile) -> Mapping[int, Mapping[str, int]]:
+    """Return the busy cycles of the pipes of a core by how many tiles it wrote."""
+    # Cores with as many tiles do the same work; a tile leaves L0C in one Fixpipe.
+    cores = _kernel(run, profile).timeline.phases[0].cores
+    return {
+        sum(instruction.pipe == "FIX" for instruction in core.program.instructions): core_active_cycles(core)
+        for core in cores
+    }
+
+
+def _kernel(run: Run, profile: Profile) -> KernelResult:
+    options = run._asdict()
+    problem, dtype = options.pop("problem"), options.pop("dtype")
+    # The product is the last kernel; casts of its operands come before it.
+    return estimate_matmul(problem, dtype, product=profile, **options).kernels[-1]
+
+
+def gradient_us(row: Row, profile: Profile) -> Estimate:
+    """Return the microseconds of the gradient's own kernel; the tilings are this simulator's own.
+
+    Raises   AscendSimError if the sizes do not fit each other or the product
+    """
+    window = row.stride or 1, row.padding or 0, row.dilation or 1
+    problem = ConvProblem(row.input_shape, row.weight_shape, *window, groups=row.groups)
+    refuse_beyond_memory(max(prod(problem.input), prod(problem.grad_output)))
+    dtype, math_type = _operands(row)
+    rates = profile.cube.rates
+    if dtype not in CONVOLVED or (dtype != "float32" and dtype not in rates):
+        raise UnsupportedError(f"operands of {row.compute_dtype} are not convolved on {profile.variant}")
+    result = estimate(
+        problem,
+        # Where the cube has no float32 its operands are cast before.
+        dtype if dtype in rates else "float16",
+        math_type,
+        product=profile,
+        output_mask=(row.kernel == "grad_input", row.kernel == "grad_weight", False),
+        l2_start=row.l2_start,
+        rules="hardware",
+    )
+    # A profiler lists the layout kernels around the gradient as kernels of their own.
+    kernel = next(kernel for kernel in result.kernels if kernel.name.startswith(row.kernel))
+    return Estimate(kernel.time_us, active_us(kernel.timeline, profile), CONV_NOTE)

@@ -1,0 +1,1 @@
+"""What the sources of measured cases say in words, as columns."""
