@@ -81,7 +81,7 @@ def test_products_stand_side_by_side():
         strict=Figure(True, **sourced),
     )
     two = toy("two", rate=Figure(2.0, **sourced), steps=Figure([1, 2], **sourced))
-    text = profiles_page([one, two], [Product("one", "one1", ("one1", "one2"))])
+    text = profiles_page([one, two], [Product("one", "one1", ("one1", "one2"), "")])
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert rows == [
         "| `model` | a* (a or b) |  |",
