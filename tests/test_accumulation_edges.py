@@ -77,10 +77,10 @@ SUMS = {
     "the largest products overflow": Case("block:2:RNE", 0.0, [(LARGEST, LARGEST)] * 2, math.inf),
     "toward zero they do not": Case("block:2:RZ", 0.0, [(LARGEST, -LARGEST)] * 2, -LARGEST),
     # 2^17 overflows toward zero to 65504 = 2^16 - 2^5. Then 2^58 is there for a moment, beside which a double
-    # has bits down to 2^6 only: 65504 would become 65536.
+    # has bits down to 2^6 only: 65504 would become 65536. All products are multiples of 128.
     "an overflow toward zero leaves a unit of 32": Case(
         "fp16-acc(block:3:RZ)", 0.0,
-        [(2.0**9, 2.0**8), (0, 0), (0, 0), (2.0**29, 2.0**29), (-(2.0**29), 2.0**29), (-8, 8)], 65440.0,
+        [(2.0**9, 2.0**8), (0, 0), (0, 0), (2.0**29, 2.0**29), (-(2.0**29), 2.0**29), (-16, 8)], 65376.0,
     ),
     # Every block adds 8 and a little to a half whose units are 16: rounded up to the next one, 1024 times,
     # from 16384 to 32768, where magnitudes alone add up to 24608. Then 16 + 2^-38 is a hair above the tie
@@ -118,8 +118,8 @@ ALIGNED = {
     # Toward zero, the smallest product takes 1 to its lower neighbour, unless it is cut.
     "the smallest product": Case("align:4:F4:RZ", 1.0, [(SMALLEST, -SMALLEST)], 1 - 2.0**-24),
     "the same beside c is cut": Case("align:4:F4:RZ:acc", 1.0, [(SMALLEST, -SMALLEST)], 1.0),
-    # A negative term that is cut away leaves +0, also where c was there first.
-    "a negative term cut away is no minus zero": Case(
+    # A zero of each sign make +0, also where -0 comes first.
+    "two zeros are no minus zero": Case(
         "align:2:F1:RZ:acc", -0.0, [(1, 0), (-0.0, 1)], 0.0
     ),
     "only minus zeros are one": Case("align:2:F1:RZ:acc", -0.0, [(-1, 0), (-0.0, 1)], -0.0),

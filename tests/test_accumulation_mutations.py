@@ -103,7 +103,6 @@ EDGES = [
     ("kernels_half", "_LIMIT: Final = 2.0**50", "_LIMIT: Final = 2.0**80"),
     ("accumulate", '"tree": "seq-muladd"', '"tree": "seq"'),
     ("accumulate", "np.abs(x) < np.float32", "np.abs(x) <= np.float32"),
-    ("long_integer", "limbs + highest + 3", "limbs + highest + 2"),
 ]
 EVERY = [
     *(Row("accumulation/twins", *change, "test_accumulation_twins") for change in TWINS),

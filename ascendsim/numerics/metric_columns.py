@@ -1,4 +1,4 @@
-"""What each field of `ErrorMetrics` means: headings, units, formulas."""
+"""Meaning of each field of `ErrorMetrics`: heading, unit, formula."""
 
 from typing import NamedTuple
 

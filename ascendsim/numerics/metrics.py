@@ -1,4 +1,4 @@
-"""How far a result is from the float64 reference, by the measures of the field.
+"""Distance of a result from the float64 reference, by the measures of the field.
 
 a is an element of the result, g of the reference, R(g) the reference rounded once into the format (nearest
 even; hifloat8: half away).  An element is compared when a and R(g) are finite; where one of them is not, they

@@ -124,10 +124,8 @@ def _block(
     # 2^e has the bits (1023 + e) << 52, so 2046 << 52 less those is 2^-e: a reciprocal without a division.
     shift = spread(bits << 52)
     scale = as_float(spread(2046 << 52) + shift - as_bits(top))
-    # The sum begins with +0, also where c comes first: a negative term that is cut away must not leave -0.
-    whole = spread(0.0)
-    if with_c:
-        whole = whole + truncated(start * scale)
+    # The term with the largest exponent is never cut away, so a sum of -0 means that all terms are zeros.
+    whole = truncated(start * scale) if with_c else spread(0.0)
     plain = start
     for t in range(length):
         x, y = factors(work, a, b, t)

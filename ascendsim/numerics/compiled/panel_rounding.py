@@ -83,7 +83,7 @@ def sticky(total: Panel, error: Panel) -> Panel:
 
 
 class Rounding(NamedTuple):
-    """How sums are rounded: mode, into binary16 or not, and below which magnitude to zero (0.0: never)."""
+    """Rounding of sums: mode, into binary16 or not, magnitude below which they become zero (0.0: none)."""
 
     mode: int
     half: bool
