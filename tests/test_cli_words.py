@@ -253,3 +253,28 @@ def test_a_folder_of_somebody_else_is_told_before_the_run(monkeypatch, tmp_path)
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(DataError, match="cannot be written to; name another one"):
         make_folder(tmp_path / "report")
+
+
+# Schedules
+
+
+def test_a_schedule_reaches_the_call_and_the_report(capsys):
+    words = ["run", "--input", "1,32,6,6", "--weight", "16,32,3,3", "--cycles-only", "--mask", "input"]
+    assert main([*words, "--schedule", "dgrad_columns_outer"]) == 0
+    assert "schedule dgrad_columns_outer" in " ".join(capsys.readouterr().out.split())
+    assert main(words) == 0
+    assert "schedule" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["dgrat"], "schedule is 'dgrat'; did you mean dgrad?"),
+        (["wgrad"], "'wgrad', which makes grad_weight, but the call computes grad_input"),
+        (["dgrad", "dgrad_columns_outer"], "both make grad_input: give one"),
+    ],
+)
+def test_a_schedule_without_a_meaning_is_refused_in_words(names, message, capsys):
+    words = ["run", "--input", "1,32,6,6", "--weight", "16,32,3,3", "--cycles-only", "--mask", "input"]
+    assert main([*words, *(word for name in names for word in ("--schedule", name))]) == 2
+    assert message in capsys.readouterr().err

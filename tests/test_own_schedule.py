@@ -106,6 +106,7 @@ def cycles(**options):
 def test_a_schedule_says_itself_what_it_makes():
     usual = cycles()
     assert cycles(schedule="dgrad") == cycles(schedule={"grad_weight": "wgrad"}) == usual
+    assert cycles(schedule=["wgrad", "dgrad"]) == usual
     own = cycles(schedule=WeightsStay)
     assert own == cycles(schedule={"grad_input": WeightsStay})
     assert own["grad_weight"] == usual["grad_weight"]
@@ -125,6 +126,7 @@ def test_a_plan_of_one_call_serves_another():
         (3, "schedule is 3; it must be one of dgrad, .* or a class derived from ascendsim.Schedule"),
         (int, "or a class derived from ascendsim.Schedule"),
         ("matmul", "schedule is 'matmul', which makes product, but the call computes grad_input"),
+        (["dgrad", "dgrad_columns_outer"], "'dgrad_columns_outer'; both make grad_input: give one"),
         ({"grad_input": "wgrad"}, "schedule of grad_input is 'wgrad', which makes grad_weight"),
         ({"grad_bias": "dgrad"}, r"schedule has keys \['grad_bias'\]; it takes grad_input and grad_weight"),
     ],

@@ -71,11 +71,13 @@ def settings(mask: Mask, dtype: str | Sequence[str], arguments: Any) -> dict[str
     # Part of every report: bits and cycles depend on all of these.
     asked = [name for name, wanted in zip(GRADIENTS, mask, strict=True) if wanted]
     names = dtype if isinstance(dtype, str) else " ".join(dtype)
+    own = {"schedule": " ".join(arguments.schedule)} if arguments.schedule else {}
     return {
         "dtype": names,
         "cube_math_type": arguments.cube_math_type,
         "gradients": " ".join(asked),
         "L2": arguments.l2_start,
+        **own,
     }
 
 
@@ -87,4 +89,5 @@ def _keywords(profile: Profile, arguments: Any) -> dict[str, Any]:
         "deterministic": arguments.deterministic,
         "rules": arguments.rules,
         "l2_start": arguments.l2_start,
+        "schedule": arguments.schedule,
     }

@@ -179,6 +179,12 @@ def _add_arithmetic(run: Parser) -> None:
         help="fixed order of additions across cores (default: as the product)",
     )
     how.add_argument(
+        "--schedule",
+        action="append",
+        metavar="NAME",
+        help="loop nest that makes a gradient; repeat it for both (default: dgrad and wgrad)",
+    )
+    how.add_argument(
         "--l2-start",
         choices=("warm", "cold", "handed"),
         default="warm",

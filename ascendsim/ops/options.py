@@ -26,7 +26,7 @@ from ascendsim.rules import Decision
 
 Product = str | Path | Profile
 Tilings = Tiling | Plan | Mapping[str, Tiling | Plan] | None
-Schedules = str | type | Mapping[str, str | type] | None
+Schedules = str | type | Sequence[str | type] | Mapping[str, str | type] | None
 
 NOTES = (
     "Layout conversions between NCHW and NC1HWC0 (TransData kernels) are not part of the cycles.",
@@ -50,8 +50,8 @@ class ProductOptions(TypedDict, total=False):
     accumulation   name of an accumulation model; None: the product's default for the compute dtype
     tiling         a Tiling (or a Plan of another call) for the one product computed on the cube, or
                    {"grad_input": ..., "grad_weight": ...}; None: chosen
-    schedule       a loop nest by its name, or a class derived from ascendsim.Schedule, or one for each
-                   product, {"grad_input": ...}; None: the usual one
+    schedule       a loop nest by its name, or a class derived from ascendsim.Schedule; several of them in a
+                   list, or {"grad_input": ...}; None: the usual ones
     l2_start       "warm" (L2 holds what a run of the same kernel leaves in it), "cold" or "handed" (it holds
                    the first input alone)
     """

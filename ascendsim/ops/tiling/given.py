@@ -73,13 +73,18 @@ def schedules_given(schedule: Any, products: Sequence[str]) -> dict[str, Any]:
     if schedule is None:
         return {}
     if not isinstance(schedule, Mapping):
-        makes = schedule_named(schedule).makes
-        if makes not in products:
-            raise ConfigError(
-                f"schedule is {schedule!r}, which makes {makes}, but the call computes "
-                f"{' and '.join(products) or 'no product'}"
-            )
-        return {makes: schedule}
+        made: dict[str, Any] = {}
+        for name in schedule if isinstance(schedule, list | tuple) else [schedule]:
+            makes = schedule_named(name).makes
+            if makes not in products:
+                raise ConfigError(
+                    f"schedule is {name!r}, which makes {makes}, but the call computes "
+                    f"{' and '.join(products) or 'no product'}"
+                )
+            if makes in made:
+                raise ConfigError(f"schedule has {made[makes]!r} and {name!r}; both make {makes}: give one")
+            made[makes] = name
+        return made
     _require_products("schedule", schedule)
     for product, name in schedule.items():
         makes = schedule_named(name).makes
