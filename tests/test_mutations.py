@@ -21,52 +21,58 @@ class Mutation(NamedTuple):
 
 FORMATS = [
     # one mantissa width, one bias, one largest value, one Inf
-    Mutation("dtypes", '"float16", 16, 5, 10, 15', '"float16", 16, 5, 9, 15'),
-    Mutation("dtypes", '"bfloat16", 16, 8, 7,', '"bfloat16", 16, 8, 8,'),
-    Mutation("dtypes", '"hf32_11", 32, 8, 11,', '"hf32_11", 32, 8, 10,'),
-    Mutation("dtypes", '"hf32_10", 32, 8, 10,', '"hf32_10", 32, 8, 11,'),
-    Mutation("dtypes", '"float8_e5m2", 8, 5, 2, 15, 57344.0', '"float8_e5m2", 8, 5, 2, 14, 57344.0'),
-    Mutation("dtypes", "3, 7, 448.0, has_infinity=False", "3, 7, 480.0, has_infinity=False"),
-    Mutation("dtypes", "448.0, has_infinity=False", "448.0, has_infinity=True"),
-    Mutation("hifloat8_codes", "(0b10, 2, 3)", "(0b10, 2, 2)"),
-    Mutation("hifloat8_codes", "(body - 23)", "(body - 22)"),
-    Mutation("hifloat8_codes", "INFINITY_CODE = 0x6F", "INFINITY_CODE = 0x6E"),
+    Mutation("formats/dtypes", '"float16", 16, 5, 10, 15', '"float16", 16, 5, 9, 15'),
+    Mutation("formats/dtypes", '"bfloat16", 16, 8, 7,', '"bfloat16", 16, 8, 8,'),
+    Mutation("formats/dtypes", '"hf32_11", 32, 8, 11,', '"hf32_11", 32, 8, 10,'),
+    Mutation("formats/dtypes", '"hf32_10", 32, 8, 10,', '"hf32_10", 32, 8, 11,'),
+    Mutation("formats/dtypes", '"float8_e5m2", 8, 5, 2, 15, 57344.0', '"float8_e5m2", 8, 5, 2, 14, 57344.0'),
+    Mutation("formats/dtypes", "3, 7, 448.0, has_infinity=False", "3, 7, 480.0, has_infinity=False"),
+    Mutation("formats/dtypes", "448.0, has_infinity=False", "448.0, has_infinity=True"),
+    Mutation("formats/hifloat8_codes", "(0b10, 2, 3)", "(0b10, 2, 2)"),
+    Mutation("formats/hifloat8_codes", "(body - 23)", "(body - 22)"),
+    Mutation("formats/hifloat8_codes", "INFINITY_CODE = 0x6F", "INFINITY_CODE = 0x6E"),
 ]
 ROUNDINGS = [
     # one tie rule, one direction, one boundary
-    Mutation("format_rounding", "rest + odd > half", "rest >= half"),
-    Mutation("format_rounding", "inexact & (rest >= half)", "inexact & (rest > half)"),
-    Mutation("format_rounding", "return inexact & negative", "return inexact & ~negative"),
-    Mutation("format_rounding", "return inexact & ~negative", "return inexact & negative"),
-    Mutation("format_rounding", "return inexact & ~odd", "return inexact & odd"),
+    Mutation("formats/format_rounding", "rest + odd > half", "rest >= half"),
+    Mutation("formats/format_rounding", "inexact & (rest >= half)", "inexact & (rest > half)"),
+    Mutation("formats/format_rounding", "return inexact & negative", "return inexact & ~negative"),
+    Mutation("formats/format_rounding", "return inexact & ~negative", "return inexact & negative"),
+    Mutation("formats/format_rounding", "return inexact & ~odd", "return inexact & odd"),
     Mutation(
-        "format_rounding",
+        "formats/format_rounding",
         "maximum(fmt.min_exponent - exponent, 0)",
         "maximum(fmt.min_exponent - exponent, 1)",
     ),
-    Mutation("format_rounding", "+ below, 26)", "+ below, 24)"),
-    Mutation("format_rounding", "bits[inexact] |= np.uint32(1)", "bits[inexact] |= np.uint32(0)"),
-    Mutation("format_rounding", "bits[outwards & inexact] -=", "bits[outwards & inexact] +="),
-    Mutation("casts", "(half - np.uint32(1)) + (", "half + 0 * ("),
-    Mutation("casts", "rounded = magnitude + half\n", "rounded = magnitude + half - np.uint32(1)\n"),
-    Mutation("casts", '23 - fmt.mantissa_bits, "RNE")', '23 - fmt.mantissa_bits, "RNA")'),
-    Mutation("casts", "bits | _QUIET, bits)", "bits, bits)"),
-    Mutation("hifloat8_rounding", "(np.uint32(1) << drop >> np.uint32(1))", "(np.uint32(1) << drop >> 2)"),
-    Mutation("hifloat8_rounding", "size <= 7, size", "size < 7, size"),
-    Mutation("hifloat8_rounding", "np.uint32), size <= 3)", "np.uint32), size <= 4)"),
-    Mutation("hifloat8_rounding", "away & (fraction > 0)", "away & (fraction >= 0)"),
-    Mutation("hifloat8_rounding", "away = fraction >= threshold", "away = fraction > threshold"),
-    Mutation("hifloat8_rounding", "& (result != 0)", "& (result == result)"),
+    Mutation("formats/format_rounding", "+ below, 26)", "+ below, 24)"),
+    Mutation("formats/format_rounding", "bits[inexact] |= np.uint32(1)", "bits[inexact] |= np.uint32(0)"),
+    Mutation("formats/format_rounding", "bits[outwards & inexact] -=", "bits[outwards & inexact] +="),
+    Mutation("formats/casts", "(half - np.uint32(1)) + (", "half + 0 * ("),
+    Mutation("formats/casts", "rounded = magnitude + half\n", "rounded = magnitude + half - np.uint32(1)\n"),
+    Mutation("formats/casts", '23 - fmt.mantissa_bits, "RNE")', '23 - fmt.mantissa_bits, "RNA")'),
+    Mutation("formats/casts", "bits | _QUIET, bits)", "bits, bits)"),
+    Mutation(
+        "formats/hifloat8_rounding", "(np.uint32(1) << drop >> np.uint32(1))", "(np.uint32(1) << drop >> 2)"
+    ),
+    Mutation("formats/hifloat8_codes", "size <= 7, size", "size < 7, size"),
+    Mutation("formats/hifloat8_rounding", "np.uint32), kept == 3)", "np.uint32), kept >= 2)"),
+    Mutation("formats/hifloat8_rounding", "away & (fraction > 0)", "away & (fraction >= 0)"),
+    Mutation("formats/hifloat8_rounding", "away = fraction >= threshold", "away = fraction > threshold"),
+    Mutation("formats/hifloat8_rounding", "& (result != 0)", "& (result == result)"),
 ]
 OVERFLOWS = [
     # one saturation switch
-    Mutation("format_rounding", 'if overflow == "saturate":', 'if overflow != "ieee":'),
-    Mutation("format_rounding", 'if overflow != "ieee":', 'if overflow == "saturate":'),
-    Mutation("format_rounding", "rounded[np.isnan(values)] = 0.0", "rounded[np.isnan(values)] = -0.0"),
-    Mutation("format_rounding", "np.full(negative.shape, _last_bit_is_odd(fmt))", "np.ones_like(negative)"),
-    Mutation("format_rounding", "where(inwards & finite_input", "where(inwards"),
-    Mutation("hifloat8_rounding", '_LARGEST if overflow != "ieee"', '_LARGEST if overflow == "ieee"'),
-    Mutation("hifloat8_rounding", '0.0 if overflow == "saturate"', '0.0 if overflow != "ieee"'),
+    Mutation("formats/format_rounding", 'if overflow == "saturate":', 'if overflow != "ieee":'),
+    Mutation("formats/format_rounding", 'if overflow != "ieee":', 'if overflow == "saturate":'),
+    Mutation(
+        "formats/format_rounding", "rounded[np.isnan(values)] = 0.0", "rounded[np.isnan(values)] = -0.0"
+    ),
+    Mutation(
+        "formats/format_rounding", "np.full(negative.shape, _last_bit_is_odd(fmt))", "np.ones_like(negative)"
+    ),
+    Mutation("formats/format_rounding", "where(inwards & finite_input", "where(inwards"),
+    Mutation("formats/hifloat8_rounding", '_LARGEST if overflow != "ieee"', '_LARGEST if overflow == "ieee"'),
+    Mutation("formats/hifloat8_rounding", '0.0 if overflow == "saturate"', '0.0 if overflow != "ieee"'),
     Mutation("formats/controls", "not instruction_saturates", "instruction_saturates", "test_controls"),
     Mutation("formats/controls", "if bits.global_rules else", "if True else", "test_controls"),
     Mutation("formats/controls", "fmt.name in FP8 else", "fmt.bits == 8 else", "test_controls"),
@@ -82,7 +88,7 @@ METRICS = [
     Mutation("standards", "MIXED_ULPS = 32", "MIXED_ULPS = 33", "test_metrics"),
     Mutation("standards", "MIXED_MISS_SHARE = 0.01", "MIXED_MISS_SHARE = 0.02", "test_metrics"),
     Mutation("standards", '"float32": Standards(1e-4', '"float32": Standards(1e-3', "test_metrics"),
-    Mutation("ulp", "fmt.min_exponent, math", "fmt.min_exponent + 1, math", "test_metrics"),
+    Mutation("formats/ulp", "fmt.min_exponent, math", "fmt.min_exponent + 1, math", "test_metrics"),
 ]
 
 
