@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 from ascendsim.numerics.formats.dtypes import ELEMENTS, find
 
 
+# Compared by identity, since two slots of one size in one buffer are still two: were they equal, an
+# instruction on one would wait for those on the other.
 class Slot:
-    """A reserved piece of one on-chip buffer of one core; compared by identity.
+    """A range of one on-chip buffer of one core, reserved for one tile after another; compared by identity.
 
     `index` numbers the slots of a program from zero, in the order they were reserved.
     """
