@@ -11,10 +11,11 @@ from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import load_profile
 from ascendsim.program.builder import HAZARDS, ProgramBuilder
-from ascendsim.program.places import Slot
+from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.recurring import Recurring
 from ascendsim.program.rings import Ring
 from ascendsim.timing.costing import CostBook
+from ascendsim.vector.instructions import Add, CopyGmToUb
 from tests.conv_cases import Case, call_of, grid_2d, other_ranks
 from tests.fake_machine import Fake
 from tests.test_schedules import MANY_TILES
@@ -177,6 +178,71 @@ def test_another_program_on_the_same_slots_starts_from_nothing():
     assert (len(first), len(b.build())) == (2, 1)
     assert list(b.build().after_done) == [()]
     assert b.build().slots == first.slots
+
+
+# --- tasks
+
+
+class _Rows:
+    """A schedule that loads row `task` of a tensor into a ring of two slots and reads it."""
+
+    def __init__(self):
+        self.builder = ProgramBuilder(toy_split())
+        self.ring = Ring(self.builder.slots("UB", 32, "row", 2))
+        self.recurring = Recurring(self, self.builder, (self.ring,))
+        self.built = []
+
+    def body(self, task):
+        """Append the instructions of one task, and note that it was built."""
+        self.built.append(task)
+        slot = self.ring.next(task)
+        index = self.recurring.aim(task, lambda _schedule, task: (task, slice(0, 8)))
+        self.builder.add(CopyGmToUb(slot, Gm(ROWS, index), 32, (8,)))
+        self.builder.add(Add(slot, slot, 8))
+
+    def emit(self, tasks):
+        """The program of these tasks."""
+        self.recurring.restart()
+        for task in tasks:
+            self.recurring.emit(task, "row", ((task,),), self.body)
+        return self.builder.build()
+
+
+ROWS = GmTensor("rows", (9, 8), "float32", 4)
+
+
+def test_a_task_is_built_until_one_like_it_has_come_twice():
+    # The ring begins before its first slot, then has its two turns: tasks 1 and 2 are like no task before,
+    # 3 and 4 are each like one and become templates; from then on they are repeated, with their own rows.
+    rows = _Rows()
+    program = rows.emit(range(8))
+    assert rows.built == [0, 1, 2, 3, 4]
+    assert [i.src.index[0] for i in program.instructions if i.gm] == list(range(8))
+    assert [begin for begin, _ in program.templates] == [6, 8, 10, 12, 14]
+
+
+def test_templates_stay_known_from_program_to_program():
+    rows = _Rows()
+    first = rows.emit(range(8))
+    rows.built.clear()
+    again = rows.emit(range(8))
+    # The first task finds the ring before its first slot, which has come once: now it becomes a template.
+    assert rows.built == [0]
+    assert again.instructions == first.instructions
+    assert (again.done_back, again.end_back) == (first.done_back, first.end_back)
+
+
+def test_a_body_that_takes_a_slice_from_elsewhere_is_noticed():
+    rows = _Rows()
+
+    def body(_task):
+        rows.builder.add(CopyGmToUb(rows.ring.next(), Gm(ROWS, (0,)), 32, (8,)))
+
+    # The ring before its first slot and at its two turns; the fourth finds it as the second did.
+    for _ in range(3):
+        rows.recurring.emit(0, "row", ((),), body)
+    with pytest.raises(ValueError, match="zip"):
+        rows.recurring.emit(0, "row", ((),), body)
 
 
 # --- rings
