@@ -49,6 +49,7 @@ class Window(NamedTuple):
     @property
     def tile_shape(self) -> tuple[int, int]:
         """Shape of the flat tile: one row of C0 values for each pixel, and a last row of zeros."""
+        # Flat, so that a pixel is one row and gathering it takes one index.
         return self.channels * self.rows * self.cols + 1, self.c0
 
 
@@ -131,6 +132,7 @@ class TapRows(NamedTuple):
             group = np.arange(self.first_group, self.first_group + self.groups)
             tap = group % self.taps
             taken = self.taps - 1 - tap if self.backwards else tap
+            # The tap is turned round inside its channel group; the group stays.
             index = memory.shared[self] = group - tap + taken
         np.take(tile, index, axis=0, out=out.reshape(self.groups, -1), mode="clip")
 

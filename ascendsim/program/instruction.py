@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ascendsim.profile import Profile
     from ascendsim.program.memory import CoreMemory
 
+# The scalar unit issues for all others. M is the cube; MTE1 feeds it from L1, MTE2 reads GM, MTE3 writes it
+# from UB and FIX from L0C; V is the vector unit. Tables and ties go in this order.
 PIPES = ("S", "M", "MTE1", "MTE2", "MTE3", "FIX", "V")
 
 
@@ -41,9 +43,10 @@ class Cost(NamedTuple):
     `cycles` hold the pipe before any traffic flows, `traffic` holds it while the bytes flow over shared
     links, and `latency_cycles` pass after that until the result is visible, with the pipe free again. All in
     all the pipe is held for `least_cycles`, which does not delay the result. `pace_cycles` is what the
-    instruction takes by itself before its latency, if that is more; the pipe does not wait for that. Where it
-    trails another, it takes `piece_cycles` from when that one's result is visible; where another trails it,
-    the first piece of its result is ready after `lead_cycles`.
+    instruction takes by itself before its latency, if that is more; the pipe does not wait for that. Under
+    the unit flag a result is handed over piece by piece: who trails another takes `piece_cycles` for the last
+    piece, from when that one's result is visible; of who is trailed the first piece is ready after
+    `lead_cycles`.
 
     An example: CopyGmToL1 of 1000 bytes where the path GM_L1 does 64 bytes a cycle after a head of 4, results
     are visible 100 later, and L2 hands out sectors of 128 bytes. It costs
@@ -62,6 +65,8 @@ class Cost(NamedTuple):
     lead_cycles: int = 0
 
 
+# A protocol, so that a test or a study may bring instructions that only cost, without any of the classes
+# here.
 class Instruction(Protocol):
     """One command on one pipe; `Command` is the usual base of the classes that are.
 
@@ -176,5 +181,5 @@ class SlotOntoSlot(SlotToSlot):
 
     @property
     def reads(self) -> tuple[Slot, ...]:
-        """What is there, and what comes to it."""
+        """The slot that is added to, and the one that is added."""
         return (self.dst, self.src)

@@ -1,4 +1,4 @@
-"""Where tiles live: slots in the on-chip buffers of a core, and slices of tensors in global memory."""
+"""Places of tiles: slots in the on-chip buffers of a core, and slices of tensors in global memory."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Slot:
         return f"{self.buffer}:{self.name}({self.size_bytes} B)"
 
 
+# By identity: two kernels may see one tensor in two shapes, and know by its name that it is one.
 @dataclass(frozen=True, slots=True, eq=False)
 class GmTensor:
     """A tensor in global memory, as one kernel sees it; the kernels of a call know each other's by name.

@@ -81,6 +81,7 @@ class CostBook:
         for begin, template, instructions in _parts(program):
             part = self._part(template, instructions)
             for pipe, offsets in part.orders.items():
+                # A pipe without a queue is one that this kind of core does not have.
                 if pipe not in depths:
                     name = type(instructions[offsets[0]]).__name__
                     raise ProgramError(
@@ -98,6 +99,7 @@ class CostBook:
         for pipe, order in orders.items():
             for index, ahead in zip(order[depths[pipe] :], order, strict=False):
                 queue[index] = ahead
+        # Timing and L2 look at bytes only where some move, which is at few instructions of a program.
         return PricedProgram(
             program, prices, pipes, orders, queue, moving, _count_traffic(moving, prices, pipes)
         )

@@ -1,4 +1,4 @@
-"""Why a kernel takes as long as it does: the chain of causes from its last cycle back to its first."""
+"""The critical path of a kernel: the chain of causes from its last cycle back to its first."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ def _why(
             return "latency", _Event("end", index)
         case "end":
             return work.program.instructions[index].pipe, _begun(index, work)
+        # The order of these cases is the rule for ties: pipe, issue, flag.
         case "start" if last is not None and work.end[last] == work.start[index]:
             return "", _Event("end", last)
         case "start" if work.issue[index] == work.start[index]:

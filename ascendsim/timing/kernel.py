@@ -33,6 +33,7 @@ def time_kernel(
         phases = [_teams(phase, book, folded) for phase in kernel.phases]
         groups = [[(len(team.cores), team.programs[0]) for team in teams] for teams in phases]
         account = account_of(groups, kernel, profile, l2_start)
+        # The entry is part of the cycles, as profilers count it in the core's time; the launch is not.
         now = profile.scalar.start_cycles
         timed: list[PhaseTimeline] = []
         for phase, teams, outcomes in zip(kernel.phases, phases, account.outcomes, strict=True):

@@ -52,6 +52,7 @@ from ascendsim.timing.transfers import Transfers, moves_of
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
+# No cycle is negative, so a sign tells what is not known yet.
 UNKNOWN = -1
 
 
@@ -115,6 +116,7 @@ class CoreRun:
         for index, ahead in enumerate(self.priced.queue):
             time += each
             if ahead >= 0:
+                # Everything after it in the program waits as well: the scalar unit never issues out of order.
                 if start[ahead] < 0:
                     self._for_start.setdefault(ahead, []).append(self._issuing)
                     yield
@@ -131,6 +133,7 @@ class CoreRun:
         done_back, end_back, trails = program.done_back, program.end_back, program.trail_back
         for_start, for_end, ready = self._for_start, self._for_end, self._ready
         memory, wake = self._memory, partial(self._wake, pipe)
+        # All that a pipe carries from one instruction to the next: when it is free, and its newest result.
         free = visible = self._begin
         for index in self.priced.orders[pipe]:
             if issue[index] < 0:
@@ -207,6 +210,7 @@ class CoreRun:
 
     def _wake(self, pipe: str) -> None:
         """Go on with a pipe whose transfer has ended in this cycle."""
+        # What this end makes known may wake others of the core, and they others again, all in this cycle.
         self._ready.append(self._pipes[pipe])
         self.run()
 

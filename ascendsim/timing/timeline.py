@@ -63,7 +63,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Occupation:
-    """Where the cycles of one pipe of one core went.
+    """The cycles of one pipe of one core by what they went into.
 
     busy     an instruction held the pipe; for S, it was issuing, or preparing at the entry of the kernel
     waiting  cause -> cycles in which an instruction had been issued and waited: for a result or a free slot
@@ -82,6 +82,7 @@ def occupation(timeline: Timeline, core: Core) -> dict[str, Occupation]:
     waiting: dict[str, dict[str, int]] = {}
     for phase in timeline.phases:
         for work in phase.cores:
+            # A folded core has the spans of the one that ran for it.
             if core in work.cores:
                 # Once for the kernel, not for each phase: the entry comes before the first.
                 busy.setdefault("S", timeline.entry_cycles)
@@ -105,6 +106,7 @@ def busy_cycles(work: CoreTimeline, begin: int) -> dict[str, int]:
     """Return the busy cycles of each pipe that a core used in a phase that began at cycle `begin`."""
     busy = {"S": len(work.issue) * issue_cycles(work, begin)}
     for instruction, start, end in zip(work.program.instructions, work.start, work.end, strict=True):
+        # From start to end, though bytes may be slow to come: who holds a pipe keeps others from it.
         pipe = instruction.pipe
         busy[pipe] = busy.get(pipe, 0) + end - start
     return busy
@@ -141,6 +143,7 @@ def released_by(work: CoreTimeline, index: int, last: int | None) -> tuple[int, 
     pipe was free.
     """
     program = work.program
+    # Flags take equally long, so the wait that was over last is the one that let it start.
     times = [(work.done[other], other) for other in program.after_done[index]]
     times += [(work.end[other], other) for other in program.after_end[index]]
     if program.instructions[index].drains and last is not None and work.done[last] == work.start[index]:

@@ -202,6 +202,7 @@ class Add(_Add, SlotOntoSlot):
 
     def execute(self, memory: CoreMemory) -> None:
         """Add."""
+        # In place, in one array: a tile belongs to the storage of its slot.
         total = memory.tile(self.dst)
         np.add(total, memory.tile(self.src), out=total)
 
@@ -249,6 +250,7 @@ class AddLanes(_AddLanes, SlotOntoSlot):
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of both kinds of repeats."""
+        # The sum is float32 even of 16-bit elements, so each group is cast before it is added.
         repeats = self.rows * ceil(self.length / FLOAT32_LANES)
         casts = repeats * profile.vector.repeat_cycles["cast"]
         return on_the_cube_clock(profile, profile.vector.instruction_cycles("binary", repeats) + casts)

@@ -89,6 +89,7 @@ def account_of(
     """Decide what L2 makes of the traffic of programs already priced, group by group."""
     if isinstance(l2_start, str) and l2_start not in L2_STARTS:
         raise AscendSimError(f"l2_start is {l2_start!r}; it must be one of {', '.join(L2_STARTS)}")
+    # Bytes between cores and L2 do not depend on what is in it.
     moved = _bytes_moved(phases, kernel)
     # Where cores lose nothing by reading the same bytes, nobody asks who reads what together.
     contended = profile.links["l2_read"].shared_efficiency < 1
@@ -120,6 +121,7 @@ def _begun(phases: Sequence[PhaseAccesses], kernel: Kernel, profile: Profile, l2
             phase.run(stack)
         stack.forget_bytes()
     elif l2_start == "handed":
+        # Kernels list their tensors with the one first that the kernel before hands over.
         first = next(iter(kernel.tensors.values()))
         stack.hold(first.name, first.size_bytes)
     return stack
