@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from ascendsim.program.memory import Carrier
 
 
-# The instructions of each phase in the order in which to execute them: which core, and which of its program.
+# The steps of each phase in the order in which to take them: which core, and which instruction of its
+# program.
 Order = Sequence[Sequence[tuple[Core, int]]]
 Observer = Callable[[Phase, Core, Instruction], None]
 
@@ -39,17 +40,20 @@ def run_kernel(
     Shapes   `gm`: tensor name -> carrier of the tensor's shape; missing outputs and workspaces are made,
              poisoned with NaN (integers: with its bits)
     Order    "program": core after core; an integer: a random order that respects the waits and the order
-             inside every pipe, drawn from that seed; or the steps of every phase, such as
+             inside every pipe, drawn from that seed; or for every phase its instructions in order, such as
              `timing.arrivals` tells them
     Observe  is called after each instruction, with its phase and core
     Raises   ProgramError where a program reads what was never written
     """
+    # NaN spoils whatever reads it, so an element that nobody wrote shows in the result.
     for name, tensor in kernel.tensors.items():
         if name not in gm:
             gm[name] = np.full(tensor.shape, np.nan, dtype=np.float32).view(kernel.math.carrier)
     shared: dict[Any, Any] = {}
+    # Overflow and NaN are results here, as on the device; numpy would warn of them.
     with np.errstate(all="ignore"):
         for number, phase in enumerate(kernel.phases):
+            # Slots do not outlive a phase: each core begins the next one with a program of its own.
             memories = {work.core: CoreMemory(gm, kernel.math, shared) for work in phase.work}
             for core, instruction in _steps(phase, number, order):
                 instruction.execute(memories[core])
@@ -59,6 +63,7 @@ def run_kernel(
 
 def _steps(phase: Phase, number: int, order: str | int | Order) -> Iterator[tuple[Core, Instruction]]:
     """Yield the instructions of a phase in the asked order."""
+    # Core after core is legal: inside a phase cores share nothing but atomic additions.
     if order == "program":
         for work in phase.work:
             for instruction in work.build().instructions:
@@ -76,6 +81,7 @@ def _random_order(programs: dict[Core, Program], rng: random.Random) -> Iterator
     """Yield a random order in which every pipe stays in order and every wait is respected."""
     queues: dict[Core, dict[str, list[int]]] = {}
     for core, program in programs.items():
+        # Reversed, since taking from the end of a list is cheap.
         pipes: dict[str, list[int]] = {}
         for index, instruction in enumerate(program.instructions):
             pipes.setdefault(instruction.pipe, []).append(index)

@@ -130,7 +130,7 @@ def strict(kernel, itemsize):
         def program():
             p = build()
             instructions = tuple(Held(instruction, itemsize) for instruction in p.instructions)
-            return replace(p, instructions=instructions, pieces=())
+            return replace(p, instructions=instructions, templates=())
 
         return program
 

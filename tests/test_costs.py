@@ -14,6 +14,7 @@ from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.cube.views import Submatrix, TapRows
 from ascendsim.profile import load_profile
 from ascendsim.profile.records import Vector
+from ascendsim.program.instruction import Traffic
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.validate.tight_loop import PathMove, VectorRepeats, alone_cycles, slot, stream_cycles
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
@@ -33,6 +34,22 @@ def toy(**figures):
 
 def copy(size, rows=1, aligned=True, relays=False):
     return CopyGmToL1(L1, Gm(HALF, ()), size, rows=rows, aligned=aligned, relays=relays)
+
+
+@pytest.mark.parametrize(
+    ("figures", "next_copy", "visible"),
+    [
+        ({}, 20, 120),  # 4 + 1024 / 64, and 100 more
+        ({"paths.GM_L1.least_cycles": 30}, 30, 120),
+        ({"paths.GM_L1.row_cycles": 50}, 20, 150),  # the row's pace of 50, and 100 more
+    ],
+)
+def test_the_example_of_a_cost(figures, next_copy, visible):
+    # As the docstring of `Cost` tells it: 1000 bytes in whole sectors of 128 are 1024.
+    profile, move = toy_split(**figures), copy(1000, relays=True)
+    assert move.cost(profile)[:3] == (4, 100, Traffic(HALF, "read", 1024, 64))
+    assert stream_cycles(move, profile, "cube") == next_copy
+    assert alone_cycles(move, profile, "cube") == visible
 
 
 # --- requests: how short runs of bytes are fetched ----------------------------------------------------------

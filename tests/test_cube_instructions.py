@@ -14,7 +14,7 @@ import pytest
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.mmad import Mmad, PipeBarrier
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B, Placement
-from ascendsim.cube.views import Im2col, TapRows, Transposed, Window, row_spans
+from ascendsim.cube.views import Im2col, Submatrix, TapRows, Transposed, Window, row_spans
 from ascendsim.errors import ProgramError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
@@ -219,6 +219,22 @@ def test_the_transposed_view_makes_channels_rows():
 def test_the_transposed_view_costs_whole_fractals():
     # 2 groups * 16 channels * 32 (17 pixels padded) * 2 bytes = 2048, 256 a cycle into L0A
     assert load(A0, Transposed(2, 40, 5, 17, 16, 2)).cost(TOY) == Cost(2 + 8, 10)
+
+
+def test_a_part_of_a_plain_matrix_is_read_as_it_lies_or_transposed():
+    # 3 x 4 numbered 1 to 12; rows 1 and 2 of columns 2 and 3, then of the transpose the same places.
+    mem = memory()
+    put(mem, A1, counted(3, 4))
+    load(A0, Submatrix(1, 2, 2, 2, False, 2)).execute(mem)
+    assert mem.tile(A0).tolist() == [[7, 8], [11, 12]]
+    load(A0, Submatrix(1, 2, 1, 2, True, 2)).execute(mem)
+    assert mem.tile(A0).tolist() == [[6, 10], [7, 11]]
+
+
+def test_a_part_of_a_plain_matrix_costs_the_same_wherever_it_lies():
+    here, there, wider = (Submatrix(at, 2, at, 2 + more, False, 2) for at, more in ((0, 0), (5, 0), (0, 1)))
+    assert here.shape == there.shape != wider.shape
+    assert here.load2d_commands == 0  # one load3d
 
 
 def test_a_plain_load_pays_for_every_command():

@@ -7,6 +7,7 @@ import pytest
 
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
+from ascendsim.numerics.accumulation.integers import IntegerSum
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.program.builder import HAZARDS, ProgramBuilder
@@ -247,6 +248,23 @@ def test_an_order_without_a_meaning_is_refused():
         run_kernel(adders(1), {"x": ones_and_more()}, order="arrival")
 
 
+def test_an_order_may_be_given_step_by_step():
+    # Core 2 adds before core 0, core 1 last; each loads (0) before it adds (1).
+    kernel, journal = adders(3), Journal()
+    cores = [Core("vector", index) for index in range(3)]
+    order = [[(cores[0], 0), (cores[0], 1)], [(cores[i], at) for i in (2, 0, 1) for at in (0, 1)]]
+    gm = {"x": ones_and_more()}
+    run_kernel(kernel, gm, order=order, observe=journal)
+    assert [core.index for name, core, _ in journal if name == "phase 1"] == [2, 2, 0, 0, 1, 1]
+    assert gm["y"][0, 0] == 1 + 9 + 17
+
+
+@pytest.mark.parametrize("order", ["arrival", "", "0"])
+def test_an_unknown_order_is_refused_with_those_that_there_are(order):
+    with pytest.raises(ProgramError, match=r'it must be "program", a seed, or the steps of every phase'):
+        run_kernel(adders(1), {"x": ones_and_more()}, order=order)
+
+
 def test_atomic_addition_rounds_each_sum_to_float32():
     x = np.zeros((4, 8), np.float32)
     x[:3, 0] = 2.0**24, 1.0, 1.0
@@ -284,6 +302,52 @@ def test_a_tensor_is_seen_in_the_shape_of_the_instruction():
     assert memory.array(flat)[9] == 10
     memory.array(flat)[9] = 0
     assert memory.array(X)[1, 1] == 0  # one storage
+
+
+def test_a_permuted_tensor_is_read_along_its_other_axes_and_brought_there_once():
+    # x is 4 x 8; along (columns, rows) element (c, r) is x[r, c] = 8 r + c + 1.
+    turned = GmTensor("x", (8, 4), "float32", 4, permuted=((4, 8), (1, 0)))
+    shared = {}
+    memories = [CoreMemory({"x": ones_and_more()}, kernel_of([]).math, shared) for _ in range(2)]
+    assert memories[0].array(turned)[3, 2] == 8 * 2 + 3 + 1
+    assert memories[0].array(turned) is memories[1].array(turned)
+    assert memories[0].array(X)[2, 3] == 8 * 2 + 3 + 1  # others see it as it is stored
+
+
+def test_a_permuted_tensor_may_be_folded():
+    # The same elements as 2 x 16: the second half begins with column 4 of row 0.
+    folded = GmTensor("x", (2, 16), "float32", 4, permuted=((4, 8), (1, 0)))
+    memory = CoreMemory({"x": ones_and_more()}, kernel_of([]).math, {})
+    assert memory.array(folded)[1, :5].tolist() == [5, 13, 21, 29, 6]
+
+
+def test_a_slot_that_nothing_has_written_cannot_be_read():
+    (slot,) = ProgramBuilder(TOY).slots("UB", 32, "row")
+    memory = CoreMemory({}, kernel_of([]).math, {})
+    with pytest.raises(ProgramError, match=r"UB:row\(32 B\) is read before anything has written it"):
+        memory.tile(slot)
+
+
+def test_overwriting_a_slot_spoils_what_a_late_reader_holds():
+    (slot,) = ProgramBuilder(TOY).slots("UB", 32, "row")
+    memory = CoreMemory({}, kernel_of([]).math, {})
+    held = memory.new_tile(slot, (8,))
+    held.fill(1)
+    memory.new_tile(slot, (4,)).fill(2)
+    assert held.tolist() == [2] * 4 + [1] * 4  # one storage, as on the device
+
+
+def test_integers_are_not_rounded_when_their_carrier_holds_them():
+    memory = CoreMemory({}, MathSettings(IntegerSum()), {})
+    values = np.array([2**31 - 1], np.int32)
+    assert memory.convert(values, "int32") is values
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [("hifloat8", 8.5), ("float16", 8.5)])
+def test_a_value_on_the_grid_of_a_format_stays(dtype, expected):
+    memory = CoreMemory({}, MATH, {})
+    grid = memory.convert(np.array([expected], np.float32), dtype)
+    assert memory.convert(grid, dtype).tolist() == grid.tolist()
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,26 @@ def test_the_kernels_of_a_call_know_each_others_tensors():
     )
 
 
+def test_the_example_of_an_outcome():
+    # As the docstring of `Outcome` tells it: four equal cores; 2000 dirty bytes and 4000 + 4000 in 8000.
+    one, four = (GmTensor(name, (2000,), "float16", 2) for name in "pq")
+    rows = program(read(one, 4000, 0), read(one, 4000, 0), read(four, 1000, 0))
+    made = account(
+        kernel([(0, rows)] * 4, tensors=(one, four, W)), FakeProfile(l2_bytes=8000), {"w": (2000, 2000)}
+    )
+    # The dirty bytes that leave, over the 4 * (4000 + 4000 + 1000) bytes that are read.
+    pushed = Fraction(2000, 36_000)
+    assert pushed == Fraction(1, 18)
+    ((outcomes,),) = made.outcomes
+    # Where nobody loses by reading together it is left out only of kernels that fit.
+    assert outcomes == {
+        0: Outcome(Fraction(1, 4), pushed, readers=4, together=1),
+        1: Outcome(0, pushed, together=1),
+        2: Outcome(1, pushed),
+    }
+    assert memory(made) == (8000, 2000)
+
+
 # --- the stack ---------------------------------------------------------------------------------------------
 
 

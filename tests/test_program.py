@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import pytest
 
-from ascendsim.errors import CapacityError, ProgramError
+from ascendsim.errors import CapacityError, ProgramError, UnsupportedError
 from ascendsim.program.builder import HAZARDS, ProgramBuilder
-from ascendsim.program.instruction import Command
-from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
+from ascendsim.program.instruction import Command, SlotOntoSlot, SlotToSlot, ToSlot, Traffic
+from ascendsim.program.kernel import Core, CoreWork, Deferred, Kernel, Phase
 from ascendsim.program.places import GmTensor
 from ascendsim.program.template import Waits
 from tests.fake_machine import Fake
@@ -275,6 +275,54 @@ def test_no_pipe_waits_twice_for_the_same_or_less(seed):
                 assert all(a < b for a, b in pairwise(on))
 
 
+# --- templates
+
+
+def test_the_example_of_a_template():
+    # As the docstring of the module tells it: load a, read a, load b, read b, three times.
+    b = builder()
+    ring = b.slots("L1", 32, "ring", 2)
+    for slot in ring:
+        b.add(Fake("MTE2", writes=(slot,)))
+        b.add(Fake("MTE1", reads=(slot,)))
+    template = b.template(0)
+    for _ in range(2):
+        b.repeat(template, ())
+    program = b.build()
+    assert program.done_back == ((), (1,)) * 6
+    assert program.end_back == ((),) * 4 + ((3,), ()) * 4
+    assert len(template.known) == 1  # the third round finds the slots as the second did
+    assert program.templates == ((0, template), (4, template), (8, template))
+
+
+def test_what_trails_inside_a_template_trails_where_it_recurs():
+    b = builder()
+    (x,) = b.slots("L1", 32, "x")
+    b.add(Fake("M", writes=(x,)))
+    b.add(Fake("FIX", reads=(x,), trails=True))
+    template = b.template(0)
+    for _ in range(3):
+        b.repeat(template, ())
+    program = b.build()
+    assert [program.trailed(i) for i in range(8)] == [(), (0,), (), (2,), (), (4,), (), (6,)]
+    assert program.end_back == ((), ()) + ((1,), ()) * 3  # the next product waits until the tile has left
+    assert len(template.known) == 1
+
+
+def test_a_template_knows_what_it_may_wait_for_outside_and_how_it_leaves_its_slots():
+    b = builder()
+    x, y = b.slots("L1", 32, "x", 2)
+    b.add(Fake("MTE2", writes=(x,)))
+    begin = len(b)
+    b.add(Fake("MTE1", reads=(x,), writes=(y,)))
+    b.add(Fake("M", reads=(y,)))
+    b.add(Fake("MTE2", writes=(x,)))
+    template = b.template(begin)
+    # y is read after the template itself has written it, so that read waits for nothing outside.
+    assert template.outside == ((0, "MTE1", False), (1, "MTE1", True), (0, "MTE2", True))
+    assert set(template.uses) == {(0, 2, ()), (1, 0, (("M", 1),))}
+
+
 # --- capacities
 
 
@@ -339,6 +387,33 @@ def test_a_tensor_knows_its_bytes():
     assert GmTensor("x", (3, 5, 7), "float16", 2).size_bytes == 210  # 105 elements of 2 bytes
 
 
+def test_a_tensor_of_a_named_format_knows_its_itemsize():
+    made = GmTensor.of("x", (2, 3), "bfloat16", "output", "NCHW")
+    assert made.size_bytes == 6 * 2
+    assert (made.itemsize, made.role, made.layout, made.cached) == (2, "output", "NCHW", True)
+
+
+def test_a_tensor_of_an_unknown_format_is_refused():
+    with pytest.raises(UnsupportedError, match="float12"):
+        GmTensor.of("x", (2, 3), "float12")
+
+
+@pytest.mark.parametrize(("kind", "direction"), [("read", "read"), ("write", "write"), ("atomic", "write")])
+def test_an_atomic_add_goes_out_like_a_write(kind, direction):
+    assert Traffic(GmTensor("x", (1,), "float32", 4), kind, 4, 1).direction == direction
+
+
+@pytest.mark.parametrize(
+    ("base", "reads", "writes"),
+    [(ToSlot, "", "d"), (SlotToSlot, "s", "d"), (SlotOntoSlot, "ds", "d")],
+)
+def test_what_moves_between_slots_says_which(base, reads, writes):
+    class Mover(base):
+        src, dst = "s", "d"
+
+    assert (Mover().reads, Mover().writes, Mover().gm) == (tuple(reads), tuple(writes), None)
+
+
 def test_a_command_touches_no_slot_and_drains_nothing_unless_it_says_so():
     command = Command()
     assert (command.reads, command.writes, command.drains, command.trails) == ((), (), False, False)
@@ -366,3 +441,42 @@ def test_deferred_work_is_made_once_and_only_when_somebody_looks():
     assert phase.work[0].signature == "a"
     assert len(phase.work) == len(list(phase.folded())) == 1
     assert looks == [1]
+
+
+# --- phases and kernels
+
+
+def work(kind, index, signature="a"):
+    return CoreWork(Core(kind, index), signature, builder().build)
+
+
+def test_a_team_has_one_kind_and_one_signature():
+    made = [work("cube", 0), work("vector", 0), work("cube", 1, "b"), work("cube", 2), work("vector", 1)]
+    phase = Phase("compute", made)
+    assert [[(w.core.kind, w.core.index) for w in team] for team in phase.teams()] == [
+        [("cube", 0), ("cube", 2)],
+        [("vector", 0), ("vector", 1)],
+        [("cube", 1)],
+    ]
+    # One work stands for each team.
+    assert [(first, len(cores)) for first, cores in phase.folded()] == [
+        (made[0], 2),
+        (made[1], 2),
+        (made[2], 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("phases", "blocks", "used"),
+    [
+        ([[("cube", 0), ("cube", 1)]], 2, 2),
+        ([[("cube", 0), ("vector", 0), ("vector", 1)]], 1, 3),  # vector cores come with their cube core
+        ([[("vector", 0), ("vector", 1), ("vector", 2)]], 3, 3),
+        ([[("cube", 0)], [("cube", 0), ("cube", 1)]], 2, 2),  # a core counts once
+        ([], 0, 0),
+    ],
+)
+def test_blocks_are_cube_cores_or_vector_cores_where_no_cube_works(phases, blocks, used):
+    made = tuple(Phase("p", tuple(work(*core) for core in phase)) for phase in phases)
+    kernel = Kernel("k", made, {}, math=None)
+    assert (kernel.blocks, kernel.cores_used) == (blocks, used)

@@ -34,19 +34,21 @@ LINKS = [
     Mutation("timing/transfers", "            latency += memory.latency_cycles", "            pass"),
     Mutation("timing/transfers", "Fraction(pair) / 2", "Fraction(pair)"),
     Mutation("timing/transfers", '"vector") > 2', '"vector") > 1'),
-    Mutation("timing/transfers", "if event is not moving.event:", "if False:"),
+    Mutation("timing/transfers", "if event is not flight.event:", "if False:"),
 ]
 L2 = [
-    Mutation("timing/l2/lru", "self._stack.move_to_end(id(tile))", "pass"),
-    Mutation("timing/l2/lru", "            tile.dirty = tile.size", "            tile.dirty = 0"),
+    Mutation("timing/l2/lru", "self._stack.move_to_end(id(residency))", "pass"),
+    Mutation(
+        "timing/l2/lru", "            residency.dirty = residency.size", "            residency.dirty = 0"
+    ),
     Mutation("timing/l2/lru", 'fetched = 0 if traffic.kind == "write" else missing', "fetched = missing"),
     Mutation("timing/l2/lru", "kept.resident -= found", "pass"),
     Mutation("timing/l2/lru", "(end - kept.resident)", "(end - kept.resident - 1)"),
     Mutation("timing/l2/accesses", "if transfer.group not in self.groups:", "if True:"),
-    Mutation("timing/l2/accesses", 'stay is not None and traffic.kind != "write"', "stay is not None"),
+    Mutation("timing/l2/accesses", 'fetch is not None and traffic.kind != "write"', "fetch is not None"),
     Mutation("timing/l2/accesses", 'moved["read"] >= moved["write"]', 'moved["read"] > moved["write"]'),
-    Mutation("timing/l2/accesses", "if touch.readers > 1 and", "if touch.readers > 0 and"),
-    Mutation("timing/l2/accesses", "min(others[name], size - known[name])", "min(others[name], size)"),
+    Mutation("timing/l2/accesses", "if access.readers > 1 and", "if access.readers > 0 and"),
+    Mutation("timing/l2/slices", "min(others[name], size - known[name])", "min(others[name], size)"),
     Mutation("timing/l2/account", "        stack.forget_bytes()", "        pass"),
 ]
 TIMING = [

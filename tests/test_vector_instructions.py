@@ -15,6 +15,7 @@ from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.memory import CoreMemory
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill
+from ascendsim.vector.rearrange import Rearrange
 from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
 from tests.toy_profiles import toy_split
 
@@ -221,6 +222,53 @@ def test_few_pixels_are_added_as_if_they_were_64_lanes():
     # lanes 2 and 3 meet 0 and 1: (2^24 + 1) + (1 + 1), where the first one is lost
     assert mem.tile(B).tolist() == [2.0**24 + 2, 26]
     assert SumPixels(B, A, 5, 4).cost(TOY).cycles == 2 + 5 * 3
+
+
+def test_a_sum_of_minus_zeros_alone_is_plus_zero_beside_the_other_lanes():
+    mem = memory()
+    put(mem, A, [-0.0] * 4)
+    SumPixels(B, A, 1, 4).execute(mem)
+    assert not np.signbit(mem.tile(B)).any()
+    put(mem, A, [[-0.0] * 64])
+    SumLanes(B, A, 1).execute(mem)  # all 64 lanes hold it here
+    assert np.signbit(mem.tile(B)).all()
+
+
+# --- elements that lie scattered
+
+
+def test_rearranging_keeps_the_elements_and_costs_the_bytes_that_they_took():
+    mem = memory()
+    put(mem, A, counted(2, 3))
+    rearrange = Rearrange(B, A, 257)
+    rearrange.execute(mem)
+    assert mem.tile(B).tolist() == counted(2, 3).tolist()
+    mem.tile(A).fill(0)
+    assert mem.tile(B)[0, 0] == 1  # a copy
+    assert rearrange.cost(TOY) == Cost(2 + 2, 10)  # a repeat of 1 for each 256 bytes
+
+
+# --- shapes
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        Fill(A, (8,), 32),
+        Cast(A, B, "float16", 8, 4),
+        Add(A, B, 8),
+        AddLanes(A, B, 2, 64),
+        SumLanes(A, B, 2),
+        AddRows(A, B, 2, 8),
+        SumPixels(A, B, 2, 8),
+        Rearrange(A, B, 32),
+    ],
+    ids=lambda instruction: type(instruction).__name__,
+)
+def test_the_slots_of_an_instruction_do_not_change_its_shape(instruction):
+    other = instruction._replace(dst=Slot("UB", 64, "c", 2))
+    assert other != instruction
+    assert (other.shape, other.cost(TOY)) == (instruction.shape, instruction.cost(TOY))
 
 
 # --- clocks and waits

@@ -25,6 +25,7 @@ FRACTAL_COLUMNS = 16
 
 def in_channel_groups(tile: NDArray[np.float32], c0: int) -> NDArray[np.float32]:
     """Return a (pixels, channels) tile as (channel groups, pixels, C0), or unchanged if `c0` is 0."""
+    # NC1HWC0 in GM has the C0 channels of a group side by side, and the groups (C1) outside of the pixels.
     if not c0:
         return tile
     return tile.reshape(tile.shape[0], -1, c0).transpose(1, 0, 2)
@@ -81,15 +82,21 @@ class Fixpipe(_Fixpipe, Command):
         """Return head, traffic and latency of the path L0C_GM; reading L0C in turns slows the traffic."""
         path, unit = profile.paths["L0C_GM"], profile.fixpipe
         rate, least = Fraction(path.bytes_per_cycle), path.least_cycles
+        # A fractal of L0C has 16 columns; groups of 8 (float32) cut each in two, and that is slow.
         if 0 < self.c0 < FRACTAL_COLUMNS and unit.channel_split_bytes_per_cycle:
             rate = Fraction(unit.channel_split_bytes_per_cycle)
+        # A plain matrix has its fractals turned into rows on the way (NZ to ND), which has a least of its
+        # own.
         if not self.c0 and unit.matrix_least_cycles:
             least = unit.matrix_least_cycles
+        # It reads, then writes, in turns: cycles per byte add up. What is read is float32, what is written
+        # may be half of it. The links see the mean of both.
         if unit.read_bytes_per_cycle:
             read = Fraction(FLOAT32_BYTES, self.dst.tensor.itemsize) / Fraction(unit.read_bytes_per_cycle)
             rate = 1 / (1 / rate + read)
         kind = "atomic" if self.atomic else "write"
         traffic = Traffic(self.dst.tensor, kind, self.bytes, rate)
+        # Mmad hands over bytes of L0C; once converted there are fewer to write after the last of them.
         narrowed = Fraction(self.dst.tensor.itemsize, FLOAT32_BYTES)
         piece = ceil(unit.unit_flag_bytes * narrowed / rate) if self.unit_flag else 0
         return Cost(path.head_cycles, path.latency_cycles, traffic, least, piece_cycles=piece)
@@ -129,5 +136,7 @@ class CopyL0cToUb(_CopyL0cToUb, SlotToSlot):
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of reading float32 out of L0C."""
+        # A unified core has no Fixpipe: the vector unit reads L0C, float32 at a time, whatever it converts
+        # to.
         path = profile.paths["L0C_UB"]
         return Cost(path.head_cycles + ceil(4 * self.elements / path.bytes_per_cycle), path.latency_cycles)

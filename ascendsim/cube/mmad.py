@@ -63,12 +63,15 @@ class Mmad(_Mmad, Command):
 
         Raises   ProgramError if a slot holds a tile of another shape: something overwrote it too early
         """
+        # The first product begins the tile: the device starts from zero and does not read what L0C holds.
         if self.first:
             c = memory.new_tile(self.dst, (self.m, self.n))
             c.fill(0)
         else:
             c = memory.tile(self.dst)
         a, b = memory.tile(self.a), memory.tile(self.b)
+        # A slot that was overwritten too early would give wrong numbers without a word, were shapes equal;
+        # where they differ, that is seen here.
         if (a.shape, b.shape, c.shape) != ((self.m, self.k), (self.k, self.n), (self.m, self.n)):
             raise ProgramError(
                 f"Mmad of {self.m} x {self.k} x {self.n} finds {self.a!r} {a.shape}, {self.b!r} {b.shape} "
@@ -80,9 +83,12 @@ class Mmad(_Mmad, Command):
         """Return head, product cycles and result latency."""
         cube = profile.cube
         rate = cube.rates[self.compute_dtype]
+        # The cube multiplies whole fractals, whatever of them the tile uses.
         padded = round_up(self.m, cube.m0) * round_up(self.n, cube.n0) * round_up(self.k, rate.k0)
         cycles = ceil(Fraction(padded) / rate.macs_per_cycle)
         passes = -(-self.k // rate.k0)
+        # The slices of k are added to the whole tile one after another. So while the last one is added, the
+        # tile is finished fractal by fractal, and whoever trails this product may begin.
         lead = ceil(Fraction(padded * (passes - 1), passes) / rate.macs_per_cycle)
         head = cube.mmad_head_cycles
         return Cost(head + cycles, cube.mmad_latency_cycles, lead_cycles=head + lead)
@@ -125,5 +131,6 @@ class PipeBarrier(_PipeBarrier, Command):
 
     def cost(self, profile: Profile) -> Cost:
         """Return one cycle."""
+        # What it really costs is the waiting: `drains` lets it start when all results of the pipe are there.
         del profile
         return Cost(1)

@@ -8,7 +8,7 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.cube.views import TileRead, Window
-from ascendsim.program.instruction import Command, Cost, SlotToSlot, Traffic
+from ascendsim.program.instruction import Cost, SlotToSlot, ToSlot, Traffic
 from ascendsim.program.places import Gm, Slot
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Placement(NamedTuple):
-    """Where the pixels of a GM slice lie in an image tile: first row and column, and the step between them.
+    """The place of a GM slice's pixels in an image tile: first row and column, and the step between them.
 
     A step above one leaves zeros in between (zero insertion for strided grad_input).
     """
@@ -40,7 +40,7 @@ class _CopyGmToL1(NamedTuple):
     relays: bool = False
 
 
-class CopyGmToL1(_CopyGmToL1, Command):
+class CopyGmToL1(_CopyGmToL1, ToSlot):
     """Copy a slice of a tensor in GM into L1.
 
     Shapes   without `window`: the slice as it is, reshaped to `tile_shape`;
@@ -57,13 +57,8 @@ class CopyGmToL1(_CopyGmToL1, Command):
     pipe = "MTE2"
 
     @property
-    def writes(self) -> tuple[Slot, ...]:
-        """The L1 slot."""
-        return (self.dst,)
-
-    @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """All that the cost depends on: the tensor too, as its traffic names it."""
         return self.src.tensor.name, self.bytes, self.rows, self.aligned, self.relays
 
     def execute(self, memory: CoreMemory) -> None:
@@ -73,6 +68,8 @@ class CopyGmToL1(_CopyGmToL1, Command):
         if w is None:
             memory.new_tile(self.dst, self.tile_shape)[...] = values.reshape(self.tile_shape)
             return
+        # The row of zeros at the end of the tile is the simulator's own: im2col reads it for all that lies
+        # outside of the image, where the device puts its padding in.
         at = self.placement
         if at == Placement():
             tile = memory.new_tile(self.dst, w.tile_shape)
@@ -89,8 +86,11 @@ class CopyGmToL1(_CopyGmToL1, Command):
         path = profile.paths["GM_L1"]
         count, occupied = path.requests(self.bytes, self.rows, self.aligned)
         fetched = profile.l2.fetched_bytes(self.bytes, self.rows)
+        # A run that begins inside a sector ends inside another, which is fetched as well.
         if not self.aligned:
             fetched += self.rows * profile.l2.sector_bytes
+        # A copy that turns rows into fractals is slowed by its rows and not by its bytes: others use the link
+        # meanwhile, so the pace delays its own result only.
         pace = path.pace_cycles(self.rows, count) if self.relays else 0
         peak = path.peak(fetched, count, occupied, pace)
         traffic = Traffic(self.src.tensor, "read", fetched, peak, occupied)
@@ -103,7 +103,7 @@ class _FillL1(NamedTuple):
     tile_shape: tuple[int, ...]
 
 
-class FillL1(_FillL1, Command):
+class FillL1(_FillL1, ToSlot):
     """Clear an L1 slot before a strided copy leaves gaps in it.
 
     Pipe     MTE2
@@ -112,11 +112,6 @@ class FillL1(_FillL1, Command):
 
     __slots__ = ()
     pipe = "MTE2"
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """The L1 slot."""
-        return (self.dst,)
 
     @property
     def shape(self) -> Hashable:
@@ -129,6 +124,7 @@ class FillL1(_FillL1, Command):
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of writing the zeros."""
+        # No traffic: nothing is read from GM.
         path = profile.paths["GM_L1"]
         return Cost(path.head_cycles + ceil(self.bytes / path.bytes_per_cycle))
 
@@ -170,8 +166,12 @@ class LoadL0A(_Load, SlotToSlot):
         """Return head and data cycles."""
         path = profile.paths[f"L1_{self.buffer}"]
         data = self.view.cycles(profile, self.buffer)
+        # L1 has one port: while MTE2 writes, MTE1 cannot read. Which load meets which copy would take a
+        # simulation of the port; so the schedule gives each load its part of the bytes that arrive.
         if self.written and profile.l1_write_bytes_per_cycle:
             data += self.written / Fraction(profile.l1_write_bytes_per_cycle)
+        # load3d finds the fractals of a whole tile itself; of load2d each command has a head or follows
+        # another after the cycles that it takes to issue one.
         commands = self.view.load2d_commands
         if not commands:
             return Cost(path.head_cycles + ceil(data), path.latency_cycles)

@@ -1,9 +1,12 @@
-"""How a tile in L1 is read as a matrix on its way to L0A or L0B.
+"""Views: how a tile in L1 is read as a matrix on its way to L0A or L0B.
 
 Four views: `Im2col` (load3d: im2col on the fly), `TapRows` (load2d over weights, taps forwards or
-backwards), `Transposed` (load2d with transpose) and `Submatrix` (a piece of a plain matrix). A view knows the
+backwards), `Transposed` (load2d with transpose) and `Submatrix` (a part of a plain matrix). A view knows the
 matrix it makes, the bytes it moves and how many load2d commands that takes (0: it is one load3d); which
 buffer it feeds decides the rate.
+
+The cube takes whole fractals of 512 bytes: 16 rows (of L0B columns) by 32 bytes of the reduction. So all
+cycles here are reckoned in fractals, and what a matrix lacks to a whole one is moved all the same.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ class Window(NamedTuple):
     @property
     def tile_shape(self) -> tuple[int, int]:
         """Shape of the flat tile: one row of C0 values for each pixel, and a last row of zeros."""
+        # Flat, so that a pixel is one row and gathering it takes one index.
         return self.channels * self.rows * self.cols + 1, self.c0
 
 
@@ -65,15 +69,19 @@ class Im2col(NamedTuple):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
+        # The kernel is not part of it: a patch is gathered at one rate wherever its pixels lie. The place in
+        # the row is, since it decides which fractals go over the end of a row.
         w = self.window
         offset = self.first_pixel % w.out_width
-        return ("patches", offset, self.pixels, self.groups, w.out_width, w.stride[1], w.c0, self.itemsize)
+        return ("im2col", offset, self.pixels, self.groups, w.out_width, w.stride[1], w.c0, self.itemsize)
 
     def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         """Gather the patches of `tile` into `out`."""
+        # The same view comes in task after task and on every core; its indices are found once.
         index = memory.shared.get(self)
         if index is None:
             index = memory.shared[self] = _patch_index(self)
+        # All indices are inside; "clip" only spares numpy the copy of `out` that it makes to raise safely.
         np.take(tile, index, axis=0, out=out.reshape(self.pixels, self.groups, self.window.c0), mode="clip")
 
     def matrix_shape(self) -> tuple[int, int]:
@@ -82,6 +90,8 @@ class Im2col(NamedTuple):
 
     def cycles(self, profile: Profile, buffer: str) -> Fraction:
         """Cycles of the data: every fractal of 16 pixels at the rate of the output rows it spans."""
+        # load3d makes a fractal from 16 pixels. Those of one output row lie a stride apart; each further row
+        # begins somewhere else and costs the mover a cycle more (the law is in `profile.load3d`).
         w = self.window
         total = Fraction(0)
         for spanned, count in row_spans(self.first_pixel % w.out_width, self.pixels, w.out_width).items():
@@ -95,7 +105,9 @@ class Im2col(NamedTuple):
 
 
 class TapRows(NamedTuple):
-    """load2d over weights: rows are (channel group, tap, c0), taps walked backwards if `backwards`.
+    """load2d over weights: rows are (channel group, tap, c0), the last tap first if `backwards`.
+
+    grad_input is a convolution with the kernel turned round, so it takes the taps backwards.
 
     Shapes   tile (channels * taps, C0 * columns) -> (groups * C0, columns)
     """
@@ -114,13 +126,14 @@ class TapRows(NamedTuple):
         return ("tap rows", self.groups, self.c0, self.columns, self.itemsize, self.load2d_commands)
 
     def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
-        """Copy the rows of the taps in the order the reduction walks them."""
+        """Copy the rows of the taps in the order of the reduction."""
         index = memory.shared.get(self)
         if index is None:
             group = np.arange(self.first_group, self.first_group + self.groups)
             tap = group % self.taps
-            walked = self.taps - 1 - tap if self.backwards else tap
-            index = memory.shared[self] = group - tap + walked
+            taken = self.taps - 1 - tap if self.backwards else tap
+            # The tap is turned round inside its channel group; the group stays.
+            index = memory.shared[self] = group - tap + taken
         np.take(tile, index, axis=0, out=out.reshape(self.groups, -1), mode="clip")
 
     def matrix_shape(self) -> tuple[int, int]:
@@ -134,12 +147,15 @@ class TapRows(NamedTuple):
 
     @property
     def load2d_commands(self) -> int:
-        """One, as the rows follow each other; one for each tap of each group if they are walked backwards."""
+        """One, as the rows follow each other; one for each tap of each group if they are taken backwards."""
+        # A command goes forwards from fractal to fractal, so backwards each tap takes one of its own.
         return self.groups if self.backwards and self.taps > 1 else 1
 
 
 class Transposed(NamedTuple):
     """load2d with transpose: channels become rows, pixels `first_pixel` ... become columns.
+
+    In grad_weight the reduction is over pixels, so grad_output is needed with its pixels as columns.
 
     Shapes   tile (channels, tile_pixels, C0) -> (channels * C0, pixels)
     """
@@ -193,10 +209,10 @@ class Submatrix(NamedTuple):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return ("block", self.rows, self.columns, self.transposed, self.itemsize)
+        return ("submatrix", self.rows, self.columns, self.transposed, self.itemsize)
 
     def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
-        """Copy the piece."""
+        """Copy the part."""
         del memory
         whole = tile.T if self.transposed else tile
         rows = slice(self.first_row, self.first_row + self.rows)
@@ -222,7 +238,7 @@ class Submatrix(NamedTuple):
 
     @property
     def load2d_commands(self) -> int:
-        """None: matmul kernels fetch a whole piece with one load3d."""
+        """None: matmul kernels fetch a whole part with one load3d."""
         return 0
 
 
@@ -239,6 +255,8 @@ def row_spans(offset: int, pixels: int, out_width: int) -> dict[int, int]:
 
     `offset` is the first pixel's place in its row. The last fractal may be short.
     """
+    # Fractals are cut from the first pixel of the load on, not from the beginning of a row. So a load that
+    # begins inside a row has other fractals that go over its end than one that begins with it.
     spans: dict[int, int] = {}
     for first in range(offset, offset + pixels, FRACTAL_ROWS):
         last = min(first + FRACTAL_ROWS, offset + pixels) - 1
@@ -256,6 +274,7 @@ def _patch_index(patches: Im2col) -> NDArray[np.intp]:
     tap_row, tap_col = np.divmod(tap, w.kernel[1])
     row = (pixel // w.out_width * w.stride[0])[:, None] + (tap_row * w.dilation[0] - w.top)[None, :]
     col = (pixel % w.out_width * w.stride[1])[:, None] + (tap_col * w.dilation[1] - w.left)[None, :]
+    # Padding is not in the tile: what lies outside is read from the row of zeros behind the last pixel.
     inside = (row >= 0) & (row < w.rows) & (col >= 0) & (col < w.cols)
     flat: NDArray[Any] = (channel[None, :] * w.rows + row) * w.cols + col
     return np.where(inside, flat, w.channels * w.rows * w.cols).astype(np.intp)

@@ -1,82 +1,30 @@
 """Building programs: slots are reserved, instructions appended, and the waits between pipes derived.
 
-Every wait follows from the slots that instructions touch, in program order, so a schedule never writes a
-flag. What a piece of program waits for depends on who touched its slots last, how long ago, and on what its
-pipes know already. Where all that recurs with the piece, so do its waits.
+Every wait follows from the slots that instructions use, in program order, so a schedule never writes a flag.
+What a template waits for depends on who used its slots last, how far back that is, and on what its pipes know
+already. Where all that recurs with the template, so do its waits (`template.py` has an example).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ascendsim.errors import CapacityError, ProgramError
 from ascendsim.program.instruction import PIPES, Instruction
 from ascendsim.program.places import Slot
 from ascendsim.program.program import Program
-from ascendsim.program.template import Template
+from ascendsim.program.template import Template, TemplateWaits
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
+# Read after write, write after read, write after write: the ways in which two uses of a slot may collide.
 HAZARDS = frozenset({"RAW", "WAR", "WAW"})
-Back = tuple[tuple[int, ...], ...]
-
-
-class _Waits(NamedTuple):
-    """What a recurring piece waits for in one state, and what its pipes have learned at its end.
-
-    `trail_back` names the few instructions that trail others, by their offset in the piece.
-    `learned` are (done or end, pipe, other pipe, newest index known of that one, from the piece's begin).
-    """
-
-    done_back: Back
-    end_back: Back
-    trail_back: tuple[tuple[int, tuple[int, ...]], ...]
-    learned: tuple[tuple[bool, str, str, int], ...]
-
-
-class _Use(NamedTuple):
-    """How a piece leaves a slot: its last writer (-1: none) and who has read since, from its begin."""
-
-    slot: int
-    writer: int
-    readers: tuple[tuple[str, int], ...]
-
-
-class Recurrence(Template):
-    """A piece with all that decides its waits.
-
-    `outside` are the touches that may wait for something before the piece: (slot, pipe, whether it writes).
-    """
-
-    __slots__ = ("known", "outside", "pipes", "uses")
-
-    def __init__(self, instructions: tuple[Instruction, ...]) -> None:
-        super().__init__(instructions)
-        self.pipes = tuple([instruction.pipe for instruction in instructions])
-        self.known: dict[tuple[str | int | None, ...], _Waits] = {}
-        outside: dict[tuple[int, str, bool], None] = {}
-        writer: dict[int, int] = {}
-        readers: dict[int, dict[str, int]] = {}
-        for offset, (instruction, pipe) in enumerate(zip(instructions, self.pipes, strict=True)):
-            for slot in instruction.reads:
-                if slot.index not in writer:
-                    outside[slot.index, pipe, False] = None
-                readers.setdefault(slot.index, {})[pipe] = offset
-            for slot in instruction.writes:
-                if slot.index not in writer:
-                    outside[slot.index, pipe, True] = None
-                writer[slot.index] = offset
-                readers[slot.index] = {}
-        self.outside = tuple(outside)
-        self.uses = tuple(
-            _Use(slot, writer.get(slot, -1), tuple(since.items())) for slot, since in readers.items()
-        )
 
 
 class ProgramBuilder:
-    """Collects the instructions of one core and derives their waits.
+    """Collect the instructions of one core and derive their waits.
 
     `hazards` names the classes of waits to derive; all of them, except in tests that show what a missing
     class does.
@@ -88,6 +36,8 @@ class ProgramBuilder:
         self._slots: list[Slot] = []
         self._used: dict[str, int] = {}
         self._instructions: list[Instruction] = []
+        # Waits are kept as distances, not as indices: a template that comes again waits for others than
+        # before, but as far back. So its waits can be copied as they are.
         self._done_back: list[tuple[int, ...]] = []
         self._end_back: list[tuple[int, ...]] = []
         self._trail_back: dict[int, tuple[int, ...]] = {}
@@ -95,24 +45,24 @@ class ProgramBuilder:
         # Per slot: index of the last writer (-1: none), and the last reader since then on each pipe.
         self._writer: list[int] = []
         self._readers: list[dict[str, int]] = []
-        self._pieces: list[tuple[int, Template]] = []
+        self._templates: list[tuple[int, Template]] = []
         # What each pipe has waited for so far: [pipe][other pipe] -> newest index known done, known ended.
+        # One number for each pair of pipes is enough, since a pipe ends and delivers in order.
         self._known_done: dict[str, dict[str, int]] = {pipe: {} for pipe in PIPES}
         self._known_end: dict[str, dict[str, int]] = {pipe: {} for pipe in PIPES}
 
     def slots(self, buffer: str, size_bytes: int, name: str, copies: int = 1) -> tuple[Slot, ...]:
         """Reserve `copies` slots (a ring for ping-pong) of one buffer.
 
-        Raises   CapacityError naming buffer, need and capacity; UnsupportedError-like CapacityError where the
-                 product has no such buffer
+        Raises   CapacityError naming buffer, need and capacity, or the buffers that the product has
         """
         figures = self._profile.buffers.get(buffer)
         if figures is None:
             raise CapacityError(
                 f"{self._profile.variant} has no buffer {buffer}; it has {', '.join(self._profile.buffers)}"
             )
-        step = figures.alignment_bytes
-        size = -(-size_bytes // step) * step
+        alignment = figures.alignment_bytes
+        size = -(-size_bytes // alignment) * alignment
         need = self._used.get(buffer, 0) + copies * size
         if need > figures.capacity_bytes:
             raise CapacityError(
@@ -138,6 +88,7 @@ class ProgramBuilder:
         pipe = instruction.pipe
         done: dict[str, int] = {}
         end: dict[str, int] = {}
+        # What trails does not wait for what it reads before it starts, only before it ends.
         trail: dict[str, int] = {} if instruction.trails else done
         reads, writes = instruction.reads, instruction.writes
         for slot in reads:
@@ -152,6 +103,7 @@ class ProgramBuilder:
             writer = self._writer[slot.index]
             if writer >= 0:
                 self._wait(done, pipe, writer, "WAW")
+            # A reader has what it needs once it has left its pipe; its own result may come later.
             for reader in self._readers[slot.index].values():
                 self._wait(end, pipe, reader, "WAR")
         self._done_back.append(self._settle(done, pipe, self._known_done[pipe]) if done else ())
@@ -159,8 +111,10 @@ class ProgramBuilder:
         # What comes next on the pipe starts when this one has ended, and that is after what it trails.
         if trail is not done and (back := self._settle(trail, pipe, self._known_done[pipe])):
             self._trail_back[index] = back
+        # Of the readers on one pipe the last is enough, since a pipe ends its instructions in order.
         for slot in reads:
             self._readers[slot.index][pipe] = index
+        # Whoever writes next waits for this writer, and so for all that this one has waited for.
         for slot in writes:
             self._writer[slot.index] = index
             self._readers[slot.index].clear()
@@ -178,6 +132,10 @@ class ProgramBuilder:
 
         Returns  how far back the others lie, the farthest first
         """
+        # Nothing starts too early for that: an instruction that waited for the same or for more came before
+        # on this pipe. On the device each wait takes a flag, of which a pair of pipes has eight; here it
+        # takes time. A result that is visible has also left its pipe, so who knows it done need not wait for
+        # its end.
         done = self._known_done[pipe]
         index = len(self._instructions)
         kept = []
@@ -190,36 +148,37 @@ class ProgramBuilder:
     def __len__(self) -> int:
         return len(self._instructions)
 
-    def recurrence(self, begin: int) -> Recurrence:
-        """Return what has been appended since instruction `begin` as a piece that may be repeated."""
-        piece = Recurrence(tuple(self._instructions[begin:]))
-        self._pieces.append((begin, piece))
-        return piece
+    def template(self, begin: int) -> Template:
+        """Return the instructions since number `begin` as a template that may be repeated."""
+        template = Template(tuple(self._instructions[begin:]))
+        self._templates.append((begin, template))
+        return template
 
-    def repeat(self, piece: Recurrence, moved: Iterable[tuple[int, Instruction]]) -> None:
-        """Append a piece again, with the instructions `moved` in place of those at their offsets.
+    def repeat(self, template: Template, moved: Iterable[tuple[int, Instruction]]) -> None:
+        """Append a template again, with the instructions `moved` in place of those at their offsets.
 
         They must equal those that they replace but for the slice of global memory that they name.
         """
         begin = len(self._instructions)
-        self._pieces.append((begin, piece))
-        state = self._state(piece)
-        waits = piece.known.get(state)
+        self._templates.append((begin, template))
+        state = self._state(template)
+        waits = template.known.get(state)
         if waits is None:
-            instructions = list(piece.instructions)
+            instructions = list(template.instructions)
             for offset, instruction in moved:
                 instructions[offset] = instruction
-            piece.known[state] = self._derived(instructions)
+            template.known[state] = self._derived(instructions)
             return
-        self._instructions += piece.instructions
+        self._instructions += template.instructions
         for offset, instruction in moved:
             self._instructions[begin + offset] = instruction
-        self._pipes += piece.pipes
+        self._pipes += template.pipes
         self._done_back += waits.done_back
         self._end_back += waits.end_back
         for offset, back in waits.trail_back:
             self._trail_back[begin + offset] = back
-        for slot, writer, readers in piece.uses:
+        # From here on the builder is left as if the instructions had been added one by one.
+        for slot, writer, readers in template.uses:
             if writer >= 0:
                 self._writer[slot] = begin + writer
                 self._readers[slot].clear()
@@ -228,33 +187,38 @@ class ProgramBuilder:
         for done, pipe, other, newest in waits.learned:
             (self._known_done if done else self._known_end)[pipe][other] = begin + newest
 
-    def _state(self, piece: Recurrence) -> tuple[str | int | None, ...]:
-        """Return all that decides the waits of a piece: what it may wait for outside, and how far back.
+    def _state(self, template: Template) -> tuple[str | int | None, ...]:
+        """Return all that decides the waits of a template: what it may wait for outside, and how far back.
 
         What its pipes know already is left out; they never wait for it again.
         """
+        # Told by distance and without what is known, the state is the same in round after round, although
+        # indices grow. With more in it, states would differ that have equal waits, and nothing would recur.
         begin = len(self._instructions)
         state: list[str | int | None] = []
-        for slot, pipe, writes in piece.outside:
+        for slot, pipe, writes in template.outside:
             done = self._known_done[pipe]
             writer = self._writer[slot]
             other = self._pipes[writer] if writer >= 0 else pipe
             if other != pipe and writer > done.get(other, -1):
                 state += (other, begin - writer)
             else:
+                # Nothing to wait for; but whether anybody wrote the slot decides if it may be read (-1: no).
                 state.append(min(writer, 0))
             if writes:
                 end = self._known_end[pipe]
                 for other, reader in self._readers[slot].items():
                     if other != pipe and reader > done.get(other, -1) and reader > end.get(other, -1):
                         state += (other, begin - reader)
+                # The end of a list of readers, whose number is not fixed.
                 state.append(None)
         return tuple(state)
 
-    def _derived(self, instructions: list[Instruction]) -> _Waits:
+    def _derived(self, instructions: list[Instruction]) -> TemplateWaits:
         """Append instructions one by one and return what they wait for."""
         begin = len(self._instructions)
         tables = (True, self._known_done), (False, self._known_end)
+        # What the pipes learn must be noted beside the waits: later instructions are spared waits by it.
         before = {(done, pipe): dict(known) for done, table in tables for pipe, known in table.items()}
         for instruction in instructions:
             self.add(instruction)
@@ -266,13 +230,13 @@ class ProgramBuilder:
             if before[done, pipe].get(other) != newest
         ]
         trail = [(at - begin, back) for at, back in self._trail_back.items() if at >= begin]
-        return _Waits(
+        return TemplateWaits(
             tuple(self._done_back[begin:]), tuple(self._end_back[begin:]), tuple(trail), tuple(learned)
         )
 
     def restart(self) -> None:
         """Begin another program with the same slots."""
-        self._instructions, self._pipes, self._pieces = [], [], []
+        self._instructions, self._pipes, self._templates = [], [], []
         self._done_back, self._end_back, self._trail_back = [], [], {}
         self._writer = [-1] * len(self._slots)
         self._readers = [{} for _ in self._slots]
@@ -287,6 +251,6 @@ class ProgramBuilder:
             tuple(self._end_back),
             tuple(self._slots),
             dict(self._used),
-            tuple(self._pieces),
+            tuple(self._templates),
             self._trail_back,
         )

@@ -1,4 +1,4 @@
-"""Instructions: one command on one pipe, that says once what it touches, what it means and what it costs."""
+"""Instructions: one command on one pipe, that says once what it uses, what it means and what it costs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ascendsim.profile import Profile
     from ascendsim.program.memory import CoreMemory
 
+# The scalar unit issues for all others. M is the cube; MTE1 feeds it from L1, MTE2 reads GM, MTE3 writes it
+# from UB and FIX from L0C; V is the vector unit. Tables and ties go in this order.
 PIPES = ("S", "M", "MTE1", "MTE2", "MTE3", "FIX", "V")
 
 
@@ -20,7 +22,7 @@ class Traffic(NamedTuple):
 
     `kind` is "read", "write" or "atomic"; `peak_bytes_per_cycle` is what the core's own port can do.
     `occupied_bytes` is how much of L2's rate the bytes take up if that is more than they are, as for requests
-    that fetch less than they could.
+    that fetch less than they could. `direction` is "read" or "write": an atomic add goes out like a write.
     """
 
     tensor: GmTensor
@@ -29,16 +31,29 @@ class Traffic(NamedTuple):
     peak_bytes_per_cycle: Fraction | int
     occupied_bytes: Fraction | int = 0
 
+    @property
+    def direction(self) -> str:
+        """Whether the bytes come to the core or leave it."""
+        return "read" if self.kind == "read" else "write"
+
 
 class Cost(NamedTuple):
-    """What an instruction costs, in cycles of the cube clock.
+    """The cost of an instruction, in cycles of the cube clock.
 
     `cycles` hold the pipe before any traffic flows, `traffic` holds it while the bytes flow over shared
     links, and `latency_cycles` pass after that until the result is visible, with the pipe free again. All in
     all the pipe is held for `least_cycles`, which does not delay the result. `pace_cycles` is what the
-    instruction takes by itself before its latency, if that is more; the pipe does not wait for that. Where it
-    trails another, it takes `piece_cycles` from when that one's result is visible; where another trails it,
-    the first piece of its result is ready after `lead_cycles`.
+    instruction takes by itself before its latency, if that is more; the pipe does not wait for that. Under
+    the unit flag a result is handed over piece by piece: who trails another takes `piece_cycles` for the last
+    piece, from when that one's result is visible; of who is trailed the first piece is ready after
+    `lead_cycles`.
+
+    An example: CopyGmToL1 of 1000 bytes where the path GM_L1 does 64 bytes a cycle after a head of 4, results
+    are visible 100 later, and L2 hands out sectors of 128 bytes. It costs
+    Cost(cycles=4, latency_cycles=100, traffic=1024 bytes at 64 a cycle). Alone it holds MTE2 for
+    4 + 1024 / 64 = 20 cycles, the next copy follows at 20, and the tile can be read at 20 + 100 = 120. With
+    `least_cycles` of 30 the next copy follows at 30, the tile is still there at 120. With `pace_cycles` of 50
+    the next copy follows at 20 again, but the tile is there at 50 + 100 = 150.
     """
 
     cycles: int
@@ -50,6 +65,8 @@ class Cost(NamedTuple):
     lead_cycles: int = 0
 
 
+# A protocol, so that a test or a study may bring instructions that only cost, without any of the classes
+# here.
 class Instruction(Protocol):
     """One command on one pipe; `Command` is the usual base of the classes that are.
 
@@ -103,7 +120,7 @@ class Instruction(Protocol):
 
 
 class Command:
-    """What most instructions have in common: no drain, no slots unless they say so, and `src` and `dst`."""
+    """Base of most instructions: no drain, no slots unless they say so, and `src` and `dst`."""
 
     __slots__ = ()
     drains: ClassVar[bool] = False
@@ -126,23 +143,18 @@ class Command:
     @property
     def gm(self) -> Gm | None:
         """The source or the destination, whichever lies in global memory."""
+        # At most one of the two is in global memory: no instruction copies from GM to GM.
         for place in (getattr(self, "src", None), getattr(self, "dst", None)):
             if isinstance(place, Gm):
                 return place
         return None
 
 
-class SlotToSlot(Command):
-    """What reads the slot `src` and writes the slot `dst`, and touches nothing else."""
+class ToSlot(Command):
+    """An instruction that writes the slot `dst`."""
 
     __slots__ = ()
-    src: Slot
     dst: Slot
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """The source."""
-        return (self.src,)
 
     @property
     def writes(self) -> tuple[Slot, ...]:
@@ -150,12 +162,24 @@ class SlotToSlot(Command):
         return (self.dst,)
 
 
+class SlotToSlot(ToSlot):
+    """An instruction that reads the slot `src` and writes the slot `dst`, and uses nothing else."""
+
+    __slots__ = ()
+    src: Slot
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """The source."""
+        return (self.src,)
+
+
 class SlotOntoSlot(SlotToSlot):
-    """What adds the slot `src` to the slot `dst`, so that it reads both."""
+    """An instruction that adds the slot `src` to the slot `dst`, so that it reads both."""
 
     __slots__ = ()
 
     @property
     def reads(self) -> tuple[Slot, ...]:
-        """What is there, and what comes to it."""
+        """The slot that is added to, and the one that is added."""
         return (self.dst, self.src)

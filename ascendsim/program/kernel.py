@@ -25,7 +25,7 @@ class Core(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CoreWork:
-    """What one core does in a phase.
+    """The work of one core in a phase.
 
     `build` makes the program when an executor asks for it, so that a large kernel need not hold all of them
     at once. Equal `signature`s promise programs that cost the same (same pipes, shapes and waits, other
@@ -43,6 +43,7 @@ class Deferred(Sequence[CoreWork]):
     __slots__ = ("_made", "_make")
 
     def __init__(self, make: Callable[[], Sequence[CoreWork]]) -> None:
+        # Cutting a call of thousands of tasks takes a while, and who wants only names or bytes need not wait.
         self._make = make
         self._made: Sequence[CoreWork] | None = None
 
@@ -70,6 +71,7 @@ class Phase:
 
     def teams(self) -> Iterator[tuple[CoreWork, ...]]:
         """Yield the work of all cores of one kind with one signature, team after team."""
+        # Kinds are apart even with equal signatures: cube and vector cores have other queues and links.
         teams: dict[tuple[str, Hashable], list[CoreWork]] = {}
         for work in self.work:
             teams.setdefault((work.core.kind, work.signature), []).append(work)
@@ -84,9 +86,9 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
-    """What the device runs in one launch.
+    """The work of the device in one launch.
 
-    `tensors` are all tensors in global memory that it touches, by name; `math` is how its arithmetic rounds;
+    `tensors` are all tensors in global memory that it uses, by name; `math` is how its arithmetic rounds;
     `macs` are the multiply-adds the problem asks for, without padding or inserted zeros (0: a vector kernel);
     `note` says in words what a reader of the report must know about it.
     """
@@ -103,6 +105,7 @@ class Kernel:
     @property
     def blocks(self) -> int:
         """Blocks of the launch: cube cores, each with its vector cores; vector cores where no cube works."""
+        # The device counts blocks by AI cores: the two vector cores beside a cube core come with its block.
         cores = {work.core for phase in self.phases for work in phase.work}
         return sum(core.kind == "cube" for core in cores) or len(cores)
 

@@ -1,4 +1,4 @@
-"""What a core sees while it runs: tensors in global memory, and the tiles in its own slots.
+"""The memory that a core sees while it runs: tensors in global memory, and the tiles in its own slots.
 
 Every tensor is held as its carrier: a float32 array whose values lie on the grid of the tensor's dtype (all
 floating formats embed exactly in float32), converted once and not tile by tile. In a kernel that multiplies
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 class CoreMemory:
-    """What one core sees: all tensors in GM, and the tiles in its own slots.
+    """The memory of one core: all tensors in GM, and the tiles in its own slots.
+
+    `shared` is a store for all cores of a kernel: what is gathered once and only read, such as the indices of
+    an im2col.
 
     Tiles live in storage that belongs to their slot, so that overwriting a slot too early spoils what a late
     reader finds, as it would on the device. A slot that nothing has written cannot be read.
@@ -52,6 +55,7 @@ class CoreMemory:
 
     def _permuted(self, name: str, stored: tuple[int, ...], axes: tuple[int, ...]) -> Carrier:
         """Return the elements of a tensor in the order of other axes, brought there once for all cores."""
+        # A copy, as its elements lie in another order; right only for tensors that the kernel does not write.
         if name not in self.shared:
             self.shared[name] = np.ascontiguousarray(self.gm[name].reshape(stored).transpose(axes))
         elements: Carrier = self.shared[name]
@@ -62,6 +66,8 @@ class CoreMemory:
         size = 1
         for extent in shape:
             size *= extent
+        # One storage for a slot, as on the device: a tile written too early must spoil what a late reader
+        # finds. A fresh array for each tile would hide a missing wait.
         storage = self._storage.get(slot.index)
         if storage is None or storage.size < size:
             storage = self._storage[slot.index] = aligned_empty(size).view(self.math.carrier)
@@ -84,12 +90,14 @@ class CoreMemory:
         if dtype == self.math.carrier:
             return values
         target = lookup_dtype(dtype)
+        # Both round ties of hifloat8 away from zero, and ties of every other format to even.
         rounding = "ROUND" if dtype == "hifloat8" else "RINT"
         return round_to(values, target, rounding=rounding, overflow=self.math.overflow)
 
     def store(self, dst: Gm, values: Carrier, *, atomic: bool) -> None:
         """Write values to GM in the tensor's dtype, or add them there as they are."""
         target = self.array(dst.tensor)
+        # Additions are in float32 (or int32) and round once each; so their order shows in the bits.
         if atomic:
             target[dst.index] += values
         else:
@@ -97,13 +105,15 @@ class CoreMemory:
 
 
 def _accumulation(math: MathSettings) -> Callable[[Carrier, Carrier, Carrier], None]:
-    """Return what adds a cube product to an accumulator."""
+    """Return the function that adds a cube product to an accumulator."""
+    # Chosen once and not for each product: integers are exact, so they need no model of rounding.
     model = math.accumulation
     return model.accumulate if isinstance(model, IntegerSum) else partial(accumulate, model)
 
 
 def aligned_empty(size: int, alignment: int = 64) -> NDArray[np.float32]:
     """Return uninitialised float32 storage that begins on a cache line."""
+    # numpy aligns to 16 bytes; compiled kernels read whole cache lines faster when they begin on one.
     raw = np.empty(size * 4 + alignment, dtype=np.uint8)
     start = -raw.ctypes.data % alignment
     return raw[start : start + size * 4].view(np.float32)

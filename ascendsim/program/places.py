@@ -1,4 +1,4 @@
-"""Where tiles live: slots in the on-chip buffers of a core, and slices of tensors in global memory."""
+"""Places of tiles: slots in the on-chip buffers of a core, and slices of tensors in global memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 from ascendsim.numerics.formats.dtypes import ELEMENTS, find
 
 
+# Compared by identity, since two slots of one size in one buffer are still two: were they equal, an
+# instruction on one would wait for those on the other.
 class Slot:
-    """A reserved piece of one on-chip buffer of one core; compared by identity.
+    """A range of one on-chip buffer of one core, reserved for one tile after another; compared by identity.
 
     `index` numbers the slots of a program from zero, in the order they were reserved.
     """
@@ -26,6 +28,7 @@ class Slot:
         return f"{self.buffer}:{self.name}({self.size_bytes} B)"
 
 
+# By identity: two kernels may see one tensor in two shapes, and know by its name that it is one.
 @dataclass(frozen=True, slots=True, eq=False)
 class GmTensor:
     """A tensor in global memory, as one kernel sees it; the kernels of a call know each other's by name.

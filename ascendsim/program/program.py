@@ -1,7 +1,7 @@
 """The program of one core: its instructions, and the waits between its pipes.
 
 A schedule asks a `ProgramBuilder` (`builder.py`) for slots in on-chip buffers and appends instructions that
-name the slots they touch. A `Kernel` (`kernel.py`) says which core runs which program, phase after phase.
+name the slots they use. A `Kernel` (`kernel.py`) says which core runs which program, phase after phase.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ class Program:
     `done_back[i]` says how far before instruction i those lie whose results must be visible before it starts
     (it reads or overwrites them); `end_back[i]` the same of those that must have left their pipe (they read
     what i overwrites); `trail_back[i]`, where there is one, of those whose results i takes piece by piece
-    while they are made. Distances are the same wherever a piece of program recurs. `buffer_bytes` is what the
-    slots reserve of each buffer. `pieces` are those that recur and where they begin, in order.
+    while they are made (the unit flag). Distances are the same wherever a template recurs. `buffer_bytes` is
+    what the slots reserve of each buffer. `templates` are where each template begins and which it is, in
+    order; a program is right without them, but takes longer to price.
     """
 
     instructions: tuple[Instruction, ...]
@@ -30,7 +31,8 @@ class Program:
     end_back: tuple[tuple[int, ...], ...]
     slots: tuple[Slot, ...]
     buffer_bytes: Mapping[str, int]
-    pieces: tuple[tuple[int, Template], ...] = ()
+    templates: tuple[tuple[int, Template], ...] = ()
+    # Few instructions trail others, so a mapping is smaller than one more tuple for each instruction.
     trail_back: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:

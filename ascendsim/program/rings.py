@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from ascendsim.program.places import Slot
 
-# Which of a unit's places a slot holds, by number, and what of it; None: nothing that the unit wants.
+# Which of a task's places a slot holds, by number, and what of it; None: nothing that the task wants.
 Label = tuple[int, Hashable] | None
 
 
 class RingState(NamedTuple):
-    """What a ring is to a unit of work: whose turn it was last, and what of the unit's places it holds."""
+    """A ring as a task finds it: whose turn it was last, and what of the task's places it holds."""
 
     turn: int
     labels: tuple[Label, ...]
@@ -21,7 +21,8 @@ class RingState(NamedTuple):
 class Ring:
     """Slots used in turn (ping-pong); a tile that is still there need not be loaded again.
 
-    What a slot holds has a place, which one unit of work has and another has not, and what of that place.
+    A slot holds something of a place. A place is of one task and not of another: (image 3, first pixel 64),
+    say; what of it may be a box of taps.
     """
 
     def __init__(self, slots: tuple[Slot, ...]) -> None:
@@ -35,6 +36,7 @@ class Ring:
 
     def forget(self) -> None:
         """Forget what the slots hold, so that everything is loaded anew; turns go on."""
+        # Forgetting is for tiles that a schedule loads again although they may be there, as the device does.
         self._holds: list[tuple[Hashable, Hashable] | None] = [None] * len(self._slots)
 
     @property
@@ -56,7 +58,9 @@ class Ring:
         return None
 
     def state(self, places: tuple[Hashable, ...]) -> RingState:
-        """Return what the ring is to a unit of work that wants tiles of these places and no others."""
+        """Return the ring as a task finds it that wants tiles of these places and no others."""
+        # Told by the task's own places, numbered: "image 3 of a task on image 3" and "image 4 of a task on
+        # image 4" are one state, which is why tasks recur at all.
         if not places:
             return RingState(self._turn, ())
         labels = [
@@ -66,9 +70,9 @@ class Ring:
         return RingState(self._turn, tuple(labels))
 
     def become(self, state: RingState, places: tuple[Hashable, ...]) -> None:
-        """Take the state in which the unit of work with these places leaves the ring.
+        """Take the state in which the task with these places leaves the ring.
 
-        Slots that hold nothing of the unit keep what they hold: it has not touched them.
+        Slots that hold nothing of the task keep what they hold: it has not used them.
         """
         self._turn = state.turn
         for number, label in enumerate(state.labels):

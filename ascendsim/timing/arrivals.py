@@ -1,4 +1,7 @@
-"""In which order the instructions of a timed kernel arrive, for what depends on it: atomic additions."""
+"""The order in which the instructions of a timed kernel arrive; atomic additions depend on it.
+
+Float addition is not associative: a gradient that cores add to as they come has other bits in another order.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,17 @@ def arrivals(kernel: Kernel, timeline: Timeline) -> list[list[tuple[Core, int]]]
             slot may be quicker to show than the slow result of a late reader. Atomic additions of one path
             have one latency, so they arrive in the order in which they leave
     """
-    steps = []
+    orders = []
     for phase, timed in zip(kernel.phases, timeline.phases, strict=True):
         place = {work.core: at for at, work in enumerate(phase.work)}
+        # Cores that were folded into one have its spans, each its own data.
         ends = [
             (end, place[core], core, index)
             for spans in timed.cores
             for core in spans.cores
             for index, end in enumerate(spans.end)
         ]
-        steps.append([(core, index) for _, _, core, index in sorted(ends)])
-    return steps
+        # The place of the core comes before its name: ties go by the order in which the kernel lists its
+        # cores.
+        orders.append([(core, index) for _, _, core, index in sorted(ends)])
+    return orders

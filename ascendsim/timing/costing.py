@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Priced(NamedTuple):
-    """What timing needs to know about one instruction; `traffic` is None where no byte moves."""
+    """The cost of one instruction as timing reads it; `traffic` is None where no byte moves."""
 
     cycles: int
     latency_cycles: int
@@ -34,8 +34,8 @@ class PricedProgram:
     """A program, the price of each instruction, the order on each pipe and the place in its queue.
 
     `queue[i]` is the instruction that must have left the pipe's queue before i fits into it (-1: none);
-    `moving` are the instructions that move bytes; `traffic` counts how often each piece of traffic occurs on
-    each pipe.
+    `moving` are the instructions that move bytes; `traffic` counts how often which traffic occurs on
+    which pipe.
     """
 
     program: Program
@@ -48,7 +48,10 @@ class PricedProgram:
 
 
 class _Part(NamedTuple):
-    """Prices and pipes of a part of a program; which of its instructions are on each pipe, and move bytes."""
+    """Prices and pipes of a part of a program (a template, or what is between two).
+
+    `orders` and `moving` say which of its instructions are on each pipe, and which move bytes, by offset.
+    """
 
     prices: tuple[Priced, ...]
     pipes: tuple[str, ...]
@@ -61,8 +64,9 @@ class CostBook:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
+        # A program repeats few shapes many times; working out a cost, in fractions, is what is slow.
         self._prices: dict[tuple[type, str, Hashable], Priced] = {}
-        self._pieces: dict[Template, _Part] = {}
+        self._templates: dict[Template, _Part] = {}
 
     def price(self, program: Program, kind: str) -> PricedProgram:
         """Look up every cost of a program for a core of this kind ("cube" or "vector").
@@ -74,9 +78,10 @@ class CostBook:
         pipes: list[str] = []
         orders: dict[str, array[int]] = {}
         moving: list[int] = []
-        for begin, piece, instructions in _parts(program):
-            part = self._part(piece, instructions)
+        for begin, template, instructions in _parts(program):
+            part = self._part(template, instructions)
             for pipe, offsets in part.orders.items():
+                # A pipe without a queue is one that this kind of core does not have.
                 if pipe not in depths:
                     name = type(instructions[offsets[0]]).__name__
                     raise ProgramError(
@@ -90,20 +95,23 @@ class CostBook:
             pipes += part.pipes
             moving += [begin + offset for offset in part.moving]
         queue = array("q", [-1]) * len(prices)
+        # A queue of depth d takes an instruction when the one d places ahead on its pipe has been taken up.
         for pipe, order in orders.items():
             for index, ahead in zip(order[depths[pipe] :], order, strict=False):
                 queue[index] = ahead
+        # Timing and L2 look at bytes only where some move, which is at few instructions of a program.
         return PricedProgram(
             program, prices, pipes, orders, queue, moving, _count_traffic(moving, prices, pipes)
         )
 
-    def _part(self, piece: Template | None, instructions: Sequence[Instruction]) -> _Part:
-        """Look up the costs of a part of a program; those of a piece only once."""
-        if piece is None:
+    def _part(self, template: Template | None, instructions: Sequence[Instruction]) -> _Part:
+        """Look up the costs of a part of a program; those of a template only once."""
+        if template is None:
             return self._priced(instructions)
-        if piece not in self._pieces:
-            self._pieces[piece] = self._priced(instructions)
-        return self._pieces[piece]
+        # Where a template recurs its slices of GM are others, but not what any instruction costs.
+        if template not in self._templates:
+            self._templates[template] = self._priced(instructions)
+        return self._templates[template]
 
     def _priced(self, instructions: Sequence[Instruction]) -> _Part:
         """Look up the costs of consecutive instructions."""
@@ -114,6 +122,7 @@ class CostBook:
         for offset, instruction in enumerate(instructions):
             pipe = instruction.pipe
             key = (instruction.__class__, pipe, instruction.shape)
+            # The pipe is part of the key because one class may run on several (`PipeBarrier`).
             priced = known.get(key)
             if priced is None:
                 priced = known[key] = _checked(key, instruction.cost(self._profile), instruction.drains)
@@ -128,19 +137,20 @@ class CostBook:
 
 
 def _parts(program: Program) -> Iterator[tuple[int, Template | None, Sequence[Instruction]]]:
-    """Yield where each part of a program begins, the piece that it is if it recurs, and its instructions."""
+    """Yield where each part of a program begins, its template if it has one, and its instructions."""
     instructions, at = program.instructions, 0
-    for begin, piece in program.pieces:
+    for begin, template in program.templates:
         if at < begin:
             yield at, None, instructions[at:begin]
-        yield begin, piece, piece.instructions
-        at = begin + len(piece)
+        yield begin, template, template.instructions
+        at = begin + len(template)
     if at < len(instructions):
         yield at, None, instructions[at:]
 
 
 def _checked(key: tuple[type, str, Hashable], cost: Cost, drains: bool) -> Priced:
     """Return the price of an instruction whose cost is possible."""
+    # Time that runs backwards would not fail in the simulation; it would only give wrong cycles.
     moved = cost.traffic
     own = cost.cycles, cost.latency_cycles
     more = cost.least_cycles, cost.pace_cycles, cost.piece_cycles, cost.lead_cycles
@@ -150,6 +160,7 @@ def _checked(key: tuple[type, str, Hashable], cost: Cost, drains: bool) -> Price
         raise ProgramError(
             f"{key[0].__name__} {key[2]} moves bytes at {moved.peak_bytes_per_cycle} per cycle"
         )
+    # Traffic without bytes needs no link; with one it would wait for its turn there.
     traffic = moved if moved and moved.bytes else None
     return Priced(*own, traffic, drains, *more)
 
@@ -157,7 +168,7 @@ def _checked(key: tuple[type, str, Hashable], cost: Cost, drains: bool) -> Price
 def _count_traffic(
     moving: list[int], prices: list[Priced], pipes: list[str]
 ) -> dict[tuple[str, Traffic], int]:
-    """Count how often each piece of traffic occurs on each pipe of a program."""
+    """Count how often each traffic occurs on each pipe of a program."""
     counts: dict[int, int] = {}
     found: dict[int, int] = {}
     for index in moving:

@@ -1,4 +1,4 @@
-"""Why a kernel takes as long as it does: the chain of causes from its last cycle back to its first."""
+"""The critical path of a kernel: the chain of causes from its last cycle back to its first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline, iss
 
 
 class PathStep(NamedTuple):
-    """One piece of the critical path; the end of one is the begin of the next.
+    """One step of the critical path; the end of one is the begin of the next.
 
     `cause` is a pipe (the instruction of that number held it; S: was being issued), "latency" (until its
     result was visible), "flag" (until another pipe had woken it up), "barrier" (between phases, no core) or
@@ -42,6 +42,7 @@ def critical_path(timeline: Timeline) -> list[PathStep]:
     for phase in reversed(timeline.phases):
         if phase.end < begin_of_next:
             steps.append(PathStep("barrier", phase.end, begin_of_next, phase.name))
+        # A phase ends with its slowest core; all others could be slower without anybody noticing.
         work = max(phase.cores, key=lambda core: max(core.done, default=-1), default=None)
         if work is not None and work.done:
             steps.extend(_steps_of(phase, work))
@@ -61,6 +62,7 @@ def cycles_by_cause(path: list[PathStep]) -> dict[str, int]:
 
 def _steps_of(phase: PhaseTimeline, work: CoreTimeline) -> list[PathStep]:
     """Return the steps of the core that finished last, the last one first."""
+    # Backwards: each event has one cause that was over last, while one cause may have many effects.
     times = {"issue": work.issue, "start": work.start, "end": work.end, "done": work.done}
     previous = _previous(work.program)
     event: _Event | None = _Event("done", max(range(len(work.done)), key=work.done.__getitem__))
@@ -69,6 +71,7 @@ def _steps_of(phase: PhaseTimeline, work: CoreTimeline) -> list[PathStep]:
         time = times[event.what][event.instruction]
         cause, before = _why(event, work, phase.begin, previous)
         since = phase.begin if before is None else times[before.what][before.instruction]
+        # Two events of one cycle make no step, but the chain goes through both.
         if since < time:
             steps.append(PathStep(cause, since, time, phase.name, work.cores[0], event.instruction))
         event = before
@@ -86,6 +89,7 @@ def _why(
             return "latency", _Event("end", index)
         case "end":
             return work.program.instructions[index].pipe, _begun(index, work)
+        # The order of these cases is the rule for ties: pipe, issue, flag.
         case "start" if last is not None and work.end[last] == work.start[index]:
             return "", _Event("end", last)
         case "start" if work.issue[index] == work.start[index]:
@@ -93,9 +97,11 @@ def _why(
         case "start":
             other, time = released_by(work, index, last)
             return "flag", _Event("end" if work.end[other] == time else "done", other)
+    # It was issued: as soon as the scalar unit could, or when its queue had room.
     issued = work.issue[index - 1] if index else begin
     if work.issue[index] == issued + issue_cycles(work, begin):
         return "S", _Event("issue", index - 1) if index else None
+    # The depth of the queue is not in the spans; whoever made room was taken up in this very cycle.
     while last is not None and work.start[last] != work.issue[index]:
         last = previous[last]
     assert last is not None, "a late issue has a cause"

@@ -33,9 +33,11 @@ def time_kernel(
         phases = [_teams(phase, book, folded) for phase in kernel.phases]
         groups = [[(len(team.cores), team.programs[0]) for team in teams] for teams in phases]
         account = account_of(groups, kernel, profile, l2_start)
+        # The entry is part of the cycles, as profilers count it in the core's time; the launch is not.
         now = profile.scalar.start_cycles
         timed: list[PhaseTimeline] = []
         for phase, teams, outcomes in zip(kernel.phases, phases, account.outcomes, strict=True):
+            # Between phases all cores wait for each other; before the first there is nobody to wait for.
             if timed:
                 now += profile.sync.barrier_cycles
             timed.append(time_phase(phase.name, teams, outcomes, now, profile))
@@ -45,12 +47,15 @@ def time_kernel(
 
 def _teams(phase: Phase, book: CostBook, folded: bool) -> list[Team]:
     """Build the programs of one phase and look up their costs."""
+    # Equal cores have equal parts of every link and equal outcomes in L2, so their spans are equal: one of
+    # them run with the weight of all takes exactly their cycles.
     teams = []
     for works in phase.teams():
         first, cores = works[0], tuple(work.core for work in works)
         programs = tuple(
             book.price(work.build(), work.core.kind) for work in (works[:1] if folded else works)
         )
+        # Folded there is one program and nothing to compare; without folding a wrong signature shows here.
         for core, program in zip(cores, programs, strict=False):
             if len(program.prices) != len(programs[0].prices):
                 raise ProgramError(

@@ -48,7 +48,7 @@ class Flow(NamedTuple):
 
 
 class Port:
-    """What a core (or `weight` equal ones) of one kind still has to move, by link and pipe.
+    """The transfers that a core (or `weight` equal ones) of one kind still has to make, by link and pipe.
 
     `crowd` is how many pipes still use each link; a link that is done with is gone from it.
     """
@@ -58,6 +58,7 @@ class Port:
     def __init__(self, kind: str, weight: int, moves: Moves) -> None:
         self.kind = kind
         self.weight = weight
+        # Transfers are counted and not bytes: who has any left keeps its part, however little that is.
         self._left = {place: count for place, count in moves.items() if count}
         self.crowd: dict[str, int] = {}
         for _, link in self._left:
@@ -77,7 +78,7 @@ class Port:
 
 
 class Link:
-    """A link in one phase; `cores` still have bytes to move over it.
+    """The state of a link in one phase: how many `cores` still have bytes to move over it.
 
     `totals` are bytes per cycle of the whole chip, by kind of core: what cube cores reach together may differ
     from what vector cores do.
@@ -92,8 +93,10 @@ class Link:
     def rate(self, port: Port, flow: Flow) -> Fraction:
         """Return the rate of one flow."""
         part = Fraction(self._totals[port.kind]) * flow.efficiency / self.cores
+        # Bytes that another core fetches for this one as well cross the link there; here they only arrive.
         limits = [part] if flow.crosses else []
         if flow.cap is not None:
             limits.append(Fraction(flow.cap))
+        # Pipes share what the core has, its cap included: it is one port. A peak is of one pipe alone.
         rate = min(limits) / port.crowd[flow.link]
         return rate if flow.peak is None or flow.peak > rate else Fraction(flow.peak)

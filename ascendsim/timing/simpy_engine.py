@@ -19,8 +19,9 @@ its entry to the first instruction. From there each core obeys four rules.
 
 **Who needs a simulator?** Only the flow in rule 3 depends on other cores; everything else follows from what
 came before on the same core. So SimPy sees nothing but transfers: one event where a transfer ends. The rest
-is a recurrence. Each scalar unit and each pipe walks through it as a coroutine that stops only where a value
-is missing; it leaves a note at the instruction that it waits for, and whoever finds the value out wakes it.
+follows by sums and maxima. Each scalar unit and each pipe goes through its instructions as a coroutine that
+stops only where a value is missing; it leaves a note at the instruction that it waits for, and whoever finds
+the value out wakes it.
 A coroutine may run ahead of simulated time; but how long a transfer takes may change until it has ended,
 because a core may leave a link before (`links.py`), so what follows it waits for its end.
 
@@ -51,6 +52,7 @@ from ascendsim.timing.transfers import Transfers, moves_of
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
+# No cycle is negative, so a sign tells what is not known yet.
 UNKNOWN = -1
 
 
@@ -73,6 +75,7 @@ class CoreRun:
         self.cores = cores
         self.outcomes = outcomes
         self.port = Port(cores[0].kind, len(cores), moves_of(priced, outcomes))
+        # Arrays of 64-bit integers: lists would take several times the memory for each figure.
         unknown = array("q", [UNKNOWN]) * count
         self.issue = unknown[:]
         self.start = unknown[:]
@@ -91,27 +94,31 @@ class CoreRun:
         self._begin = int(env.now)
         self._issue_cycles = profile.scalar.issue_cycles
         self._flag_cycles = profile.sync.flag_cycles
-        self._walks = {pipe: self._pipe(pipe) for pipe in self.priced.orders}
-        self._scalar_walk = self._scalar()
-        self._ready = [*self._walks.values(), self._scalar_walk]
+        # Coroutines and not processes of SimPy: a process takes an event for each value that it waits for,
+        # while most values are known already or follow in this same cycle without the clock.
+        self._pipes = {pipe: self._pipe(pipe) for pipe in self.priced.orders}
+        self._issuing = self._scalar()
+        self._ready = [*self._pipes.values(), self._issuing]
         self.run()
 
     def run(self) -> None:
         """Let every coroutine go on whose missing value is known now."""
+        # In any order: each value is found once, from values that are known, so the order shows nowhere.
         ready = self._ready
         while ready:
             next(ready.pop(), None)
 
     def _scalar(self) -> Coroutine:
         """Issue the program (rule 1)."""
-        issue, start, step = self.issue, self.start, self._issue_cycles
+        issue, start, each = self.issue, self.start, self._issue_cycles
         waiting, ready = self._for_issue, self._ready
         time = self._begin
         for index, ahead in enumerate(self.priced.queue):
-            time += step
+            time += each
             if ahead >= 0:
+                # Everything after it in the program waits as well: the scalar unit never issues out of order.
                 if start[ahead] < 0:
-                    self._for_start.setdefault(ahead, []).append(self._scalar_walk)
+                    self._for_start.setdefault(ahead, []).append(self._issuing)
                     yield
                 if start[ahead] > time:
                     time = start[ahead]
@@ -126,11 +133,13 @@ class CoreRun:
         done_back, end_back, trails = program.done_back, program.end_back, program.trail_back
         for_start, for_end, ready = self._for_start, self._for_end, self._ready
         memory, wake = self._memory, partial(self._wake, pipe)
+        # All that a pipe carries from one instruction to the next: when it is free, and its newest result.
         free = visible = self._begin
         for index in self.priced.orders[pipe]:
             if issue[index] < 0:
-                self._for_issue[index] = self._walks[pipe]
+                self._for_issue[index] = self._pipes[pipe]
                 yield
+            # From here on it is the innermost loop of timing: plain comparisons are faster than `max`.
             cycles, latency, traffic, drains, least, pace, piece, _ = prices[index]
             time = issue[index]
             if time < free:
@@ -140,14 +149,14 @@ class CoreRun:
             for back in done_back[index]:
                 other = index - back
                 if done[other] < 0:
-                    for_end.setdefault(other, []).append(self._walks[pipe])
+                    for_end.setdefault(other, []).append(self._pipes[pipe])
                     yield
                 if time < done[other] + flag:
                     time = done[other] + flag
             for back in end_back[index]:
                 other = index - back
                 if end[other] < 0:
-                    for_end.setdefault(other, []).append(self._walks[pipe])
+                    for_end.setdefault(other, []).append(self._pipes[pipe])
                     yield
                 if time < end[other] + flag:
                     time = end[other] + flag
@@ -160,15 +169,18 @@ class CoreRun:
             if traffic is not None:
                 transfer = memory.transfer(self.port.kind, traffic, self.outcomes.get(index, HIT))
                 memory.send(free, self.port, pipe, transfer, wake)
+                # Nothing of this pipe goes on before the end is certain: a later start would be a guess.
                 yield
                 free = int(self._env.now)
                 latency += transfer.latency_cycles
             if index in trails:
                 free = yield from self._last_piece(pipe, index, free, piece)
+            # `visible` is that of the instruction before; results come out in the order of the pipe.
             if visible < free + latency:
                 visible = free + latency
             if pace and visible < time + pace + latency:
                 visible = time + pace + latency
+            # After the result: the least is how soon the next may follow, not how late this one shows.
             if free < time + least:
                 free = time + least
                 if visible < free:
@@ -182,7 +194,7 @@ class CoreRun:
         """Return when the work of an instruction begins that trails others."""
         for other in self.priced.program.trailed(index):
             if self.start[other] < 0:
-                self._for_start.setdefault(other, []).append(self._walks[pipe])
+                self._for_start.setdefault(other, []).append(self._pipes[pipe])
                 yield
             time = max(time, self.start[other] + self.priced.prices[other].lead_cycles)
         return time
@@ -191,14 +203,15 @@ class CoreRun:
         """Return when an instruction that trails others is through with the last piece of them."""
         for other in self.priced.program.trailed(index):
             if self.done[other] < 0:
-                self._for_end.setdefault(other, []).append(self._walks[pipe])
+                self._for_end.setdefault(other, []).append(self._pipes[pipe])
                 yield
             free = max(free, self.done[other] + piece)
         return free
 
     def _wake(self, pipe: str) -> None:
         """Go on with a pipe whose transfer has ended in this cycle."""
-        self._ready.append(self._walks[pipe])
+        # What this end makes known may wake others of the core, and they others again, all in this cycle.
+        self._ready.append(self._pipes[pipe])
         self.run()
 
 
@@ -206,6 +219,7 @@ def time_phase(
     name: str, teams: list[Team], outcomes: Sequence[Outcomes], begin: int, profile: Profile
 ) -> PhaseTimeline:
     """Run all cores of one phase from cycle `begin` to the cycle in which the last result is visible."""
+    # An environment of its own for each phase: a barrier leaves nothing that could reach over it.
     env = Environment(begin)
     runs: list[CoreRun] = []
     for team, made in zip(teams, outcomes, strict=True):
@@ -222,6 +236,7 @@ def time_phase(
     env.run()
     spans = []
     for run in runs:
+        # No event is left, and yet a coroutine waits: nobody will ever find out what it waits for.
         if UNKNOWN in run.done:
             raise ProgramError(
                 f"phase {name}: instruction {run.done.index(UNKNOWN)} of core {run.cores[0]} never starts: "
@@ -234,6 +249,8 @@ def time_phase(
 
 def appointment(env: Environment, cycle: int, call: Callable[[Event], None]) -> Event:
     """Schedule a bare event, which is cheaper than a process or a `Timeout`."""
+    # A transfer whose end moves gets a new event, so there may be many more events than transfers. Those of
+    # one cycle come in the order in which they were made; so equal runs are equal.
     event = Event(env)
     event._ok = True
     event._value = None

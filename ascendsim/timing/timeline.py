@@ -57,13 +57,13 @@ class Timeline:
 
     @property
     def entry_cycles(self) -> int:
-        """What every core's scalar unit takes from the entry of the kernel to its first instruction."""
+        """Cycles of every core's scalar unit from the entry of the kernel to its first instruction."""
         return self.phases[0].begin if self.phases else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Occupation:
-    """Where the cycles of one pipe of one core went.
+    """The cycles of one pipe of one core by what they went into.
 
     busy     an instruction held the pipe; for S, it was issuing, or preparing at the entry of the kernel
     waiting  cause -> cycles in which an instruction had been issued and waited: for a result or a free slot
@@ -82,7 +82,9 @@ def occupation(timeline: Timeline, core: Core) -> dict[str, Occupation]:
     waiting: dict[str, dict[str, int]] = {}
     for phase in timeline.phases:
         for work in phase.cores:
+            # A folded core has the spans of the one that ran for it.
             if core in work.cores:
+                # Once for the kernel, not for each phase: the entry comes before the first.
                 busy.setdefault("S", timeline.entry_cycles)
                 for pipe, cycles in busy_cycles(work, phase.begin).items():
                     busy[pipe] = busy.get(pipe, 0) + cycles
@@ -104,6 +106,7 @@ def busy_cycles(work: CoreTimeline, begin: int) -> dict[str, int]:
     """Return the busy cycles of each pipe that a core used in a phase that began at cycle `begin`."""
     busy = {"S": len(work.issue) * issue_cycles(work, begin)}
     for instruction, start, end in zip(work.program.instructions, work.start, work.end, strict=True):
+        # From start to end, though bytes may be slow to come: who holds a pipe keeps others from it.
         pipe = instruction.pipe
         busy[pipe] = busy.get(pipe, 0) + end - start
     return busy
@@ -111,17 +114,19 @@ def busy_cycles(work: CoreTimeline, begin: int) -> dict[str, int]:
 
 def issue_cycles(work: CoreTimeline, begin: int) -> int:
     """Return what the scalar unit took per instruction: nothing delays the first one."""
+    # Read off the spans, so that who looks at a timeline needs no profile.
     return work.issue[0] - begin if work.issue else 0
 
 
 def _waits(work: CoreTimeline, begin: int) -> Iterator[tuple[str, str, int]]:
     """Yield (pipe, cause, cycles) of every wait of a core in a phase."""
-    step, issued = issue_cycles(work, begin), begin
+    each, issued = issue_cycles(work, begin), begin
     before: dict[str, int] = {}
     for index, instruction in enumerate(work.program.instructions):
         pipe = instruction.pipe
-        if work.issue[index] > issued + step:
-            yield "S", pipe, work.issue[index] - issued - step
+        # Only a full queue makes the scalar unit wait, and the queue is that of the instruction's pipe.
+        if work.issue[index] > issued + each:
+            yield "S", pipe, work.issue[index] - issued - each
         issued = work.issue[index]
         last = before.get(pipe)
         ready = max(issued, begin if last is None else work.end[last])
@@ -138,6 +143,7 @@ def released_by(work: CoreTimeline, index: int, last: int | None) -> tuple[int, 
     pipe was free.
     """
     program = work.program
+    # Flags take equally long, so the wait that was over last is the one that let it start.
     times = [(work.done[other], other) for other in program.after_done[index]]
     times += [(work.end[other], other) for other in program.after_end[index]]
     if program.instructions[index].drains and last is not None and work.done[last] == work.start[index]:
@@ -157,6 +163,7 @@ def average_busy(timeline: Timeline) -> dict[str, float]:
             for pipe, cycles in busy_cycles(work, phase.begin).items():
                 totals[pipe] = totals.get(pipe, 0) + cycles * len(work.cores)
                 kinds.setdefault(pipe, set()).add(work.cores[0].kind)
+    # Over the cores that have the pipe at all: profilers list cube and vector cores apart.
     busy = {
         pipe: totals[pipe] / sum(core.kind in kinds[pipe] for core in used)
         for pipe in PIPES
@@ -167,4 +174,5 @@ def average_busy(timeline: Timeline) -> dict[str, float]:
 
 def bound_by(busy: Mapping[str, float]) -> str:
     """Return the busiest pipe apart from S ("S" if there is no other)."""
+    # S issues for all the others and is busy whatever binds; of equals the first in the order of PIPES.
     return max((pipe for pipe in PIPES if pipe != "S" and pipe in busy), key=lambda p: busy[p], default="S")

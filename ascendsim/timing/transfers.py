@@ -1,4 +1,7 @@
-"""How the traffic of an instruction spreads over the shared links, and when it has arrived."""
+"""Transfers: how the traffic of an instruction spreads over the shared links, and when it has arrived.
+
+Time and pipes are the engine's; this module knows cycles only as numbers that `schedule` takes.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ Speed = tuple[int, tuple[Fraction, ...]]
 
 
 class Transfer:
-    """How a piece of traffic spreads over the links, and the latency that these add to the path's own.
+    """A transfer as the links see it: its flows, and the latency that links add to the path's own.
 
-    `speeds` remembers, by the crowd at the port, how many cycles it takes from start to end and at which
-    rates, as long as no core leaves a link.
+    All transfers of one traffic and outcome are one object. `speeds` remembers, by the crowd at the port, how
+    many cycles such a transfer takes from start to end and at which rates, as long as no core leaves a link.
     """
 
     __slots__ = ("flows", "latency_cycles", "links", "speeds")
@@ -35,7 +38,10 @@ class Transfer:
 
 
 class Flight:
-    """A transfer under way: what is left of its flows since a cycle, and the event that will end it."""
+    """A transfer under way: its flows' bytes that are left since a cycle, and the event that will end it.
+
+    `left` is None as long as nothing has changed since it began.
+    """
 
     __slots__ = ("arrived", "end", "event", "left", "pipe", "port", "rates", "since", "transfer")
 
@@ -77,13 +83,15 @@ class Transfers:
         }
         # Of more than two vector cores each has its partner in the same AI core at work, too.
         self._in_pairs = sum(port.weight for port in ports if port.kind == "vector") > 2
-        # By identity, which is faster than comparing fractions; what is known is kept alive.
+        # By identity, which is faster than comparing fractions; what is known is kept alive, as an identity
+        # may be given to another object afterwards.
         self._known: dict[tuple[str, int, int], Transfer] = {}
         self._kept: list[tuple[Traffic, Outcome]] = []
-        self._retargeted: dict[Flight, None] = {}
+        # A dict keeps the order in which flights began, so that equal runs are equal event by event.
+        self._flights: dict[Flight, None] = {}
 
     def transfer(self, kind: str, traffic: Traffic, outcome: Outcome = HIT) -> Transfer:
-        """Return how the traffic of a core of this kind spreads."""
+        """Return how the traffic of a core of this kind spreads over the links."""
         key = kind, id(traffic), id(outcome)
         known = self._known.get(key)
         if known is None:
@@ -103,6 +111,7 @@ class Transfers:
         occupied = max(traffic.bytes, traffic.occupied_bytes)
         efficiency: Rate = 1
         if outcome.together and figures.shared_efficiency < 1:
+            # Part of the bytes flows slower, and their times add up: a harmonic mean.
             slower = outcome.together / Fraction(str(figures.shared_efficiency))
             efficiency = 1 / (1 - outcome.together + slower)
         # What a core can take is a rate of bytes; the link is shared by how much of it they occupy.
@@ -111,6 +120,8 @@ class Transfers:
             cap *= Fraction(occupied, traffic.bytes)
         flows = [Flow(link, occupied, traffic.peak_bytes_per_cycle, cap, efficiency)]
         latency = figures.latency_cycles
+        # Two flows for what is missed, since two limits hold of different bytes: this core takes in all that
+        # it waits for, at its own rate for misses; over the shared link goes only its part of the fetching.
         if outcome.fetched:
             waited = outcome.fetched * outcome.readers * occupied
             flows.append(Flow("memory", waited, cap=self._cap(memory, kind), crosses=False))
@@ -132,65 +143,75 @@ class Transfers:
 
     def send(self, at: int, port: Port, pipe: str, transfer: Transfer, arrived: Callable[[], None]) -> None:
         """Let bytes flow from cycle `at` on; call `arrived` in the cycle by which the last has arrived."""
-        moving = Flight(port, pipe, transfer, at, arrived)
-        self._retargeted[moving] = None
-        self._appoint(moving)
+        flight = Flight(port, pipe, transfer, at, arrived)
+        self._flights[flight] = None
+        self._appoint(flight)
 
-    def _appoint(self, moving: Flight) -> None:
+    def _appoint(self, flight: Flight) -> None:
         """Find out when a transfer will have arrived if no core leaves a link before."""
-        transfer, crowd = moving.transfer, moving.port.crowd
+        # Whole transfers of one kind take equally long, so their cycles are looked up; fractions are slow.
+        transfer, crowd = flight.transfer, flight.port.crowd
         key = tuple([crowd[link] for link in transfer.links])
         speed = transfer.speeds.get(key)
         if speed is None:
-            speed = transfer.speeds[key] = self._speed(transfer, moving.port)
-        cycles, moving.rates = speed
-        if moving.left is not None:
-            cycles = _cycles(moving.left, moving.rates)
-        if moving.event is None or moving.since + cycles != moving.end:
-            moving.end = moving.since + cycles
-            moving.event = self._schedule(moving.end, lambda event: self._arrive(moving, event))
+            speed = transfer.speeds[key] = self._speed(transfer, flight.port)
+        cycles, flight.rates = speed
+        if flight.left is not None:
+            cycles = _cycles(flight.left, flight.rates)
+        # A new event only if the end moves. An event of SimPy cannot be taken back; the old one will fire,
+        # and `_arrive` knows by its token that it is not meant.
+        if flight.event is None or flight.since + cycles != flight.end:
+            flight.end = flight.since + cycles
+            flight.event = self._schedule(flight.end, lambda event: self._arrive(flight, event))
 
     def _speed(self, transfer: Transfer, port: Port) -> Speed:
         rates = tuple(self._links[flow.link].rate(port, flow) for flow in transfer.flows)
         return _cycles([flow.bytes for flow in transfer.flows], rates), rates
 
-    def _arrive(self, moving: Flight, event: object) -> None:
+    def _arrive(self, flight: Flight, event: object) -> None:
         """End a transfer, unless its appointment was replaced."""
-        if event is not moving.event:
+        if event is not flight.event:
             return
-        del self._retargeted[moving]
-        port = moving.port
+        del self._flights[flight]
+        port = flight.port
+        # Only who is done with a link for good makes room there: that is the rule of `links.py`.
         changed = False
-        for name in moving.transfer.links:
-            if port.arrived(moving.pipe, name):
+        for name in flight.transfer.links:
+            if port.arrived(flight.pipe, name):
                 changed = True
                 if name not in port.crowd:
                     self._links[name].cores -= port.weight
         if changed:
-            self._resettle(moving.end)
-        moving.arrived()
+            self._resettle(flight.end)
+        flight.arrived()
 
     def _resettle(self, now: int) -> None:
         """Give every transfer under way its new rates from this cycle on."""
+        # Their ends were reckoned with the old rates. A pipe or a core has left a link, so some rates have
+        # grown and some ends are too late; what has flowed so far stays flowed. Nothing else changes rates,
+        # so between two such cycles nobody needs to look at the links.
         for transfer in self._known.values():
             transfer.speeds.clear()
-        for moving in self._retargeted:
-            elapsed = now - moving.since
+        for flight in self._flights:
+            # Sent ahead of time (`send` of a later cycle) it has moved nothing yet and keeps its begin.
+            elapsed = now - flight.since
             if elapsed > 0:
-                left = moving.left or [flow.bytes for flow in moving.transfer.flows]
-                gone = [rate * elapsed for rate in moving.rates]
-                moving.left = [size - min(size, part) for size, part in zip(left, gone, strict=True)]
-                moving.since = now
-            self._appoint(moving)
+                left = flight.left or [flow.bytes for flow in flight.transfer.flows]
+                gone = [rate * elapsed for rate in flight.rates]
+                flight.left = [size - min(size, part) for size, part in zip(left, gone, strict=True)]
+                flight.since = now
+            self._appoint(flight)
 
 
 def link_of(traffic: Traffic) -> str:
-    """Return the link between the cores and L2 that a piece of traffic takes."""
-    return "l2_read" if traffic.kind == "read" else "l2_write"
+    """Return the link between the cores and L2 that a transfer takes."""
+    return f"l2_{traffic.direction}"
 
 
 def _cycles(sizes: Sequence[Rate], rates: Sequence[Fraction]) -> int:
     """Return the whole cycles until the last flow is through."""
+    # The flows go at the same time. In integers, as exact rates make no rounding that could build up or
+    # decide a tie between cores one way on one machine and another way on the next.
     return max(
         -(-size.numerator * rate.denominator // (size.denominator * rate.numerator))
         for size, rate in zip(sizes, rates, strict=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.program.instruction import Command, Cost, SlotOntoSlot, SlotToSlot, Traffic
+from ascendsim.program.instruction import Command, Cost, SlotOntoSlot, SlotToSlot, ToSlot, Traffic
 from ascendsim.program.places import Gm, Slot
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class _CopyGmToUb(NamedTuple):
     tile_shape: tuple[int, ...]
 
 
-class CopyGmToUb(_CopyGmToUb, Command):
+class CopyGmToUb(_CopyGmToUb, ToSlot):
     """Copy a slice of a tensor in GM into UB.
 
     Pipe     MTE2
@@ -38,11 +38,6 @@ class CopyGmToUb(_CopyGmToUb, Command):
 
     __slots__ = ()
     pipe = "MTE2"
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """The UB slot."""
-        return (self.dst,)
 
     @property
     def shape(self) -> Hashable:
@@ -58,6 +53,7 @@ class CopyGmToUb(_CopyGmToUb, Command):
         """Return head, traffic and latency of the path GM_UB."""
         path = profile.paths["GM_UB"]
         count, occupied = path.requests(self.bytes)
+        # One run of bytes, so there are no short rows to count; but L2 hands out whole sectors.
         fetched = profile.l2.fetched_bytes(self.bytes)
         traffic = Traffic(self.src.tensor, "read", fetched, path.peak(fetched, count, occupied), occupied)
         return Cost(*path.times(count), traffic, path.least_cycles)
@@ -97,6 +93,7 @@ class CopyUbToGm(_CopyUbToGm, Command):
 
     def cost(self, profile: Profile) -> Cost:
         """Return head, traffic and latency of the path UB_GM."""
+        # Not in whole sectors: a write takes its place in L2 without reading what lies beside it.
         path = profile.paths["UB_GM"]
         kind = "atomic" if self.atomic else "write"
         traffic = Traffic(self.dst.tensor, kind, self.bytes, path.writing_peak(self.bytes))
@@ -110,6 +107,7 @@ def vector_cost(profile: Profile, kind: str, repeats: int) -> Cost:
 
 def on_the_cube_clock(profile: Profile, cycles: int) -> Cost:
     """Return the cost of so many cycles of the vector clock, each figure rounded up once."""
+    # Timing knows one clock. To round up here, once for each instruction, keeps its cycles whole.
     cube, vector = profile.clock.cube_mhz, profile.clock.vector_mhz
     return Cost(-(-cycles * cube // vector), -(-profile.vector.latency_cycles * cube // vector))
 
@@ -121,7 +119,7 @@ class _Fill(NamedTuple):
     value: float = 0.0
 
 
-class Fill(_Fill, Command):
+class Fill(_Fill, ToSlot):
     """Set a tile in UB to one value, zero if none is said (Duplicate).
 
     Pipe     V
@@ -130,11 +128,6 @@ class Fill(_Fill, Command):
 
     __slots__ = ()
     pipe = "V"
-
-    @property
-    def writes(self) -> tuple[Slot, ...]:
-        """The UB slot."""
-        return (self.dst,)
 
     @property
     def shape(self) -> Hashable:
@@ -181,6 +174,7 @@ class Cast(_Cast, SlotToSlot):
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the repeats."""
+        # A repeat covers 256 bytes of the wider side; the narrower one fills a part of its lanes.
         repeats = ceil(self.elements * self.widest_bytes / profile.vector.bytes_per_cycle)
         return vector_cost(profile, "cast", repeats)
 
@@ -208,6 +202,7 @@ class Add(_Add, SlotOntoSlot):
 
     def execute(self, memory: CoreMemory) -> None:
         """Add."""
+        # In place, in one array: a tile belongs to the storage of its slot.
         total = memory.tile(self.dst)
         np.add(total, memory.tile(self.src), out=total)
 
@@ -241,6 +236,7 @@ class AddLanes(_AddLanes, SlotOntoSlot):
 
     def execute(self, memory: CoreMemory) -> None:
         """Add group after group; accumulate() is sequential by definition."""
+        # np.sum adds in pairs and in an order of its own, which would round otherwise than the device does.
         lanes = memory.tile(self.dst)
         values = memory.tile(self.src)
         whole = self.length // FLOAT32_LANES * FLOAT32_LANES
@@ -248,11 +244,13 @@ class AddLanes(_AddLanes, SlotOntoSlot):
             groups = values[:, :whole].reshape(self.rows, -1, FLOAT32_LANES)
             chain = np.concatenate([lanes[:, None, :], groups], axis=1)
             lanes[...] = np.add.accumulate(chain, axis=1)[:, -1]
+        # The lanes beyond the end are masked on the device: they keep what they hold.
         if whole < self.length:
             lanes[:, : self.length - whole] += values[:, whole:]
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of both kinds of repeats."""
+        # The sum is float32 even of 16-bit elements, so each group is cast before it is added.
         repeats = self.rows * ceil(self.length / FLOAT32_LANES)
         casts = repeats * profile.vector.repeat_cycles["cast"]
         return on_the_cube_clock(profile, profile.vector.instruction_cycles("binary", repeats) + casts)

@@ -41,6 +41,8 @@ class Rearrange(_Rearrange, SlotToSlot):
 
     def execute(self, memory: CoreMemory) -> None:
         """Copy."""
+        # Where bytes lie inside a tile is not modelled; a schedule that forgot this would be too fast, not
+        # wrong.
         values = memory.tile(self.src)
         memory.new_tile(self.dst, values.shape)[...] = values
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 def added_by_halves(lanes: NDArray[np.float32]) -> NDArray[np.float32]:
     """Add the lanes of each row, a power of two of them, by halves: (rows, lanes) -> (rows,)."""
+    # The order is part of the result, since every sum is rounded.
     while lanes.shape[1] > 1:
         half = lanes.shape[1] // 2
         lanes = lanes[:, :half] + lanes[:, half:]
@@ -90,6 +91,8 @@ class AddRows(_AddRows, SlotOntoSlot):
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of all rows."""
+        # Each row is added to the sum of the rows before, so its addition waits until that sum is there. The
+        # last latency is the instruction's own.
         repeats = ceil(self.length / FLOAT32_LANES)
         add, cast = (vector_cost(profile, kind, repeats) for kind in ("binary", "cast"))
         cycles = self.rows * (add.cycles + cast.cycles) + (self.rows - 1) * add.latency_cycles
@@ -121,6 +124,7 @@ class SumPixels(_SumPixels, SlotToSlot):
 
     def execute(self, memory: CoreMemory) -> None:
         """Halve six times."""
+        # Adding +0 changes no value, but a sum of -0 alone becomes +0.
         lanes = np.zeros((self.rows, FLOAT32_LANES), np.float32)
         lanes[:, : self.pixels] = memory.tile(self.src).reshape(self.rows, self.pixels)
         memory.new_tile(self.dst, (self.rows,))[...] = added_by_halves(lanes)

@@ -1,1 +1,1 @@
-"""What L2 holds, decided in one pass over a kernel before it is timed."""
+"""The account of L2: what it holds, decided in one pass over a kernel before that is timed."""

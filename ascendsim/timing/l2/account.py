@@ -1,26 +1,28 @@
-"""What L2 holds, decided in one pass over a kernel before it is timed.
+"""The account of L2: what it holds, decided in one pass over a kernel before that is timed.
 
-The pass walks the transfers of all cores in issue order, in step: the first of every core, the second of
-every core, and so on. L2 is a stack of tiles with the one touched last on top; what lies deeper than the
-capacity has gone, a tile in part if it lies across the edge. So a larger L2 never misses more.
+The pass goes through the transfers of all cores in issue order, in rounds: the first of every core, the
+second of every core, and so on. Each is an access to L2, a stack with the bytes accessed last on top; what
+lies deeper than the capacity has gone. So a larger L2 never misses more.
 
-- **Tiles** are the slices of GM that transfers name. A read brings in what is missing. A write takes its
-  place without a read and leaves the tile dirty; an atomic add reads what it adds to. A tensor that is not
-  `cached` is looked up but not kept.
-- **Many cores, one tile.** What is missing of a tile comes once; the cores that find it there, until it has
-  gone again, have equal parts of the fetching. Those that come in the same step wait for each other's parts
-  too. Of equal cores the pass knows one: the others have tiles of their own as far as the tensor is large
-  enough for that, and share them beyond. So equal cores stay equal, and folding changes no cycle.
+- **Residencies** are what a slice of GM that transfers name has in L2. A read brings in what is missing. A
+  write takes its place without a read and leaves it dirty; an atomic add reads what it adds to. A tensor that
+  is not `cached` is looked up but not kept.
+- **Many cores, one slice.** What is missing of it comes once; the cores that find it there, until it has gone
+  again, have equal parts of the fetching. Those that come in the same round wait for each other's parts too.
+  Of equal cores the pass knows one: the others have slices of their own as far as the tensor is large enough
+  for that, and share them beyond. So equal cores stay equal, and folding changes no cycle.
 - **Write-back** happens in the background: every byte read in a phase carries its part of the dirty bytes
   that are pushed out in it; every byte written, if more is written than read. What is dirty at the end of
   the kernel stays.
-- **Between phases** (and runs) tiles are cut differently. Of what was there only the amount is kept, per
-  tensor; it goes first, from all tensors alike, and is found by a walk that comes in the same order, so at
-  the end of the walk.
+- **Between phases** (and runs) tensors are cut into other slices. Of what was there only the amount is kept,
+  per tensor; it goes first, from all tensors alike, and is found by accesses that come in the same order, so
+  by the last of them.
 - **Start.** Cold: empty. Warm: as the same kernel leaves it that began cold. A warm kernel that fits misses
   nothing. Handed: the first input alone, dirty, as the kernel before has just written it; in a step of a
   network that is larger than L2 weights and stored activations have gone by the time they are needed again.
   Or what another kernel has left (`left_by`).
+
+What L2 makes of a transfer is an `Outcome` (`accesses.py` has an example).
 """
 
 from __future__ import annotations
@@ -65,10 +67,10 @@ def left_by(kernel: Kernel, profile: Profile, l2_start: Start = "warm") -> L2Sta
 
     Tensors are known by their names, which the kernels of one call share.
     """
-    walks = [PhaseAccesses(groups) for groups in _priced(kernel, profile)]
-    stack = _begun(walks, kernel, profile, l2_start)
-    for walk in walks:
-        walk.run(stack)
+    phases = [PhaseAccesses(groups) for groups in _priced(kernel, profile)]
+    stack = _begun(phases, kernel, profile, l2_start)
+    for phase in phases:
+        phase.run(stack)
     return stack.left()
 
 
@@ -87,34 +89,39 @@ def account_of(
     """Decide what L2 makes of the traffic of programs already priced, group by group."""
     if isinstance(l2_start, str) and l2_start not in L2_STARTS:
         raise AscendSimError(f"l2_start is {l2_start!r}; it must be one of {', '.join(L2_STARTS)}")
+    # Bytes between cores and L2 do not depend on what is in it.
     moved = _bytes_moved(phases, kernel)
+    # Where cores lose nothing by reading the same bytes, nobody asks who reads what together.
     contended = profile.links["l2_read"].shared_efficiency < 1
     sizes = [tensor.size_bytes for tensor in kernel.tensors.values() if tensor.cached]
+    # A tensor that L2 does not keep is missed however large L2 is, so then nothing "fits".
     fits = sum(sizes) <= profile.l2.capacity_bytes and len(sizes) == len(kernel.tensors)
     if l2_start == "warm" and fits:
-        # Nothing is missed, so nothing needs to be walked but what cores read at the same time.
+        # Nothing is missed, so the only question is what cores read at the same time.
         outcomes: tuple[tuple[Outcomes, ...], ...] = tuple(
             PhaseAccesses(groups).together() if contended else tuple({} for _ in groups) for groups in phases
         )
         return L2Account(outcomes, moved | {"memory": 0, "memory_read": 0, "memory_write": 0})
-    walks = [PhaseAccesses(groups) for groups in phases]
-    stack = _begun(walks, kernel, profile, l2_start)
-    outcomes = tuple(walk.run(stack) for walk in walks)
+    accesses = [PhaseAccesses(groups) for groups in phases]
+    stack = _begun(accesses, kernel, profile, l2_start)
+    outcomes = tuple(phase.run(stack) for phase in accesses)
     memory = stack.read_bytes + stack.written_bytes
     by_memory = {"memory": memory, "memory_read": stack.read_bytes, "memory_write": stack.written_bytes}
     return L2Account(outcomes, moved | by_memory)
 
 
-def _begun(walks: Sequence[PhaseAccesses], kernel: Kernel, profile: Profile, l2_start: Start) -> Stack:
+def _begun(phases: Sequence[PhaseAccesses], kernel: Kernel, profile: Profile, l2_start: Start) -> Stack:
     """Return L2 as it is when the kernel begins."""
     stack = Stack(profile.l2.capacity_bytes)
     if not isinstance(l2_start, str):
         stack.take(l2_start)
     elif l2_start == "warm":
-        for walk in walks:
-            walk.run(stack)
+        # This run only says what the next one finds; its own bytes count for nothing.
+        for phase in phases:
+            phase.run(stack)
         stack.forget_bytes()
     elif l2_start == "handed":
+        # Kernels list their tensors with the one first that the kernel before hands over.
         first = next(iter(kernel.tensors.values()))
         stack.hold(first.name, first.size_bytes)
     return stack
@@ -131,5 +138,5 @@ def _bytes_moved(phases: Sequence[Sequence[Group]], kernel: Kernel) -> dict[str,
                         f"kernel {kernel.name} moves bytes of {traffic.tensor.name}, which is not among its "
                         f"tensors {', '.join(kernel.tensors)}; add it to Kernel.tensors"
                     )
-                moved["l2_read" if traffic.kind == "read" else "l2_write"] += cores * count * traffic.bytes
+                moved[f"l2_{traffic.direction}"] += cores * count * traffic.bytes
     return moved

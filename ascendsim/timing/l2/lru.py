@@ -1,4 +1,4 @@
-"""The stack of tiles that L2 is: who was touched last lies on top, and what lies too deep has gone."""
+"""L2 as a stack: the bytes accessed last lie on top, and what lies deeper than the capacity has gone."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Mapping
 
 from ascendsim.program.instruction import Traffic
 
-# What L2 holds between kernels: tensor in GM -> bytes that are resident, and how many of them are dirty.
+# What L2 holds between kernels: name of the tensor -> bytes that are resident, and how many of them are
+# dirty.
 L2State = Mapping[str, tuple[int, int]]
 
 
 class Residency:
-    """Some bytes of a tensor, how many of them are in L2, and how many of those are dirty."""
+    """Bytes of a tensor that are accessed together: how many of them are in L2, and how many are dirty."""
 
     __slots__ = ("dirty", "resident", "size", "tensor")
 
@@ -24,7 +25,11 @@ class Residency:
 
 
 class Stack:
-    """L2: tiles by when they were touched last, above what is left of each tensor from before."""
+    """L2: residencies by when they were accessed last, above what is left of each tensor from before.
+
+    A whole residency moves to the top when it is accessed, and leaves byte by byte from the bottom. So
+    within a phase a larger stack holds all that a smaller one does, and never misses more.
+    """
 
     def __init__(self, capacity_bytes: int) -> None:
         self.read_bytes = 0
@@ -40,63 +45,70 @@ class Stack:
 
     def hold(self, tensor: str, size_bytes: int) -> None:
         """Begin with the end of a tensor that was just written, as much of it as there is room for."""
-        tile = self._before[tensor] = Residency(tensor, size_bytes)
-        tile.resident = tile.dirty = min(size_bytes, self._capacity - self._used)
-        self._used += tile.resident
+        # Dirty, as nobody has had a reason to write it back; what did not fit left when it was written.
+        residency = self._before[tensor] = Residency(tensor, size_bytes)
+        residency.resident = residency.dirty = min(size_bytes, self._capacity - self._used)
+        self._used += residency.resident
 
     def take(self, state: L2State) -> None:
         """Begin with what another kernel has left."""
         for tensor, (resident, dirty) in state.items():
-            tile = self._before[tensor] = Residency(tensor, resident)
-            tile.resident, tile.dirty = resident, dirty
+            residency = self._before[tensor] = Residency(tensor, resident)
+            residency.resident, residency.dirty = resident, dirty
             self._used += resident
+        # The other kernel may have run with a larger L2; what leaves here is no traffic of this kernel.
         self.make_room()
         self.forget_bytes()
 
     def left(self) -> L2State:
         """Return how much of each tensor is here, and how much of that is dirty."""
         self.begin()
-        return {name: (tile.resident, tile.dirty) for name, tile in self._before.items() if tile.resident}
+        return {name: (kept.resident, kept.dirty) for name, kept in self._before.items() if kept.resident}
 
     def begin(self) -> None:
         """Begin a phase: keep of every tensor only how much of it is here."""
-        for tile in self._stack.values():
-            kept = self._before.setdefault(tile.tensor, Residency(tile.tensor, 0))
-            kept.resident += tile.resident
-            kept.dirty += tile.dirty
+        # The next phase or kernel names other slices of the same tensor. Which bytes of them are here would
+        # take a map of addresses; the amount is enough where a tensor is gone through from begin to end.
+        for residency in self._stack.values():
+            kept = self._before.setdefault(residency.tensor, Residency(residency.tensor, 0))
+            kept.resident += residency.resident
+            kept.dirty += residency.dirty
         self._stack.clear()
 
-    def find(self, tile: Residency, end: int, walked: int) -> None:
-        """Let a tile that is met for the first time in a phase find what is here of it.
+    def find(self, residency: Residency, end: int, begin: int) -> None:
+        """Let a residency that is accessed for the first time in a phase find what is here of it.
 
-        The walk over its tensor ends after `end` bytes, the tile begins after `walked`.
+        The phase goes through `end` bytes of its tensor; the residency begins at byte `begin` of them.
         """
-        kept = self._before.get(tile.tensor)
+        # What came last before is what is still here, so it is the end of the tensor that is found. A tensor
+        # that is larger than L2 and read from the front again pushes its own end out before it gets there.
+        kept = self._before.get(residency.tensor)
         if kept is None or not kept.resident:
             return
-        found = min(tile.size, max(0, walked + tile.size - (end - kept.resident)))
+        found = min(residency.size, max(0, begin + residency.size - (end - kept.resident)))
         if found:
-            tile.dirty = kept.dirty * found // kept.resident
-            tile.resident = found
-            kept.dirty -= tile.dirty
+            residency.dirty = kept.dirty * found // kept.resident
+            residency.resident = found
+            kept.dirty -= residency.dirty
             kept.resident -= found
-            self._stack[id(tile)] = tile
+            self._stack[id(residency)] = residency
 
-    def touch(self, tile: Residency, traffic: Traffic) -> tuple[int, int]:
-        """Read, write or add to a tile; return the bytes that are fetched, and those written past L2."""
-        missing = tile.size - tile.resident
+    def access(self, residency: Residency, traffic: Traffic) -> tuple[int, int]:
+        """Read, write or add to a residency; return the bytes that are fetched, and those written past L2."""
+        missing = residency.size - residency.resident
         writes = traffic.kind != "read"
+        # A write replaces what was there, so its old bytes need not come; an atomic add needs them.
         fetched = 0 if traffic.kind == "write" else missing
         self.read_bytes += fetched
         if not traffic.tensor.cached:
-            through = tile.size if writes else 0
+            through = residency.size if writes else 0
             self.written_bytes += through
             return fetched, through
-        tile.resident = tile.size
+        residency.resident = residency.size
         if writes:
-            tile.dirty = tile.size
-        self._stack[id(tile)] = tile
-        self._stack.move_to_end(id(tile))
+            residency.dirty = residency.size
+        self._stack[id(residency)] = residency
+        self._stack.move_to_end(id(residency))
         self._used += missing
         return fetched, 0
 
@@ -106,31 +118,35 @@ class Stack:
         if excess <= 0:
             return 0
         self._used = self._capacity
-        old = sum(tile.resident for tile in self._before.values())
+        old = sum(residency.resident for residency in self._before.values())
+        # What is left from before was accessed before all that is on the stack, so it goes first; from all
+        # tensors alike, since in which order they came is not known any more.
         gone = min(excess, old)
         pushed = 0
-        for tile in self._before.values():
-            part = min(tile.resident, -(-gone * tile.resident // old)) if gone else 0
-            old -= tile.resident
-            pushed += _drop(tile, part)
+        for residency in self._before.values():
+            part = min(residency.resident, -(-gone * residency.resident // old)) if gone else 0
+            old -= residency.resident
+            pushed += _drop(residency, part)
             gone -= part
             excess -= part
+        # Then from the bottom of the stack; the one across the edge keeps what is above it.
         while excess:
-            key, tile = next(iter(self._stack.items()))
-            part = min(tile.resident, excess)
-            pushed += _drop(tile, part)
+            key, residency = next(iter(self._stack.items()))
+            part = min(residency.resident, excess)
+            pushed += _drop(residency, part)
             excess -= part
-            if not tile.resident:
+            if not residency.resident:
                 del self._stack[key]
         self.written_bytes += pushed
         return pushed
 
 
-def _drop(tile: Residency, part: int) -> int:
-    """Take bytes out of a tile; return how many of them were dirty."""
+def _drop(residency: Residency, part: int) -> int:
+    """Take bytes out of a residency; return how many of them were dirty."""
     if not part:
         return 0
-    dirty = tile.dirty * part // tile.resident
-    tile.resident -= part
-    tile.dirty -= dirty
+    # Which of its bytes are dirty is not known either, so they go in proportion.
+    dirty = residency.dirty * part // residency.resident
+    residency.resident -= part
+    residency.dirty -= dirty
     return dirty
