@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
+from ascendsim.ops.options import Options
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name
 from ascendsim.ops.results import KernelResult
 from ascendsim.ops.summary import summarise
+from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
+from ascendsim.rules import Decision
 from ascendsim.timing.arrivals import arrivals
 from ascendsim.timing.kernel import time_kernel
 
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Tensors
-    from ascendsim.ops.options import Options
-    from ascendsim.profile import Profile
-    from ascendsim.rules import Decision
 
 
 def time_graph(graph: Graph, profile: Profile, l2_start: str) -> list[KernelResult]:

@@ -209,7 +209,7 @@ def _mmads(
         for small_depth, big_depth in enumerate(meets)
         if big_depth >= 0
         for image in range(problem.batch)
-        for first, pixels in order.pieces
+        for first, pixels in order.ranges
     ]
     begin, end = (len(steps) * at // order.k_split for at in (part, part + 1))
     for small_depth, big_depth, image, first, last in steps[begin:end]:

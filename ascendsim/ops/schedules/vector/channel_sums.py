@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ascendsim.cube.mmad import PipeBarrier
 from ascendsim.ops.plan import shares
 from ascendsim.ops.schedules.vector.elementwise import piece_elements, vector_cores
+from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import CoreWork, Phase
 from ascendsim.program.places import Gm, GmTensor
@@ -15,9 +16,6 @@ from ascendsim.program.program import Program
 from ascendsim.program.rings import Ring
 from ascendsim.vector.instructions import FLOAT32_LANES, AddLanes, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
 
 LANE_SUM_SLOTS = 5  # two loads, the lanes, two totals
 

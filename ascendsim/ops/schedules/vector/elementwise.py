@@ -6,19 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
 
 from ascendsim.cube.mmad import PipeBarrier
 from ascendsim.ops.plan import shares
+from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Core, CoreWork, Phase
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import Program
 from ascendsim.program.rings import Ring
 from ascendsim.vector.instructions import FLOAT32_LANES, Add, Cast, CopyGmToUb, CopyUbToGm, Fill
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
 
 # The largest piece that one vector instruction sequence works on; two copies of it and of its source fit in
 # every product's UB, and 16 KiB is where the vendor calls a transfer efficient.

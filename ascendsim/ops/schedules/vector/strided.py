@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING
 
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.vector.elementwise import PIECE_BYTES, flat_phase
+from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Phase
 from ascendsim.program.places import Gm, GmTensor
@@ -20,9 +20,6 @@ from ascendsim.program.program import Program
 from ascendsim.program.rings import Ring
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 from ascendsim.vector.rearrange import Rearrange
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
 
 
 def gather(profile: Profile, source: GmTensor, view: View, target: GmTensor) -> Phase:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ascendsim.cube.views import TapRows, round_up
 from ascendsim.errors import CapacityError
@@ -12,10 +12,7 @@ from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.taps import Taps, first_box
 from ascendsim.ops.tiling.search.rates import BaseBlock, Rates, blocks, im2col_read, nothing_fits, slices
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
-
+from ascendsim.profile import Profile
 
 # How many of the best base blocks get their L1 tiles compared; the rest only matter if none of these fits.
 SHORT_LIST = 6

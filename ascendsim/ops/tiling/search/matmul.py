@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import ceil
-from typing import TYPE_CHECKING
 
 from ascendsim.cube.views import Submatrix, round_up
 from ascendsim.errors import CapacityError
@@ -13,9 +12,7 @@ from ascendsim.ops.plan import Tiling, even_parts
 from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.tiling.search.rates import Rates
 from ascendsim.ops.tiling.timed import fastest
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
+from ascendsim.profile import Profile
 
 FLOAT32_BYTES = 4
 SIZES = 13  # of a base block along one axis that are looked at: from the largest down to a quarter

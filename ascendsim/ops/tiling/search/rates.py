@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.mmad import Mmad, spacing_needed
@@ -20,11 +20,9 @@ from ascendsim.ops.plan import even_parts
 from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.problems.taps import Taps
+from ascendsim.profile import Profile
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.vector.instructions import CopyUbToGm
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ascendsim.cube.views import Transposed, round_up
 from ascendsim.errors import CapacityError
@@ -12,9 +11,7 @@ from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.taps import Taps, first_box
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.tiling.search.rates import BaseBlock, Rates, blocks, im2col_read, nothing_fits, slices
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
+from ascendsim.profile import Profile
 
 
 def wgrad_tiling(spec: WgradGemm, profile: Profile) -> Tiling:
