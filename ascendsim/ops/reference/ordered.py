@@ -174,12 +174,7 @@ def add_as_tree(parts: Floats) -> Floats:
 
 
 def _wgrad_part(
-    problem: ConvProblem,
-    grad_output: Floats,
-    input: Floats,
-    order: WgradOrder,
-    part: int,
-    multiply: Product,
+    problem: ConvProblem, grad_output: Floats, input: Floats, order: WgradOrder, part: int, multiply: Product
 ) -> Floats:
     """Return what one part of the reduction adds to grad_weight; +0 where it adds nothing."""
     small_side, big_side = (input, grad_output) if problem.transposed else (grad_output, input)

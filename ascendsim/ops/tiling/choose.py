@@ -17,12 +17,7 @@ PRODUCTS = ("grad_input", "grad_weight", "product")
 
 
 def choose_tiling(
-    problem: ConvProblem | MatmulProblem,
-    gradient: str,
-    dtype: str,
-    profile: Profile,
-    *,
-    hf32: bool = False,
+    problem: ConvProblem | MatmulProblem, gradient: str, dtype: str, profile: Profile, *, hf32: bool = False
 ) -> Plan:
     """Return the plan of one product.
 

@@ -184,8 +184,7 @@ class DgradTasks:
         tiles = self.left_tiles
         return {
             first: numbers[
-                pixels,
-                *(tiles[first, pixels, box]._replace(rows=None, cols=None) for box in self.left_boxes),
+                pixels, *(tiles[first, pixels, box]._replace(rows=None, cols=None) for box in self.left_boxes)
             ]
             for first, pixels in self.pixel_tiles
         }

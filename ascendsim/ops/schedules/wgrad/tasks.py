@@ -209,10 +209,7 @@ class WgradTasks:
             tiles: Hashable = numbers["left", group, part, row], numbers["right", group, part, columns.box]
             if len(self.gemm.depths) > 1:
                 tiles = tuple(
-                    (
-                        numbers["left", group, small, row, run],
-                        numbers["right", group, big, columns.box, run],
-                    )
+                    (numbers["left", group, small, row, run], numbers["right", group, big, columns.box, run])
                     for small, big, run in self.segments(task)
                 )
             met.append((shape, self._part_shapes[task.depth, part], tiles))
