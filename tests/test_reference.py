@@ -361,5 +361,5 @@ def test_what_the_plan_contributes_covers_the_reduction_once(case):
     spec, order = image_schedule(call).gemm, image_schedule(call).order()
     assert sum(order.slices) == spec.channel_groups * spec.taps
     filters, pixels = filter_schedule(call).order(), filter_schedule(call).gemm.sliding.pixels
-    covered = [pixel for first, count in filters.pieces for pixel in range(first, first + count)]
+    covered = [pixel for first, count in filters.ranges for pixel in range(first, first + count)]
     assert covered == list(range(pixels))

@@ -14,7 +14,7 @@ from ascendsim.ops.operands import Operand
 from ascendsim.ops.options import CallOptions, Options, options_of
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import ConvolutionBackwardResult
-from ascendsim.ops.running import common_fields, name_of, run_graph
+from ascendsim.ops.running import common_fields, encoded, name_of, run_graph
 from ascendsim.program.places import GmTensor
 from ascendsim.rules import ConvTbcBackwardCall, Decision, resolve
 
@@ -43,34 +43,20 @@ def conv_tbc_backward(
     Raises   as `convolution_backward`
     Source   operator page of aclnnConvTbcBackward; positions as torch's conv_tbc_backward
     """
-    import numpy as np
-
-    from ascendsim.numerics.formats.casts import encode
-
     options = options_of("conv_tbc_backward", keywords)
-    given = {"grad_output": grad_output, "input": input, "weight": weight, "bias": bias}
-    operands = {name: Operand.of(value) for name, value in given.items()}
-    asked = ConvTbcBackwardCall(
-        operands["grad_output"].described,
-        operands["input"].described,
-        operands["weight"].described,
-        operands["bias"].described,
-        pad,
-        cube_math_type,
-    )
+    given = zip((*INPUTS, "bias"), (grad_output, input, weight, bias), strict=True)
+    operands = {name: Operand.of(value) for name, value in given}
+    described = (operand.described for operand in operands.values())
+    in_order: tuple[Any, ...] = (*described, pad, cube_math_type)
+    asked = ConvTbcBackwardCall(*in_order)
     decision = resolve(asked.with_usual_outputs(options.wanted_dtypes), options.profile, options.rules)
     if decision.empty:
         graph, model = _empty_graph(operands, decision, options), "none"
     else:
         graph, model = _graph(operands, pad, decision, options)
-    values = {name: operands[name].carrier() for name in INPUTS}
-    results, made = run_graph(graph, options.profile, options.l2_start, values, order)
-    shapes = [operands[name].view.shape for name in ("input", "weight", "bias")]
-    gradients: dict[str, Any] = {
-        # A gradient without elements is made by no kernel.
-        name: encode(made.get(name, np.zeros(shape, np.float32)), decision.dtypes[name])
-        for name, shape in zip(GRADIENTS, shapes, strict=True)
-    }
+    carriers = {name: operands[name].carrier() for name in INPUTS}
+    results, made = run_graph(graph, options.profile, options.l2_start, carriers, order)
+    gradients = encoded(made, _gradient_shapes(operands), decision)
     common = common_fields(options, decision, model, results)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order))
 
@@ -94,6 +80,12 @@ def _graph(operands: dict[str, Operand], pad: int, decision: Decision, options: 
     return graph.build(GRADIENTS), str(call.accumulation)
 
 
+def _gradient_shapes(operands: dict[str, Operand]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the three gradients, those of input, weight and bias."""
+    own = ("input", "weight", "bias")
+    return {gradient: operands[name].view.shape for gradient, name in zip(GRADIENTS, own, strict=True)}
+
+
 def _inputs(operands: dict[str, Operand], decision: Decision) -> GraphBuilder:
     """Return a graph that begins with the inputs as they are given."""
     dtypes = decision.dtypes
@@ -102,17 +94,14 @@ def _inputs(operands: dict[str, Operand], decision: Decision) -> GraphBuilder:
 
 def _empty_graph(operands: dict[str, Operand], decision: Decision, options: Options) -> Graph:
     """Return the kernels of an accepted call with an empty tensor: zeros, and grad_bias as the rules say."""
-    shapes = {
-        gradient: operands[name].view.shape
-        for gradient, name in zip(GRADIENTS, ("input", "weight", "bias"), strict=True)
-    }
     time, batch, _ = shape = operands["grad_output"].view.shape
     rule = decision.empty_grad_bias if prod(shape) else "zeros"
     graph = _inputs(operands, decision)
     on = VectorKernels(graph, options.profile, AccumulationModel("exact"))
     value = float(batch * time) if rule == "count" else 0.0
-    on.fill("grad_input", shapes["grad_input"], decision.dtypes["grad_input"])
-    on.fill("grad_weight", shapes["grad_weight"], decision.dtypes["grad_weight"])
+    shapes = _gradient_shapes(operands)
+    for name in GRADIENTS[:2]:
+        on.fill(name, shapes[name], decision.dtypes[name])
     if rule in ("zeros", "count"):
         on.fill("grad_bias", shapes["grad_bias"], decision.dtypes["grad_bias"], value)
     else:

@@ -17,7 +17,7 @@ from ascendsim.ops.options import CallOptions, Options, options_of
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
-from ascendsim.ops.running import common_fields, name_of, run_graph, time_graph
+from ascendsim.ops.running import common_fields, encoded, name_of, run_graph, time_graph
 from ascendsim.rules import ConvolutionBackwardCall, Decision, TensorDescription, resolve
 
 if TYPE_CHECKING:
@@ -61,29 +61,13 @@ def convolution_backward(
              ShapeError, CapacityError for the rest: all AscendSimError
     Source   operator page of aclnnConvolutionBackward; positions as torch.ops.aten.convolution_backward
     """
-    import numpy as np
-
-    from ascendsim.numerics.formats.casts import encode
-
     options = options_of("convolution_backward", keywords)
-    operands = {
-        name: Operand.of(value) for name, value in zip(INPUTS, (grad_output, input, weight), strict=True)
-    }
+    given = zip(INPUTS, (grad_output, input, weight), strict=True)
+    operands = {name: Operand.of(value) for name, value in given}
+    attributes = stride, padding, dilation, transposed, output_padding, groups
+    described = [operand.described for operand in operands.values()]
     axes = len(operands["input"].view.shape) - 2
-    asked = ConvolutionBackwardCall(
-        operands["grad_output"].described,
-        operands["input"].described,
-        operands["weight"].described,
-        bias_sizes,
-        spread(stride, axes),
-        spread(padding, axes),
-        spread(dilation, axes),
-        transposed,
-        spread(output_padding, axes),
-        groups,
-        output_mask,
-        cube_math_type,
-    )
+    asked = _asked(described, bias_sizes, attributes, axes, output_mask, cube_math_type)
     decision = decide(asked, options)
     if decision.empty:
         graph, model = _empty_graph(asked, decision, options), "none"
@@ -91,16 +75,9 @@ def convolution_backward(
         views = {name: operand.view for name, operand in operands.items()}
         call = options.call(_problem(asked, decision), decision, views)
         graph, model = lower(call, decision.wanted), str(call.accumulation)
-    given = {name: operands[name].carrier() for name in INPUTS}
-    results, made = run_graph(graph, options.profile, options.l2_start, given, order)
-    shapes = dict(zip(GRADIENTS, _gradient_shapes(asked), strict=True))
-    gradients: dict[str, Any] = {
-        # A gradient without elements is made by no kernel.
-        name: encode(made.get(name, np.zeros(shapes[name], np.float32)), decision.dtypes[name])
-        if wanted
-        else None
-        for name, wanted in zip(GRADIENTS, decision.wanted, strict=True)
-    }
+    carriers = {name: operand.carrier() for name, operand in operands.items()}
+    results, made = run_graph(graph, options.profile, options.l2_start, carriers, order)
+    gradients = encoded(made, _gradient_shapes(asked), decision)
     common = common_fields(options, decision, model, results)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order))
 
@@ -127,28 +104,33 @@ def estimate(
         raise ConfigError(f"estimate: problem is {problem!r}; it must be ConvProblem(input=..., weight=...)")
     options = options_of("estimate", keywords)
     views = _views(problem, strides)
-    described = (
+    described = [
         TensorDescription(view.shape, name, strides=view.strides)
         for view, name in zip(views.values(), _names(dtype), strict=True)
-    )
-    asked = ConvolutionBackwardCall(
-        next(described),
-        next(described),
-        next(described),
-        None,
-        spread(problem.stride, problem.rank),
-        spread(problem.padding, problem.rank),
-        spread(problem.dilation, problem.rank),
-        problem.transposed,
-        spread(problem.output_padding, problem.rank),
-        problem.groups,
-        output_mask,
-        cube_math_type,
-    )
+    ]
+    p = problem
+    attributes = p.stride, p.padding, p.dilation, p.transposed, p.output_padding, p.groups
+    asked = _asked(described, None, attributes, p.rank, output_mask, cube_math_type)
     decision = decide(asked, options)
     call = options.call(problem, decision, views)
     results = time_graph(lower(call, decision.wanted), options.profile, options.l2_start)
     return Estimate(**common_fields(options, decision, str(call.accumulation), results))
+
+
+def _asked(
+    described: Sequence[TensorDescription | None],
+    bias_sizes: Sequence[int] | None,
+    attributes: tuple[Any, ...],
+    axes: int,
+    output_mask: Mask,
+    cube_math_type: int,
+) -> ConvolutionBackwardCall:
+    """Return the call as the interface takes it, with one number for each axis where one stands for all."""
+    *sizes, transposed, output_padding, groups = attributes
+    *sizes, output_padding = (spread(value, axes) for value in (*sizes, output_padding))
+    last = transposed, output_padding, groups, output_mask, cube_math_type
+    in_order: tuple[Any, ...] = (*described, bias_sizes, *sizes, *last)
+    return ConvolutionBackwardCall(*in_order)
 
 
 def decide(asked: ConvolutionBackwardCall, options: Options) -> Decision:
@@ -193,20 +175,13 @@ def _views(problem: ConvProblem, strides: Mapping[str, Sequence[int]] | None) ->
 
 def _problem(asked: ConvolutionBackwardCall, decision: Decision) -> ConvProblem:
     """Return the convolution of an accepted call; the shapes rule over output_padding, as in the operator."""
-    assert asked.grad_output is not None
-    assert asked.input is not None
-    assert asked.weight is not None
+    grad_output, input, weight = _shapes(asked)
+    stride, padding, dilation = asked.stride or (), asked.padding or (), asked.dilation or ()
+    transposed, groups = bool(asked.transposed), asked.groups
     problem = ConvProblem(
-        asked.input.shape,
-        asked.weight.shape,
-        asked.stride or (),
-        asked.padding or (),
-        asked.dilation or (),
-        bool(asked.transposed),
-        decision.output_padding,
-        asked.groups,
+        input, weight, stride, padding, dilation, transposed, decision.output_padding, groups
     )
-    problem.check_grad_output(asked.grad_output.shape)
+    problem.check_grad_output(grad_output)
     return problem
 
 
@@ -215,16 +190,19 @@ def _empty_graph(asked: ConvolutionBackwardCall, decision: Decision, options: Op
     graph = GraphBuilder({})
     zeros = VectorKernels(graph, options.profile, AccumulationModel("exact"))
     wanted = []
-    for name, shape, asked_for in zip(GRADIENTS, _gradient_shapes(asked), decision.wanted, strict=True):
+    for (name, shape), asked_for in zip(_gradient_shapes(asked).items(), decision.wanted, strict=True):
         if asked_for:
             zeros.fill(name, shape, decision.dtypes[name])
             wanted.append(name)
     return graph.build(tuple(wanted))
 
 
-def _gradient_shapes(asked: ConvolutionBackwardCall) -> tuple[tuple[int, ...], ...]:
+def _gradient_shapes(asked: ConvolutionBackwardCall) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the three gradients of an accepted call."""
-    assert asked.grad_output is not None
-    assert asked.input is not None
-    assert asked.weight is not None
-    return asked.input.shape, asked.weight.shape, (asked.grad_output.shape[1],)
+    grad_output, input, weight = _shapes(asked)
+    return dict(zip(GRADIENTS, (input, weight, (grad_output[1],)), strict=True))
+
+
+def _shapes(asked: ConvolutionBackwardCall) -> list[tuple[int, ...]]:
+    """Return the shapes of grad_output, input and weight, none of which an accepted call lacks."""
+    return [tensor.shape for tensor in (asked.grad_output, asked.input, asked.weight) if tensor is not None]

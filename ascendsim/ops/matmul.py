@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.integers import IntegerSum
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.settings import Accumulation, MathSettings
 from ascendsim.numerics.formats.dtypes import INT8
 from ascendsim.ops.lowering.cube import product_kernel
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
@@ -27,11 +27,8 @@ from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, problem_of
 from ascendsim.ops.results import Estimate, MatmulResult
 from ascendsim.ops.running import name_of, run_graph, time_graph
 from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.profile import Profile
 from ascendsim.program.places import GmTensor
-
-if TYPE_CHECKING:
-    from ascendsim.numerics.accumulation.settings import Accumulation
-    from ascendsim.profile import Profile
 
 NOTE = "The tiling is this simulator's own; the product's operators choose their own."
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
+from ascendsim.ops.options import Options
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name
 from ascendsim.ops.results import KernelResult
 from ascendsim.ops.summary import summarise
+from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
+from ascendsim.rules import Decision
 from ascendsim.timing.arrivals import arrivals
 from ascendsim.timing.kernel import time_kernel
 
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Tensors
-    from ascendsim.ops.options import Options
-    from ascendsim.profile import Profile
-    from ascendsim.rules import Decision
 
 
 def time_graph(graph: Graph, profile: Profile, l2_start: str) -> list[KernelResult]:
@@ -47,8 +48,8 @@ def run_graph(
             gm[node.target.name] = node.convert(source)
         else:
             results.append(_timed(node, profile, l2_start, folded=order != "arrival"))
-            steps = arrivals(node, results[-1].timeline) if order == "arrival" else seed
-            execute(node, profile, gm, "program" if steps is None else steps)
+            run_as = arrivals(node, results[-1].timeline) if order == "arrival" else seed
+            execute(node, profile, gm, "program" if run_as is None else run_as)
         # A large call holds a tensor in several formats and layouts: what no later node needs goes at once.
         needed = {tensor.name for tensor in graph.outputs.values()}
         needed.update(*(touched(later) for later in graph.nodes[at + 1 :]))
@@ -72,6 +73,22 @@ def execute(
     }
     run_kernel(kernel, own, order=order, observe=observe)
     gm.update({name: own[name] for name, tensor in kernel.tensors.items() if tensor.role == "output"})
+
+
+def encoded(made: Tensors, shapes: Mapping[str, tuple[int, ...]], decision: Decision) -> dict[str, Any]:
+    """Return the gradients as the user gets them, in the decided formats; None where masked.
+
+    A gradient without elements is made by no kernel.
+    """
+    import numpy as np
+
+    from ascendsim.numerics.formats.casts import encode
+
+    asked = zip(shapes.items(), decision.wanted, strict=True)
+    return {
+        name: encode(made.get(name, np.zeros(shape, np.float32)), decision.dtypes[name]) if wanted else None
+        for (name, shape), wanted in asked
+    }
 
 
 def common_fields(

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ascendsim.ops.results import KernelResult
+from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.timeline import Timeline, average_busy, bound_by
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
 
 
 def summarise(kernel: Kernel, profile: Profile, timeline: Timeline) -> KernelResult:

@@ -5,12 +5,7 @@ from __future__ import annotations
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.graph import GraphBuilder
-from ascendsim.ops.lowering.layouts import (
-    pack_activation,
-    pack_weight,
-    unpack_activation,
-    unpack_weight,
-)
+from ascendsim.ops.lowering.layouts import pack_activation, pack_weight, unpack_activation, unpack_weight
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.packed import activation
 from ascendsim.ops.schedules.base import Schedule

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
 
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.settings import Accumulation, MathSettings
 from ascendsim.ops.lowering.call import vector_overflow
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts, lane_sums
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, ordered_sum, zero_fill
 from ascendsim.ops.schedules.vector.strided import gather
+from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel, Phase
 from ascendsim.program.places import GmTensor
-
-if TYPE_CHECKING:
-    from ascendsim.numerics.accumulation.settings import Accumulation
-    from ascendsim.profile import Profile
 
 
 @dataclass(frozen=True)

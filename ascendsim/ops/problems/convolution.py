@@ -57,12 +57,7 @@ class ConvProblem:
                 f"convolution: weight has rank {len(self.weight)} {self.weight}, but input has rank "
                 f"{len(self.input)} {self.input}; they must be equal"
             )
-        for name, least in (
-            ("stride", 1),
-            ("padding", 0),
-            ("dilation", 1),
-            ("output_padding", 0),
-        ):
+        for name, least in (("stride", 1), ("padding", 0), ("dilation", 1), ("output_padding", 0)):
             self._check_attribute(name, least)
         self._check_sizes()
 
@@ -114,6 +109,7 @@ class ConvProblem:
     @cached_property
     def dilations(self) -> Triple:
         """Dilation along D, H, W; 1 along an axis on which the kernel has one tap."""
+        # One tap has no neighbour to be far from: calls that differ in this alone are one problem.
         d, h, w = (s if k > 1 else 1 for s, k in zip(_triple(self.dilation, 1), self.kernel, strict=True))
         return d, h, w
 
@@ -140,16 +136,15 @@ class ConvProblem:
     @cached_property
     def output_size(self) -> Triple:
         """Spatial size of grad_output along D, H, W."""
-        sizes = []
-        spare = _triple(self.output_padding, 0)
-        for axis in range(3):
-            size, pad = self.input_size[axis], sum(self.pads[axis])
-            span = self.dilations[axis] * (self.kernel[axis] - 1) + 1
-            if self.transposed:
-                sizes.append((size - 1) * self.strides[axis] - pad + span + spare[axis])
-            else:
-                sizes.append((size + pad - span) // self.strides[axis] + 1)
-        return sizes[0], sizes[1], sizes[2]
+        spans = [d * (k - 1) + 1 for d, k in zip(self.dilations, self.kernel, strict=True)]
+        axes = zip(self.input_size, self.strides, map(sum, self.pads), spans, strict=True)
+        if self.transposed:
+            # Several sizes of the big side give one size of the small side: output_padding says which.
+            made = zip(axes, _triple(self.output_padding, 0), strict=True)
+            d, h, w = ((size - 1) * stride - pad + span + more for (size, stride, pad, span), more in made)
+        else:
+            d, h, w = ((size + pad - span) // stride + 1 for size, stride, pad, span in axes)
+        return d, h, w
 
     @cached_property
     def grad_output(self) -> tuple[int, ...]:
@@ -171,6 +166,20 @@ class ConvProblem:
     def small_size(self) -> Triple:
         """Spatial size of the side with one position per kernel placement."""
         return self.input_size if self.transposed else self.output_size
+
+    @cached_property
+    def depths_met(self) -> tuple[Triple, ...]:
+        """(Tap, small depth, big depth) wherever a kernel tap in depth meets the big side, not its padding.
+
+        A slice of pixels is a two-dimensional image, so depth is no part of im2col: it is a loop outside.
+        """
+        stride, dilation, (pad, _) = self.strides[0], self.dilations[0], self.pads[0]
+        return tuple(
+            (tap, small, big)
+            for tap in range(self.kernel[0])
+            for small in range(self.small_size[0])
+            if 0 <= (big := small * stride + tap * dilation - pad) < self.big_size[0]
+        )
 
     @property
     def big_channels(self) -> int:

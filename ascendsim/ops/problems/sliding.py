@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from ascendsim.cube.movers import Placement
 from ascendsim.cube.views import Window
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.packed import C0_BYTES
 from ascendsim.ops.problems.taps import Taps
 
 Pair = tuple[int, int]
@@ -51,6 +53,23 @@ class Sliding:
     insert: Pair
     c0: int
     itemsize: int
+
+    @classmethod
+    def of(cls, p: ConvProblem, itemsize: int, *, backwards: bool = False) -> Sliding:
+        """Return how a kernel slides in H and W: over the big side, or backwards over the small side.
+
+        Backwards the stride stands between the pixels of the small side. The last tap comes first, so that
+        pixels are read in rising order: output row y begins at y - ((kernel - 1) * dilation - pad).
+        """
+        small, big, kernel, stride, dilation = (
+            given[1:] for given in (p.small_size, p.big_size, p.kernel, p.strides, p.dilations)
+        )
+        top, left = p.pads[1][0], p.pads[2][0]
+        c0 = C0_BYTES // itemsize
+        if not backwards:
+            return cls(small, big, kernel, stride, dilation, (top, left), (1, 1), c0, itemsize)
+        pad = (kernel[0] - 1) * dilation[0] - top, (kernel[1] - 1) * dilation[1] - left
+        return cls(big, small, kernel, (1, 1), dilation, pad, stride, c0, itemsize)
 
     @property
     def pixels(self) -> int:

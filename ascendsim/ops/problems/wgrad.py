@@ -8,7 +8,7 @@ from functools import cached_property
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
-from ascendsim.ops.problems.packed import C0_BYTES, activation, groups_of
+from ascendsim.ops.problems.packed import activation, groups_of
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.program.places import GmTensor
@@ -34,27 +34,11 @@ class WgradGemm:
     def of(cls, p: ConvProblem, compute_dtype: str) -> WgradGemm:
         """Describe the grad_weight of a convolution whose operands the cube multiplies as `compute_dtype`."""
         storage = dtype(stored_name(compute_dtype))
-        c0 = C0_BYTES // storage.itemsize
-        pad = (p.pads[1][0], p.pads[2][0])
-        small, big = p.small_size, p.big_size
-        sliding = Sliding(
-            small[1:],
-            big[1:],
-            p.kernel[1:],
-            p.strides[1:],
-            p.dilations[1:],
-            pad,
-            (1, 1),
-            c0,
-            storage.itemsize,
-        )
+        sliding = Sliding.of(p, storage.itemsize)
+        c0, small, big = sliding.c0, p.small_size, p.big_size
         depths = tuple(
-            tuple(
-                (out, source)
-                for out in range(small[0])
-                if 0 <= (source := out * p.strides[0] + tap * p.dilations[0] - p.pads[0][0]) < big[0]
-            )
-            for tap in range(p.kernel[0])
+            tuple((small, big) for tap, small, big in p.depths_met if tap == kernel)
+            for kernel in range(p.kernel[0])
         )
         sides = ("input", "grad_output") if p.transposed else ("grad_output", "input")
         left = activation(sides[0], p, small, p.small_channels, storage)

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.ops.lowering.call import Call, vector_overflow
-from ascendsim.ops.reference.ordered import (
-    bias_gradient,
-    ordered_dgrad,
-    ordered_wgrad,
-    product_of,
-)
+from ascendsim.ops.reference.ordered import bias_gradient, ordered_dgrad, ordered_wgrad, product_of
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
 if TYPE_CHECKING:

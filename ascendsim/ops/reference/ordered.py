@@ -174,12 +174,7 @@ def add_as_tree(parts: Floats) -> Floats:
 
 
 def _wgrad_part(
-    problem: ConvProblem,
-    grad_output: Floats,
-    input: Floats,
-    order: WgradOrder,
-    part: int,
-    multiply: Product,
+    problem: ConvProblem, grad_output: Floats, input: Floats, order: WgradOrder, part: int, multiply: Product
 ) -> Floats:
     """Return what one part of the reduction adds to grad_weight; +0 where it adds nothing."""
     small_side, big_side = (input, grad_output) if problem.transposed else (grad_output, input)
@@ -209,7 +204,7 @@ def _mmads(
         for small_depth, big_depth in enumerate(meets)
         if big_depth >= 0
         for image in range(problem.batch)
-        for first, pixels in order.pieces
+        for first, pixels in order.ranges
     ]
     begin, end = (len(steps) * at // order.k_split for at in (part, part + 1))
     for small_depth, big_depth, image, first, last in steps[begin:end]:

@@ -6,16 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from ascendsim.ops.plan import Tiling, require_obeyed, shares
+from ascendsim.ops.plan import Tiling, require_obeyed
+from ascendsim.profile import Profile
 from ascendsim.program.builder import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
 from ascendsim.program.places import GmTensor
 from ascendsim.program.program import Program
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
 
 # What every loop nest over base blocks reads of a tiling.
 TILES = frozenset(["base_m", "base_n", "base_k", "step_ka", "step_kb", "used_cores"]) | frozenset(
@@ -95,27 +93,3 @@ class Schedule(ABC):
             for index, tasks in enumerate(self.dealt())
             if tasks
         )
-
-
-class BlockSchedule(Schedule):
-    """A schedule whose tasks are base blocks, dealt to the cores in contiguous ranges."""
-
-    def __post_init__(self) -> None:
-        """Refuse a tiling that would be obeyed in part, or that no program can follow."""
-        super().__post_init__()
-        assert self.tasks is not None  # cutting it refuses what cannot be cut
-
-    @property
-    @abstractmethod
-    def tasks(self) -> Any:
-        """How the product is cut: its base blocks in order, and what decides their cost."""
-
-    def dealt(self) -> list[Any]:
-        """Return the tasks of each core: contiguous ranges, so that neighbours share tiles in L1."""
-        blocks = self.tasks.tasks
-        return [blocks[share.start : share.stop] for share in shares(len(blocks), self.tiling.used_cores)]
-
-    def signature(self, tasks: Sequence[Any]) -> Hashable:
-        """Return the shapes of the tiles, and which of them are met again."""
-        signature: Hashable = self.tasks.signature(tasks)
-        return signature

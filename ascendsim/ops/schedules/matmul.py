@@ -1,13 +1,15 @@
 """Schedule of a matrix product: blocks of c dealt to cores, tiles inside a block, slices of the reduction.
 
-A tile of c walks the whole reduction. Pieces of a and b stay in L1 until their slot is needed, so that a tile
-which needs them again does not load them again, unless the plan says otherwise.
+A tile of c gets its whole reduction at once. Tiles of a and b stay in L1 until their slot is needed, so that
+a tile of c which needs them again does not load them again, unless the tiling says otherwise.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import ClassVar, NamedTuple
 
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
@@ -15,16 +17,15 @@ from ascendsim.cube.movers import LoadL0A, LoadL0B
 from ascendsim.cube.views import Submatrix, round_up
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import require_whole_units
-from ascendsim.ops.problems.matmul import MatmulGemm
+from ascendsim.ops.problems.matmul import MatmulGemm, Pair
 from ascendsim.ops.schedules.base import TILES, Schedule
 from ascendsim.ops.schedules.order import MatmulOrder
+from ascendsim.ops.schedules.tiles import Sizes, held, tile_rings
 from ascendsim.ops.schedules.writeback import Writeback
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.places import GmTensor, Slot
 from ascendsim.program.program import Program
 from ascendsim.program.rings import Ring
-
-FLOAT32_BYTES = 4
 
 
 class Task(NamedTuple):
@@ -50,7 +51,7 @@ class Matmul(Schedule):
     )
 
     def __post_init__(self) -> None:
-        """Refuse a plan that cuts through a fractal of the reduction, or wants what the product has not."""
+        """Refuse a tiling that cuts through a fractal of the reduction, or wants what the product has not."""
         super().__post_init__()
         units = {"base_k": self.profile.cube.rates[self.gemm.compute_dtype].k0}
         require_whole_units("a matrix product", self.tiling, units, self.profile.cores.cube)
@@ -71,13 +72,14 @@ class Matmul(Schedule):
 
     def dealt(self) -> list[list[Task]]:
         """Return the base blocks of each core, in the order in which it makes them."""
+        # One block to each core in turn, not ranges: what all cores read at one time then lies side by side.
         t = self.tiling
         cores: list[list[Task]] = [[] for _ in range(t.used_cores)]
-        for number, (batch, top, left) in enumerate(self._walk()):
+        for number, (batch, top, left) in enumerate(self._blocks()):
             cores[number % t.used_cores] += self._tiles(batch, top, left)
         return cores
 
-    def _walk(self) -> Iterator[tuple[int, int, int]]:
+    def _blocks(self) -> Iterator[tuple[int, int, int]]:
         """Yield batch, first row and first column of every block, panel after panel."""
         p, t = self.gemm.problem, self.tiling
         rows = range(0, p.m, t.block_m)
@@ -100,16 +102,11 @@ class Matmul(Schedule):
         ]
 
     def signature(self, tasks: Sequence[Task]) -> Hashable:
-        """Return what decides the cost of a core's program: sizes, and which pieces are met again."""
-        lefts: dict[Hashable, int] = {}
-        rights: dict[Hashable, int] = {}
+        """Return what decides the cost of a core's program: sizes, and which tiles are met again."""
+        lefts: dict[Hashable, int] = defaultdict(count().__next__)
+        rights: dict[Hashable, int] = defaultdict(count().__next__)
         return tuple(
-            (
-                tile.rows,
-                tile.columns,
-                lefts.setdefault((tile.batch, tile.row), len(lefts)),
-                rights.setdefault((tile.batch, tile.column), len(rights)),
-            )
+            (tile.rows, tile.columns, lefts[tile.batch, tile.row], rights[tile.batch, tile.column])
             for tile in tasks
         )
 
@@ -123,24 +120,20 @@ class _MatmulProgram:
 
     def __init__(self, schedule: Matmul, tiles: Sequence[Task]) -> None:
         self.s = schedule
-        self.p, t = schedule.gemm.problem, schedule.tiling
+        self.p, t, cube = schedule.gemm.problem, schedule.tiling, schedule.profile.cube
         self.tiles = tiles
-        cube = schedule.profile.cube
-        self.size = schedule.gemm.a.itemsize
+        size = self.size = schedule.gemm.a.itemsize
         k0 = cube.rates[schedule.gemm.compute_dtype].k0
         m = round_up(max(tile.rows for tile in tiles), cube.m0)
         n = round_up(max(tile.columns for tile in tiles), cube.n0)
-        base_k = round_up(min(t.base_k, self.p.k), k0)
-        self.chunk_a = min(t.step_ka * t.base_k, round_up(self.p.k, k0))
-        self.chunk_b = min(t.step_kb * t.base_k, round_up(self.p.k, k0))
+        # No tile holds more than the reduction has, and fractals take it in units of k0.
+        k = round_up(self.p.k, k0)
+        self.chunk_a, self.chunk_b = min(t.step_ka * t.base_k, k), min(t.step_kb * t.base_k, k)
         b = self.b = ProgramBuilder(schedule.profile, schedule.hazards)
-        self.left = Ring(b.slots("L1", m * self.chunk_a * self.size, "A1", t.al1_buffers))
-        self.right = Ring(b.slots("L1", n * self.chunk_b * self.size, "B1", t.bl1_buffers))
-        self.l0a = Ring(b.slots("L0A", m * base_k * self.size, "A0", t.al0_buffers))
-        self.l0b = Ring(b.slots("L0B", n * base_k * self.size, "B0", t.bl0_buffers))
-        self.l0c = Ring(b.slots("L0C", m * n * FLOAT32_BYTES, "C0", t.cl0_buffers))
+        sizes = Sizes(m, n, min(round_up(t.base_k, k0), k), m * self.chunk_a * size, n * self.chunk_b * size)
+        self.left, self.right, self.l0a, self.l0b, self.l0c = tile_rings(b, t, sizes, size)
         self.out = Writeback(b, schedule.profile, schedule.gemm.c, m, n, 0, unit_flag=t.unit_flag)
-        # With two copies in L1 the next pieces arrive while these are read, in the steady state.
+        # With two copies in L1 the next tiles arrive while these are read, in the steady state.
         self.prefetches = (
             t.al1_buffers > 1 and t.bl1_buffers > 1 and self.p.k > max(self.chunk_a, self.chunk_b)
         )
@@ -152,7 +145,7 @@ class _MatmulProgram:
         return self.b.build()
 
     def _tile(self, tile: Task) -> None:
-        """Walk the reduction of one tile and write it."""
+        """Append the whole reduction of one tile, and write it."""
         t = self.s.tiling
         if not t.reuse_l1:
             self.left.forget()
@@ -160,6 +153,7 @@ class _MatmulProgram:
         accumulator = self.l0c.next()
         spaced = spacing_needed(self.s.profile, tile.rows, tile.columns)
         for first in range(0, self.p.k, t.base_k):
+            # A product of few fractals would want the accumulator before the one before has given it back.
             if first and spaced:
                 self.b.add(PipeBarrier("M"))
             self._product(tile, accumulator, first, min(t.base_k, self.p.k - first))
@@ -174,49 +168,31 @@ class _MatmulProgram:
     def _product(self, tile: Task, accumulator: Slot, first: int, depth: int) -> None:
         """Add the product over one slice of the reduction.
 
-        b goes to L0 before a: where L1 holds one copy, its next pieces come only when both have left, as is
+        b goes to L0 before a: where L1 holds one copy, its next tiles come only when both have left, as is
         measured of kernels that do not double-buffer.
         """
-        p, size = self.p, self.size
+        p, size, gemm = self.p, self.size, self.s.gemm
         in_a, in_b = first % self.chunk_a, first % self.chunk_b
-        left, right = self._left(tile, first - in_a), self._right(tile, first - in_b)
+        rows, columns = (tile.row, tile.rows), (tile.column, tile.columns)
+        reduction_a = first - in_a, min(self.chunk_a, p.k - first + in_a)
+        reduction_b = first - in_b, min(self.chunk_b, p.k - first + in_b)
+        left = self._held(self.left, gemm.a, tile.batch, rows, reduction_a, turned=p.transpose_a)
+        right = self._held(self.right, gemm.b, tile.batch, reduction_b, columns, turned=p.transpose_b)
         a, b = self.l0a.next(), self.l0b.next()
         self.b.add(LoadL0B(b, right, Submatrix(in_b, depth, 0, tile.columns, p.transpose_b, size)))
         arriving = self.prefetches * (tile.rows + tile.columns) * depth * size
         self.b.add(LoadL0A(a, left, Submatrix(0, tile.rows, in_a, depth, p.transpose_a, size), arriving))
-        self.b.add(
-            Mmad(accumulator, a, b, tile.rows, depth, tile.columns, self.s.gemm.compute_dtype, first == 0)
-        )
+        self.b.add(Mmad(accumulator, a, b, tile.rows, depth, tile.columns, gemm.compute_dtype, first == 0))
 
-    def _left(self, tile: Task, first: int) -> Slot:
-        """Return the slot with rows of a, over a chunk of the reduction."""
-        depth = min(self.chunk_a, self.p.k - first)
-        at, length = (tile.row, first), (tile.rows, depth)
-        return self._piece(self.left, self.s.gemm.a, tile.batch, at, length, turned=self.p.transpose_a)
-
-    def _right(self, tile: Task, first: int) -> Slot:
-        """Return the slot with columns of b, over a chunk of the reduction."""
-        depth = min(self.chunk_b, self.p.k - first)
-        at, length = (first, tile.column), (depth, tile.columns)
-        return self._piece(self.right, self.s.gemm.b, tile.batch, at, length, turned=self.p.transpose_b)
-
-    def _piece(
-        self,
-        ring: Ring,
-        tensor: GmTensor,
-        batch: int,
-        at: tuple[int, int],
-        length: tuple[int, int],
-        *,
-        turned: bool,
+    def _held(
+        self, ring: Ring, tensor: GmTensor, batch: int, rows: Pair, columns: Pair, *, turned: bool
     ) -> Slot:
-        """Return the slot with a piece of a matrix, loading it unless it is still there."""
+        """Return the slot with (first, count) rows and columns of a matrix, loading it unless it is there."""
         if turned:
-            at, length = at[::-1], length[::-1]
-        slot = ring.find((batch, at))
-        if slot is not None:
-            return slot
-        slot = ring.next((batch, at))
+            rows, columns = columns, rows
+        (row, high), (column, wide) = rows, columns
+        return held(ring, (batch, (row, column)), self._load, tensor, batch, (row, column), (high, wide))
+
+    def _load(self, slot: Slot, tensor: GmTensor, batch: int, at: Pair, extent: Pair) -> None:
         line_bytes = self.s.profile.l2.line_bytes
-        self.b.add(self.s.gemm.copy_to_l1(slot, tensor, batch, at, length, line_bytes))
-        return slot
+        self.b.add(self.s.gemm.copy_to_l1(slot, tensor, batch, at, extent, line_bytes))

@@ -1,4 +1,4 @@
-"""What a plan fixes of the order in which products are added: all that the bits depend on."""
+"""The order of additions that a plan fixes: all of the plan that the bits depend on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DgradOrder:
-    """What the plan of grad_input contributes: C0, and the (channel group, tap) pairs of each Mmad in turn.
+    """The order of grad_input: C0, and how many (channel group, tap) pairs each Mmad in turn takes.
 
     The slices cover the reduction at one kernel depth; every kernel depth repeats them. Where the reduction
     is cut into parts, `parts` holds the number of slices of each; a part runs through all kernel depths, and
@@ -32,19 +32,19 @@ class DgradOrder:
 
 @dataclass(frozen=True)
 class WgradOrder:
-    """What the plan of grad_weight contributes.
+    """The order of grad_weight.
 
-    pieces    (first pixel, pixels) of the runs into which the pixels of one image are cut, in order
-    base_k    pixels of one Mmad, counted from the beginning of each piece
-    k_split   parts of the reduction; part p takes steps count * p // k_split ... of all (pair of depths,
-              image, piece) at a kernel depth
+    ranges    (first pixel, pixels) of the runs into which the pixels of one image are cut, in order
+    base_k    pixels of one Mmad, counted from the beginning of each range
+    k_split   parts of the reduction; part p takes segments count * p // k_split ... of all (pair of depths,
+              image, range) at a kernel depth
     tree      the parts are added as a binary tree: neighbours first, then sums of two, of four, ...
     arrivals  None: the parts are added as 0, 1, 2, ..., beginning with part 0;
               (k_split, *weight): for each element the number of the part that is added first, second, ... to
               a zero in global memory
     """
 
-    pieces: tuple[tuple[int, int], ...]
+    ranges: tuple[tuple[int, int], ...]
     base_k: int
     k_split: int = 1
     arrivals: NDArray[np.int_] | None = None
@@ -53,6 +53,6 @@ class WgradOrder:
 
 @dataclass(frozen=True)
 class MatmulOrder:
-    """What the plan of a matrix product contributes: the reduction goes through Mmads of so many elements."""
+    """The order of a matrix product: its reduction goes through Mmads of so many elements."""
 
     base_k: int

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.views import round_up
 from ascendsim.errors import UnsupportedError
+from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.rings import Ring
 from ascendsim.vector.instructions import CopyUbToGm
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
 
 Index = Callable[[int, int], tuple[Any, ...]]
 

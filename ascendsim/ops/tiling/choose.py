@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
@@ -13,20 +11,13 @@ from ascendsim.ops.tiling.search.dgrad import dgrad_tiling
 from ascendsim.ops.tiling.search.matmul import matmul_tiling
 from ascendsim.ops.tiling.search.wgrad import wgrad_tiling
 from ascendsim.ops.tiling.vendor.matmul import product_tiling
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
+from ascendsim.profile import Profile
 
 PRODUCTS = ("grad_input", "grad_weight", "product")
 
 
 def choose_tiling(
-    problem: ConvProblem | MatmulProblem,
-    gradient: str,
-    dtype: str,
-    profile: Profile,
-    *,
-    hf32: bool = False,
+    problem: ConvProblem | MatmulProblem, gradient: str, dtype: str, profile: Profile, *, hf32: bool = False
 ) -> Plan:
     """Return the plan of one product.
 

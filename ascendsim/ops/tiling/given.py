@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan, Tiling
@@ -12,9 +12,7 @@ from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.ops.tiling.choose import choose_tiling
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
+from ascendsim.profile import Profile
 
 Given = Mapping[str, Any]
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import ceil
-from typing import TYPE_CHECKING
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.schedules.matmul import Matmul
+from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.kernel import time_kernel
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
 
 # A product of more Mmads is not timed at all: one run would take a second and more.
 MOST_MMADS = 20_000

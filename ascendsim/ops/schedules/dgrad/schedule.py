@@ -7,14 +7,15 @@ from functools import cached_property
 from typing import ClassVar
 
 from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.schedules.base import TILES, BlockSchedule
-from ascendsim.ops.schedules.dgrad.program import DgradProgram, Sizes, sizes_of
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
+from ascendsim.ops.schedules.base import TILES
+from ascendsim.ops.schedules.blocks import BlockSchedule
+from ascendsim.ops.schedules.dgrad.program import DgradProgram
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
 from ascendsim.ops.schedules.order import DgradOrder
+from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, zero_fill
 from ascendsim.program.kernel import Phase
 from ascendsim.program.places import GmTensor
-from ascendsim.program.program import Program
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Dgrad(BlockSchedule):
 
     @cached_property
     def tasks(self) -> DgradTasks:
-        """How it is cut."""
+        """The base blocks, and the cut of their reduction."""
         return DgradTasks(self.gemm, self.tiling, self.profile)
 
     @property
@@ -45,6 +46,7 @@ class Dgrad(BlockSchedule):
     def target(self) -> GmTensor:
         """The tensor that receives the tiles: the output, or float32 sums where parts are added to it."""
         output = self.gemm.output
+        # Added in a narrower format, every part would be rounded to it on the way.
         if self.tiling.k_split == 1 or output.dtype == "float32":
             return output
         return GmTensor.of("sums", output.shape, "float32", "workspace", output.layout)
@@ -54,17 +56,9 @@ class Dgrad(BlockSchedule):
         """Whether vector cores make the output from float32 sums."""
         return self.target is not self.gemm.output
 
-    def program(self, tasks: list[Task]) -> Program:  # type: ignore[override]
-        """Return the program of a core with these tasks."""
-        sizes = sizes_of(self.tasks, tasks)
-        if sizes not in self._programs:
-            self._programs[sizes] = DgradProgram(self.tasks, sizes, self.target, self.hazards)
-        return self._programs[sizes].emit(tasks)
-
-    @cached_property
-    def _programs(self) -> dict[Sizes, DgradProgram]:
-        # By what a core reserves: cores that reserve the same share the templates that one has learned.
-        return {}
+    def emitter(self, sizes: Sizes) -> DgradProgram:
+        """Return what emits the programs of all cores that reserve so much."""
+        return DgradProgram(self.tasks, sizes, self.target, self.hazards)
 
     def order(self) -> DgradOrder:
         """Return the slices of each part of the reduction."""
@@ -75,6 +69,8 @@ class Dgrad(BlockSchedule):
     def phases(self) -> tuple[Phase, ...]:
         """Return zeros where tiles are added or missing, the tiles, and the cast of float32 sums."""
         phases = [self.compute()]
+        # A depth that no kernel depth reaches has no task: without the zeros its gradient would never be
+        # written.
         if self.tiling.k_split > 1 or not all(self.gemm.depths):
             phases.insert(0, zero_fill(self.profile, flat(self.target)))
         if self.casts_sums:

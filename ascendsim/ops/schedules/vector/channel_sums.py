@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ascendsim.cube.mmad import PipeBarrier
 from ascendsim.ops.plan import shares
-from ascendsim.ops.schedules.vector.elementwise import piece_elements, vector_cores
+from ascendsim.ops.schedules.vector.elementwise import load, piece_elements, pieces, store, vector_cores
+from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import CoreWork, Phase
-from ascendsim.program.places import Gm, GmTensor
+from ascendsim.program.places import GmTensor
 from ascendsim.program.program import Program
 from ascendsim.program.rings import Ring
-from ascendsim.vector.instructions import FLOAT32_LANES, AddLanes, CopyGmToUb, CopyUbToGm, Fill
+from ascendsim.vector.instructions import FLOAT32_LANES, AddLanes, Fill
 from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
 
 LANE_SUM_SLOTS = 5  # two loads, the lanes, two totals
 
@@ -38,11 +37,11 @@ def lane_sums(profile: Profile, source: GmTensor, sums: GmTensor) -> Phase:
     each = len(cores) // parts
     work: list[CoreWork] = []
     for part in range(parts):
+        images = range(batch * part // parts, batch * (part + 1) // parts)
         for share in shares(channels, each):
-            first, count = _images(batch, parts, part)
-            mine = _ChannelSums(part, first, count, share.start, len(share), min(block, len(share)))
+            mine = _ChannelSums(part, images, share, min(block, len(share)))
             build = partial(program, profile, source, sums, mine)
-            work.append(CoreWork(cores[len(work)], (len(share), count, space), build))
+            work.append(CoreWork(cores[len(work)], (len(share), len(images), space), build))
     return Phase("lane sums", tuple(work))
 
 
@@ -68,44 +67,36 @@ class _ChannelSums(NamedTuple):
     """The share of one core: channels of a part, summed in blocks of channels."""
 
     part: int
-    first_image: int
-    images: int
-    first_channel: int
-    channels: int
+    images: range
+    channels: range
     block: int
 
-
-def _images(batch: int, parts: int, part: int) -> tuple[int, int]:
-    """Return first image and number of images of one part."""
-    first, last = batch * part // parts, batch * (part + 1) // parts
-    return first, last - first
+    def blocks(self) -> Iterator[tuple[slice, int]]:
+        """Yield (slice of the channels, channels) of each block."""
+        for first, rows in pieces(self.channels.start, self.channels.stop, self.block):
+            yield slice(first, first + rows), rows
 
 
 def _lane_sum_program(profile: Profile, source: GmTensor, sums: GmTensor, mine: _ChannelSums) -> Program:
     space, size = source.shape[2], source.itemsize
     b = ProgramBuilder(profile)
-    piece = min(space, piece_elements(profile, 4))
-    loads = Ring(b.slots("UB", mine.block * piece * size, "in", 2))
-    lanes = Ring(b.slots("UB", mine.block * FLOAT32_LANES * 4, "lanes", 1))
+    most = min(space, piece_elements(profile, 4))
+    loads = Ring(b.slots("UB", mine.block * most * size, "in", 2))
+    (lanes,) = b.slots("UB", mine.block * FLOAT32_LANES * 4, "lanes")
     totals = Ring(b.slots("UB", mine.block * 4, "total", 2))
-    last_channel = mine.first_channel + mine.channels
-    for channel in range(mine.first_channel, last_channel, mine.block):
-        rows = min(mine.block, last_channel - channel)
-        lane = lanes.next()
-        b.add(Fill(lane, (rows, FLOAT32_LANES), rows * FLOAT32_LANES * 4))
-        for image in range(mine.first_image, mine.first_image + mine.images):
-            for start in range(0, space, piece):
-                count = min(piece, space - start)
-                load = loads.next()
-                place = (image, slice(channel, channel + rows), slice(start, start + count))
-                b.add(CopyGmToUb(load, Gm(source, place), rows * count * size, (rows, count)))
+    for channels, rows in mine.blocks():
+        b.add(Fill(lanes, (rows, FLOAT32_LANES), rows * FLOAT32_LANES * 4))
+        for image in mine.images:
+            for start, count in pieces(0, space, most):
+                place = (image, channels, slice(start, start + count))
+                given = load(b, loads, source, place, rows, count)
+                # V delivers late: without a barrier the next addition would read the lanes before the last.
                 b.add(PipeBarrier("V"))
-                b.add(AddLanes(lane, load, rows, count))
+                b.add(AddLanes(lanes, given, rows, count))
         total = totals.next()
         b.add(PipeBarrier("V"))
-        b.add(SumLanes(total, lane, rows))
-        target = Gm(sums, (mine.part, slice(channel, channel + rows)))
-        b.add(CopyUbToGm(target, total, rows * sums.itemsize))
+        b.add(SumLanes(total, lanes, rows))
+        store(b, sums, (mine.part, channels), total, rows)
     return b.build()
 
 
@@ -114,28 +105,22 @@ def _row_sum_program(profile: Profile, source: GmTensor, sums: GmTensor, mine: _
 
     The additions are those of `_lane_sum_program`, without the lanes that no pixel ever reaches.
     """
-    space, size = source.shape[2], source.itemsize
+    space = source.shape[2]
     b = ProgramBuilder(profile)
     most = max(1, piece_elements(profile, 4) // 2 // (mine.block * space))
-    most = min(most, mine.images)
-    loads = Ring(b.slots("UB", most * mine.block * space * size, "in", 2))
+    most = min(most, len(mine.images))
+    loads = Ring(b.slots("UB", most * mine.block * space * source.itemsize, "in", 2))
     (pixels,) = b.slots("UB", mine.block * space * 4, "pixels")
     totals = Ring(b.slots("UB", mine.block * 4, "total", 2))
-    last_channel, last_image = mine.first_channel + mine.channels, mine.first_image + mine.images
-    for channel in range(mine.first_channel, last_channel, mine.block):
-        rows = min(mine.block, last_channel - channel)
+    for channels, rows in mine.blocks():
         length = rows * space
         b.add(Fill(pixels, (length,), length * 4))
-        for image in range(mine.first_image, last_image, most):
-            count = min(most, last_image - image)
-            load = loads.next()
-            place = (slice(image, image + count), slice(channel, channel + rows))
-            b.add(CopyGmToUb(load, Gm(source, place), count * length * size, (count, length)))
+        for image, count in pieces(mine.images.start, mine.images.stop, most):
+            given = load(b, loads, source, (slice(image, image + count), channels), count, length)
             b.add(PipeBarrier("V"))
-            b.add(AddRows(pixels, load, count, length))
+            b.add(AddRows(pixels, given, count, length))
         total = totals.next()
         b.add(PipeBarrier("V"))
         b.add(SumPixels(total, pixels, rows, space))
-        target = Gm(sums, (mine.part, slice(channel, channel + rows)))
-        b.add(CopyUbToGm(target, total, rows * sums.itemsize))
+        store(b, sums, (mine.part, channels), total, rows)
     return b.build()

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ascendsim.cube.mmad import PipeBarrier
 from ascendsim.ops.plan import shares
+from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Core, CoreWork, Phase
-from ascendsim.program.places import Gm, GmTensor
+from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import Program
 from ascendsim.program.rings import Ring
 from ascendsim.vector.instructions import FLOAT32_LANES, Add, Cast, CopyGmToUb, CopyUbToGm, Fill
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
 
 # The largest piece that one vector instruction sequence works on; two copies of it and of its source fit in
 # every product's UB, and 16 KiB is where the vendor calls a transfer efficient.
@@ -39,15 +37,39 @@ def flat_phase(
 
     Equal counts must cost the same.
     """
-    cores = vector_cores(profile)
-    step = FLOAT32_LANES
-    units = -(-size // step)
-    work = []
-    for core, share in zip(cores, shares(units, len(cores)), strict=False):
-        first, last = share.start * step, min(share.stop * step, size)
-        signature = (last - first, itemsize)
-        work.append(CoreWork(core, signature, partial(build, profile, first, last - first)))
-    return Phase(name, tuple(work))
+    return Phase(
+        name,
+        tuple(
+            CoreWork(core, (last - first, itemsize), partial(build, profile, first, last - first))
+            for core, first, last in _dealt(profile, size)
+        ),
+    )
+
+
+def _dealt(profile: Profile, size: int) -> Iterator[tuple[Core, int, int]]:
+    """Yield each core that gets work with its first element and the end of its range."""
+    # In whole groups of lanes: a share that ended inside one would cost two repeats for it, one on each core.
+    cores, lanes = vector_cores(profile), FLOAT32_LANES
+    for core, share in zip(cores, shares(-(-size // lanes), len(cores)), strict=False):
+        yield core, share.start * lanes, min(share.stop * lanes, size)
+
+
+def pieces(first: int, end: int, most: int) -> Iterator[tuple[int, int]]:
+    """Cut a range into pieces of at most `most` elements; yield (first, count)."""
+    for start in range(first, end, most):
+        yield start, min(most, end - start)
+
+
+def load(b: ProgramBuilder, ring: Ring, tensor: GmTensor, place: tuple[Any, ...], *shape: int) -> Slot:
+    """Append the copy of a slice of GM into the next slot of a ring; return the slot."""
+    slot = ring.next()
+    b.add(CopyGmToUb(slot, Gm(tensor, place), prod(shape) * tensor.itemsize, shape))
+    return slot
+
+
+def store(b: ProgramBuilder, tensor: GmTensor, place: tuple[Any, ...], slot: Slot, count: int) -> None:
+    """Append the copy of a slot to a slice of GM."""
+    b.add(CopyUbToGm(Gm(tensor, place), slot, count * tensor.itemsize))
 
 
 def zero_fill(profile: Profile, tensor: GmTensor, value: float = 0.0) -> Phase:
@@ -55,15 +77,15 @@ def zero_fill(profile: Profile, tensor: GmTensor, value: float = 0.0) -> Phase:
 
     def program(profile: Profile, first: int, count: int) -> Program:
         b = ProgramBuilder(profile)
-        piece = min(count, piece_elements(profile, tensor.itemsize))
-        (slot,) = b.slots("UB", piece * tensor.itemsize, "zeros")
-        b.add(Fill(slot, (piece,), piece * tensor.itemsize, value))
-        # A short last piece is filled again, because a tile is copied as a whole.
-        for start in range(first, first + count, piece):
-            size = min(piece, first + count - start)
-            if size < piece:
+        most = min(count, piece_elements(profile, tensor.itemsize))
+        (slot,) = b.slots("UB", most * tensor.itemsize, "zeros")
+        filled = 0
+        for start, size in pieces(first, first + count, most):
+            # One fill serves all whole pieces. A short last one is filled again: a tile is copied as a whole.
+            if size != filled:
                 b.add(Fill(slot, (size,), size * tensor.itemsize, value))
-            b.add(CopyUbToGm(Gm(tensor, (slice(start, start + size),)), slot, size * tensor.itemsize))
+                filled = size
+            store(b, tensor, (slice(start, start + size),), slot, size)
         return b.build()
 
     return flat_phase("zero fill", profile, tensor.shape[0], tensor.itemsize, program)
@@ -75,16 +97,15 @@ def cast(profile: Profile, source: GmTensor, target: GmTensor) -> Phase:
 
     def program(profile: Profile, first: int, count: int) -> Program:
         b = ProgramBuilder(profile)
-        piece = min(count, piece_elements(profile, widest))
-        loads = Ring(b.slots("UB", piece * source.itemsize, "in", 2))
-        results = Ring(b.slots("UB", piece * target.itemsize, "out", 2))
-        for start in range(first, first + count, piece):
-            size = min(piece, first + count - start)
+        most = min(count, piece_elements(profile, widest))
+        # Two slots each way: the next piece arrives, and the last one leaves, while this one is converted.
+        loads = Ring(b.slots("UB", most * source.itemsize, "in", 2))
+        results = Ring(b.slots("UB", most * target.itemsize, "out", 2))
+        for start, size in pieces(first, first + count, most):
             place = (slice(start, start + size),)
-            load, result = loads.next(), results.next()
-            b.add(CopyGmToUb(load, Gm(source, place), size * source.itemsize, (size,)))
-            b.add(Cast(result, load, target.dtype, size, widest))
-            b.add(CopyUbToGm(Gm(target, place), result, size * target.itemsize))
+            given, result = load(b, loads, source, place, size), results.next()
+            b.add(Cast(result, given, target.dtype, size, widest))
+            store(b, target, place, result, size)
         return b.build()
 
     return flat_phase("cast", profile, source.shape[0], widest, program)
@@ -95,25 +116,10 @@ def ordered_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> Phase:
 
     The sum begins with part 0 and takes the others in order; the result is stored in the target's format.
     """
+    rows = range(parts.shape[0])
 
     def program(profile: Profile, first: int, count: int) -> Program:
-        b = ProgramBuilder(profile)
-        piece = min(count, piece_elements(profile, 4))
-        loads = Ring(b.slots("UB", piece * 4, "in", 2))
-        totals = Ring(b.slots("UB", piece * 4, "total", 2))
-        for start in range(first, first + count, piece):
-            size = min(piece, first + count - start)
-            place = slice(start, start + size)
-            total = totals.next()
-            b.add(CopyGmToUb(total, Gm(parts, (0, place)), size * 4, (size,)))
-            for part in range(1, parts.shape[0]):
-                load = loads.next()
-                b.add(CopyGmToUb(load, Gm(parts, (part, place)), size * 4, (size,)))
-                if part > 1:
-                    b.add(PipeBarrier("V"))  # each sum needs the one before
-                b.add(Add(total, load, size))
-            b.add(CopyUbToGm(Gm(target, (place,)), total, size * target.itemsize))
-        return b.build()
+        return _sums_program(profile, parts, [(rows, first, first + count)], target)
 
     return flat_phase("ordered sum", profile, target.shape[0], 4, program)
 
@@ -135,45 +141,41 @@ def tree_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> tuple[Phase
 def _tree_round(profile: Profile, parts: GmTensor, target: GmTensor | None, stride: int) -> Phase:
     """Return one round; its pairs of rows, laid end to end, are shared among all cores."""
     count, elements = parts.shape
-    rows = range(0, count - stride, 2 * stride)
+    pairs = [range(row, row + stride + 1, stride) for row in range(0, count - stride, 2 * stride)]
     work = []
-    cores = vector_cores(profile)
-    units = -(-len(rows) * elements // FLOAT32_LANES)
-    for core, share in zip(cores, shares(units, len(cores)), strict=False):
-        first, last = share.start * FLOAT32_LANES, min(share.stop * FLOAT32_LANES, len(rows) * elements)
-        runs = tuple(
-            (row, max(first - at * elements, 0), min(last - at * elements, elements))
-            for at, row in enumerate(rows)
+    for core, first, last in _dealt(profile, len(pairs) * elements):
+        runs = [
+            (pair, max(first - at * elements, 0), min(last - at * elements, elements))
+            for at, pair in enumerate(pairs)
             if first < (at + 1) * elements and last > at * elements
-        )
+        ]
         signature = tuple(end - start for _, start, end in runs)
-        build = partial(_tree_program, profile, parts, target, stride, runs)
-        work.append(CoreWork(core, signature, build))
+        work.append(CoreWork(core, signature, partial(_sums_program, profile, parts, runs, target)))
     return Phase(f"tree sum, stride {stride}", tuple(work))
 
 
-def _tree_program(
-    profile: Profile,
-    parts: GmTensor,
-    target: GmTensor | None,
-    stride: int,
-    runs: tuple[tuple[int, int, int], ...],
+def _sums_program(
+    profile: Profile, parts: GmTensor, runs: list[tuple[range, int, int]], target: GmTensor | None
 ) -> Program:
-    """Add row + stride to row for each run (row, first element, end)."""
+    """Add the rows of each run (rows, first element, end) in float32.
+
+    The sums go to the target, or, where there is none, take the place of the first row.
+    """
     b = ProgramBuilder(profile)
-    piece = min(max(end - start for _, start, end in runs), piece_elements(profile, 4))
-    loads = Ring(b.slots("UB", piece * 4, "in", 2))
-    totals = Ring(b.slots("UB", piece * 4, "total", 2))
-    for row, first, end in runs:
-        for start in range(first, end, piece):
-            size = min(piece, end - start)
+    most = min(max(end - start for _, start, end in runs), piece_elements(profile, 4))
+    loads = Ring(b.slots("UB", most * 4, "in", 2))
+    totals = Ring(b.slots("UB", most * 4, "total", 2))
+    for rows, first, end in runs:
+        for start, size in pieces(first, end, most):
             place = slice(start, start + size)
-            total, load = totals.next(), loads.next()
-            b.add(CopyGmToUb(total, Gm(parts, (row, place)), size * 4, (size,)))
-            b.add(CopyGmToUb(load, Gm(parts, (row + stride, place)), size * 4, (size,)))
-            b.add(Add(total, load, size))
-            goal = Gm(target, (place,)) if target is not None else Gm(parts, (row, place))
-            b.add(CopyUbToGm(goal, total, size * goal.tensor.itemsize))
+            total = load(b, totals, parts, (rows[0], place), size)
+            for number, row in enumerate(rows[1:]):
+                other = load(b, loads, parts, (row, place), size)
+                if number:
+                    b.add(PipeBarrier("V"))  # each sum needs the one before
+                b.add(Add(total, other, size))
+            goal = (place,) if target is not None else (rows[0], place)
+            store(b, target or parts, goal, total, size)
     return b.build()
 
 

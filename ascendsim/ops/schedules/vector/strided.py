@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING
 
 from ascendsim.ops.problems.views import View
-from ascendsim.ops.schedules.vector.elementwise import PIECE_BYTES, flat_phase
+from ascendsim.ops.schedules.vector.elementwise import PIECE_BYTES, flat_phase, pieces, store
+from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Phase
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import Program
 from ascendsim.program.rings import Ring
-from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
+from ascendsim.vector.instructions import CopyGmToUb
 from ascendsim.vector.rearrange import Rearrange
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
 
 
 def gather(profile: Profile, source: GmTensor, view: View, target: GmTensor) -> Phase:
@@ -42,15 +39,14 @@ def gather(profile: Profile, source: GmTensor, view: View, target: GmTensor) -> 
         piece = min(count, most)
         loads = Ring(b.slots("UB", ceil(piece * widest), "scattered", 2))
         rows = loads if in_place else Ring(b.slots("UB", piece * source.itemsize, "in order", 2))
-        for start in range(first, first + count, piece):
-            size = min(piece, first + count - start)
+        for start, size in pieces(first, first + count, piece):
             place = (slice(start, start + size),)
             result = load = loads.next()
             b.add(CopyGmToUb(load, Gm(source, place), ceil(size * each), (size,)))
             if not in_place:
                 result = rows.next()
                 b.add(Rearrange(result, load, ceil(size * each)))
-            b.add(CopyUbToGm(Gm(target, place), result, size * target.itemsize))
+            store(b, target, place, result, size)
         return b.build()
 
     return flat_phase("gather", profile, view.size, source.itemsize, program)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.taps import Taps, cut_taps, first_box
-
-if TYPE_CHECKING:
-    from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.problems.wgrad import WgradGemm
 
 
 class Columns(NamedTuple):
@@ -20,19 +18,19 @@ class Columns(NamedTuple):
     first_column: int
 
 
-def column_blocks(spec: WgradGemm, tiling: Tiling, l1_budget: int) -> list[Columns]:
+def column_blocks(gemm: WgradGemm, tiling: Tiling, l1_budget: int) -> list[Columns]:
     """Cut the columns at one kernel depth into blocks of base_n.
 
     A block's L1 tile holds all taps of the channel groups it touches; where that does not fit in `l1_budget`
     bytes, only whole kernel rows of one channel group, or single taps.
     """
-    sliding, c0 = spec.sliding, spec.sliding.c0
+    sliding, c0 = gemm.sliding, gemm.sliding.c0
     most = max(1, tiling.base_n // c0)
-    whole = spec.all_taps
+    whole = gemm.all_taps
     taps = whole.rows * whole.cols
     touched = min(whole.channels, -(-(most + taps - 1) // taps))
     pixels = tiling.step_kb * tiling.base_k
-    in_row = piece_in_row(spec, tiling, l1_budget)
+    in_row = range_in_row(gemm, tiling, l1_budget)
     if sliding.tile_bytes(pixels, whole._replace(channels=touched), in_row=in_row) <= l1_budget:
         return [
             _touched_box(whole, first, min(most, whole.groups - first), c0)
@@ -57,13 +55,13 @@ def _touched_box(whole: Taps, first: int, groups: int, c0: int) -> Columns:
     return Columns(box, first - channel * taps, groups, first * c0)
 
 
-def piece_in_row(spec: WgradGemm, tiling: Tiling, l1_budget: int) -> bool:
-    """Return whether pieces of the reduction must stay in one row, as whole rows do not fit."""
+def range_in_row(gemm: WgradGemm, tiling: Tiling, l1_budget: int) -> bool:
+    """Return whether ranges of pixels must stay in one row, as whole rows do not fit."""
     one_tap = Taps(0, 1, 0, 1, 0, 1)
     pixels = tiling.step_kb * tiling.base_k
-    whole = spec.all_taps._replace(channels=1)
-    if spec.sliding.tile_bytes(pixels, whole, in_row=False) <= l1_budget:
+    whole = gemm.all_taps._replace(channels=1)
+    if gemm.sliding.tile_bytes(pixels, whole, in_row=False) <= l1_budget:
         return False
-    return spec.sliding.tile_bytes(pixels, one_tap, in_row=False) > l1_budget or (
-        spec.sliding.tile_bytes(pixels, whole, in_row=True) <= l1_budget
+    return gemm.sliding.tile_bytes(pixels, one_tap, in_row=False) > l1_budget or (
+        gemm.sliding.tile_bytes(pixels, whole, in_row=True) <= l1_budget
     )

@@ -8,14 +8,15 @@ from math import prod
 from typing import ClassVar
 
 from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.schedules.base import TILES, BlockSchedule
+from ascendsim.ops.schedules.base import TILES
+from ascendsim.ops.schedules.blocks import BlockSchedule
 from ascendsim.ops.schedules.order import WgradOrder
+from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.ops.schedules.vector.elementwise import flat, ordered_sum, tree_sum, zero_fill
-from ascendsim.ops.schedules.wgrad.program import Sizes, WgradProgram, sizes_of
-from ascendsim.ops.schedules.wgrad.tasks import Task, WgradTasks
+from ascendsim.ops.schedules.wgrad.program import WgradProgram
+from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 from ascendsim.program.kernel import Phase
 from ascendsim.program.places import GmTensor
-from ascendsim.program.program import Program
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Wgrad(BlockSchedule):
 
     @cached_property
     def tasks(self) -> WgradTasks:
-        """How it is cut."""
+        """The base blocks, and the cut of their reduction."""
         return WgradTasks(self.gemm, self.tiling, self.profile)
 
     @property
@@ -55,27 +56,21 @@ class Wgrad(BlockSchedule):
             return output
         return GmTensor.of("parts", (self.tiling.k_split, *output.shape), "float32", "workspace")
 
-    def program(self, tasks: list[Task]) -> Program:  # type: ignore[override]
-        """Return the program of a core with these tasks."""
-        sizes = sizes_of(self.tasks, tasks)
-        if sizes not in self._programs:
-            self._programs[sizes] = WgradProgram(self.tasks, sizes, self.target, self.atomic, self.hazards)
-        return self._programs[sizes].emit(tasks)
-
-    @cached_property
-    def _programs(self) -> dict[Sizes, WgradProgram]:
-        # By what a core reserves: cores that reserve the same share the templates that one has learned.
-        return {}
+    def emitter(self, sizes: Sizes) -> WgradProgram:
+        """Return what emits the programs of all cores that reserve so much."""
+        return WgradProgram(self.tasks, sizes, self.target, self.atomic, self.hazards)
 
     def order(self) -> WgradOrder:
         """Return the runs of pixels, and how the parts are added; in which order they arrive is not told."""
-        runs = tuple((run.first_pixel, run.pixels) for run in self.tasks.pieces if run.image == 0)
+        runs = tuple(self.tasks.ranges_of_image)
         return WgradOrder(runs, self.tiling.base_k, self.tiling.k_split, tree=self.sums == "tree")
 
     def phases(self) -> tuple[Phase, ...]:
         """Return zeros where tiles are added or missing, the tiles, and the sums of parts kept apart."""
         output, profile = self.gemm.output, self.profile
         phases = [self.compute()]
+        # A part without pixels, or a kernel depth that meets only padding, writes no tile. Its place would
+        # keep what GM held before, and vector cores, or the user, would read that.
         if self.tasks.has_gaps or self.atomic:
             phases.insert(0, zero_fill(profile, flat(self.target)))
         if self.target is not output:

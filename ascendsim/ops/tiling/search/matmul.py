@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import ceil
-from typing import TYPE_CHECKING
+from operator import itemgetter
 
 from ascendsim.cube.views import Submatrix, round_up
 from ascendsim.errors import CapacityError
 from ascendsim.ops.plan import Tiling, even_parts
 from ascendsim.ops.problems.matmul import MatmulGemm
-from ascendsim.ops.tiling.search.rates import Rates
+from ascendsim.ops.tiling.search.rates import Rates, base_block
 from ascendsim.ops.tiling.timed import fastest
+from ascendsim.profile import Profile
 
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
-
-FLOAT32_BYTES = 4
 SIZES = 13  # of a base block along one axis that are looked at: from the largest down to a quarter
 # How many of the best by rank are timed at most: of 200 products of all sizes on six products of the family
 # the fastest was ranked lower only where the difference was below 3 %.
@@ -36,16 +33,16 @@ def matmul_tiling(
     used = min(cores or profile.cores.cube, profile.cores.cube)
     candidates = list(_candidates(gemm, profile, used))
     # Fewer cores have larger parts of the links.
-    rates = {n: Rates(profile, gemm.compute_dtype, n) for n in {plan.used_cores for plan in candidates}}
-    plans = {plan: _bound(gemm, plan, rates[plan.used_cores]) for plan in candidates}
-    if not plans:
+    rates = {n: Rates(profile, gemm.compute_dtype, n) for n in {tiling.used_cores for tiling in candidates}}
+    bounds = {tiling: _bound(gemm, tiling, rates[tiling.used_cores]) for tiling in candidates}
+    if not bounds:
         raise CapacityError(f"matmul: no base block fits into the buffers of {profile.variant}")
-    ranked = sorted(plans, key=plans.__getitem__)
+    ranked = sorted(bounds, key=bounds.__getitem__)
     return fastest(gemm, profile, [*others, *ranked[:SHORT_LIST]])
 
 
 def block_tiling(gemm: MatmulGemm, profile: Profile, blocks: int) -> Tiling:
-    """Return the best plan that cuts c into a grid of exactly so many equal blocks, one core each.
+    """Return the best tiling that cuts c into a grid of exactly so many equal blocks, one core each.
 
     Where there are more blocks than cores, some cores take a second one. As measured of the first
     generation's kernels, blocks are cut into equal tiles (a side of a prime number of fractals gets tiles of
@@ -53,20 +50,18 @@ def block_tiling(gemm: MatmulGemm, profile: Profile, blocks: int) -> Tiling:
 
     Raises   CapacityError if no grid leaves every block a fractal that fits
     """
-    best: tuple[float, Tiling] | None = None
     problem = gemm.problem
     cores = min(blocks, profile.cores.cube)
     rates = Rates(profile, gemm.compute_dtype, 1)
+    found: list[tuple[float, Tiling]] = []
     for m, n in _grids(gemm, profile, blocks):
         block = replace(gemm, problem=replace(problem, m=min(m, problem.m), n=min(n, problem.n)))
-        for plan in _candidates(block, profile, 1, equal=True):
-            score = _bound(block, plan, rates)
-            if best is None or score < best[0]:
-                grid = replace(plan, single_core_m=m, single_core_n=n, used_cores=cores, reuse_l1=False)
-                best = score, grid
-    if best is None:
+        for tiling in _candidates(block, profile, 1, equal=True):
+            grid = replace(tiling, single_core_m=m, single_core_n=n, used_cores=cores, reuse_l1=False)
+            found.append((_bound(block, tiling, rates), grid))
+    if not found:
         raise CapacityError(f"matmul: c {problem.m} x {problem.n} cannot be cut into {blocks} equal blocks")
-    return best[1]
+    return min(found, key=itemgetter(0))[1]
 
 
 def _grids(gemm: MatmulGemm, profile: Profile, blocks: int) -> list[tuple[int, int]]:
@@ -83,7 +78,7 @@ def _grids(gemm: MatmulGemm, profile: Profile, blocks: int) -> list[tuple[int, i
 
 
 def _candidates(gemm: MatmulGemm, profile: Profile, cores: int, *, equal: bool = False) -> Iterator[Tiling]:
-    """Yield the plans worth a look: large base blocks, deep L1 tiles, all cores.
+    """Yield the tilings worth a look: large base blocks, deep L1 tiles, all cores.
 
     `equal`: only base blocks that leave no smaller ones at the edges.
     """
@@ -95,15 +90,14 @@ def _candidates(gemm: MatmulGemm, profile: Profile, cores: int, *, equal: bool =
     problem, itemsize = gemm.problem, gemm.a.itemsize
     cube, buffers = profile.cube, profile.buffers
     k0 = cube.rates[gemm.compute_dtype].k0
-    half_a, half_b = buffers["L0A"].capacity_bytes // 2, buffers["L0B"].capacity_bytes // 2
+    l0c = buffers["L0C"].capacity_bytes
     for base_m in sizes(problem.m, cube.m0, 256):
-        most_n = buffers["L0C"].capacity_bytes // (FLOAT32_BYTES * base_m) // cube.n0 * cube.n0
+        most_n = l0c // (4 * base_m) // cube.n0 * cube.n0
         for base_n in sizes(problem.n, cube.n0, min(256, most_n)) if most_n else ():
-            k = min(half_a // (base_m * itemsize), half_b // (base_n * itemsize)) // k0 * k0
-            if not k:
+            block = base_block(profile, itemsize, base_m, base_n, k0)
+            if block is None:
                 continue
-            base_k = min(k, round_up(problem.k, k0))
-            copies = 2 if 2 * FLOAT32_BYTES * base_m * base_n <= buffers["L0C"].capacity_bytes else 1
+            base_k = min(block.k, round_up(problem.k, k0))
             blocks = problem.batch * ceil(problem.m / base_m) * ceil(problem.n / base_n)
             # The larger operand is walked once; the other again for every panel. Half the square panel leaves
             # more of L2 to it.
@@ -114,7 +108,7 @@ def _candidates(gemm: MatmulGemm, profile: Profile, cores: int, *, equal: bool =
                     *(base_m, base_n, base_k, steps, steps),
                     single_core_m=base_m,
                     single_core_n=base_n,
-                    cl0_buffers=copies,
+                    cl0_buffers=block.copies,
                     swizzle=max(1, round(square**0.5 / 2)),
                     used_cores=min(blocks, cores),
                     panels=panels,
@@ -135,34 +129,30 @@ def _steps(gemm: MatmulGemm, base: tuple[int, int, int], profile: Profile) -> It
         yield most
 
 
-def _bound(gemm: MatmulGemm, plan: Tiling, rates: Rates) -> float:
+def _bound(gemm: MatmulGemm, tiling: Tiling, rates: Rates) -> float:
     """Return the cycles of the busiest core as if pipes overlapped: the longest, and the last write-back."""
-    p = gemm.problem
-    tiles = p.batch * ceil(p.m / plan.base_m) * ceil(p.n / plan.base_n)
-    m, n = plan.base_m, plan.base_n
-    slices = _cut(p.k, plan.base_k)
-    cube = sum(count * rates.mmad(m, k, n) for k, count in slices)
-    size = gemm.a.itemsize
+    p, size = gemm.problem, gemm.a.itemsize
+    m, n = tiling.base_m, tiling.base_n
+    tiles = p.batch * ceil(p.m / m) * ceil(p.n / n)
     # What arrives in L1 while a slice is read slows the reading: so it is with two copies of each L1 tile.
-    prefetched = p.k > plan.step_ka * plan.base_k
-    mte1 = sum(
-        count
-        * (
-            rates.load_left(Submatrix(0, m, 0, k, p.transpose_a, size), prefetched * (m + n) * k * size)
-            + rates.load_right(Submatrix(0, k, 0, n, p.transpose_b, size))
-        )
-        for k, count in slices
-    )
+    prefetched = p.k > tiling.step_ka * tiling.base_k
+    cube = mte1 = 0
+    for k, count in _cut(p.k, tiling.base_k):
+        cube += count * rates.mmad(m, k, n)
+        load = rates.load_left(Submatrix(0, m, 0, k, p.transpose_a, size), prefetched * (m + n) * k * size)
+        mte1 += count * (load + rates.load_right(Submatrix(0, k, 0, n, p.transpose_b, size)))
     mte2, fill = 0.0, 0.0
-    for k, count in _cut(p.k, plan.step_ka * plan.base_k):
+    for k, count in _cut(p.k, tiling.step_ka * tiling.base_k):
         held_a, _ = rates.copy(gemm, gemm.a, (m, k), p.transpose_a)
         held_b, arrived_b = rates.copy(gemm, gemm.b, (k, n), p.transpose_b)
         # Two copies of each tile are on their way at a time: no faster than half of how long one takes.
         mte2 += count * max(held_a + held_b, (held_a + arrived_b) / 2)
+        # Before the first pair of tiles has arrived nothing can begin.
         fill = fill or held_a + arrived_b
     store = rates.store(gemm.c, m, n)
-    exposed = store if plan.cl0_buffers == 1 else 0.0
-    return fill + ceil(tiles / plan.used_cores) * max(cube + exposed, mte1, mte2, store) + store
+    # One accumulator: M waits until the tile before has left.
+    exposed = store if tiling.cl0_buffers == 1 else 0.0
+    return fill + ceil(tiles / tiling.used_cores) * max(cube + exposed, mte1, mte2, store) + store
 
 
 def _cut(extent: int, most: int) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
-"""Choose a plan: enumerate base blocks, keep the legal ones, take the one with the least bound on its cycles.
+"""Choose a tiling: list base blocks, keep the legal ones, take the one with the least bound on its cycles.
 
 The bound counts, for the busiest core, the cycles of MTE1, M, MTE2 and FIX and takes the largest as if they
-overlapped perfectly, plus what cannot overlap. It only ranks plans; the cycles that are reported come from
+overlapped perfectly, plus what cannot overlap. It only ranks tilings; the cycles that are reported come from
 the timing executor. The real operators choose differently (their rules are a later step).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.mmad import Mmad, spacing_needed
@@ -20,16 +20,14 @@ from ascendsim.ops.plan import even_parts
 from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.problems.taps import Taps
+from ascendsim.profile import Profile
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.vector.instructions import CopyUbToGm
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What ranks plans: the costs of instructions, and the bytes for each cycle of one core."""
+    """The figures that rank tilings: costs of instructions, and the bytes for each cycle of one core."""
 
     profile: Profile
     compute_dtype: str
@@ -39,6 +37,7 @@ class Rates:
     @property
     def load_bytes_per_cycle(self) -> float:
         """GM to L1 with all cores loading."""
+        # The timing executor gives every core an equal part of the link, so the bound must not be kinder.
         path = self.profile.paths["GM_L1"].bytes_per_cycle
         return min(float(path), float(self.profile.links["l2_read"].total_bytes_per_cycle) / self.cores)
 
@@ -122,33 +121,39 @@ class BaseBlock(NamedTuple):
     k: int
 
 
-def blocks(
-    profile: Profile, itemsize: int, sizes: tuple[int, int], steps: tuple[int, int, int]
-) -> Iterator[BaseBlock]:
-    """Yield the base blocks that L0A, L0B and L0C hold, both operands in two copies.
-
-    `sizes` are the whole m and n, `steps` the units of m, n and k.
-    """
-    capacity = {name: profile.buffers[name].capacity_bytes for name in ("L0A", "L0B", "L0C")}
-    cube = profile.cube
-    for m in even_parts(sizes[0], steps[0], MOST_M):
-        for n in even_parts(sizes[1], steps[1], MOST_N):
-            fits_m, fits_n = round_up(m, cube.m0), round_up(n, cube.n0)
-            copies = min(2, capacity["L0C"] // (fits_m * fits_n * 4))
-            k = min(capacity["L0A"] // 2 // (fits_m * itemsize), capacity["L0B"] // 2 // (fits_n * itemsize))
-            if copies and k >= steps[2]:
-                yield BaseBlock(m, n, copies, k // steps[2] * steps[2])
-
-
 # The largest base sizes tried: a larger m or n leaves no room for a useful k in L0A or L0B of any product.
 MOST_M = 512
 MOST_N = 512
 
 
-def slices(total: int, most: int, step: int) -> int:
-    """Return the slice length, a multiple of `step` and at most `most`, that cuts `total` most evenly."""
-    count = ceil(total / most)
-    return min(most, round_up(ceil(total / count), step))
+def blocks(
+    profile: Profile, itemsize: int, sizes: tuple[int, int], units: tuple[int, int, int]
+) -> Iterator[BaseBlock]:
+    """Yield the base blocks that L0A, L0B and L0C hold, both operands in two copies.
+
+    `sizes` are the whole m and n, `units` those of m, n and k.
+    """
+    # Only sizes that cut the whole evenly: a small block at the edge takes the cycles of a large one.
+    for m in even_parts(sizes[0], units[0], MOST_M):
+        for n in even_parts(sizes[1], units[1], MOST_N):
+            block = base_block(profile, itemsize, m, n, units[2])
+            if block is not None:
+                yield block
+
+
+def base_block(profile: Profile, itemsize: int, m: int, n: int, unit: int) -> BaseBlock | None:
+    """Return the base block of m x n with as long a reduction, in units, as fits; None if none does."""
+    l0a, l0b, l0c = (profile.buffers[name].capacity_bytes for name in ("L0A", "L0B", "L0C"))
+    rows, columns = round_up(m, profile.cube.m0), round_up(n, profile.cube.n0)
+    copies = min(2, l0c // (rows * columns * 4))
+    # Halves, as MTE1 fills one copy while M reads the other; one copy would make them take turns.
+    k = min(l0a // 2 // (rows * itemsize), l0b // 2 // (columns * itemsize)) // unit * unit
+    return BaseBlock(m, n, copies, k) if copies and k else None
+
+
+def even_slice(total: int, most: int, unit: int) -> int:
+    """Return the slice length, a multiple of `unit` and at most `most`, that cuts `total` most evenly."""
+    return min(most, round_up(ceil(total / ceil(total / most)), unit))
 
 
 def nothing_fits(sliding: Sliding, profile: Profile) -> str:

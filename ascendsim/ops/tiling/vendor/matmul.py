@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil
-from typing import TYPE_CHECKING
 
 from ascendsim.errors import CapacityError
 from ascendsim.ops.plan import Tiling
+from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.tiling.search.matmul import block_tiling, matmul_tiling
-
-if TYPE_CHECKING:
-    from ascendsim.ops.problems.matmul import MatmulGemm
-    from ascendsim.profile import Profile
+from ascendsim.profile import Profile
 
 # What the vendor's samples and its convolution library take on this core: it fills L0C, and with 128 bytes of
 # the reduction half of L0B. Counters tell that its matrix product does so, too: per block MTE1 is busy for

@@ -1,0 +1,94 @@
+"""Schedules of base blocks: tasks dealt to the cores in contiguous ranges, and the program of each core."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any
+
+from ascendsim.ops.plan import shares
+from ascendsim.ops.schedules.base import Schedule
+from ascendsim.ops.schedules.tiles import Sizes, tile_rings
+from ascendsim.ops.schedules.writeback import Writeback
+from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.places import GmTensor
+from ascendsim.program.program import Program
+from ascendsim.program.recurring import Places, Recurring
+
+
+class BlockProgram(ABC):
+    """Emits the programs of cores with equal needs, one after another, task after task.
+
+    cut      how the product is cut (`DgradTasks`, `WgradTasks`)
+    target   the tensor that receives the tiles; `c0` > 0: in groups of so many channels
+    """
+
+    def __init__(
+        self, cut: Any, sizes: Sizes, target: GmTensor, hazards: frozenset[str], c0: int = 0
+    ) -> None:
+        self.cut = cut
+        b = self.b = ProgramBuilder(cut.profile, hazards)
+        rings = tile_rings(b, cut.tiling, sizes, cut.gemm.sliding.itemsize)
+        self.left, self.right, self.l0a, self.l0b, self.l0c = rings
+        self.out = Writeback(b, cut.profile, target, sizes.m, sizes.n, c0)
+        self.recurring = Recurring(cut, b, (*rings, *self.out.rings))
+        # Tiles in L0 and UB are made anew for every product: of those rings only the turn counts, and only
+        # what L1 holds tells one unit of work from another.
+        self.plain_places: Places = ((),) * (len(rings) - 2 + len(self.out.rings))
+
+    def emit(self, tasks: Sequence[Any]) -> Program:
+        """Return the program of a core."""
+        self.recurring.restart()
+        for task in tasks:
+            self.append(task)
+        return self.b.build()
+
+    @abstractmethod
+    def append(self, task: Any) -> None:
+        """Append the instructions of one base block."""
+
+
+class BlockSchedule(Schedule):
+    """A schedule whose tasks are base blocks, dealt to the cores in contiguous ranges."""
+
+    def __post_init__(self) -> None:
+        """Refuse a tiling that would be obeyed in part, or that no program can follow."""
+        super().__post_init__()
+        assert self.tasks is not None  # cutting it refuses what cannot be cut
+
+    @property
+    @abstractmethod
+    def tasks(self) -> Any:
+        """The cut of the product: its base blocks in order, their sizes, and what decides their cost."""
+
+    @abstractmethod
+    def emitter(self, sizes: Sizes) -> BlockProgram:
+        """Return what emits the programs of all cores that reserve so much."""
+
+    def sequence(self) -> Sequence[Any]:
+        """Return all tasks in the order in which they are dealt; neighbours share tiles in L1."""
+        tasks: Sequence[Any] = self.tasks.tasks
+        return tasks
+
+    def dealt(self) -> list[Any]:
+        """Return the tasks of each core: contiguous ranges, so that a core finds its last tiles again."""
+        tasks = self.sequence()
+        return [tasks[share.start : share.stop] for share in shares(len(tasks), self.tiling.used_cores)]
+
+    def signature(self, tasks: Sequence[Any]) -> Hashable:
+        """Return the shapes of the tiles, and which of them are met again."""
+        signature: Hashable = self.tasks.signature(tasks)
+        return signature
+
+    def program(self, tasks: Sequence[Any]) -> Program:
+        """Return the program of a core with these tasks."""
+        sizes = self.tasks.sizes(tasks)
+        if sizes not in self._emitters:
+            self._emitters[sizes] = self.emitter(sizes)
+        return self._emitters[sizes].emit(tasks)
+
+    @cached_property
+    def _emitters(self) -> dict[Sizes, BlockProgram]:
+        # By what a core reserves: cores that reserve the same share the templates that one has learned.
+        return {}
