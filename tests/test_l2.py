@@ -64,7 +64,7 @@ def test_a_warm_kernel_that_fits_misses_nothing():
     }
 
 
-def test_a_cold_kernel_misses_what_it_touches_for_the_first_time():
+def test_a_cold_kernel_misses_what_it_accesses_for_the_first_time():
     made = accounted([[read(A, 500, 0), read(A, 500, 1), read(A, 500, 0), read(B, 9, 0)]], l2_start="cold")
     assert fetched(made, count=4) == [1, 1, 0, 1]
     assert memory(made) == (1009, 0)
@@ -87,7 +87,7 @@ def test_an_atomic_add_reads_what_it_adds_to():
     assert memory(made) == (400, 0)
 
 
-def test_an_instruction_that_does_not_say_where_walks_on_through_its_tensor():
+def test_an_instruction_that_does_not_say_where_goes_on_through_its_tensor():
     # 300 of 1000 bytes at a time: at 0, 300, 600 and then at 0 again, which is known.
     made = accounted([[read(B, 300)] * 4], l2_start="cold")
     assert fetched(made, count=4) == [1, 1, 1, 0]
@@ -101,7 +101,7 @@ def test_a_kernel_that_is_handed_its_first_input_misses_the_others():
 
 def test_what_is_handed_over_is_dirty_and_only_as_much_as_l2_holds():
     # The last 1500 of A's 2000 bytes are there. Read from the front, each quarter is missed and pushes the
-    # next one out, as in any stack that is walked round; what goes was written and is written back.
+    # next one out, as in any stack that is gone round; what goes was written and is written back.
     made = accounted([reads(A, 500, range(4))], l2_bytes=1500, l2_start="handed")
     assert fetched(made, count=4) == [1, 1, 1, 1]
     assert memory(made) == (2000, 1500)
@@ -128,7 +128,7 @@ def chain(first, second, l2_bytes, l2_start="cold"):
     return account(after, profile, rest), rest
 
 
-def test_a_kernel_leaves_what_it_touched_last_and_says_how_much_of_it_is_dirty():
+def test_a_kernel_leaves_what_it_accessed_last_and_says_how_much_of_it_is_dirty():
     made, rest = chain([read(A, 2000), write(W, 400)], [read(A, 2000)], l2_bytes=10**6)
     assert rest == {"a": (2000, 0), "w": (400, 400)}
     assert memory(made) == (0, 0)
@@ -197,8 +197,8 @@ def test_the_example_of_an_outcome():
 # --- the stack ---------------------------------------------------------------------------------------------
 
 
-def test_a_tile_stays_as_long_as_no_more_than_the_capacity_is_touched_after_it():
-    # Tile 0, then 500 or 501 further bytes, then tile 0 again, in 1000 bytes.
+def test_a_slice_stays_as_long_as_no_more_than_the_capacity_is_accessed_after_it():
+    # Slice 0, then 500 or 501 further bytes, then slice 0 again, in 1000 bytes.
     for other, part in ((500, 0), (501, Fraction(1, 500)), (750, Fraction(1, 2)), (1000, 1)):
         made = accounted(
             [[read(A, 500, 0), read(W, other, 0), read(A, 500, 0)]], l2_bytes=1000, l2_start="cold"
@@ -206,42 +206,46 @@ def test_a_tile_stays_as_long_as_no_more_than_the_capacity_is_touched_after_it()
         assert fetched(made, count=3)[2] == part
 
 
-def test_touching_a_tile_again_keeps_it():
-    # 0 1 0 2 0 with room for two tiles: 0 is touched often enough, 1 goes.
+def test_accessing_a_slice_again_keeps_it():
+    # 0 1 0 2 0 with room for two slices: 0 is accessed often enough, 1 goes.
     made = accounted([reads(A, 500, [0, 1, 0, 2, 0, 1])], l2_bytes=1000, l2_start="cold")
     assert fetched(made, count=6) == [1, 1, 0, 1, 0, 1]
 
 
-def test_a_tile_larger_than_l2_stays_in_part():
+def test_a_slice_larger_than_l2_stays_in_part():
     made = accounted([[read(A, 2000, 0), read(A, 2000, 0)]], l2_bytes=500, l2_start="cold")
     assert fetched(made) == [1, Fraction(3, 4)]
     assert memory(made) == (3500, 0)
 
 
-def stack_misses(sizes, walk, capacity):
-    """Missing bytes by definition: a tile's bytes lie below all that was touched since it was."""
+def stack_misses(sizes, accesses, capacity):
+    """Missing bytes by definition: a slice's bytes lie below all that was accessed since it was."""
     missed, order = [], []
-    for tile in walk:
-        depth = sum(sizes[other] for other in order[order.index(tile) + 1 :]) if tile in order else capacity
-        missed.append(sizes[tile] - min(sizes[tile], max(0, capacity - depth)))
-        if tile in order:
-            order.remove(tile)
-        order.append(tile)
+    for number in accesses:
+        depth = (
+            sum(sizes[other] for other in order[order.index(number) + 1 :]) if number in order else capacity
+        )
+        missed.append(sizes[number] - min(sizes[number], max(0, capacity - depth)))
+        if number in order:
+            order.remove(number)
+        order.append(number)
     return missed
 
 
-tiles = st.lists(st.integers(1, 60), min_size=1, max_size=8)
-walks = st.lists(st.integers(0, 7), min_size=1, max_size=25)
+slices = st.lists(st.integers(1, 60), min_size=1, max_size=8)
+orders = st.lists(st.integers(0, 7), min_size=1, max_size=25)
 
 
 @settings(max_examples=300, deadline=None)
-@given(tiles, walks, st.integers(1, 300))
-def test_misses_are_those_of_a_stack_of_bytes(sizes, walk, capacity):
-    walk = [tile % len(sizes) for tile in walk]
-    made = accounted([[read(A, sizes[tile], tile) for tile in walk]], l2_bytes=capacity, l2_start="cold")
-    missed = stack_misses(sizes, walk, capacity)
-    assert fetched(made, count=len(walk)) == [
-        Fraction(part, sizes[tile]) for part, tile in zip(missed, walk, strict=True)
+@given(slices, orders, st.integers(1, 300))
+def test_misses_are_those_of_a_stack_of_bytes(sizes, accesses, capacity):
+    accesses = [number % len(sizes) for number in accesses]
+    made = accounted(
+        [[read(A, sizes[number], number) for number in accesses]], l2_bytes=capacity, l2_start="cold"
+    )
+    missed = stack_misses(sizes, accesses, capacity)
+    assert fetched(made, count=len(accesses)) == [
+        Fraction(part, sizes[number]) for part, number in zip(missed, accesses, strict=True)
     ]
     assert memory(made) == (sum(missed), 0)
 
@@ -259,7 +263,7 @@ def test_a_larger_l2_never_moves_more_over_memory(cores, capacity, more):
     phase = [[make[what](A, 10 * (at + 1), at) for what, at in rows] for rows in cores]
     small, large = (accounted(phase, l2_bytes=c, l2_start="cold") for c in (capacity, capacity + more))
     assert large.bytes["memory_read"] <= small.bytes["memory_read"]
-    # Of a tile that is dirty in part, the dirty bytes leave in proportion, rounded down each time.
+    # Of a slice that is dirty in part, the dirty bytes leave in proportion, rounded down each time.
     rounded = sum(map(len, cores))
     assert large.bytes["memory_write"] <= small.bytes["memory_write"] + rounded
 
@@ -367,7 +371,7 @@ def folded(count, rows, **options):
     return account(made, FakeProfile(l2_bytes=options["l2_bytes"]), options["l2_start"])
 
 
-def test_cores_that_touch_more_than_there_is_touch_the_same():
+def test_cores_that_read_more_than_there_is_read_the_same():
     # Four cores read all 2000 bytes: every byte is read by four, misses once, and all four wait for it.
     made = folded(4, reads(A, 500, range(4)))
     assert made.outcomes[0][0][0] == Outcome(Fraction(1, 4), 0, 4, together=1)
@@ -375,7 +379,7 @@ def test_cores_that_touch_more_than_there_is_touch_the_same():
     assert memory(made) == (2000, 0)
 
 
-def test_cores_that_touch_no_more_than_there_is_touch_their_own():
+def test_cores_that_read_no_more_than_there_is_read_their_own():
     made = folded(4, [read(A, 500, 0)])
     assert made.outcomes[0][0][0] == Outcome(1, 0, 1)
     assert memory(made) == (2000, 0)
@@ -389,8 +393,8 @@ def test_slices_that_overlap_a_little_miss_a_little_less_each():
 
 
 def test_who_finds_fetched_bytes_has_a_part_in_fetching_them():
-    # Slice 0 is read by both cores in the first step: each fetches half and waits for both halves. Slice 1 is
-    # read by one and a step later by the other: each fetches half, and waits for that. Nobody shares in b.
+    # Slice 0 is read by both cores in the first round: each fetches half and waits for both. Slice 1 is
+    # read by one and a round later by the other: each fetches half, and waits for that. Nobody shares in b.
     phase = [[read(A, 500, 0), read(A, 500, 1)], [read(A, 500, 0), read(B, 100, 0), read(A, 500, 1)]]
     made = accounted(phase, l2_start="cold")
     together, apart = Outcome(Fraction(1, 2), 0, 2, 1), Outcome(Fraction(1, 2), 0, 1)
@@ -441,15 +445,15 @@ def test_equal_cores_share_as_far_as_the_tensor_takes_it():
     assert outcome.readers == Fraction(1500, 1000)
 
 
-def test_shared_tiles_count_once_for_the_capacity():
+def test_shared_slices_count_once_for_the_capacity():
     # Four cores read the same 2000 bytes twice. They fit in 2000.
     again = reads(A, 500, range(4)) * 2
     assert memory(folded(4, again, l2_bytes=2000)) == (2000, 0)
-    # In 1500 every tile has gone when it is met again.
+    # In 1500 every slice has gone when it is met again.
     assert memory(folded(4, again, l2_bytes=1500)) == (4000, 0)
 
 
-def test_private_tiles_count_for_every_core():
+def test_private_slices_count_for_every_core():
     # Four cores read 500 bytes each, twice with 250 others of their own in between: 3000 bytes.
     rows = [read(A, 500, 0), read(B, 250, 0), read(A, 500, 0)]
     assert memory(folded(4, rows, l2_bytes=3000)) == (3000, 0)
@@ -458,41 +462,41 @@ def test_private_tiles_count_for_every_core():
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(1, 4), walks), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(1, 4), orders), min_size=1, max_size=3),
     st.integers(1, 3000),
     st.sampled_from(["cold", "warm"]),
 )
 def test_memory_serves_no_byte_less_than_once_nor_more_than_is_read(groups, capacity, l2_start):
     made = kernel(
         [
-            (number, program(*reads(A, 100, walk)))
-            for number, (count, walk) in enumerate(groups)
+            (number, program(*reads(A, 100, accesses)))
+            for number, (count, accesses) in enumerate(groups)
             for _ in range(count)
         ],
         tensors=ALL,
     )
     bytes_ = account(made, FakeProfile(l2_bytes=capacity), l2_start).bytes
-    known = 100 * len(set().union(*(walk for _, walk in groups)))
-    others = sum((count - 1) * 100 * len(set(walk)) for count, walk in groups)
+    known = 100 * len(set().union(*(accesses for _, accesses in groups)))
+    others = sum((count - 1) * 100 * len(set(accesses)) for count, accesses in groups)
     assert bytes_["memory_read"] <= bytes_["l2_read"]
     if l2_start == "cold":
-        # A tile's bytes are rounded down, so that all tiles are never more than the tensor.
-        tiles = 8 * (1 + len(groups))
-        assert min(known + others, A.size_bytes) - tiles <= bytes_["memory_read"]
+        # A slice's bytes are rounded down, so that all slices are never more than the tensor.
+        rounded = 8 * (1 + len(groups))
+        assert min(known + others, A.size_bytes) - rounded <= bytes_["memory_read"]
 
 
-def test_cores_walk_in_step():
+def test_cores_go_round_by_round():
     # One core reads 0 1, the other 2 3, in 1000 bytes: 0 2 1 3, and 0 and 2 are gone when 1 and 3 are read.
     phase = [reads(A, 500, [0, 1, 0]), reads(W, 500, [2, 3, 2])]
     made = accounted(phase, l2_bytes=1000, l2_start="cold")
     assert [fetched(made, core=core, count=3) for core in (0, 1)] == [[1, 1, 1]] * 2
-    # With room for four tiles the third step finds both.
+    # With room for four slices the third round finds both.
     made = accounted(phase, l2_bytes=2000, l2_start="cold")
     assert [fetched(made, core=core, count=3) for core in (0, 1)] == [[1, 1, 0]] * 2
 
 
 def test_what_is_left_of_several_tensors_goes_from_all_alike():
-    # 1000 bytes each of a, b and w are there; 600 new ones push out 200 of each. Then each is walked again.
+    # 1000 bytes each of a, b and w are there; 600 new ones push out 200 of each. Then each is read again.
     first = [read(A, 1000, 0), read(B, 1000, 0), read(W, 1000, 0)]
     other = GmTensor("other", (300,), "float16", 2)
     second = [read(other, 600, 0), read(A, 1000, 0), read(B, 1000, 0), read(W, 1000, 0)]
