@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict, get_type_hints
+from typing import Any, TypedDict
 
 from ascendsim.arguments import truth
 from ascendsim.errors import ConfigError, UnsupportedError
@@ -84,7 +84,7 @@ def options_of(function: str, given: Mapping[str, Any], known: type = CallOption
     Raises   TypeError for a keyword that it does not take, as Python does, with near misses; ConfigError for
              a value without a meaning
     """
-    names = list(get_type_hints(known))
+    names = list(known.__annotations__)
     for name in given:
         if name not in names:
             near = get_close_matches(name, names, n=1)

@@ -72,14 +72,15 @@ class Tiling:
         for name in SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"tiling: {name} is {getattr(self, name)!r}; it must be True or False")
-        for field in fields(self):
-            if field.name in ("panels", *SWITCHES):
+        for name, least in _SIZES:
+            value = getattr(self, name)
+            # A search makes thousands of tilings, all of plain integers.
+            if type(value) is int and value >= least:
                 continue
-            value = getattr(self, field.name)
-            number, least = whole(value), 0 if field.name in OF_ONE_BASE_BLOCK else 1
+            number = whole(value)
             if number is None or number < least:
-                raise ConfigError(f"tiling: {field.name} is {value!r}; it must be a positive integer")
-            object.__setattr__(self, field.name, number)
+                raise ConfigError(f"tiling: {name} is {value!r}; it must be a positive integer")
+            object.__setattr__(self, name, number)
 
     @property
     def block_m(self) -> int:
@@ -95,6 +96,13 @@ class Tiling:
         """Return the fields that have a default and do not stand at it."""
         optional = [field for field in fields(self) if field.default is not MISSING]
         return {f.name: value for f in optional if (value := getattr(self, f.name)) != f.default}
+
+
+_SIZES = tuple(
+    (field.name, 0 if field.name in OF_ONE_BASE_BLOCK else 1)
+    for field in fields(Tiling)
+    if field.type == "int"
+)
 
 
 @dataclass(frozen=True)
