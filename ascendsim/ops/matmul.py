@@ -9,17 +9,10 @@ from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.integers import IntegerSum
 from ascendsim.numerics.accumulation.settings import Accumulation, MathSettings
 from ascendsim.numerics.formats.dtypes import INT8
+from ascendsim.ops.lowering import matmul_formats
 from ascendsim.ops.lowering.cube import product_kernel
 from ascendsim.ops.lowering.generations import HF32_TIES
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
-from ascendsim.ops.lowering.matmul_formats import (
-    carrier,
-    compute_format,
-    operand_format,
-    overflow,
-    result_format,
-    stored,
-)
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.options import Options, ProductOptions, options_of
 from ascendsim.ops.plan import Plan
@@ -83,11 +76,14 @@ def matmul(
     problem = problem_of(left.view.shape, right.view.shape, transpose_a=transpose_a, transpose_b=transpose_b)
     options = options_of("matmul", keywords, ProductOptions)
     call = _resolve(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)
-    tensors = {"a": carrier(left), "b": carrier(right)}
+    tensors = {"a": matmul_formats.carrier(left), "b": matmul_formats.carrier(right)}
     results, made = run_graph(_graph(call), call.profile, options.l2_start, tensors, order)
     output = made["c"] if left.view.shape[:-2] else made["c"][0]
     return MatmulResult(
-        **_fields(call), kernels=tuple(results), output=stored(output, call.formats[2]), order=name_of(order)
+        **_fields(call),
+        kernels=tuple(results),
+        output=matmul_formats.stored(output, call.formats[2]),
+        order=name_of(order),
     )
 
 
@@ -122,9 +118,9 @@ def _resolve(
     """Decide what the cube multiplies and what comes out."""
     if formats[0] != formats[1]:
         raise UnsupportedError(f"matmul: a is {formats[0]} and b {formats[1]}; both must be of one format")
-    operands = operand_format(formats[0])
-    compute = compute_format(operands, cube_math_type, options.profile)
-    out = result_format(operands, out_dtype)
+    operands = matmul_formats.operand_format(formats[0])
+    compute = matmul_formats.compute_format(operands, cube_math_type, options.profile)
+    out = matmul_formats.result_format(operands, out_dtype)
     model = _accumulation(compute, options)
     plan = options.plans(problem, ["product"], compute)["product"]
     chosen = options.tiling is None
@@ -150,7 +146,7 @@ def _graph(call: _Call) -> Graph:
     c = GmTensor.of("c", (p.batch, p.m, p.n), call.formats[2], "output")
     gemm = MatmulGemm(p, graph.now("a"), graph.now("b"), c, call.compute)
     schedule = schedule_named(call.plan.schedule)(gemm, call.plan.tiling, profile)
-    math = MathSettings(call.model, HF32_TIES["matrix product"], overflow(profile, c.dtype))
+    math = MathSettings(call.model, HF32_TIES["matrix product"], matmul_formats.overflow(profile, c.dtype))
     graph.add(product_kernel("matmul", schedule, call.plan, math, p.macs, call.compute))
     graph.holds("c", c, c.shape)
     return graph.build(("c",))

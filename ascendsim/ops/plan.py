@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING
+from itertools import accumulate, pairwise
+from typing import Any
 
 from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError
-
-if TYPE_CHECKING:
-    from typing import Any
 
 PANELS = ("rows", "columns")
 SWITCHES = ("reuse_l1", "unit_flag")
@@ -109,31 +107,31 @@ class Plan:
     tiling: Tiling
 
 
-def require_whole_units(owner: str, plan: Tiling, units: Mapping[str, int], cores: int) -> None:
-    """Refuse a plan that cuts through what the machine moves as one piece, or wants cores that are not there.
+def require_whole_units(owner: str, tiling: Tiling, units: Mapping[str, int], cores: int) -> None:
+    """Refuse a tiling that cuts through a unit of the machine, or wants cores that are not there.
 
-    Units    field -> elements of one piece: channels of a group of C0, pixels of a fractal
+    Units    field -> elements of one unit: channels of a group of C0, pixels of a fractal
     Raises   ConfigError naming the field
     """
     for name, unit in units.items():
-        value = getattr(plan, name)
+        value = getattr(tiling, name)
         if value % unit:
             raise ConfigError(
                 f"tiling of {owner}: {name} is {value}, which is no multiple of {unit}; take "
                 f"{-(-value // unit) * unit}"
             )
-    if plan.used_cores > cores:
+    if tiling.used_cores > cores:
         raise ConfigError(
-            f"tiling of {owner}: used_cores is {plan.used_cores}, but the product has {cores} cores"
+            f"tiling of {owner}: used_cores is {tiling.used_cores}, but the product has {cores} cores"
         )
 
 
-def require_obeyed(owner: str, plan: Tiling, reads: frozenset[str]) -> None:
-    """Refuse a plan that sets a field which its schedule does not read.
+def require_obeyed(owner: str, tiling: Tiling, reads: frozenset[str]) -> None:
+    """Refuse a tiling that sets a field which the schedule does not read.
 
     Raises   ConfigError naming the field and the schedule
     """
-    for name, value in plan.set_fields().items():
+    for name, value in tiling.set_fields().items():
         if name not in reads:
             raise ConfigError(
                 f"tiling of {owner}: {name} is {value!r}, but this schedule does not read it; leave it out"
@@ -142,13 +140,9 @@ def require_obeyed(owner: str, plan: Tiling, reads: frozenset[str]) -> None:
 
 def shares(tasks: int, cores: int) -> list[range]:
     """Deal tasks to cores in contiguous ranges; the first cores take one more where it is not even."""
-    base, more = divmod(tasks, cores)
-    ranges, start = [], 0
-    for core in range(min(tasks, cores)):
-        count = base + (core < more)
-        ranges.append(range(start, start + count))
-        start += count
-    return ranges
+    each, more = divmod(tasks, cores)
+    counts = (each + (core < more) for core in range(min(tasks, cores)))
+    return [range(first, end) for first, end in pairwise(accumulate(counts, initial=0))]
 
 
 def even_parts(total: int, step: int, most: int) -> list[int]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
 
 BLOCK_BYTES = 32  # the least that a transfer between GM and UB moves
 
 
-class _View(NamedTuple):
+@dataclass(frozen=True)
+class View:
+    """Where the elements of a tensor lie: strides in elements, of any sign, zero for a repeated axis."""
+
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-
-
-class View(_View):
-    """Where the elements of a tensor lie: strides in elements, of any sign, zero for a repeated axis."""
 
     @classmethod
     def row_major(cls, shape: tuple[int, ...]) -> View:

@@ -13,8 +13,6 @@ from ascendsim.ops.tiling.search.wgrad import wgrad_tiling
 from ascendsim.ops.tiling.vendor.matmul import product_tiling
 from ascendsim.profile import Profile
 
-PRODUCTS = ("grad_input", "grad_weight", "product")
-
 
 def choose_tiling(
     problem: ConvProblem | MatmulProblem, gradient: str, dtype: str, profile: Profile, *, hf32: bool = False
