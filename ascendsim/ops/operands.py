@@ -49,7 +49,7 @@ class Operand:
 
     @property
     def described(self) -> TensorDescription | None:
-        """What the rules look at; None, a null pointer, for a tensor that was not given."""
+        """The view of the rules on it; None, a null pointer, for a tensor that was not given."""
         if self.missing:
             return None
         return TensorDescription(self.view.shape, self.dtype, strides=self.view.strides)

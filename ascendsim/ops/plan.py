@@ -12,15 +12,16 @@ from ascendsim.errors import ConfigError
 
 PANELS = ("rows", "columns")
 SWITCHES = ("reuse_l1", "unit_flag")
+# Their default follows from other fields, which no default value could.
 # Sizes for which 0 means: as large as one base block.
 OF_ONE_BASE_BLOCK = ("single_core_m", "single_core_n")
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How one product is cut into tiles; the names are the vendor's, in elements unless said otherwise.
+    """The tiles into which one product is cut; names are the vendor's, in elements unless said otherwise.
 
-    A schedule obeys the fields that it names in `reads`, and refuses a plan that sets another one.
+    A schedule obeys the fields that it names in `reads`, and refuses a tiling that sets another one.
 
     base_m, base_n, base_k
                    one L0C tile and the reduction of one Mmad. grad_input: m = pixels, n = channels,
@@ -31,13 +32,13 @@ class Tiling:
                    copies of each tile: 1, 2 for ping-pong, or more
     k_split        grad_weight: parts of the reduction that go to different cores; grad_input: parts of it,
                    cut by channel groups, that one core adds in float32 in global memory, one after the other
-    used_cores     cores that get work; of a matrix product, block i of the walk goes to core i modulo them
+    used_cores     cores that get work; of a matrix product, block i in order goes to core i modulo them
     single_core_m, single_core_n
                    matrix products: the block of c that a core takes at a time, its tiles along n first;
                    0: one base block
-    swizzle        matrix products: rows of blocks that are walked together, column by column, so that what
-                   the cores read at one time is nearly square
-    panels         "rows" for that, or "columns" for columns walked together, row by row
+    swizzle        matrix products: rows of blocks that form a panel, taken column by column, so that what the
+                   cores read at one time is nearly square
+    panels         "rows" for that, or "columns" for panels of columns, taken row by row
     reuse_l1       matrix products: whether what L1 holds stays for the next tile of the core that needs it
     unit_flag      whether Fixpipe takes a tile piece by piece while the last product is added to it
 
@@ -67,6 +68,7 @@ class Tiling:
         """Refuse what no schedule could execute."""
         if self.panels not in PANELS:
             raise ConfigError(f"tiling: panels is {self.panels!r}; it must be {' or '.join(PANELS)}")
+        # Neither 0 nor 1 passes for a switch: a size in the wrong place would be taken for one.
         for name in SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"tiling: {name} is {getattr(self, name)!r}; it must be True or False")
@@ -91,13 +93,14 @@ class Tiling:
 
     def set_fields(self) -> dict[str, Any]:
         """Return the fields that have a default and do not stand at it."""
+        # What has no default is set in every tiling, and every schedule reads it.
         optional = [field for field in fields(self) if field.default is not MISSING]
         return {f.name: value for f in optional if (value := getattr(self, f.name)) != f.default}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How one product of a call is computed: by which loop nest, and in which tiles.
+    """The way to compute one product of a call: a loop nest, and its tiles.
 
     schedule   name of a schedule (`ops/schedules/catalogue.py`), or a `Schedule` class of the user's own
     tiling     its tiling
@@ -140,6 +143,7 @@ def require_obeyed(owner: str, tiling: Tiling, reads: frozenset[str]) -> None:
 
 def shares(tasks: int, cores: int) -> list[range]:
     """Deal tasks to cores in contiguous ranges; the first cores take one more where it is not even."""
+    # Contiguous, so that neighbours, which share operands, are on one core; the rest is one task on some.
     each, more = divmod(tasks, cores)
     counts = (each + (core < more) for core in range(min(tasks, cores)))
     return [range(first, end) for first, end in pairwise(accumulate(counts, initial=0))]
@@ -150,6 +154,7 @@ def even_parts(total: int, step: int, most: int) -> list[int]:
 
     One size for each number of parts, largest first; the last part may be smaller.
     """
+    # Many numbers of parts have the same largest part; only the least of them is worth a tile of that size.
     found: list[int] = []
     units = -(-total // step)
     limit = max(1, most // step)

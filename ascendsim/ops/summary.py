@@ -1,4 +1,4 @@
-"""What a timed kernel comes to: its spans as the numbers of a report."""
+"""The spans of a timed kernel as the numbers of a report."""
 
 from __future__ import annotations
 

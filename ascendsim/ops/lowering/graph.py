@@ -33,7 +33,7 @@ class TransData:
 
 @dataclass(frozen=True)
 class Graph:
-    """What the device runs for one call, in order.
+    """The kernels that the device runs for one call, in order.
 
     inputs, outputs   the call's name of a tensor -> the tensor that holds it, row after row
     """

@@ -1,4 +1,4 @@
-"""The reference of a whole call: what its plans contribute, operands on their grid, output formats."""
+"""The reference of a whole call: the orders that its plans fix, operands on their grid, output formats."""
 
 from __future__ import annotations
 

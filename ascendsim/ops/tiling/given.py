@@ -50,6 +50,7 @@ def tilings_given(tiling: Any, products: Sequence[str]) -> dict[str, Tiling | Pl
     """
     if tiling is None:
         return {}
+    # One tiling cannot serve two products: m, n and k mean other axes in each.
     if not isinstance(tiling, Mapping):
         if len(products) != 1:
             computed = " and ".join(products) or "no cube gradient"
