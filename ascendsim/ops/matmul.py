@@ -54,6 +54,7 @@ def matmul(
     graph, said = _lowered(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)
     tensors = {"a": matmul_formats.carrier(left), "b": matmul_formats.carrier(right)}
     results, made = run_graph(graph, options.profile, options.l2_start, tensors, order)
+    # A single matrix runs as a batch of one.
     output = made["c"] if left.view.shape[:-2] else made["c"][0]
     stored = matmul_formats.stored(output, graph.outputs["c"].dtype)
     return MatmulResult(**said, kernels=tuple(results), output=stored, order=name_of(order))
@@ -97,6 +98,7 @@ def _lowered(
     compute = matmul_formats.compute_format(given, cube_math_type, profile)
     out = matmul_formats.result_format(given, out_dtype)
     model = _accumulation(compute, options)
+    # Chosen once: the kernel keeps it in its facts, and whoever reads the result finds it there.
     plan = options.plans(p, ["product"], compute)["product"]
     shapes = {"a": p.stored_a, "b": p.stored_b}
     graph = GraphBuilder({name: GmTensor.of(name, shape, given) for name, shape in shapes.items()})
@@ -122,6 +124,7 @@ def _lowered(
 
 def _accumulation(compute: str, options: Options) -> Accumulation:
     """Return how the cube adds up products of a format."""
+    # Sums of integers are exact in any order; what their model says is how they leave int32.
     if compute != INT8.name:
         return options.model(compute)
     return IntegerSum() if options.accumulation is None else IntegerSum.parse(str(options.accumulation))

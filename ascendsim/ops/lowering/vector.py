@@ -69,6 +69,7 @@ class VectorKernels:
         parts = bias_parts(self.profile, batch, channels)
         target = self.graph.make("grad_bias", (1, channels) if parts == 1 else (channels,), given.dtype)
         sums = target
+        # Parts stay in float32 until they are added; one part is converted as it is written.
         if parts > 1:
             sums = GmTensor.of("partial sums", (parts, channels), "float32", "workspace")
         phases = [lane_sums(self.profile, source, sums)]

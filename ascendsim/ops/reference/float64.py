@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     Float64 = NDArray[np.float64]
 
+# Float64 copies of a whole batch, padded, would take many times the memory of the tensors.
 _CHUNK_BYTES = 32 << 20
 Gradients = tuple[Any, Any, Any]
 
@@ -95,7 +96,10 @@ def _chunks(problem: ConvProblem) -> Iterator[slice]:
         * int(np.prod([s + sum(p) for s, p in zip(problem.big_size, problem.pads, strict=True)])),
         problem.small_channels * int(np.prod(problem.small_size)),
     )
-    step = max(1, _CHUNK_BYTES // image)
+    step = max(
+        1,  # Float64 copies of a whole batch, padded, would take many times the memory of the tensors.
+        _CHUNK_BYTES // image,
+    )
     for first in range(0, problem.batch, step):
         yield slice(first, min(first + step, problem.batch))
 
