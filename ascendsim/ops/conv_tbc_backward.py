@@ -66,6 +66,7 @@ def _graph(operands: dict[str, Operand], pad: int, decision: Decision, options: 
     time, batch, channels = operands["input"].view.shape
     taps, _, made = operands["weight"].view.shape
     problem = ConvProblem((batch, channels, time), (made, channels, taps), 1, pad)
+    # Without views: what is not contiguous is copied here, before the permutations, and not by `lower`.
     call = options.call(problem, decision, {})
     graph = _inputs(operands, decision)
     on = VectorKernels(graph, call.profile, call.accumulation)
@@ -98,6 +99,7 @@ def _empty_graph(operands: dict[str, Operand], decision: Decision, options: Opti
     rule = decision.empty_grad_bias if prod(shape) else "zeros"
     graph = _inputs(operands, decision)
     on = VectorKernels(graph, options.profile, AccumulationModel("exact"))
+    # The shipped operator counts the terms of grad_bias where it should add them; its rule set says so.
     value = float(batch * time) if rule == "count" else 0.0
     shapes = _gradient_shapes(operands)
     for name in GRADIENTS[:2]:

@@ -69,6 +69,7 @@ def convolution_backward(
     axes = len(operands["input"].view.shape) - 2
     asked = _asked(described, bias_sizes, attributes, axes, output_mask, cube_math_type)
     decision = decide(asked, options)
+    # Without elements there is no product: the interface accepts the call and writes zeros.
     if decision.empty:
         graph, model = _empty_graph(asked, decision, options), "none"
     else:
@@ -111,6 +112,7 @@ def estimate(
     p = problem
     attributes = p.stride, p.padding, p.dilation, p.transposed, p.output_padding, p.groups
     asked = _asked(described, None, attributes, p.rank, output_mask, cube_math_type)
+    # A ConvProblem is never empty, so there is always a product to plan.
     decision = decide(asked, options)
     call = options.call(problem, decision, views)
     results = time_graph(lower(call, decision.wanted), options.profile, options.l2_start)
@@ -146,6 +148,7 @@ def _names(dtype: Format | Sequence[Format]) -> tuple[str, ...]:
 
     Raises   ConfigError unless there is one for all or one for each, UnsupportedError for unknown ones
     """
+    # A name is a sequence too, of letters.
     several = isinstance(dtype, Sequence) and not isinstance(dtype, str)
     given: tuple[Any, ...] = tuple(dtype) if several else (dtype,) * 3  # type: ignore[arg-type]
     if len(given) != 3:

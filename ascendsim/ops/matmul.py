@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Unpack
 
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.integers import IntegerSum
 from ascendsim.numerics.accumulation.settings import Accumulation, MathSettings
 from ascendsim.numerics.formats.dtypes import INT8
+from ascendsim.ops.lowering import matmul_formats
 from ascendsim.ops.lowering.cube import product_kernel
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
-from ascendsim.ops.lowering.matmul_formats import (
-    carrier,
-    compute_format,
-    operand_format,
-    overflow,
-    result_format,
-    stored,
-)
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.options import Options, ProductOptions, options_of
-from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.hf32 import full_name, stored_name
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, problem_of
 from ascendsim.ops.results import Estimate, MatmulResult
 from ascendsim.ops.running import name_of, run_graph, time_graph
 from ascendsim.ops.schedules.catalogue import schedule_named
-from ascendsim.profile import Profile
 from ascendsim.program.places import GmTensor
 
 NOTE = "The tiling is this simulator's own; the product's operators choose their own."
-
-
-@dataclass(frozen=True)
-class _Call:
-    """A matrix product with everything resolved; `formats` are those of a, b and c.
-
-    `chosen` says that the plan is not the user's.
-    """
-
-    problem: MatmulProblem
-    profile: Profile
-    compute: str
-    formats: tuple[str, str, str]
-    model: Accumulation
-    plan: Plan
-    chosen: bool
-
-    @property
-    def storage(self) -> str:
-        """Format in which the cube's operands lie in memory."""
-        return stored_name(self.compute)
 
 
 def matmul(
@@ -81,13 +50,13 @@ def matmul(
     left, right = Operand.of(a), Operand.of(b)
     problem = problem_of(left.view.shape, right.view.shape, transpose_a=transpose_a, transpose_b=transpose_b)
     options = options_of("matmul", keywords, ProductOptions)
-    call = _resolve(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)
-    tensors = {"a": carrier(left), "b": carrier(right)}
-    results, made = run_graph(_graph(call), call.profile, options.l2_start, tensors, order)
+    graph, said = _lowered(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)
+    tensors = {"a": matmul_formats.carrier(left), "b": matmul_formats.carrier(right)}
+    results, made = run_graph(graph, options.profile, options.l2_start, tensors, order)
+    # A single matrix runs as a batch of one.
     output = made["c"] if left.view.shape[:-2] else made["c"][0]
-    return MatmulResult(
-        **_fields(call), kernels=tuple(results), output=stored(output, call.formats[2]), order=name_of(order)
-    )
+    stored = matmul_formats.stored(output, graph.outputs["c"].dtype)
+    return MatmulResult(**said, kernels=tuple(results), output=stored, order=name_of(order))
 
 
 def estimate_matmul(
@@ -107,60 +76,55 @@ def estimate_matmul(
     if not isinstance(problem, MatmulProblem):
         raise ConfigError(f"estimate_matmul: problem is {problem!r}; it must be MatmulProblem(m, k, n)")
     options = options_of("estimate_matmul", keywords, ProductOptions)
-    call = _resolve(problem, (dtype, dtype), out_dtype, cube_math_type, options)
-    return Estimate(**_fields(call), kernels=tuple(time_graph(_graph(call), call.profile, options.l2_start)))
+    graph, said = _lowered(problem, (dtype, dtype), out_dtype, cube_math_type, options)
+    return Estimate(**said, kernels=tuple(time_graph(graph, options.profile, options.l2_start)))
 
 
-def _resolve(
+def _lowered(
     problem: MatmulProblem,
     formats: tuple[str, str],
     out_dtype: str | None,
     cube_math_type: int,
     options: Options,
-) -> _Call:
-    """Decide what the cube multiplies and what comes out."""
+) -> tuple[Graph, dict[str, Any]]:
+    """Return the kernels of a call, and what every result says of it.
+
+    Kernels  conversions of the operands where the cube needs another format, the product
+    """
     if formats[0] != formats[1]:
         raise UnsupportedError(f"matmul: a is {formats[0]} and b {formats[1]}; both must be of one format")
-    operands = operand_format(formats[0])
-    compute = compute_format(operands, cube_math_type, options.profile)
-    out = result_format(operands, out_dtype)
+    p, profile, given = problem, options.profile, matmul_formats.operand_format(formats[0])
+    compute = matmul_formats.compute_format(given, cube_math_type, profile)
+    out = matmul_formats.result_format(given, out_dtype)
     model = _accumulation(compute, options)
-    plan = options.plans(problem, ["product"], compute)["product"]
-    chosen = options.tiling is None
-    return _Call(problem, options.profile, compute, (operands, operands, out), model, plan, chosen)
+    # Chosen once: the kernel keeps it in its facts, and whoever reads the result finds it there.
+    plan = options.plans(p, ["product"], compute)["product"]
+    shapes = {"a": p.stored_a, "b": p.stored_b}
+    graph = GraphBuilder({name: GmTensor.of(name, shape, given) for name, shape in shapes.items()})
+    storage = stored_name(compute)
+    if given != storage:
+        for name in shapes:
+            VectorKernels(graph, profile, model).convert(name, storage)
+    c = GmTensor.of("c", (p.batch, p.m, p.n), out, "output")
+    gemm = MatmulGemm(p, graph.now("a"), graph.now("b"), c, compute)
+    schedule = schedule_named(plan.schedule)(gemm, plan.tiling, profile)
+    ties = profile.generation.hf32_ties["matmul"]
+    math = MathSettings(model, ties, matmul_formats.overflow(profile, out))
+    graph.add(product_kernel("matmul", schedule, plan, math, p.macs, compute))
+    graph.holds("c", c, c.shape)
+    said = {
+        "product": profile.product,
+        "variant": profile.variant,
+        "compute_dtype": full_name(compute, profile),
+        "accumulation": str(model),
+        "notes": (NOTE,) if options.tiling is None else (),
+    }
+    return graph.build(("c",)), said
 
 
 def _accumulation(compute: str, options: Options) -> Accumulation:
     """Return how the cube adds up products of a format."""
+    # Sums of integers are exact in any order; what their model says is how they leave int32.
     if compute != INT8.name:
         return options.model(compute)
     return IntegerSum() if options.accumulation is None else IntegerSum.parse(str(options.accumulation))
-
-
-def _graph(call: _Call) -> Graph:
-    """Return the kernels: conversions of the operands where the cube needs another format, the product."""
-    p, profile = call.problem, call.profile
-    shapes = {"a": p.stored_a, "b": p.stored_b}
-    graph = GraphBuilder({name: GmTensor.of(name, shape, call.formats[0]) for name, shape in shapes.items()})
-    on = VectorKernels(graph, profile, call.model)
-    for name in shapes:
-        if call.formats[0] != call.storage:
-            on.convert(name, call.storage)
-    c = GmTensor.of("c", (p.batch, p.m, p.n), call.formats[2], "output")
-    gemm = MatmulGemm(p, graph.now("a"), graph.now("b"), c, call.compute)
-    schedule = schedule_named(call.plan.schedule)(gemm, call.plan.tiling, profile)
-    math = MathSettings(call.model, profile.generation.hf32_ties["matmul"], overflow(profile, c.dtype))
-    graph.add(product_kernel("matmul", schedule, call.plan, math, p.macs, call.compute))
-    graph.holds("c", c, c.shape)
-    return graph.build(("c",))
-
-
-def _fields(call: _Call) -> dict[str, Any]:
-    """Return what every result says of the call."""
-    return {
-        "product": call.profile.product,
-        "variant": call.profile.variant,
-        "compute_dtype": full_name(call.compute, call.profile),
-        "accumulation": str(call.model),
-        "notes": (NOTE,) if call.chosen else (),
-    }

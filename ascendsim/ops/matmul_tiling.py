@@ -18,6 +18,7 @@ _FIELDS = (
 class MatmulTiling:
     """A call makes a `Tiling`, which replaces it: the same fields, `keep_pieces` is now `reuse_l1`."""
 
+    # No record of its own: what it makes is a Tiling, so that no other place need know of two kinds.
     def __new__(cls, *values: Any, **fields: Any) -> Tiling:  # type: ignore[misc]
         """Return the `Tiling` with the same meaning."""
         warnings.warn(

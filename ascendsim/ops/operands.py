@@ -36,6 +36,7 @@ class Operand:
 
         if value is None:
             return cls(np.zeros(0, np.float32), "float32", View((0,), (1,)), missing=True)
+        # hifloat8 is no type of numpy: its codes are, and they lie as the array does.
         if hasattr(value, "codes"):
             stored: NDArray[Any] = value.codes
             return cls(value, value.dtype.name, _view(stored))
@@ -49,7 +50,7 @@ class Operand:
 
     @property
     def described(self) -> TensorDescription | None:
-        """What the rules look at; None, a null pointer, for a tensor that was not given."""
+        """The view of the rules on it; None, a null pointer, for a tensor that was not given."""
         if self.missing:
             return None
         return TensorDescription(self.view.shape, self.dtype, strides=self.view.strides)

@@ -84,6 +84,7 @@ def options_of(function: str, given: Mapping[str, Any], known: type = CallOption
     Raises   TypeError for a keyword that it does not take, as Python does, with near misses; ConfigError for
              a value without a meaning
     """
+    # The TypedDict is read, so that what a type checker accepts and what runs are the same list.
     names = list(known.__annotations__)
     for name in given:
         if name not in names:
@@ -150,6 +151,7 @@ class Options:
 
         Raises   UnsupportedError if the product's cube does not multiply it
         """
+        # Asked of the product before the model: a user's model does not make a cube multiply a format.
         profile = self.profile
         if compute_dtype not in profile.cube.rates or (
             self.accumulation is None and compute_dtype not in profile.accumulation
@@ -162,12 +164,14 @@ class Options:
         if isinstance(model, str):
             model = AccumulationModel.parse(model)
         operand = dtype(stored_name(compute_dtype))
+        # A model that names its smallest exponent keeps it; else the operands', if they have one, is taken.
         said = model.ftz_in_exponent != BINARY32_MIN_EXPONENT
         smallest = None if said or operand.tapered else operand.min_exponent
         return model.resolve(profile.cube.rates[compute_dtype].block_k, smallest)
 
     def call(self, problem: ConvProblem, decision: Decision, views: Mapping[str, View]) -> Call:
         """Return everything that fixes the kernels of a decided call."""
+        # Only the two products have a plan: grad_bias is a sum on the vector cores.
         deterministic = self.deterministic
         products = [name for name, wanted in zip(GRADIENTS[:2], decision.wanted[:2], strict=True) if wanted]
         return Call(
@@ -196,6 +200,7 @@ class Options:
         if strided:
             found.append(STRIDED_NOTE)
         if not decision.empty and self.model(decision.compute_dtype).half:
+            # The vendor's cube has one only in its older generations, and only for float16.
             half = self.profile.generation.half_accumulator and decision.compute_dtype == "float16"
             if not half:
                 found.append(

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING
+from itertools import accumulate, pairwise
+from typing import Any
 
 from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError
 
-if TYPE_CHECKING:
-    from typing import Any
-
 PANELS = ("rows", "columns")
 SWITCHES = ("reuse_l1", "unit_flag")
+# Their default follows from other fields, which no default value could.
 # Sizes for which 0 means: as large as one base block.
 OF_ONE_BASE_BLOCK = ("single_core_m", "single_core_n")
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How one product is cut into tiles; the names are the vendor's, in elements unless said otherwise.
+    """The tiles into which one product is cut; names are the vendor's, in elements unless said otherwise.
 
-    A schedule obeys the fields that it names in `reads`, and refuses a plan that sets another one.
+    A schedule obeys the fields that it names in `reads`, and refuses a tiling that sets another one.
 
     base_m, base_n, base_k
                    one L0C tile and the reduction of one Mmad. grad_input: m = pixels, n = channels,
@@ -33,13 +32,13 @@ class Tiling:
                    copies of each tile: 1, 2 for ping-pong, or more
     k_split        grad_weight: parts of the reduction that go to different cores; grad_input: parts of it,
                    cut by channel groups, that one core adds in float32 in global memory, one after the other
-    used_cores     cores that get work; of a matrix product, block i of the walk goes to core i modulo them
+    used_cores     cores that get work; of a matrix product, block i in order goes to core i modulo them
     single_core_m, single_core_n
                    matrix products: the block of c that a core takes at a time, its tiles along n first;
                    0: one base block
-    swizzle        matrix products: rows of blocks that are walked together, column by column, so that what
-                   the cores read at one time is nearly square
-    panels         "rows" for that, or "columns" for columns walked together, row by row
+    swizzle        matrix products: rows of blocks that form a panel, taken column by column, so that what the
+                   cores read at one time is nearly square
+    panels         "rows" for that, or "columns" for panels of columns, taken row by row
     reuse_l1       matrix products: whether what L1 holds stays for the next tile of the core that needs it
     unit_flag      whether Fixpipe takes a tile piece by piece while the last product is added to it
 
@@ -69,6 +68,7 @@ class Tiling:
         """Refuse what no schedule could execute."""
         if self.panels not in PANELS:
             raise ConfigError(f"tiling: panels is {self.panels!r}; it must be {' or '.join(PANELS)}")
+        # Neither 0 nor 1 passes for a switch: a size in the wrong place would be taken for one.
         for name in SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"tiling: {name} is {getattr(self, name)!r}; it must be True or False")
@@ -94,6 +94,7 @@ class Tiling:
 
     def set_fields(self) -> dict[str, Any]:
         """Return the fields that have a default and do not stand at it."""
+        # What has no default is set in every tiling, and every schedule reads it.
         optional = [field for field in fields(self) if field.default is not MISSING]
         return {f.name: value for f in optional if (value := getattr(self, f.name)) != f.default}
 
@@ -107,7 +108,7 @@ _SIZES = tuple(
 
 @dataclass(frozen=True)
 class Plan:
-    """How one product of a call is computed: by which loop nest, and in which tiles.
+    """The way to compute one product of a call: a loop nest, and its tiles.
 
     schedule   name of a schedule (`ops/schedules/catalogue.py`), or a `Schedule` class of the user's own
     tiling     its tiling
@@ -117,31 +118,31 @@ class Plan:
     tiling: Tiling
 
 
-def require_whole_units(owner: str, plan: Tiling, units: Mapping[str, int], cores: int) -> None:
-    """Refuse a plan that cuts through what the machine moves as one piece, or wants cores that are not there.
+def require_whole_units(owner: str, tiling: Tiling, units: Mapping[str, int], cores: int) -> None:
+    """Refuse a tiling that cuts through a unit of the machine, or wants cores that are not there.
 
-    Units    field -> elements of one piece: channels of a group of C0, pixels of a fractal
+    Units    field -> elements of one unit: channels of a group of C0, pixels of a fractal
     Raises   ConfigError naming the field
     """
     for name, unit in units.items():
-        value = getattr(plan, name)
+        value = getattr(tiling, name)
         if value % unit:
             raise ConfigError(
                 f"tiling of {owner}: {name} is {value}, which is no multiple of {unit}; take "
                 f"{-(-value // unit) * unit}"
             )
-    if plan.used_cores > cores:
+    if tiling.used_cores > cores:
         raise ConfigError(
-            f"tiling of {owner}: used_cores is {plan.used_cores}, but the product has {cores} cores"
+            f"tiling of {owner}: used_cores is {tiling.used_cores}, but the product has {cores} cores"
         )
 
 
-def require_obeyed(owner: str, plan: Tiling, reads: frozenset[str]) -> None:
-    """Refuse a plan that sets a field which its schedule does not read.
+def require_obeyed(owner: str, tiling: Tiling, reads: frozenset[str]) -> None:
+    """Refuse a tiling that sets a field which the schedule does not read.
 
     Raises   ConfigError naming the field and the schedule
     """
-    for name, value in plan.set_fields().items():
+    for name, value in tiling.set_fields().items():
         if name not in reads:
             raise ConfigError(
                 f"tiling of {owner}: {name} is {value!r}, but this schedule does not read it; leave it out"
@@ -150,13 +151,10 @@ def require_obeyed(owner: str, plan: Tiling, reads: frozenset[str]) -> None:
 
 def shares(tasks: int, cores: int) -> list[range]:
     """Deal tasks to cores in contiguous ranges; the first cores take one more where it is not even."""
-    base, more = divmod(tasks, cores)
-    ranges, start = [], 0
-    for core in range(min(tasks, cores)):
-        count = base + (core < more)
-        ranges.append(range(start, start + count))
-        start += count
-    return ranges
+    # Contiguous, so that neighbours, which share operands, are on one core; the rest is one task on some.
+    each, more = divmod(tasks, cores)
+    counts = (each + (core < more) for core in range(min(tasks, cores)))
+    return [range(first, end) for first, end in pairwise(accumulate(counts, initial=0))]
 
 
 def even_parts(total: int, step: int, most: int) -> list[int]:
@@ -164,6 +162,7 @@ def even_parts(total: int, step: int, most: int) -> list[int]:
 
     One size for each number of parts, largest first; the last part may be smaller.
     """
+    # Many numbers of parts have the same largest part; only the least of them is worth a tile of that size.
     found: list[int] = []
     units = -(-total // step)
     limit = max(1, most // step)

@@ -1,4 +1,4 @@
-"""What the operators give back: plain records, from which every report is made."""
+"""The results of the operators: plain records, from which every report is made."""
 
 from __future__ import annotations
 

@@ -35,6 +35,7 @@ def run_graph(
     Tensors  the call's names -> carriers, row after row
     Raises   ConfigError for an order without a meaning
     """
+    # Any seed must give the same bits, unless parts are added atomically: that is what it is there to show.
     seed = whole(order)
     if order not in ("program", "arrival") and (seed is None or seed < 0):
         raise ConfigError(
@@ -47,6 +48,7 @@ def run_graph(
             source = gm[node.source.name].reshape(node.source.shape)
             gm[node.target.name] = node.convert(source)
         else:
+            # Arrivals are those of single cores; folded, equal cores are timed as one, in equal cycles.
             results.append(_timed(node, profile, l2_start, folded=order != "arrival"))
             run_as = arrivals(node, results[-1].timeline) if order == "arrival" else seed
             execute(node, profile, gm, "program" if run_as is None else run_as)

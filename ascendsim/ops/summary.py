@@ -1,4 +1,4 @@
-"""What a timed kernel comes to: its spans as the numbers of a report."""
+"""The spans of a timed kernel as the numbers of a report."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def summarise(kernel: Kernel, profile: Profile, timeline: Timeline) -> KernelRes
 
 def _cube_utilisation(kernel: Kernel, profile: Profile, cycles: int) -> float:
     """Return the share of the chip's peak for the kernel's dtype that the asked-for arithmetic reached."""
+    # Of the whole chip's peak: cores without work count as well.
     if not kernel.macs or not cycles:
         return 0.0
     peak = profile.cores.cube * profile.cube.rates[kernel.compute_dtype].macs_per_cycle

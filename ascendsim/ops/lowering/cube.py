@@ -24,6 +24,7 @@ def grad_input(call: Call, graph: GraphBuilder) -> None:
     """Append the kernel of grad_input, which writes the format that the cube multiplies."""
     p, c0, schedule = call.problem, call.c0, call.schedule("grad_input")
     gemm = schedule.gemm
+    # The gradient of a transposed convolution is a plain convolution, which runs as one on the device.
     operation = "convolution_forward" if p.transposed else "convolution_backward"
     math = call.cube_math(operation, gemm.output.dtype, by_vector=schedule.casts_sums)
     _pack(call, graph, "grad_output")

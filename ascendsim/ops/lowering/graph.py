@@ -33,7 +33,7 @@ class TransData:
 
 @dataclass(frozen=True)
 class Graph:
-    """What the device runs for one call, in order.
+    """The kernels that the device runs for one call, in order.
 
     inputs, outputs   the call's name of a tensor -> the tensor that holds it, row after row
     """
@@ -81,10 +81,12 @@ class GraphBuilder:
 
     def holds(self, name: str, tensor: GmTensor, shape: tuple[int, ...]) -> None:
         """Note that a tensor of the call, of this shape, is in another tensor of GM from now on."""
+        # Whatever made it, for the next kernel it is an input; how its axes once lay is the maker's affair.
         self._now[name] = replace(tensor, shape=shape, role="input", permuted=None)
 
     def packed(self, name: str, target: GmTensor, convert: Convert) -> None:
         """Bring a tensor of the call into a layout of the cube, unless it is there for another kernel."""
+        # Both gradients read grad_output, in one layout; a second change would cost its traffic again.
         if target.name not in self._names:
             self._nodes.append(TransData(self._now[name], target, convert))
             self._names.add(target.name)

@@ -1,4 +1,4 @@
-"""What TransData does: from row after row to the layouts of the cube (`ops/problems/packed.py`), and back."""
+"""The meaning of TransData: from row after row to the cube's layouts (`problems/packed.py`), and back."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 def pack_activation(values: NDArray[np.float32], groups: int, size: Triple, c0: int) -> NDArray[np.float32]:
     """Bring (N, groups * C, spatial...) to (groups, N, D, C1, H, W, C0)."""
+    # Channels that the last group lacks are zeros: they add nothing, but take their place in an Mmad.
     batch, total = values.shape[:2]
     channels = total // groups
     c1 = groups_of(channels, c0)

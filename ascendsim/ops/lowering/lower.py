@@ -17,6 +17,7 @@ def lower(call: Call, output_mask: Mask) -> Graph:
     """
     given = {name: GmTensor.of(name, call.shape_of(name), call.dtypes[name]) for name in INPUTS}
     graph = GraphBuilder(given)
+    # Whatever is asked for: the operator makes its inputs contiguous before it looks at the mask.
     for name, view in call.views.items():
         VectorKernels(graph, call.profile, call.accumulation).contiguous(name, view)
     append_gradients(call, output_mask, graph)
@@ -31,6 +32,7 @@ def append_gradients(call: Call, output_mask: Mask, graph: GraphBuilder) -> None
     """
     want_input, want_weight, want_bias = output_mask
     on = VectorKernels(graph, call.profile, call.accumulation)
+    # First, from grad_output as it is given: the casts below may narrow it.
     if want_bias:
         on.grad_bias(call.dtypes["grad_bias"])
     needed = {"grad_output": want_input or want_weight, "weight": want_input, "input": want_weight}

@@ -67,19 +67,15 @@ class VectorKernels:
         batch, channels = given.shape[:2]
         source = replace(given, shape=(batch, channels, prod(given.shape[2:])))
         parts = bias_parts(self.profile, batch, channels)
-        if parts == 1:
-            target = self.graph.make("grad_bias", (1, channels), given.dtype)
-            phases: tuple[Phase, ...] = (lane_sums(self.profile, source, target),)
-            tensors: tuple[GmTensor, ...] = (source, target)
-        else:
-            partial_sums = GmTensor.of("partial sums", (parts, channels), "float32", "workspace")
-            target = self.graph.make("grad_bias", (channels,), given.dtype)
-            phases = (
-                lane_sums(self.profile, source, partial_sums),
-                ordered_sum(self.profile, partial_sums, target),
-            )
-            tensors = (source, partial_sums, target)
-        self._add("grad_bias", phases, tensors, given.dtype)
+        target = self.graph.make("grad_bias", (1, channels) if parts == 1 else (channels,), given.dtype)
+        sums = target
+        # Parts stay in float32 until they are added; one part is converted as it is written.
+        if parts > 1:
+            sums = GmTensor.of("partial sums", (parts, channels), "float32", "workspace")
+        phases = [lane_sums(self.profile, source, sums)]
+        if parts > 1:
+            phases.append(ordered_sum(self.profile, sums, target))
+        self._add("grad_bias", tuple(phases), (source, sums, target), given.dtype)
         self.graph.holds("grad_bias", target, (channels,))
         if asked != given.dtype:
             self.convert("grad_bias", asked)

@@ -1,1 +1,1 @@
-"""What is to be computed, free of product and plan."""
+"""The problems, free of product and plan."""

@@ -80,6 +80,7 @@ class ConvProblem:
         if groups is None or groups < 1:
             raise ShapeError(f"convolution: groups is {self.groups!r}; it must be an integer of at least 1")
         object.__setattr__(self, "groups", groups)
+        # A transposed weight has the input's channels in front, undivided; a plain one those of one group.
         ours = self.weight[0] if self.transposed else self.weight[1] * self.groups
         if self.input[1] != ours:
             rule = "weight.shape[0]" if self.transposed else "weight.shape[1] * groups"
@@ -88,6 +89,7 @@ class ConvProblem:
             raise ShapeError(
                 f"convolution: weight.shape[0] is {self.weight[0]}, which {self.groups} groups do not divide"
             )
+        # The kernel may be larger than the image, as long as padding makes up for it.
         for axis, size in zip(AXES[self.rank], self.grad_output[2:], strict=True):
             if size < 1:
                 raise ShapeError(
@@ -123,6 +125,7 @@ class ConvProblem:
         """Padding before and after, along D, H, W."""
         values = self.padding
         assert isinstance(values, tuple)
+        # Four values only in two dimensions: the interface has no such form for the others.
         if self.rank == 2 and len(values) == 4:
             return (0, 0), (values[0], values[1]), (values[2], values[3])
         d, h, w = _triple(values, 0)
@@ -234,6 +237,7 @@ class ConvProblem:
 
 def _triple(values: int | Sequence[int], fill: int) -> Triple:
     """Put `fill` in front until there are three values."""
+    # In front: a row is an image of height 1, an image a volume of depth 1, and loops need no cases.
     given = (values,) if isinstance(values, int) else tuple(values)
     d, h, w = (fill,) * (3 - len(given)) + given
     return d, h, w

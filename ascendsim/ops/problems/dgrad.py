@@ -22,7 +22,7 @@ from ascendsim.program.places import GmTensor
 
 @dataclass(frozen=True)
 class DgradGemm:
-    """What dgrad computes, free of product and plan.
+    """The matrix product of dgrad, free of product and plan.
 
     Tensors  source (groups, N, D, C1, H, W, C0), weights (groups, KD, C1, KH, KW, C0, columns),
              output (groups, N, D, C1 of the columns, H * W, C0)
@@ -67,6 +67,7 @@ class DgradGemm:
             GmTensor.of("weight DC1HWC0N", weights, storage.name, "input", "DC1HWC0N"),
             GmTensor.of("grad_input NDC1HWC0", made, storage.name, "output", "NDC1HWC0"),
             sliding,
+            # In rising order of the kernel depth: the order of their additions, which the bits depend on.
             tuple(tuple(pair for at, pair in met if at == depth) for depth in range(made_depths)),
             not p.transposed,
             compute_dtype,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def stored_name(compute_dtype: str) -> str:
     """Return the format in which the cube's operands lie in memory."""
+    # No buffer holds HF32: its bytes, and so its tiles and copies, are those of float32.
     return "float32" if compute_dtype == "hf32" else compute_dtype
 
 

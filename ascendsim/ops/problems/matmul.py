@@ -129,6 +129,7 @@ class MatmulGemm:
         index = (batch, slice(at[0], at[0] + extent[0]), slice(at[1], at[1] + extent[1]))
         size = extent[0] * extent[1] * tensor.itemsize
         runs = self.problem.runs(*extent, tensor.itemsize)
+        # The copy's cost asks whether every row begins at a line of L2: requests cross none.
         # Rows are turned into fractals on the way; a matrix in NZ lies in fractals already.
         relays = self.problem.layout == "ND"
         aligned = not relays or (tensor.shape[2] * tensor.itemsize) % line_bytes == 0

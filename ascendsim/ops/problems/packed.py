@@ -13,6 +13,7 @@ from ascendsim.numerics.formats.dtypes import DType
 from ascendsim.ops.problems.convolution import ConvProblem, Triple
 from ascendsim.program.places import GmTensor
 
+# The short side of a fractal, and the block in which GM and UB are moved: 16 channels of 16 bits, 8 of 32.
 C0_BYTES = 32
 
 

@@ -1,4 +1,4 @@
-"""Which pixels of an image a tile of the product needs in L1.
+"""The pixels of an image that a tile of the product needs in L1.
 
 Both convolution schedules slide a kernel over an image: grad_input over grad_output with zeros inserted
 between its pixels, grad_weight and the forward direction over the big side as it is.
@@ -81,12 +81,16 @@ class Sliding:
 
         A range inside one output row takes only the columns it needs, a longer one whole rows of the image.
         """
+        # load3d counts pixels along rows of one width. A range over several rows may begin anywhere in the
+        # first and end anywhere in the last, so its window is as wide as the image.
         width = self.out_size[1]
         top, bottom = first // width, (first + pixels - 1) // width
         if top == bottom:
             left, right = first % width, (first + pixels - 1) % width
         else:
             left, right = 0, width - 1
+        # The window begins where the first pixel reads under the first tap, or at the image's edge. What lies
+        # before the edge is padding: load3d makes it of nothing, so it takes no room in L1.
         y0, rows, row_slice, row_at = self._extent(0, top, bottom, taps.row, taps.rows)
         x0, cols, col_slice, col_at = self._extent(1, left, right, taps.col, taps.cols)
         copied = row_slice is not None and col_slice is not None
@@ -106,10 +110,11 @@ class Sliding:
         count = (row_slice.stop - row_slice.start) * (col_slice.stop - col_slice.start) if copied else 0  # type: ignore[union-attr]
         return ImageTile(
             window,
-            first - top * width - left,
+            first - top * width - left,  # 0 inside a row, as the window begins at its first pixel
             row_slice if copied else None,
             col_slice if copied else None,
             Placement(row_at, col_at, *self.insert),
+            # Slots are used again: without clearing, the gaps would hold pixels of the tile before.
             self.insert != (1, 1) or not copied,
             count * pixel_bytes,
             max(1, rows * cols) * pixel_bytes,
@@ -123,6 +128,7 @@ class Sliding:
         self, axis: int, first_out: int, last_out: int, first_tap: int, taps: int
     ) -> tuple[int, int, slice | None, int]:
         """Return along one axis: expanded start, extent, slice of the image, where its first pixel lies."""
+        # Zeros stand between pixels, none after the last: n pixels expand to (n - 1) * step + 1.
         step = self.insert[axis]
         expanded = (self.image_size[axis] - 1) * step + 1
         low = self._origin(axis, first_out, first_tap)
@@ -130,6 +136,8 @@ class Sliding:
         low, high = max(low, 0), min(high, expanded - 1)
         if low > high:
             return low, 0, None, 0
+        # Pixel i lies at i * step: the first at or after `low`, the last at or before `high`. Between two
+        # pixels there may be nothing but inserted zeros.
         first, last = -(-low // step), high // step
         if first > last:
             return low, high - low + 1, None, 0
@@ -137,6 +145,8 @@ class Sliding:
 
     def rows_spanned(self, pixels: int) -> int:
         """Return the most output rows that an aligned range of so many pixels spans."""
+        # Ranges begin at multiples of `pixels`. Where that and the width fit into each other no range begins
+        # inside one row and ends inside another; else one may begin at the last pixel of a row.
         width = self.out_size[1]
         if pixels % width == 0 or width % pixels == 0:
             return -(-pixels // width)
@@ -144,6 +154,7 @@ class Sliding:
 
     def tile_bytes(self, pixels: int, taps: Taps, *, in_row: bool) -> int:
         """Return the largest L1 need of a tile of so many pixels: in one row, or of whole rows."""
+        # An upper limit for every range at once: a choice of tiling cannot look at each of them.
         out_rows = 1 if in_row else min(self.rows_spanned(pixels), self.out_size[0])
         out_cols = min(pixels, self.out_size[1]) if in_row or out_rows == 1 else self.out_size[1]
         rows = self._reach(0, out_rows, taps.rows)

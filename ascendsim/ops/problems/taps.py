@@ -39,6 +39,7 @@ def even_slices(run: int, most: int) -> list[tuple[int, int]]:
     Equal slices keep ping-pong going: a short slice between long ones would make every long one wait for the
     one before.
     """
+    # Edges at run * part / count keep the lengths within one of each other, in an order that no rest spoils.
     count = -(-run // most)
     edges = [run * part // count for part in range(count + 1)]
     return [(first, last - first) for first, last in pairwise(edges)]
@@ -49,6 +50,8 @@ def segments_of(left: tuple[Taps, ...], right: tuple[Taps, ...], most: int) -> t
 
     The boxes of a cut are consecutive runs of the reduction, so a run ends where either box ends.
     """
+    # Both cuts keep the order of the reduction, so one pass over both finds all runs. The order must not
+    # change: the blocks of an accumulation model begin where Mmads begin.
     found = []
     at_left = at_right = done_left = done_right = 0
     while at_left < len(left):
@@ -68,6 +71,8 @@ def segments_of(left: tuple[Taps, ...], right: tuple[Taps, ...], most: int) -> t
 
 def first_box(whole: Taps, elements: int, c0: int) -> Taps:
     """Return the first box of `cut_taps`, which is also its largest."""
+    # In the order of the reduction a box that is not whole along one axis must have length 1 on all axes
+    # before it: only then are the boxes consecutive runs. At least one tap, even where it is too much.
     budget = max(1, elements // c0)
     if budget >= whole.rows * whole.cols:
         return whole._replace(channels=min(whole.channels, budget // (whole.rows * whole.cols)))

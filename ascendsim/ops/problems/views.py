@@ -1,21 +1,20 @@
-"""Where the elements of a tensor lie in memory, as the caller's strides say."""
+"""The places of a tensor's elements in memory, as the caller's strides say."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
 
 BLOCK_BYTES = 32  # the least that a transfer between GM and UB moves
 
 
-class _View(NamedTuple):
+@dataclass(frozen=True)
+class View:
+    """The places of a tensor's elements: strides in elements, of any sign, zero for a repeated axis."""
+
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-
-
-class View(_View):
-    """Where the elements of a tensor lie: strides in elements, of any sign, zero for a repeated axis."""
 
     @classmethod
     def row_major(cls, shape: tuple[int, ...]) -> View:
@@ -40,6 +39,7 @@ class View(_View):
     @property
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order without gaps."""
+        # A stride along an axis of one element is never taken, whatever it says.
         dense = View.row_major(self.shape).strides
         return self.size == 0 or all(
             extent == 1 or stride == own
@@ -48,6 +48,7 @@ class View(_View):
 
     def bytes_read(self, itemsize: int) -> int:
         """Bytes that are read to collect all elements once."""
+        # Either the whole line comes in one piece, gaps included, or every element in a block of its own.
         length, stride = self._longest_line()
         whole = blocks_of(((length - 1) * stride + 1) * itemsize)
         return self.size // length * min(whole, length * BLOCK_BYTES)
@@ -63,6 +64,7 @@ class View(_View):
 
     def _longest_line(self) -> tuple[int, int]:
         """Return length and stride of the line along the axis of least stride, with all that continues it."""
+        # An axis whose stride is the extent of the line so far goes on where the line ends: both are one.
         if not self.long_axes:
             return 1, 1
         length, stride = min(self.long_axes, key=lambda axis: axis[1])

@@ -16,7 +16,7 @@ from ascendsim.program.places import GmTensor
 
 @dataclass(frozen=True)
 class WgradGemm:
-    """What wgrad computes, free of product and plan.
+    """The matrix product of wgrad, free of product and plan.
 
     Tensors  small (groups, N, D, C1, H * W, C0), big (groups, N, D, C1, H, W, C0),
              output (groups, KD, rows, columns) float32
@@ -44,6 +44,7 @@ class WgradGemm:
         left = activation(sides[0], p, small, p.small_channels, storage)
         # The left operand takes runs of pixels, whatever row they are in.
         left = replace(left, shape=(*left.shape[:4], small[1] * small[2], c0))
+        # Channels are filled up to whole groups; the host drops the rows and columns of zeros again.
         rows = groups_of(p.small_channels, c0) * c0
         columns = groups_of(p.big_channels, c0) * p.kernel[1] * p.kernel[2] * c0
         made = (p.groups, p.kernel[0], rows, columns)

@@ -1,4 +1,4 @@
-"""The reference of a whole call: what its plans contribute, operands on their grid, output formats."""
+"""The reference of a whole call: the orders that its plans fix, operands on their grid, output formats."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ def reference_gradients(
 
 def _grad_input(call: Call, a: Floats, w: Floats, multiply: Product) -> Floats:
     """Return grad_input as it leaves the cube: in the format that the cube multiplies."""
+    # Parts are added in float32 and converted by vector cores, whose overflow may differ from Fixpipe's.
     order = call.schedule("grad_input").order()
     sums = ordered_dgrad(call.problem, a, w, order, multiply)
     math = call.cube_math("convolution_backward", call.storage.name, by_vector=bool(order.parts))
@@ -62,5 +63,6 @@ def _cast(call: Call, values: Floats, target: str) -> Floats:
 
 def _operand(call: Call, name: str, values: Floats) -> Floats:
     """Return a tensor on the grid that the cube multiplies: cast to its storage format, then to HF32."""
+    # Two roundings, as on the device: a Cast kernel before the cube, and HF32 as L0 is read.
     stored = _cast(call, values, call.storage.name) if call.dtypes[name] != call.storage.name else values
     return call.multiplied(stored)

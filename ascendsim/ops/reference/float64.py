@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,15 +19,9 @@ if TYPE_CHECKING:
 
     Float64 = NDArray[np.float64]
 
+# Float64 copies of a whole batch, padded, would take many times the memory of the tensors.
 _CHUNK_BYTES = 32 << 20
 Gradients = tuple[Any, Any, Any]
-
-
-class _Tap(NamedTuple):
-    """One position in the kernel, and what it sees of the padded big side."""
-
-    at: Triple
-    window: tuple[slice, ...]
 
 
 def gradients_float64(
@@ -42,60 +36,57 @@ def gradients_float64(
     Shapes   as `problem` says; any dtype that casts to float64
     Special  Inf and NaN propagate as in float64 arithmetic
     """
-    small, big = (input, grad_output) if problem.transposed else (grad_output, input)
-    small_made = np.zeros(small.shape) if output_mask[0] and problem.transposed else None
-    big_made = np.zeros(big.shape) if output_mask[0] and not problem.transposed else None
     kernels = _grouped(np.asarray(weight).astype(np.float64), problem)
-    weight_made = np.zeros(kernels.shape) if output_mask[1] else None
-    bias_made = np.zeros(problem.grad_output[1]) if output_mask[2] else None
+    made_input = np.zeros(input.shape) if output_mask[0] else None
+    made_weight = np.zeros(kernels.shape) if output_mask[1] else None
+    made_bias = np.zeros(problem.grad_output[1]) if output_mask[2] else None
     spatial = tuple(range(2, 2 + problem.rank))
     with np.errstate(invalid="ignore", over="ignore"):
         for images in _chunks(problem):
-            if bias_made is not None:
-                bias_made += grad_output[images].astype(np.float64).sum(axis=(0, *spatial))
-            if weight_made is None and small_made is None and big_made is None:
+            if made_bias is not None:
+                made_bias += grad_output[images].astype(np.float64).sum(axis=(0, *spatial))
+            if made_input is None and made_weight is None:
                 continue
             for group in range(problem.groups):
-                parts = (small_made, big_made, weight_made)
-                _group(problem, images, group, small, big, kernels[group], parts)
-    made_input = small_made if problem.transposed else big_made
-    made_weight = None if weight_made is None else _ungrouped(weight_made, problem)
-    return made_input, made_weight, bias_made
+                sides = grad_output[images], input[images], kernels[group]
+                into = None if made_input is None else made_input[images]
+                _group(problem, group, *sides, into, None if made_weight is None else made_weight[group])
+    return made_input, None if made_weight is None else _ungrouped(made_weight, problem), made_bias
 
 
 def _group(
     problem: ConvProblem,
-    images: slice,
     group: int,
-    small: NDArray[Any],
-    big: NDArray[Any],
+    grad_output: NDArray[Any],
+    input: NDArray[Any],
     kernel: Float64,
-    made: tuple[Float64 | None, Float64 | None, Float64 | None],
+    made_input: Float64 | None,
+    made_weight: Float64 | None,
 ) -> None:
-    """Add what one group and some images contribute; `kernel` is (taps..., small channels, big channels)."""
-    small_made, big_made, weight_made = made
+    """Add what one group of some images contributes; `kernel` is (taps..., small channels, big channels)."""
     small_channels = slice(group * problem.small_channels, (group + 1) * problem.small_channels)
     big_channels = slice(group * problem.big_channels, (group + 1) * problem.big_channels)
-    rows = _channels_first(small[images, small_channels], problem.small_size)
-    count = rows.shape[1]
+    small, big = (input, grad_output) if problem.transposed else (grad_output, input)
+    rows = _channels_first(small[:, small_channels], problem.small_size)
     flat = rows.reshape(len(rows), -1)
-    padded = _pad(_channels_first(big[images, big_channels], problem.big_size), problem)
-    sums = np.zeros_like(padded if big_made is not None else flat)
-    for tap in _taps(problem):
-        window = padded[tap.window]
-        if weight_made is not None:
-            weight_made[(group, *tap.at)] += flat @ window.reshape(len(window), -1).T
-        if big_made is not None:
-            sums[tap.window] += (kernel[tap.at].T @ flat).reshape(window.shape)
-        elif small_made is not None:
-            sums += kernel[tap.at] @ window.reshape(len(window), -1)
-    if big_made is not None:
-        shape = big_made[images, big_channels].shape
-        big_made[images, big_channels] = _unpad(sums, problem).swapaxes(0, 1).reshape(shape)
-    elif small_made is not None:
-        shape = small_made[images, small_channels].shape
-        sums = sums.reshape(len(flat), count, -1).swapaxes(0, 1)
-        small_made[images, small_channels] = sums.reshape(shape)
+    padded = _pad(_channels_first(big[:, big_channels], problem.big_size), problem)
+    sums = np.zeros_like(rows if problem.transposed else padded)
+    for tap, window in _taps(problem):
+        seen = padded[window]
+        columns = seen.reshape(len(seen), -1)
+        if made_weight is not None:
+            made_weight[tap] += flat @ columns.T
+        if made_input is None:
+            continue
+        if problem.transposed:
+            sums += (kernel[tap] @ columns).reshape(sums.shape)
+        else:
+            sums[window] += (kernel[tap].T @ flat).reshape(seen.shape)
+    if made_input is not None:
+        channels = small_channels if problem.transposed else big_channels
+        made = sums if problem.transposed else _unpad(sums, problem)
+        shape = made_input[:, channels].shape
+        made_input[:, channels] = made.swapaxes(0, 1).reshape(shape)
 
 
 def _chunks(problem: ConvProblem) -> Iterator[slice]:
@@ -105,12 +96,16 @@ def _chunks(problem: ConvProblem) -> Iterator[slice]:
         * int(np.prod([s + sum(p) for s, p in zip(problem.big_size, problem.pads, strict=True)])),
         problem.small_channels * int(np.prod(problem.small_size)),
     )
-    step = max(1, _CHUNK_BYTES // image)
+    step = max(
+        1,  # Float64 copies of a whole batch, padded, would take many times the memory of the tensors.
+        _CHUNK_BYTES // image,
+    )
     for first in range(0, problem.batch, step):
         yield slice(first, min(first + step, problem.batch))
 
 
-def _taps(problem: ConvProblem) -> Iterator[_Tap]:
+def _taps(problem: ConvProblem) -> Iterator[tuple[Triple, tuple[slice, ...]]]:
+    """Yield each position in the kernel, and what it sees of the padded big side."""
     depth, height, width = (range(extent) for extent in problem.kernel)
     for at in product(depth, height, width):
         window = [
@@ -119,7 +114,7 @@ def _taps(problem: ConvProblem) -> Iterator[_Tap]:
                 at, problem.dilations, problem.small_size, problem.strides, strict=True
             )
         ]
-        yield _Tap(at, (slice(None), slice(None), *window))
+        yield at, (slice(None), slice(None), *window)
 
 
 def _channels_first(values: NDArray[Any], size: Triple) -> Float64:

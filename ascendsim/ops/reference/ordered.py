@@ -6,7 +6,7 @@ No tile, no instruction and no executor takes part.
 
 **Order of grad_input**, for each of its pixels: kernel depth from the first tap to the last; channels of the
 other side in groups of C0 = 32 bytes; kernel rows, kernel columns; channels in the group. The backward
-direction walks rows and columns from the last tap to the first (the order of the pixels that it reads), the
+direction takes rows and columns from the last tap to the first (the order of the pixels that it reads), the
 forward direction of a transposed convolution from the first to the last. Channels that the last group lacks,
 pixels in the padding, and the zeros that a stride inserts between pixels are multiplied as +0, so that they
 take their place in a block and turn an infinite weight into NaN. A kernel depth that meets no depth of the
@@ -15,7 +15,7 @@ other side is left out.
 **Order of grad_weight**, for each kernel depth: the pairs of depths that meet, images, pixels. Padding
 multiplies +0; nothing is filled up at the end of a row of pixels.
 
-**What the plan contributes** (`DgradOrder`, `WgradOrder`): where an Mmad begins, since the blocks of the
+**The part of the plan** (`DgradOrder`, `WgradOrder`): where an Mmad begins, since the blocks of the
 accumulation model start anew with every Mmad; into how many parts the reduction is cut; and, where the parts
 are added atomically, in which order they arrived.
 """
@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Product = Callable[[Floats, Floats, Floats], Floats]
 
+# Exact fractions are the definition, and some thousand times slower than the compiled model, which equals
+# them bit for bit (that is tested). So small problems take the one, larger ones the other.
 TWIN_LIMIT_MACS = 20_000
-LANES = 64
+LANES = 64  # float32 elements of one vector command: 256 bytes
 
 
 def product_of(model: AccumulationModel, macs: int) -> Product:
@@ -71,6 +73,7 @@ def sources(problem: ConvProblem, axis: int, *, forward: bool) -> NDArray[np.int
     read, made = problem.small_size[axis], problem.big_size[axis]
     if forward:
         read, made = made, read
+    # A row and a column for each pair, written out: this is the definition that `Sliding` is tested against.
     table = np.full((taps, made), -1)
     for tap in range(taps):
         for out in range(made):
@@ -85,6 +88,8 @@ def sources(problem: ConvProblem, axis: int, *, forward: bool) -> NDArray[np.int
 
 def im2col(plane: Floats, rows: NDArray[np.int_], cols: NDArray[np.int_]) -> Floats:
     """Return im2col of one plane: (C, H, W) -> (C, row taps, column taps, output pixels), -1 reading zero."""
+    # One row and one column of zeros at the end: index -1 reads them, so that a zero is an element like any
+    # other. It takes its place in a block, and an infinite weight times it is NaN, as on the cube.
     channels, height, width = plane.shape
     framed = np.zeros((channels, height + 1, width + 1), np.float32)
     framed[:, :height, :width] = plane
@@ -94,6 +99,8 @@ def im2col(plane: Floats, rows: NDArray[np.int_], cols: NDArray[np.int_]) -> Flo
 
 def reduction_by_groups(values: Floats, c0: int) -> Floats:
     """Bring (C, row taps, column taps, n) to (C1 * row taps * column taps * C0, n), missing channels zero."""
+    # +0 takes the place of channels that the last group lacks: the cube multiplies whole groups, and a block
+    # of the accumulation model counts what it multiplies.
     channels, rows, cols, n = values.shape
     groups = -(-channels // c0)
     padded = np.zeros((groups * c0, rows, cols, n), np.float32)
@@ -121,6 +128,7 @@ def ordered_dgrad(
     for image, group, depth in np.ndindex(problem.batch, problem.groups, made_size[0]):
         sums = [np.zeros((made_size[1] * made_size[2], columns), np.float32) for _ in order.runs()]
         for tap, found in enumerate(depth_of[:, depth]):
+            # Nothing is loaded for such a depth, so nothing is added: not even zeros begin a block.
             if found < 0:
                 continue
             a = reduction_by_groups(im2col(source[image, group, :, found], row_of, col_of), order.c0).T
@@ -132,6 +140,7 @@ def ordered_dgrad(
                     sums[part] = multiply(a[:, first:last], b[first:last], sums[part])
                     first = last
             assert first == a.shape[1]
+        # L0C begins anew with every part, so of several even the first is added to the zero in global memory.
         c = sums[0] if len(sums) == 1 else add_in_order(np.stack([np.zeros_like(sums[0]), *sums]))
         result[image, group, :, depth] = c.T.reshape(columns, *made_size[1:])
     return result.reshape(problem.input)
@@ -144,17 +153,21 @@ def ordered_wgrad(
 
     Shapes   grad_output and input as `problem` says, on the grid that the cube multiplies -> as weight
     """
+    # A part that reduces nothing is +0. Kept apart, that is the zero with which its place was filled. Added
+    # atomically, it stands for nothing: x + 0 is x, and the sum, which began at +0, is never -0.
     parts = np.stack(
         [_wgrad_part(problem, grad_output, input, order, part, multiply) for part in range(order.k_split)]
     )
     if order.arrivals is None:
         return add_as_tree(parts) if order.tree else add_in_order(parts)
+    # Atomic additions begin at the zeros of the fill, parts kept apart at part 0 itself.
     arrived = np.take_along_axis(parts, order.arrivals.reshape(parts.shape), axis=0)
     return add_in_order(np.concatenate([np.zeros_like(parts[:1]), arrived]))
 
 
 def add_in_order(parts: Floats) -> Floats:
     """Add the rows of `parts` one after the other, each sum rounded to float32."""
+    # numpy adds float32 arrays element by element, each sum rounded to nearest even, as the vector cores do.
     total: Floats = parts[0].copy()
     with np.errstate(over="ignore", invalid="ignore"):
         for part in parts[1:]:
@@ -199,15 +212,17 @@ def _mmads(
 ) -> Iterator[tuple[int, int, int, int, int]]:
     """Yield (small depth, big depth, image, first pixel, end) of the Mmads of one part at a kernel depth."""
     meets = sources(problem, 0, forward=True)[tap]
-    steps = [
+    segments = [
         (small_depth, int(big_depth), image, first, first + pixels)
         for small_depth, big_depth in enumerate(meets)
         if big_depth >= 0
         for image in range(problem.batch)
         for first, pixels in order.ranges
     ]
-    begin, end = (len(steps) * at // order.k_split for at in (part, part + 1))
-    for small_depth, big_depth, image, first, last in steps[begin:end]:
+    # Parts of equal length up to one, wherever images or depths end.
+    begin, end = (len(segments) * at // order.k_split for at in (part, part + 1))
+    for small_depth, big_depth, image, first, last in segments[begin:end]:
+        # Counted from the beginning of the range: the tiles in L1 hold one range, and no Mmad reads two.
         for at, stop in pairwise([*range(first, last, order.base_k), last]):
             yield small_depth, big_depth, image, at, stop
 
@@ -231,6 +246,7 @@ def bias_gradient(grad_output: Floats, parts: int) -> Floats:
 
 def _lane_sum(images: Floats) -> Floats:
     """Return the sum of each channel of (images, C, elements)."""
+    # One column at a time: `sum` of numpy would add pairwise, in an order of its own.
     lanes = np.zeros((images.shape[1], LANES), np.float32)
     for image in images:
         for element in range(image.shape[1]):

@@ -15,11 +15,13 @@ from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
 from ascendsim.program.places import GmTensor
 from ascendsim.program.program import Program
 
-# What every loop nest over base blocks reads of a tiling.
+# The fields of a tiling that every loop nest over base blocks reads. A nest adds those that it reads besides;
+# any other field is refused, since a user who sets it would believe that it had been obeyed.
 TILES = frozenset(["base_m", "base_n", "base_k", "step_ka", "step_kb", "used_cores"]) | frozenset(
     ["al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers"]
 )
-# How parts of a reduction are added that different cores make: as they arrive, or kept apart and then so.
+# How parts of a reduction are added that different cores make: as they arrive, or kept apart and then so. The
+# bits of float32 sums depend on it, so a deterministic call keeps them apart.
 SUMS = ("atomic", "in order", "tree")
 
 
@@ -27,7 +29,7 @@ SUMS = ("atomic", "in order", "tree")
 class Schedule(ABC):
     """A loop nest under one tiling on one product: which core makes which tasks, and by which program.
 
-    gemm     what it computes (`ops/problems/dgrad.py`, `wgrad.py`, `matmul.py`)
+    gemm     the product that it computes (`ops/problems/dgrad.py`, `wgrad.py`, `matmul.py`)
     sums     one of `SUMS`
     hazards  the classes of waits that its programs get; all, but in tests of what a missing class does
 
@@ -80,6 +82,7 @@ class Schedule(ABC):
 
     def compute(self) -> Phase:
         """Return the phase in which the cores run their programs."""
+        # Deferred: a call that is only lowered, for its workspace say, deals no tasks and builds no program.
         return Phase("compute", Deferred(self._work))
 
     def phases(self) -> tuple[Phase, ...]:
@@ -91,5 +94,5 @@ class Schedule(ABC):
         return tuple(
             CoreWork(Core("cube", index), self.signature(tasks), partial(self.program, tasks))
             for index, tasks in enumerate(self.dealt())
-            if tasks
+            if tasks  # a core without work takes no part, and no share of the links
         )

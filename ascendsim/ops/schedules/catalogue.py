@@ -22,6 +22,7 @@ def schedule_named(name: str | type) -> type[Schedule]:
 
     Raises   ConfigError, with near misses
     """
+    # A class needs no entry: a user's own nest is passed as it is, and no registry has to know it.
     if isinstance(name, type) and issubclass(name, Schedule):
         return name
     if isinstance(name, str) and name in SCHEDULES:

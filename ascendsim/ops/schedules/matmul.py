@@ -81,6 +81,7 @@ class Matmul(Schedule):
 
     def _blocks(self) -> Iterator[tuple[int, int, int]]:
         """Yield batch, first row and first column of every block, panel after panel."""
+        # The last panel is as narrow as what is left, so that every block comes once.
         p, t = self.gemm.problem, self.tiling
         rows = range(0, p.m, t.block_m)
         columns = range(0, p.n, t.block_n)
@@ -147,6 +148,7 @@ class _MatmulProgram:
     def _tile(self, tile: Task) -> None:
         """Append the whole reduction of one tile, and write it."""
         t = self.s.tiling
+        # As the products' own kernels do, which bring both operands of every tile.
         if not t.reuse_l1:
             self.left.forget()
             self.right.forget()
@@ -188,6 +190,7 @@ class _MatmulProgram:
         self, ring: Ring, tensor: GmTensor, batch: int, rows: Pair, columns: Pair, *, turned: bool
     ) -> Slot:
         """Return the slot with (first, count) rows and columns of a matrix, loading it unless it is there."""
+        # A transposed matrix lies in GM with the axes exchanged; it is read so, and turned on the way to L0.
         if turned:
             rows, columns = columns, rows
         (row, high), (column, wide) = rows, columns

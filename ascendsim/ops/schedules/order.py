@@ -20,12 +20,15 @@ class DgradOrder:
     the parts are added to a zero in global memory, one after the other.
     """
 
+    # The blocks of an accumulation model start anew with every Mmad, so where each one ends matters to the
+    # bits. Which core makes it, when, and from which slot, does not.
     c0: int
     slices: tuple[int, ...]
     parts: tuple[int, ...] = ()
 
     def runs(self) -> list[tuple[int, ...]]:
         """Return the slices of each part."""
+        # Without parts the whole reduction is one, which is not added to anything.
         ends = list(accumulate(self.parts)) or [len(self.slices)]
         return [self.slices[first:last] for first, last in pairwise([0, *ends])]
 

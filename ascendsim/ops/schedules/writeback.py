@@ -42,6 +42,7 @@ class Writeback:
         self._tensor = tensor
         self._c0 = c0
         self._unit_flag = unit_flag
+        # Unified cores have no Fixpipe: what leaves L0C goes through UB, in the vector pipe.
         self._direct = profile.has_path("L0C", "GM")
         self.rings: tuple[Ring, ...] = ()
         if self._direct:
@@ -52,9 +53,11 @@ class Writeback:
                 "L0C_UB and UB_GM"
             )
         self._pipe = profile.paths["L0C_UB"].pipe
-        step = c0 or profile.cube.n0
+        # Pieces of whole fractals, or of whole groups of channels, and two of them in UB: one is converted
+        # while the other one leaves.
+        unit = c0 or profile.cube.n0
         half = profile.buffers["UB"].capacity_bytes // 2
-        self._piece = min(round_up(n, step), max(step, half // (m * tensor.itemsize) // step * step))
+        self._piece = min(round_up(n, unit), max(unit, half // (m * tensor.itemsize) // unit * unit))
         self._ring = Ring(builder.slots("UB", m * self._piece * tensor.itemsize, "out", 2))
         self.rings = (self._ring,)
 

@@ -31,16 +31,15 @@ def plans_of(
     """
     plans = {}
     for product in products:
-        given = tilings.get(product)
-        plan = given if isinstance(given, Plan) else None
+        tiling, schedule = tilings.get(product), schedules.get(product)
+        if isinstance(tiling, Plan):
+            schedule, tiling = schedule or tiling.schedule, tiling.tiling
         # A choice may take long, so none is made where everything is given.
-        if plan is None and given is not None and product in schedules:
-            plan = Plan(schedules[product], given)
-        if plan is None:
+        if tiling is None or schedule is None:
             hf32 = compute_dtype == "hf32"
             chosen = choose_tiling(problem, product, stored_name(compute_dtype), profile, hf32=hf32)
-            plan = Plan(chosen.schedule, given or chosen.tiling)
-        plans[product] = Plan(schedules.get(product, plan.schedule), plan.tiling)
+            tiling, schedule = tiling or chosen.tiling, schedule or chosen.schedule
+        plans[product] = Plan(schedule, tiling)
     return plans
 
 
@@ -51,6 +50,7 @@ def tilings_given(tiling: Any, products: Sequence[str]) -> dict[str, Tiling | Pl
     """
     if tiling is None:
         return {}
+    # One tiling cannot serve two products: m, n and k mean other axes in each.
     if not isinstance(tiling, Mapping):
         if len(products) != 1:
             computed = " and ".join(products) or "no cube gradient"

@@ -22,14 +22,17 @@ LEAST_CANDIDATES = 6
 
 def fastest(gemm: MatmulGemm, profile: Profile, tilings: Iterable[Tiling]) -> Tiling:
     """Return the tiling of least cycles, L2 warm; of equal ones, or of too long ones, the first."""
+    # Equal tilings are timed once; the order stays, so that ties go to the first.
     first, *others = dict.fromkeys(tilings)
     each = _mmads(gemm, first)
     left = max(MOST_MMADS, LEAST_CANDIDATES * each) if each <= MOST_MMADS else 0
     best, least = first, None
     for tiling in others:
+        # The budget counts Mmads, not seconds: the choice must not depend on the machine that makes it.
         left -= _mmads(gemm, tiling)
         if left < 0:
             break
+        # The first is timed only where there is a second to compare it with.
         least = _cycles(gemm, profile, first) if least is None else least
         cycles = _cycles(gemm, profile, tiling)
         if cycles < least:

@@ -38,7 +38,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class DgradTasks:
-    """How a dgrad is cut under one tiling on one product: its base blocks, and what L1 holds for them.
+    """The cut of a dgrad under one tiling on one product: its base blocks, and the tiles in L1 for them.
 
     Raises   ConfigError if there are more parts than channel groups, or if the tiling cuts through a group
     """
@@ -68,7 +68,7 @@ class DgradTasks:
 
     @cached_property
     def _boxes(self) -> list[tuple[tuple[Taps, ...], tuple[Taps, ...]]]:
-        """What left and right tiles in L1 hold of each part of the reduction, the longest parts first."""
+        """The boxes of left and of right tiles in L1, for each part of the reduction, longest parts first."""
         whole, t, c0 = self.gemm.all_taps, self.tiling, self.gemm.sliding.c0
         # Parts are cut between channel groups, so that all taps of a group are in one image tile.
         parts = [
@@ -80,12 +80,12 @@ class DgradTasks:
 
     @cached_property
     def left_boxes(self) -> tuple[Taps, ...]:
-        """What each left tile in L1 holds of the reduction; the first is the largest."""
+        """The part of the reduction that each left tile in L1 holds; the first is the largest."""
         return tuple(box for boxes, _ in self._boxes for box in boxes)
 
     @cached_property
     def right_boxes(self) -> tuple[Taps, ...]:
-        """What each right tile in L1 holds of the reduction; the first is the largest."""
+        """The part of the reduction that each right tile in L1 holds; the first is the largest."""
         return tuple(box for _, boxes in self._boxes for box in boxes)
 
     @cached_property

@@ -28,6 +28,7 @@ def lane_sums(profile: Profile, source: GmTensor, sums: GmTensor) -> Phase:
              elements is added 64 at a time from the left; then the lanes are added by halves
     Tensors  `sums` (parts, C); part p takes images N * p / parts ... N * (p + 1) / parts
     """
+    # Few pixels leave most lanes empty: then one command takes many channels, a pixel to a lane.
     batch, channels, space = source.shape
     parts = sums.shape[0]
     cores = vector_cores(profile)
@@ -60,6 +61,7 @@ def _channel_block(profile: Profile, space: int, itemsize: int) -> int:
 
 def bias_parts(profile: Profile, batch: int, channels: int) -> int:
     """Return into how many parts of the batch the sum is cut, so that few channels still use all cores."""
+    # Whole images, so that the order inside an image does not depend on how many cores there are.
     return max(1, min(batch, len(vector_cores(profile)) // channels))
 
 
@@ -107,6 +109,7 @@ def _row_sum_program(profile: Profile, source: GmTensor, sums: GmTensor, mine: _
     """
     space = source.shape[2]
     b = ProgramBuilder(profile)
+    # As many images at once as the other half of a piece holds: each copy has a head of its own.
     most = max(1, piece_elements(profile, 4) // 2 // (mine.block * space))
     most = min(most, len(mine.images))
     loads = Ring(b.slots("UB", most * mine.block * space * source.itemsize, "in", 2))

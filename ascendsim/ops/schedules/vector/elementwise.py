@@ -25,6 +25,7 @@ PIECE_BYTES = 16 * 1024
 
 def vector_cores(profile: Profile) -> list[Core]:
     """Return the cores that run vector kernels: vector cores, or the unified cores themselves."""
+    # Split cores have a cube and two vector cores side by side; unified ones have both in one core.
     if profile.core_structure == "split":
         return [Core("vector", index) for index in range(profile.cores.vector)]
     return [Core("cube", index) for index in range(profile.cores.cube)]
@@ -93,6 +94,7 @@ def zero_fill(profile: Profile, tensor: GmTensor, value: float = 0.0) -> Phase:
 
 def cast(profile: Profile, source: GmTensor, target: GmTensor) -> Phase:
     """Return the phase that converts a flat tensor to another format (nearest even)."""
+    # The wider side decides how much fits into UB, and how many repeats V takes.
     widest = max(source.itemsize, target.itemsize)
 
     def program(profile: Profile, first: int, count: int) -> Program:
@@ -131,6 +133,7 @@ def tree_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> tuple[Phase
              stride; all cores meet between rounds; the last round stores in the target's format
     Tensors  `parts` is a workspace whose rows become partial sums
     """
+    # Rounds of their own phases: a row may be the sum that another core has made in the round before.
     count = parts.shape[0]
     strides = [1 << round_ for round_ in range((count - 1).bit_length())]
     return tuple(
@@ -140,6 +143,7 @@ def tree_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> tuple[Phase
 
 def _tree_round(profile: Profile, parts: GmTensor, target: GmTensor | None, stride: int) -> Phase:
     """Return one round; its pairs of rows, laid end to end, are shared among all cores."""
+    # Laid end to end, because there may be fewer pairs than cores: the last round has a single one.
     count, elements = parts.shape
     pairs = [range(row, row + stride + 1, stride) for row in range(0, count - stride, 2 * stride)]
     work = []

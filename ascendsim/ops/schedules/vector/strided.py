@@ -28,6 +28,7 @@ def gather(profile: Profile, source: GmTensor, view: View, target: GmTensor) -> 
     Tensors  `source` and `target` (elements,): the carrier of a view holds its elements in their order, and
              where they lie counts only for the bytes that are read
     """
+    # Bytes an element, gaps included; a broadcast view reads less than one element for each that it has.
     each = Fraction(view.bytes_read(source.itemsize), view.size)
     in_place = view.in_place(source.itemsize)
     limit = min(PIECE_BYTES, profile.buffers["UB"].capacity_bytes // 4)

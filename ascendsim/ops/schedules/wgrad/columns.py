@@ -1,7 +1,8 @@
-"""How the columns and pixels of a filter product are cut so that its tiles fit into L1."""
+"""The cut of the columns and pixels of a filter product, so that its tiles fit into L1."""
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import NamedTuple
 
 from ascendsim.ops.plan import Tiling
@@ -28,24 +29,22 @@ def column_blocks(gemm: WgradGemm, tiling: Tiling, l1_budget: int) -> list[Colum
     most = max(1, tiling.base_n // c0)
     whole = gemm.all_taps
     taps = whole.rows * whole.cols
+    # A run of `most` columns that begins at the last tap of a group touches one group more.
     touched = min(whole.channels, -(-(most + taps - 1) // taps))
-    pixels = tiling.step_kb * tiling.base_k
-    in_row = range_in_row(gemm, tiling, l1_budget)
-    if sliding.tile_bytes(pixels, whole._replace(channels=touched), in_row=in_row) <= l1_budget:
-        return [
-            _touched_box(whole, first, min(most, whole.groups - first), c0)
-            for first in range(0, whole.groups, most)
-        ]
-    fitting = most
-    while fitting > 1 and (
-        sliding.tile_bytes(pixels, first_box(whole, fitting * c0, c0), in_row=in_row) > l1_budget
-    ):
-        fitting -= 1
-    blocks, column = [], 0
-    for box in cut_taps(whole, fitting * c0, c0):
-        blocks.append(Columns(box, 0, box.groups, column))
-        column += box.groups * c0
-    return blocks
+    pixels, in_row = tiling.step_kb * tiling.base_k, range_in_row(gemm, tiling, l1_budget)
+
+    def fits(box: Taps) -> bool:
+        return sliding.tile_bytes(pixels, box, in_row=in_row) <= l1_budget
+
+    if fits(whole._replace(channels=touched)):
+        firsts = range(0, whole.groups, most)
+        return [_touched_box(whole, first, min(most, whole.groups - first), c0) for first in firsts]
+    # Fewer columns than base_n have a smaller tile; one tap is taken even where it does not fit, so that the
+    # builder refuses it with the sizes that L1 would need.
+    fitting = next((n for n in range(most, 1, -1) if fits(first_box(whole, n * c0, c0))), 1)
+    boxes = cut_taps(whole, fitting * c0, c0)
+    columns = accumulate((box.groups * c0 for box in boxes), initial=0)
+    return [Columns(box, 0, box.groups, first) for box, first in zip(boxes, columns, strict=False)]
 
 
 def _touched_box(whole: Taps, first: int, groups: int, c0: int) -> Columns:
@@ -57,11 +56,14 @@ def _touched_box(whole: Taps, first: int, groups: int, c0: int) -> Columns:
 
 def range_in_row(gemm: WgradGemm, tiling: Tiling, l1_budget: int) -> bool:
     """Return whether ranges of pixels must stay in one row, as whole rows do not fit."""
-    one_tap = Taps(0, 1, 0, 1, 0, 1)
-    pixels = tiling.step_kb * tiling.base_k
+    one_tap, pixels = Taps(0, 1, 0, 1, 0, 1), tiling.step_kb * tiling.base_k
     whole = gemm.all_taps._replace(channels=1)
-    if gemm.sliding.tile_bytes(pixels, whole, in_row=False) <= l1_budget:
+
+    def fits(box: Taps, *, in_row: bool) -> bool:
+        return gemm.sliding.tile_bytes(pixels, box, in_row=in_row) <= l1_budget
+
+    # Ranges inside a row end with every row, so they are shorter, and their Mmads with them. They are taken
+    # only where single taps of whole rows do not fit either, or where they let all taps stay together.
+    if fits(whole, in_row=False):
         return False
-    return gemm.sliding.tile_bytes(pixels, one_tap, in_row=False) > l1_budget or (
-        gemm.sliding.tile_bytes(pixels, whole, in_row=True) <= l1_budget
-    )
+    return not fits(one_tap, in_row=False) or fits(whole, in_row=True)

@@ -55,7 +55,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class WgradTasks:
-    """How a wgrad is cut under one tiling on one product: base blocks, parts of the reduction, L1 tiles.
+    """The cut of a wgrad under one tiling on one product: base blocks, parts of the reduction, L1 tiles.
 
     Raises   ConfigError if the tiling cuts through a group of C0 channels or a fractal of pixels, or if the
              two operands are cut differently: their tiles in L1 hold the same pixels

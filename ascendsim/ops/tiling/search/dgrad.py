@@ -171,6 +171,8 @@ def _chunk(gemm: DgradGemm, rates: Rates, candidate: _Candidate, step: int, *, i
 
 def _useful_steps(whole: Taps, base_k: int, c0: int, most: int) -> list[int]:
     """Return steps to try, longest first: the whole, halves of it by channel groups, parts of one group."""
+    # A box is a run of whole channel groups, or of whole kernel rows of one group: steps in between would
+    # leave a part of the tile empty.
     per_channel = whole.rows * whole.cols * c0
     channels, steps = whole.channels, {1}
     while channels >= 1:

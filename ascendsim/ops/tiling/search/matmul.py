@@ -31,6 +31,7 @@ def matmul_tiling(
     Raises   CapacityError if not even one fractal fits
     """
     used = min(cores or profile.cores.cube, profile.cores.cube)
+    # The rank overlaps all pipes, so it cannot see what a schedule makes wait: the best few are timed.
     candidates = list(_candidates(gemm, profile, used))
     # Fewer cores have larger parts of the links.
     rates = {n: Rates(profile, gemm.compute_dtype, n) for n in {tiling.used_cores for tiling in candidates}}
@@ -66,6 +67,7 @@ def block_tiling(gemm: MatmulGemm, profile: Profile, blocks: int) -> Tiling:
 
 def _grids(gemm: MatmulGemm, profile: Profile, blocks: int) -> list[tuple[int, int]]:
     """Return the sides of the blocks that cut c into so many; those that leave no rest, if there are any."""
+    # Counted in fractals, as no block is smaller; `down` blocks one below the other, the rest side by side.
     cube, problem = profile.cube, gemm.problem
     rows, columns = ceil(problem.m / cube.m0), ceil(problem.n / cube.n0)
     found: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
@@ -117,6 +119,7 @@ def _candidates(gemm: MatmulGemm, profile: Profile, cores: int, *, equal: bool =
 
 def _steps(gemm: MatmulGemm, base: tuple[int, int, int], profile: Profile) -> Iterator[int]:
     """Yield how many slices to hold in each of two L1 tiles: as many as make whole lines, then the most."""
+    # A row of a tile that ends inside a line of L2 costs a request more, and the next tile one more.
     base_m, base_n, base_k = base
     itemsize = gemm.a.itemsize
     slices = profile.buffers["L1"].capacity_bytes // (2 * (base_m + base_n) * base_k * itemsize)

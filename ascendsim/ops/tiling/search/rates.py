@@ -69,6 +69,7 @@ class Rates:
         line_bytes = self.profile.l2.line_bytes
         instruction = gemm.copy_to_l1(NOWHERE, tensor, 0, (0, 0), extent, line_bytes)
         held, cost = self._held(instruction), instruction.cost(self.profile)
+        # Only the next reader waits for the latency; the pipe itself goes on with the next copy.
         latency = cost.latency_cycles + self.profile.links["l2_read"].latency_cycles
         return held, max(held, cost.pace_cycles) + latency
 
@@ -96,6 +97,7 @@ class Rates:
 
     def _cycles(self, instruction: Mmad | LoadL0A | LoadL0B) -> int:
         """Ask the instruction itself, once for each shape."""
+        # A search asks for a few shapes some thousand times. A cost depends on nothing but the shape.
         key = type(instruction), instruction.shape
         if key not in self._known:
             self._known[key] = instruction.cost(self.profile).cycles

@@ -78,6 +78,7 @@ def _candidates(gemm: WgradGemm, rates: Rates, block: BaseBlock, k0: int) -> Ite
 
 def _useful_splits(outputs: int, cores: int, segments: int) -> list[int]:
     """Return the numbers of parts to try: one, and those that fill whole rounds of all cores."""
+    # One round leaves the fewest parts to add; two or three may cut the rest of a round.
     splits = {1} | {cores * rounds // outputs for rounds in (1, 2, 3)}
     return sorted(min(split, segments) for split in splits if split >= 1)
 
@@ -100,6 +101,7 @@ def _slices_in_l1(gemm: WgradGemm, profile: Profile, block: BaseBlock, base_k: i
 def _smallest(gemm: WgradGemm, profile: Profile, k0: int) -> Tiling:
     """Return a tiling for images so wide, or kernels so large, that only a part of a row fits in L1."""
     s = gemm.sliding
+    # Longest reductions first: they give the fewest Mmads, and the fewest loads for each of them.
     for base_k in (8 * k0, 4 * k0, 2 * k0, k0):
         for groups in (8, 4, 2, 1):
             for rows in (128, 64, 32, 16, s.c0):
@@ -125,6 +127,7 @@ def _fits_in_row(gemm: WgradGemm, profile: Profile, tiling: Tiling) -> bool:
 
 def _spread(gemm: WgradGemm, profile: Profile, tiling: Tiling) -> Tiling:
     """Split the reduction of small base blocks so that all cores have work."""
+    # Rough, as nothing is ranked here: such shapes are rare, and any tiling at all is what is wanted.
     blocks_n = -(-gemm.all_taps.groups * gemm.sliding.c0 // tiling.base_n)
     outputs = gemm.groups * len(gemm.depths) * -(-gemm.rows // tiling.base_m) * blocks_n
     segments = gemm.batch * -(-gemm.sliding.pixels // tiling.base_k)

@@ -29,9 +29,8 @@ def basic_tiling(gemm: MatmulGemm, profile: Profile, cores: int | None = None) -
     if profile.core_structure != "split" or profile.buffers["L0C"].capacity_bytes != L0C_BYTES:
         return None
     used = min(cores or profile.cores.cube, profile.cores.cube)
-    if problem.batch * ceil(problem.m / BASE_M) * ceil(problem.n / BASE_N) < LEAST_ROUNDS * used:
-        return None
-    if problem.m < BASE_M or problem.n < BASE_N:
+    few = problem.batch * ceil(problem.m / BASE_M) * ceil(problem.n / BASE_N) < LEAST_ROUNDS * used
+    if few or problem.m < BASE_M or problem.n < BASE_N:
         return None
     # Both operands come for every block. The larger one is walked once, in panels of half a square's side,
     # as in this simulator's own plans.
