@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "functional": MACHINE,
     "timing": {"errors", "profile", "program"},
     "ops": set(),
-    "ops/plan": {"arguments", "errors"},
+    "ops/plan": {"arguments", "errors", "profile"},
     "ops/matmul_tiling": {"ops/plan"},
     "ops/problems": MACHINE | {"arguments", "cube"},
     "ops/schedules": LOOPS,

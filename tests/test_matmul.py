@@ -544,7 +544,7 @@ def test_every_format_that_a_refusal_lists_is_taken():
         ({"out_dtype": "hf32_11"}, UnsupportedError, "no tensor is hf32_11, .*; take float32"),
         ({"tiling": (16, 16, 16)}, ConfigError, "it must be a Tiling, .* or None"),
         ({"tiling": Tiling(16, 16, 20)}, ConfigError, "base_k is 20, .* multiple of 16; take 32"),
-        ({"tiling": Tiling(16, 16, 16, used_cores=25)}, ConfigError, "is 25, but the product has 24 cores"),
+        ({"tiling": Tiling(16, 16, 16, used_cores=25)}, ConfigError, "is 25, but 910B2 has 24 cores"),
     ],
 )
 def test_an_option_without_a_meaning_is_refused(options, error, words):

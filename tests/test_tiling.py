@@ -302,7 +302,7 @@ def test_a_problem_of_which_nothing_fits_says_what_it_would_need():
             "tiling of grad_input: base_n is 24, which is no multiple of 16; take 32",
         ),
         ("grad_input", Tiling(16, 16, 8), "base_k is 8, which is no multiple of 16; take 16"),
-        ("grad_input", Tiling(16, 16, 16, used_cores=6), "used_cores is 6, but the product has 5 cores"),
+        ("grad_input", Tiling(16, 16, 16, used_cores=6), "used_cores is 6, but toy_split has 5 cores"),
         ("grad_input", Tiling(16, 16, 16, k_split=3), "k_split is 3, but the reduction has 2 groups of 16"),
         ("grad_weight", Tiling(8, 16, 16), "tiling of grad_weight: base_m is 8, which is no multiple of 16"),
         ("grad_weight", Tiling(16, 40, 16), "base_n is 40, which is no multiple of 16; take 48"),

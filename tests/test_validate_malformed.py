@@ -53,7 +53,7 @@ MALFORMED = [
     ("matmul", "compute_dtype", "int4", "operands of int4 are not multiplied on 910B1"),
     ("plan", "base_m", 0, "base_m is '0'"),
     ("plan", "base_k", None, "base_k is empty; it must be given where base_m is"),
-    ("plan", "used_cores", 25, "used_cores is 25, but the product has 24 cores"),
+    ("plan", "used_cores", 25, "used_cores is 25, but 910B1 has 24 cores"),
     ("tiles", "tiles_on_core", 9, "tiles_on_core is 9; cores of such a run take 1 or 2"),
     ("tiles", "pipe", "MTE9", "pipe is 'MTE9'; it must be one of M, MTE1, MTE2, FIX"),
     ("grad_input", "input_shape", "2x32", "input"),

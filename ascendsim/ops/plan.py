@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError
 
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
 PANELS = ("rows", "columns")
 SWITCHES = ("reuse_l1", "unit_flag")
-# Their default follows from other fields, which no default value could.
-# Sizes for which 0 means: as large as one base block.
+# Sizes for which 0 means: as large as one base block, which no default value could say.
 OF_ONE_BASE_BLOCK = ("single_core_m", "single_core_n")
 
 
@@ -118,7 +120,7 @@ class Plan:
     tiling: Tiling
 
 
-def require_whole_units(owner: str, tiling: Tiling, units: Mapping[str, int], cores: int) -> None:
+def require_whole_units(owner: str, tiling: Tiling, units: Mapping[str, int], profile: Profile) -> None:
     """Refuse a tiling that cuts through a unit of the machine, or wants cores that are not there.
 
     Units    field -> elements of one unit: channels of a group of C0, pixels of a fractal
@@ -131,9 +133,10 @@ def require_whole_units(owner: str, tiling: Tiling, units: Mapping[str, int], co
                 f"tiling of {owner}: {name} is {value}, which is no multiple of {unit}; take "
                 f"{-(-value // unit) * unit}"
             )
-    if tiling.used_cores > cores:
+    if tiling.used_cores > profile.cores.cube:
         raise ConfigError(
-            f"tiling of {owner}: used_cores is {tiling.used_cores}, but the product has {cores} cores"
+            f"tiling of {owner}: used_cores is {tiling.used_cores}, but {profile.variant} has "
+            f"{profile.cores.cube} cores; take no more"
         )
 
 

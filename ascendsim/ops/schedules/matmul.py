@@ -54,7 +54,7 @@ class Matmul(Schedule):
         """Refuse a tiling that cuts through a fractal of the reduction, or wants what the product has not."""
         super().__post_init__()
         units = {"base_k": self.profile.cube.rates[self.gemm.compute_dtype].k0}
-        require_whole_units("a matrix product", self.tiling, units, self.profile.cores.cube)
+        require_whole_units("a matrix product", self.tiling, units, self.profile)
         if self.tiling.unit_flag and not self.profile.fixpipe.unit_flag_bytes:
             raise ConfigError(
                 f"tiling of a matrix product: unit_flag is on, but {self.profile.variant} has no unit flag "

@@ -69,7 +69,7 @@ class WgradTasks:
         """Refuse a tiling that no program can follow."""
         c0, t = self.gemm.sliding.c0, self.tiling
         units = {"base_m": c0, "base_n": c0, "base_k": FRACTAL_ROWS}
-        require_whole_units("grad_weight", t, units, self.profile.cores.cube)
+        require_whole_units("grad_weight", t, units, self.profile)
         if t.step_ka != t.step_kb:
             raise ConfigError(
                 f"tiling of grad_weight: step_ka is {t.step_ka} and step_kb is {t.step_kb}; they must "
