@@ -151,7 +151,7 @@ class SlotToSlot(Command):
 
 
 class SlotOntoSlot(SlotToSlot):
-    """What adds the slot `src` to the slot `dst`, so that it reads both."""
+    """What changes the slot `dst` by the slot `src`, as an addition does, so that it reads both."""
 
     __slots__ = ()
 

@@ -23,6 +23,9 @@ def schedule_named(name: str | type) -> type[Schedule]:
     Raises   ConfigError, with near misses
     """
     if isinstance(name, type) and issubclass(name, Schedule):
+        lacking = [what for what in ("name", "makes") if not hasattr(name, what)]
+        if lacking:
+            raise ConfigError(f"schedule {name.__name__} says no {' and no '.join(lacking)}")
         return name
     if isinstance(name, str) and name in SCHEDULES:
         return SCHEDULES[name]

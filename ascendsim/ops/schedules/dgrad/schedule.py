@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -53,6 +54,10 @@ class Dgrad(BlockSchedule):
     def casts_sums(self) -> bool:
         """Whether vector cores make the output from float32 sums."""
         return self.target is not self.gemm.output
+
+    def signature(self, tasks: list[Task]) -> Hashable:  # type: ignore[override]
+        """Return the shapes of the tiles, and which of them are met again."""
+        return self.tasks.signature(tasks)
 
     def program(self, tasks: list[Task]) -> Program:  # type: ignore[override]
         """Return the program of a core with these tasks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -54,6 +55,10 @@ class Wgrad(BlockSchedule):
         if self.tiling.k_split == 1 or self.atomic:
             return output
         return GmTensor.of("parts", (self.tiling.k_split, *output.shape), "float32", "workspace")
+
+    def signature(self, tasks: list[Task]) -> Hashable:  # type: ignore[override]
+        """Return the shapes of the tiles, and which of them are met again."""
+        return self.tasks.signature(tasks)
 
     def program(self, tasks: list[Task]) -> Program:  # type: ignore[override]
         """Return the program of a core with these tasks."""
