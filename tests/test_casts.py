@@ -18,7 +18,7 @@ from gfloat import formats as gf
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.formats import casts
 from ascendsim.numerics.formats.cast_twins import cast_twin
-from ascendsim.numerics.formats.dtypes import DTYPES, dtype
+from ascendsim.numerics.formats.dtypes import DTYPES, DType, dtype
 from ascendsim.numerics.formats.format_rounding import OVERFLOWS, ROUNDINGS, narrow_to_odd, round_fields
 from ascendsim.numerics.formats.hifloat8_rounding import HIFLOAT8_ROUNDINGS
 
@@ -275,3 +275,29 @@ def test_rounding_is_idempotent_and_its_result_is_on_the_grid(fmt):
 
 def test_ml_dtypes_is_only_a_container():
     assert casts.encode(np.array([1.5], np.float32), "bfloat16").dtype == ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize(
+    "fmt",
+    [
+        DType("float8_e3m4", 8, 3, 4, 3, 15.5, storage_name="float8_e3m4"),
+        DType("float8_e4m3", 8, 4, 3, 7, 240.0, storage_name="float8_e4m3"),
+        DType("float8_e5m2", 8, 5, 2, 15, 57344.0, storage_name="float8_e5m2"),
+    ],
+    ids=str,
+)
+def test_an_eight_bit_format_is_nothing_but_its_row(fmt):
+    values = random_patterns(100_000, seed=8)
+    ordinary = np.random.default_rng(9).standard_normal(100_000).astype(np.float32) * 8
+    for carrier in (values, ordinary):
+        rounded = casts.round_to(carrier, fmt)
+        with np.errstate(all="ignore"):
+            assert_same(rounded, carrier.astype(fmt.storage).astype(np.float32))
+        assert_same(casts.decode(casts.encode(rounded, fmt), fmt), rounded)
+    codes = np.arange(256, dtype=np.uint8).view(fmt.storage)
+    decoded = casts.decode(codes, fmt)
+    assert_same(decoded, codes.astype(np.float32))
+    number = ~np.isnan(decoded)
+    assert np.array_equal(casts.encode(decoded, fmt).view(np.uint8)[number], codes.view(np.uint8)[number])
+    nan = np.array([np.nan, -np.nan], np.float32)
+    assert casts.encode(nan, fmt).view(np.uint8).tolist() == nan.astype(fmt.storage).view(np.uint8).tolist()

@@ -9,6 +9,9 @@ import pytest
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.formats.dtypes import DTYPES, FLOAT16, HF32_10, HF32_11, HIFLOAT8, dtype
+from ascendsim.numerics.standards import _BY_FORMAT
+from ascendsim.profile.schema import CUBE_DTYPES, NARROW
+from ascendsim.rules.cube_math import EIGHT_BITS
 
 
 @pytest.mark.parametrize("fmt", DTYPES, ids=str)
@@ -25,9 +28,19 @@ def test_a_numpy_dtype_finds_its_format(fmt):
 
 
 def test_storage_has_the_size_of_one_element():
-    assert [fmt.itemsize for fmt in DTYPES] == [2, 2, 4, 4, 4, 1, 1, 1]
+    assert [fmt.itemsize for fmt in DTYPES[:5]] == [2, 2, 4, 4, 4]
     for fmt in DTYPES:
+        assert fmt.itemsize * 8 == fmt.bits
         assert fmt.storage is None or fmt.storage.itemsize == fmt.itemsize
+
+
+@pytest.mark.parametrize("fmt", [fmt for fmt in DTYPES if fmt.bits < 32], ids=str)
+def test_whoever_lists_formats_lists_every_narrow_one(fmt):
+    # These rooms do not know numerics: a format that is new there must be added here by hand.
+    assert fmt.name in CUBE_DTYPES, "profile/schema.py: CUBE_DTYPES"
+    assert fmt.name in NARROW, "profile/schema.py: NARROW"
+    assert (fmt.name in EIGHT_BITS) == (fmt.bits == 8), "rules/cube_math.py: EIGHT_BITS"
+    assert fmt.name in _BY_FORMAT, "numerics/standards.py: _BY_FORMAT"
 
 
 def test_hifloat8_has_no_numpy_storage_and_hf32_stays_float32_in_buffers():

@@ -19,8 +19,13 @@ from ascendsim import (
 )
 from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.plan import shares
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.schedules.catalogue import SCHEDULES, schedule_named
+from ascendsim.ops.schedules.dgrad.schedule import Dgrad
+from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
+from ascendsim.ops.schedules.writeback import Writeback
+from ascendsim.program.builder import ProgramBuilder
 from ascendsim.timing.kernel import time_kernel
 from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
 from tests.toy_profiles import toy_split, toy_unified
@@ -175,6 +180,99 @@ def test_gradients_through_the_door_have_the_same_bits():
     usual, own = (convolution_backward(*call, schedule=name) for name in (None, WeightsStay))
     assert np.array_equal(usual.grad_input.view(np.uint16), own.grad_input.view(np.uint16))
     assert np.array_equal(usual.grad_weight.view(np.uint16), own.grad_weight.view(np.uint16))
+
+
+# --- what a class gets wrong
+
+
+class ImagesTogether(Dgrad):
+    """Walks the images of one pixel tile; a core loads the weights anew for each tile that it meets."""
+
+    name = "images_together"
+
+    def dealt(self):
+        walk = sorted(self.tasks.tasks, key=lambda task: (task.first_pixel, task.first_column, task.image))
+        return [walk[share.start : share.stop] for share in shares(len(walk), self.tiling.used_cores)]
+
+    def program(self, tasks):
+        cut, gemm, tiling = self.tasks, self.gemm, self.tiling
+        size = gemm.sliding.itemsize
+        builder = ProgramBuilder(self.profile, self.hazards)
+        most = max(tile.l1_bytes for tile in cut.left_tiles.values())
+        [image], [weights] = builder.slots("L1", most, "A1"), builder.slots("L1", 4096, "B1")
+        l0 = (
+            builder.slots("L0A", tiling.base_m * tiling.base_k * size, "A0")[0],
+            builder.slots("L0B", tiling.base_k * tiling.base_n * size, "B0")[0],
+        )
+        [accumulator] = builder.slots("L0C", tiling.base_m * tiling.base_n * 4, "C0")
+        tiles, here = DgradTiles(builder, cut), None
+        out = Writeback(builder, self.profile, self.target, tiling.base_m, tiling.base_n, gemm.sliding.c0)
+        [[segment]] = cut.parts
+        for task in tasks:
+            if task[3:] != here:
+                tiles.load_weights(weights, task, 0, segment.right)
+                here = task[3:]
+            tiles.load_image(image, task, 0, segment.left)
+            for number, slice_ in enumerate(segment.slices):
+                tiles.multiply(accumulator, image, weights, l0, task, segment, slice_, first=number == 0)
+            out.write(accumulator, task.pixels, task.columns, tiles.output(task))
+        return builder.build()
+
+
+def test_a_program_of_ones_own_is_not_timed_by_an_inherited_signature():
+    # Three cores have two images of tile 0, one of each, and two of tile 1. Their tiles have equal shapes, so
+    # that Dgrad's signature would take the second core for another first one, which loads weights once less.
+    call = call_of(ConvProblem((3, 16, 8, 8), (16, 16, 1, 1)), profile=SPLIT)
+    call = replace(call, plans={"grad_input": Plan(ImagesTogether, Tiling(32, 16, 16, used_cores=3))})
+    (kernel,) = lower(call, ONLY_INPUT).kernels
+    works = kernel.phases[0].work
+    counts = [len(work.build()) for work in works]
+    assert counts[0] == counts[2] < counts[1]
+    assert works[0].signature == works[2].signature != works[1].signature
+    schedule = call.schedule("grad_input")
+    inherited = [Dgrad.signature(schedule, tasks) for tasks in schedule.dealt()]
+    assert len(set(inherited)) == 1
+    folded, plain = (time_kernel(kernel, SPLIT, folded=flag).cycles for flag in (True, False))
+    assert folded == plain
+
+
+def dealing(deal):
+    """Return a schedule that deals tasks as `deal(tasks)` says."""
+
+    class Dealing(Dgrad):
+        name = "dealing"
+
+        def dealt(self):
+            return deal(self.tasks.tasks)
+
+    return Dealing
+
+
+@pytest.mark.parametrize(
+    ("deal", "message"),
+    [
+        (lambda tasks: [tasks[:-1]], "dealing must deal each of its 16 tasks once; it leaves out 1 and"),
+        (lambda tasks: [tasks, tasks[:2]], "it leaves out 0 and repeats 2"),
+        (lambda tasks: [tasks[:1] * 16], "it leaves out 15 and repeats 15"),
+        (lambda tasks: [*[[task] for task in tasks], *[[]] * 20], "deals tasks to 36 cores; 910B2 has 24"),
+    ],
+)
+def test_tasks_that_are_dealt_wrongly_are_refused(deal, message):
+    with pytest.raises(ConfigError, match=message):
+        cycles(schedule=dealing(deal), tiling={"grad_input": Tiling(16, 16, 16)})
+
+
+def test_any_other_walk_over_all_tasks_is_taken():
+    own = cycles(schedule=dealing(lambda tasks: [tasks[::-1]]), tiling={"grad_input": Tiling(16, 16, 16)})
+    assert own["grad_input"] > 0
+
+
+def test_a_class_that_says_too_little_is_refused():
+    class Nothing(Schedule):
+        pass
+
+    with pytest.raises(ConfigError, match="schedule Nothing says no name and no makes"):
+        cycles(schedule=Nothing)
 
 
 # --- the same idea by name

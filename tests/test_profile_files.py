@@ -1,14 +1,18 @@
 """Do bad product files say why, and do a user's own file and overrides work?"""
 
 import re
+import shutil
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from toy_profiles import toy_split
 
+from ascendsim.cli.check import _require_known
 from ascendsim.errors import ConfigError
-from ascendsim.profile import configs_directory, load_profile
+from ascendsim.profile import Product, configs_directory, list_products, load_profile
+from ascendsim.rules import resolve
+from tests.rules_calls import conv
 
 PLAIN = {"910B": "910B2", "910_93": "910_9382", "910_95": "950PR_9589", "310P": "310P3", "910": "910A"}
 
@@ -245,3 +249,37 @@ def test_the_documented_overrides_say_what_is_printed():
 def test_the_document_names_what_plain_names_mean():
     rows = re.findall(r"(?m)^\| (\S+) \| (\S+) \| [^|]*\|$", DOCUMENT.read_text())
     assert dict(row for row in rows if row[0] in PLAIN) == PLAIN
+
+
+# ---- Is one more file in configs/ one more product?
+
+
+@pytest.fixture
+def one_more(tmp_path, monkeypatch):
+    """A copy of configs/ with a product that is nothing but a base and more cores."""
+    folder = tmp_path / "configs"
+    shutil.copytree(configs_directory(), folder)
+    figure = '{ value = 32, source = "made up", confidence = "derived" }'
+    write(folder, f'base = "910B"\n[cores]\ncube = {figure}\n', "910X.toml")
+    monkeypatch.setattr("ascendsim.profile.files.configs_directory", lambda: folder)
+    return folder
+
+
+def test_a_file_more_is_a_product_with_one_variant(one_more):
+    found = {product.name: product for product in list_products()}
+    assert set(found) == {*PLAIN, "910X"}
+    assert found["910X"] == Product("910X", "910X", (), "910B")
+    made = load_profile("Ascend910X")
+    assert (made.product, made.variant, made.cores.cube) == ("910X", "910X", 32)
+    # Of one's own, elsewhere, it is still a 910B.
+    elsewhere = shutil.copy(one_more / "910X.toml", one_more.parent)
+    assert load_profile(elsewhere).product == "910B"
+
+
+@pytest.mark.usefixtures("one_more")
+def test_the_rules_know_it_by_its_architecture():
+    assert resolve(conv(), "910X").product == "910B"
+    assert resolve(conv(), "910x", "hardware") == resolve(conv(), load_profile("910X"), "hardware")
+    assert _require_known("910X") is None
+    with pytest.raises(ConfigError, match=r"rules: unknown product '910Y'; did you mean 910\?"):
+        resolve(conv(), "910Y")

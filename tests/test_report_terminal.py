@@ -107,7 +107,7 @@ def test_a_figure_is_printed_with_its_range_and_its_source():
 
 
 def test_a_variant_is_marked_as_what_the_plain_name_means():
-    product = Product("toy", "toy1", ("toy1", "toy2"))
+    product = Product("toy", "toy1", ("toy1", "toy2"), "")
     entry = variant_entry(product, profile_of(rate=Figure(4, "S1", "measured")))
     assert entry["default"]
     assert (entry["figures"], entry["assumed"]) == (1, 0)

@@ -7,7 +7,7 @@ import pytest
 from ascendsim import ConvProblem, estimate
 from ascendsim.errors import AclnnError, ConfigError
 from ascendsim.profile import list_products, load_profile
-from ascendsim.rules import load_rules, resolve
+from ascendsim.rules import load_rules, resolve, rule_product
 from ascendsim.rules.from_cube import with_cube
 from tests.rules_calls import answer, changed, conv, tbc
 
@@ -46,19 +46,23 @@ def with_float8(tmp_path):
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_every_tensor_format_that_the_cube_multiplies_is_taken(name):
-    cube = set(load_profile(name).cube.rates)
-    tables = with_cube(load_rules("hardware"), name, name)
+    profile = load_profile(name)
+    cube, family = set(profile.cube.rates), rule_product(profile)
+    tables = with_cube(load_rules("hardware"), family, profile)
     for part in (tables.convolution, tables.tbc):
         # hf32 lies in memory as float32, and no operator of the interface takes int8. float32 tensors are
         # also taken by cubes without float32: cubeMathType 1 and 2 cast them to float16.
-        assert set(part.dtypes[name]) == cube - {"hf32", "int8"} | {"float32"}
-        assert {to for row in part.cube_math[name].values() for to in row} <= cube | {"refused"}
+        assert set(part.dtypes[family]) == cube - {"hf32", "int8"} | {"float32"}
+        assert {to for row in part.cube_math[family].values() for to in row} <= cube | {"refused"}
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_a_name_means_what_its_profile_means(name):
-    rules = load_rules("hardware")
-    assert with_cube(rules, name, name) == with_cube(rules, name, load_profile(name))
+    call = conv(dtype="float16")
+    assert resolve(call, name, "hardware") == resolve(call, load_profile(name), "hardware")
+    rules, profile = load_rules("hardware"), load_profile(name)
+    family = rule_product(profile)
+    assert with_cube(rules, family, name) == with_cube(rules, family, profile)
 
 
 def test_a_product_without_a_file_is_still_a_status():

@@ -9,12 +9,13 @@ clock are the same unless a test says otherwise.
 import numpy as np
 import pytest
 
+from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.memory import CoreMemory
 from ascendsim.program.places import Gm, GmTensor, Slot
-from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill
+from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill, vector_cost
 from ascendsim.vector.rearrange import Rearrange
 from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
 from tests.toy_profiles import toy_split
@@ -295,3 +296,8 @@ def test_vector_instructions_declare_what_they_touch():
         (SumLanes(B, A, 1), (A,), (B,)),
     ):
         assert (instruction.pipe, instruction.reads, instruction.writes) == ("V", reads, writes)
+
+
+def test_a_kind_without_a_figure_is_told():
+    with pytest.raises(UnsupportedError, match=r"repeat_cycles\.multiply is no figure .* it has unary, "):
+        vector_cost(TOY, "multiply", 1)

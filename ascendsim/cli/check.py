@@ -93,13 +93,13 @@ def _require_known(product: str) -> None:
     Raises   ConfigError with near misses
     """
     from ascendsim.profile import load_profile
-    from ascendsim.rules import rule_product
+    from ascendsim.rules import known_product, rule_product
 
-    # The rules know products that no file describes, and a user's file describes one that no rule names.
+    # The rules know products that no file describes, and a file describes one that no rule names.
     if product.endswith(".toml"):
         load_profile(product)
     else:
-        rule_product(product)
+        rule_product(known_product(product))
 
 
 def _answer(asked: AskedCall, product: str, rules: str) -> Answer:

@@ -70,11 +70,13 @@ def profile_from_tree(tree: Mapping[str, Any], product: str) -> Profile:
 
 def list_products() -> tuple[Product, ...]:
     """List what is shipped, by name."""
-    files = [_read(path) for path in _shipped()]
-    return tuple(
-        Product(f.texts["product"], f.texts["default_variant"], tuple(f.variants), f.texts.get("base", ""))
-        for f in files
-    )
+    return tuple(_product(path, _read(path).texts, _read(path).variants) for path in _shipped())
+
+
+def _product(path: Path, texts: Mapping[str, str], variants: Mapping[str, Any]) -> Product:
+    # A file without variants is one variant, under the name that its profile has.
+    default = texts.get("default_variant") or texts.get("variant", path.stem)
+    return Product(texts.get("product", path.stem), default, tuple(variants), texts.get("base", ""))
 
 
 def configs_directory() -> Path:
@@ -103,8 +105,10 @@ def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
         if chosen not in file.variants:
             raise ConfigError(f"{file.label}: unknown variant {chosen!r}{hint(chosen, tuple(file.variants))}")
         layers.append(Layer(file.label, f"variants.{chosen}.", file.variants[chosen]))
+    # A file of one's own keeps the product of its base; one that is shipped is a product itself.
+    product = path.stem if path.parent == configs_directory() else below.names.get("product", path.stem)
     names = {
-        "product": file.texts.get("product", below.names.get("product", path.stem)),
+        "product": file.texts.get("product", product),
         # Reports print the variant: a file of one's own goes by its own name, not by that of its base.
         "variant": chosen or file.texts.get("variant", path.stem),
         "evidence": file.texts.get("evidence", below.names.get("evidence", "")),

@@ -159,8 +159,13 @@ class Vector:
     group_repeats: Mapping[str, int]
 
     def instruction_cycles(self, kind: str, repeats: int) -> int:
-        """Return the cycles of one instruction of so many repeats."""
-        rate = self.repeat_cycles[kind]
+        """Return the cycles of one instruction of so many repeats; UnsupportedError for an unknown kind."""
+        rate = self.repeat_cycles.get(kind)
+        if rate is None:
+            names = ", ".join(self.repeat_cycles)
+            raise UnsupportedError(
+                f"vector.repeat_cycles.{kind} is no figure of this product; it has {names}"
+            )
         least = self.kind_least_cycles.get(kind, self.least_cycles)
         head = self.kind_head_cycles.get(kind, self.head_cycles)
         group = self.group_repeats.get(kind)

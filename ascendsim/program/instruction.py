@@ -175,7 +175,7 @@ class SlotToSlot(ToSlot):
 
 
 class SlotOntoSlot(SlotToSlot):
-    """An instruction that adds the slot `src` to the slot `dst`, so that it reads both."""
+    """An instruction that changes the slot `dst` by `src`, as an addition does, so that it reads both."""
 
     __slots__ = ()
 

@@ -6,7 +6,7 @@ Pure functions on descriptions of calls; no arrays. The only reader of configs/r
 from ascendsim.rules.calls import Call, ConvolutionBackwardCall, ConvTbcBackwardCall, TensorDescription
 from ascendsim.rules.decision import Decision
 from ascendsim.rules.loader import load_rules, product_names, rule_set_names
-from ascendsim.rules.products import rule_product
+from ascendsim.rules.products import known_product, rule_product
 from ascendsim.rules.resolve import resolve
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "ConvolutionBackwardCall",
     "Decision",
     "TensorDescription",
+    "known_product",
     "load_rules",
     "product_names",
     "resolve",

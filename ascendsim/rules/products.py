@@ -32,6 +32,19 @@ def rule_product(product: str | Profile) -> str:
     raise ConfigError(f"rules: unknown product {name!r}; {hint}")
 
 
+def known_product(product: str | Profile) -> str | Profile:
+    """Return a name that only a product file knows as the profile of that file; anything else as it is."""
+    if not isinstance(product, str) or _by_name(product):
+        return product
+    # Here, since a name that the rules know needs no product file.
+    from ascendsim.profile import load_profile
+
+    try:
+        return load_profile(product)
+    except ConfigError:
+        return product  # `rule_product` says what the rules know
+
+
 def _by_name(text: str) -> str:
     # Tools write Ascend910B3, ascend910b3 or 910B3 for the same chip.
     plain = text.strip().lower().removeprefix("ascend")

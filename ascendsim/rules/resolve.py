@@ -16,7 +16,7 @@ from ascendsim.rules.decision import Decision
 from ascendsim.rules.from_cube import with_cube
 from ascendsim.rules.loader import load_rules
 from ascendsim.rules.order import run
-from ascendsim.rules.products import rule_product
+from ascendsim.rules.products import known_product, rule_product
 from ascendsim.rules.tbc import TBC_CHECKS
 from ascendsim.rules.typed import typed
 
@@ -34,6 +34,7 @@ def resolve(call: Call, product: str | Profile = "910B", rules: str | Path = "do
               product or rule set
     Source    docs/interface.md, "Order of checks"
     """
+    product = known_product(product)
     rule_set, family = load_rules(rules), rule_product(product)
     if rule_set.from_cube:
         rule_set = with_cube(rule_set, family, product)

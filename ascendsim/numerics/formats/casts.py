@@ -18,6 +18,7 @@ from ascendsim.numerics.formats.dtypes import DType
 from ascendsim.numerics.formats.format_rounding import (
     INFINITY,
     MAGNITUDE,
+    QUIET,
     Float32Array,
     require_choice,
     require_float32,
@@ -28,7 +29,6 @@ from ascendsim.numerics.formats.hifloat8_rounding import round_hifloat8
 from ascendsim.numerics.formats.tables import decode_codes, encode_codes
 
 HF32_TIES = ("RNE", "RNA", "RZ")
-_QUIET = np.uint32(0x00400000)
 
 
 def round_to(
@@ -94,7 +94,7 @@ def _cut_mantissa(values: Float32Array, drop: int, ties: str) -> Float32Array:
     # A NaN could carry into the sign, or lose all its fraction and read as Inf: it is cut and made quiet.
     nan = magnitude > INFINITY
     if nan.any():
-        np.copyto(rounded, (bits | _QUIET) >> low << low, where=nan)
+        np.copyto(rounded, (bits | QUIET) >> low << low, where=nan)
     return rounded.view(np.float32)
 
 
@@ -139,7 +139,7 @@ def encode(carrier: npt.NDArray[np.float32], dtype: "str | DType") -> "npt.NDArr
     if fmt.bits == 8:
         return encode_codes(array, fmt).view(_storage(fmt))
     bits = array.view(np.uint32)
-    bits = np.where(np.isnan(array), bits | _QUIET, bits)  # a NaN whose payload is all cut off is no Inf
+    bits = np.where(np.isnan(array), bits | QUIET, bits)  # a NaN whose payload is all cut off is no Inf
     return (bits >> np.uint32(16)).astype(np.uint16).view(_storage(fmt))
 
 

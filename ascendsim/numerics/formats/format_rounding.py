@@ -32,6 +32,7 @@ OVERFLOWS = ("ieee", "saturate", "saturate_keep_nan")
 SIGN = np.uint32(0x80000000)
 MAGNITUDE = np.uint32(0x7FFFFFFF)
 INFINITY = np.uint32(0x7F800000)
+QUIET = np.uint32(0x00400000)  # the bit that makes a NaN a quiet one
 _CHUNK = 1 << 16  # elements per pass: the temporaries of one chunk stay in the cache
 
 

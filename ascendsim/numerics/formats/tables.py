@@ -1,7 +1,7 @@
 """The eight-bit formats by table: every code's value, and every value's code.
 
-An eight-bit format keeps at most three fraction bits, so the top twelve bits of a float32 pattern (sign,
-exponent, three fraction bits) say which code a carrier is.
+The top bits of a float32 pattern (sign, exponent, as many fraction bits as the format keeps) say which code a
+carrier is.
 """
 
 import math
@@ -12,18 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ascendsim.numerics.formats.dtypes import DType
-from ascendsim.numerics.formats.format_rounding import INFINITY, MAGNITUDE, Float32Array
+from ascendsim.numerics.formats.format_rounding import INFINITY, MAGNITUDE, QUIET, SIGN, Float32Array
 from ascendsim.numerics.formats.hifloat8_codes import value_of_code
-
-_TOP = np.uint32(20)  # float32 bits below the twelve that count
-_QUIET_TOP = np.uint32(0x004)  # the quiet bit of a NaN, seen in the twelve
 
 
 class CodeTable(NamedTuple):
     """Hold both directions of one eight-bit format."""
 
     values: Float32Array  # 256, by code
-    codes: npt.NDArray[np.uint8]  # 4096, by the top twelve bits of the carrier; 0 where no code has the value
+    codes: npt.NDArray[np.uint8]  # by the top bits of the carrier; 0 where no code has the value
+    below: np.uint32  # float32 bits below those
 
 
 def field_value(code: int, fmt: DType) -> float:
@@ -52,19 +50,24 @@ def code_table(fmt: DType) -> CodeTable:
 
     NaN  encodes as the quiet code of its sign (float8_e5m2 0x7E, float8_e4m3fn 0x7F, hifloat8 0x80)
     """
-    # Twelve bits without a code, -0 of hifloat8 among them, keep the zero that the table is filled with.
+    # Top bits without a code, -0 of hifloat8 among them, keep the zero that the table is filled with.
     definition = [value_of_code(c) if fmt.tapered else field_value(c, fmt) for c in range(256)]
     values = np.array(definition, np.float32)
-    codes = np.zeros(4096, np.uint8)
+    below = np.uint32(23 - fmt.mantissa_bits)
+    infinity, negative = int(INFINITY >> below), int(SIGN >> below)
+    codes = np.zeros(2 * negative, np.uint8)
     number = np.flatnonzero(~np.isnan(values))
-    codes[values[number].view(np.uint32) >> _TOP] = number
-    if fmt.tapered:  # hifloat8 has one zero (0x800, -0.0, stays 0x00) and one NaN
-        codes[0xFF8 + 1 :] = codes[0x7F8 + 1 : 0x800] = 0x80
+    codes[values[number].view(np.uint32) >> below] = number
+    if fmt.tapered:  # hifloat8 has one zero (-0.0 stays 0x00) and one NaN
+        quiet, minus = 0x80, 0
     else:
-        quiet = 0x7E if fmt.has_infinity else 0x7F
-        codes[0x7F8 + 1 : 0x800] = quiet
-        codes[0xFF8 + 1 :] = 0x80 | quiet
-    return CodeTable(values, codes)
+        # Beside an infinity the exponent and the first fraction bit, else all bits but the sign.
+        quiet, minus = 0x7F, 0x80
+        if fmt.has_infinity:
+            quiet &= -1 << (fmt.mantissa_bits - 1)
+    codes[infinity + 1 : negative] = quiet
+    codes[negative + infinity + 1 :] = quiet | minus
+    return CodeTable(values, codes, below)
 
 
 def decode_codes(codes: npt.NDArray[np.uint8], fmt: DType) -> Float32Array:
@@ -74,9 +77,10 @@ def decode_codes(codes: npt.NDArray[np.uint8], fmt: DType) -> Float32Array:
 
 def encode_codes(carrier: Float32Array, fmt: DType) -> npt.NDArray[np.uint8]:
     """Return the codes of a carrier whose values lie on the grid (the caller checks by decoding)."""
+    table = code_table(fmt)
     bits = carrier.view(np.uint32)
-    top = bits >> _TOP
-    # A NaN whose payload lies below the twelve would read as Inf.
-    top |= np.where(bits & MAGNITUDE > INFINITY, _QUIET_TOP, np.uint32(0))
-    codes: npt.NDArray[np.uint8] = code_table(fmt).codes[top]
+    top = bits >> table.below
+    # A NaN whose payload lies below the bits that count would read as Inf.
+    top |= np.where(bits & MAGNITUDE > INFINITY, QUIET >> table.below, np.uint32(0))
+    codes: npt.NDArray[np.uint8] = table.codes[top]
     return codes

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
+from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Tiling, require_obeyed
 from ascendsim.profile import Profile
 from ascendsim.program.builder import HAZARDS
@@ -37,7 +38,8 @@ class Schedule(ABC):
     makes    "grad_input", "grad_weight" or "product" (of matrices)
     reads    the fields of a tiling that it obeys
 
-    Raises   ConfigError if the tiling sets a field that it does not read
+    Raises   ConfigError if the tiling sets a field that it does not read; when its work is asked for, if
+             tasks are dealt to more cores than there are, or base blocks not once each
     """
 
     gemm: Any
@@ -49,6 +51,12 @@ class Schedule(ABC):
     name: ClassVar[str]
     makes: ClassVar[str]
     reads: ClassVar[frozenset[str]] = TILES
+
+    def __init_subclass__(cls) -> None:
+        """Leave an inherited signature, which told of another program, to the class that it was made for."""
+        super().__init_subclass__()
+        if "program" in vars(cls) and "signature" not in vars(cls):
+            cls.signature = Schedule.signature  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
         """Refuse a tiling that would be obeyed in part."""
@@ -64,16 +72,32 @@ class Schedule(ABC):
         """Return the tasks of each core, in the order in which it makes them."""
 
     @abstractmethod
-    def signature(self, tasks: Sequence[Any]) -> Hashable:
-        """Return what decides the cost of these tasks: cores with equal signatures are timed as one."""
-
-    @abstractmethod
     def program(self, tasks: Sequence[Any]) -> Program:
         """Return the program of a core with these tasks."""
 
     @abstractmethod
     def order(self) -> Any:
         """Return the order of the additions (`order.py`), which the reference computation reads."""
+
+    def signature(self, tasks: Sequence[Any]) -> Hashable:
+        """Return what decides the cost of these tasks: cores with equal signatures are timed as one.
+
+        As it stands it is read off the program, whatever that is. A class that says it in terms of its tasks
+        saves building every program; one with a `program` of its own does not inherit what another says.
+        """
+        program = self.program(tasks)
+        # Slices of GM are told by when they were met first: what is met again may be in L2.
+        places: dict[str, int] = {}
+        steps = tuple(
+            (type(step), step.pipe, step.shape, step.gm and places.setdefault(str(step.gm), len(places)))
+            for step in program.instructions
+        )
+        whole = steps, program.done_back, program.end_back, tuple(program.trail_back.items())
+        return self._signatures.setdefault(whole, len(self._signatures))
+
+    @cached_property
+    def _signatures(self) -> dict[Hashable, int]:
+        return {}
 
     @property
     def casts_sums(self) -> bool:
@@ -93,6 +117,15 @@ class Schedule(ABC):
         # A program is built when an executor asks for it: all programs of a large kernel would not fit.
         return tuple(
             CoreWork(Core("cube", index), self.signature(tasks), partial(self.program, tasks))
-            for index, tasks in enumerate(self.dealt())
+            for index, tasks in enumerate(self._checked())
             if tasks  # a core without work takes no part, and no share of the links
         )
+
+    def _checked(self) -> Sequence[Sequence[Any]]:
+        """Return the tasks of each core, of which there must be as many."""
+        dealt, cores = self.dealt(), self.profile.cores.cube
+        if len(dealt) > cores:
+            raise ConfigError(
+                f"schedule {self.name} deals tasks to {len(dealt)} cores; {self.profile.variant} has {cores}"
+            )
+        return dealt

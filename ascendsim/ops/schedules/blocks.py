@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import Any
 
+from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import shares
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.tiles import Sizes, tile_rings
@@ -55,7 +56,8 @@ class BlockSchedule(Schedule):
     def __post_init__(self) -> None:
         """Refuse a tiling that would be obeyed in part, or that no program can follow."""
         super().__post_init__()
-        assert self.tasks is not None  # cutting it refuses what cannot be cut
+        # Cutting it refuses what cannot be cut, here and not when an executor asks for the programs.
+        _ = self.tasks
 
     @property
     @abstractmethod
@@ -75,6 +77,23 @@ class BlockSchedule(Schedule):
         """Return the tasks of each core: contiguous ranges, so that a core finds its last tiles again."""
         tasks = self.sequence()
         return [tasks[share.start : share.stop] for share in shares(len(tasks), self.tiling.used_cores)]
+
+    def _checked(self) -> Sequence[Sequence[Any]]:
+        """Return the tasks of each core, which must be all base blocks, each once."""
+        dealt, own = super()._checked(), type(self)
+        if own.dealt is BlockSchedule.dealt and own.sequence is BlockSchedule.sequence:
+            return dealt
+        blocks, made = self.tasks.tasks, [task for tasks in dealt for task in tasks]
+        # A schedule may deal units of its own, of which only it knows what they cover.
+        if {type(task) for task in made} <= {type(block) for block in blocks}:
+            different = set(made)
+            lost, again = len(set(blocks) - different), len(made) - len(different)
+            if lost or again:
+                raise ConfigError(
+                    f"schedule {self.name} must deal each of its {len(blocks)} tasks once; it leaves out "
+                    f"{lost} and repeats {again}"
+                )
+        return dealt
 
     def signature(self, tasks: Sequence[Any]) -> Hashable:
         """Return the shapes of the tiles, and which of them are met again."""

@@ -24,6 +24,9 @@ def schedule_named(name: str | type) -> type[Schedule]:
     """
     # A class needs no entry: a user's own nest is passed as it is, and no registry has to know it.
     if isinstance(name, type) and issubclass(name, Schedule):
+        lacking = [what for what in ("name", "makes") if not hasattr(name, what)]
+        if lacking:
+            raise ConfigError(f"schedule {name.__name__} says no {' and no '.join(lacking)}")
         return name
     if isinstance(name, str) and name in SCHEDULES:
         return SCHEDULES[name]
