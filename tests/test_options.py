@@ -1,5 +1,9 @@
 """Is every argument of the Python interface taken as it is meant, or refused with a sentence of ours?"""
 
+import re
+from dataclasses import fields
+from typing import get_type_hints
+
 import numpy as np
 import pytest
 
@@ -14,6 +18,7 @@ from ascendsim import (
 )
 from ascendsim.arguments import truth, whole
 from ascendsim.errors import ConfigError, UnsupportedError
+from ascendsim.ops.options import CallOptions, Options, ProductOptions, options_of
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name, stored_name
 
 PROBLEM = ConvProblem((1, 16, 4, 4), (16, 16, 3, 3), padding=1)
@@ -138,3 +143,40 @@ def test_hf32_is_named_after_its_bits_and_stored_as_float32():
         assert as_multiplied(given, "hf32", profile, "RNE").tolist() == [1 + 2.0**-bits, 1]
         assert as_multiplied(given, "float32", profile, "RNE") is given
     assert (stored_name("hf32"), stored_name("bfloat16")) == ("float32", "bfloat16")
+
+
+# --- the keywords that all operators share
+
+
+def test_keywords_are_declared_once_and_agree():
+    # CallOptions is what type checkers read, Options what is run; both list the same names.
+    assert list(get_type_hints(CallOptions)) == [field.name for field in fields(Options)]
+    assert set(get_type_hints(ProductOptions)) < set(get_type_hints(CallOptions))
+
+
+@pytest.mark.parametrize(
+    ("known", "given", "hint"),
+    [
+        (CallOptions, "tilling", "'tilling'; did you mean tiling?"),
+        (CallOptions, "fix_pipe", "did you mean fixpipe?"),
+        (ProductOptions, "deterministic", "it takes product, accumulation, tiling, schedule, l2_start"),
+        (ProductOptions, "xyz", "'xyz'; it takes product"),
+    ],
+)
+def test_an_unknown_keyword_is_refused_with_a_near_miss(known, given, hint):
+    with pytest.raises(TypeError, match=f"f\\(\\) got an unexpected keyword argument .*{re.escape(hint)}"):
+        options_of("f", {given: 1}, known)
+
+
+def test_options_left_out_have_their_defaults():
+    assert options_of("f", {}) == Options()
+    assert options_of("f", {"l2_start": "cold"}) == Options(l2_start="cold")
+
+
+def test_the_doors_refuse_unknown_keywords(tensors):
+    with pytest.raises(TypeError, match=r"convolution_backward\(\) got .* 'produkt'; did you mean product"):
+        backward(tensors, produkt="910B")
+    with pytest.raises(TypeError, match=r"estimate\(\) got .* 'rule'; did you mean rules"):
+        estimate(PROBLEM, rule="shipped")
+    with pytest.raises(TypeError, match=r"estimate_matmul\(\) got .* 'rules'"):
+        estimate_matmul(MatmulProblem(16, 16, 16), rules="shipped")

@@ -45,18 +45,12 @@ class ConvProblem:
         for name in ("input", "weight"):
             object.__setattr__(self, name, _integers(f"{name} shape", getattr(self, name)))
         transposed = truth(self.transposed)
-        if transposed is None:
-            raise ShapeError(f"convolution: transposed is {self.transposed!r}; it must be true or false")
+        _require(transposed is not None, f"transposed is {self.transposed!r}; it must be true or false")
         object.__setattr__(self, "transposed", transposed)
-        if len(self.input) not in (3, 4, 5):
-            raise ShapeError(
-                f"convolution: input has rank {len(self.input)} {self.input}; it must be 3, 4 or 5"
-            )
-        if len(self.weight) != len(self.input):
-            raise ShapeError(
-                f"convolution: weight has rank {len(self.weight)} {self.weight}, but input has rank "
-                f"{len(self.input)} {self.input}; they must be equal"
-            )
+        of_input = f"input has rank {len(self.input)} {self.input}"
+        _require(len(self.input) in (3, 4, 5), f"{of_input}; it must be 3, 4 or 5")
+        of_weight = f"weight has rank {len(self.weight)} {self.weight}"
+        _require(len(self.weight) == len(self.input), f"{of_weight}, but {of_input}; they must be equal")
         for name, least in (("stride", 1), ("padding", 0), ("dilation", 1), ("output_padding", 0)):
             self._check_attribute(name, least)
         self._check_sizes()
@@ -66,37 +60,31 @@ class ConvProblem:
         number = whole(value)
         values = _integers(name, value) if number is None else (number,) * self.rank
         lengths = (2, 4) if name == "padding" and self.rank == 2 else (self.rank,)
-        if len(values) not in lengths:
-            wanted = " or ".join(str(length) for length in lengths)
-            raise ShapeError(f"convolution: {name} has {len(values)} values {values}; it needs {wanted}")
-        if min(values) < least:
-            raise ShapeError(f"convolution: {name} is {values}; every value must be at least {least}")
+        wanted = " or ".join(map(str, lengths))
+        _require(len(values) in lengths, f"{name} has {len(values)} values {values}; it needs {wanted}")
+        _require(min(values) >= least, f"{name} is {values}; every value must be at least {least}")
         object.__setattr__(self, name, values)
 
     def _check_sizes(self) -> None:
-        if min(self.input) < 1 or min(self.weight) < 1:
-            raise ShapeError(f"convolution: input {self.input} and weight {self.weight} must not be empty")
-        groups = whole(self.groups)
-        if groups is None or groups < 1:
-            raise ShapeError(f"convolution: groups is {self.groups!r}; it must be an integer of at least 1")
+        input, weight = self.input, self.weight
+        _require(min(*input, *weight) >= 1, f"input {input} and weight {weight} must not be empty")
+        groups = whole(self.groups) or 0
+        _require(groups >= 1, f"groups is {self.groups!r}; it must be an integer of at least 1")
         object.__setattr__(self, "groups", groups)
         # A transposed weight has the input's channels in front, undivided; a plain one those of one group.
-        ours = self.weight[0] if self.transposed else self.weight[1] * self.groups
-        if self.input[1] != ours:
-            rule = "weight.shape[0]" if self.transposed else "weight.shape[1] * groups"
-            raise ShapeError(f"convolution: input has {self.input[1]} channels, but {rule} is {ours}")
-        if self.weight[0] % self.groups:
-            raise ShapeError(
-                f"convolution: weight.shape[0] is {self.weight[0]}, which {self.groups} groups do not divide"
-            )
+        ours = weight[0] if self.transposed else weight[1] * groups
+        rule = "weight.shape[0]" if self.transposed else "weight.shape[1] * groups"
+        _require(input[1] == ours, f"input has {input[1]} channels, but {rule} is {ours}")
+        _require(
+            weight[0] % groups == 0, f"weight.shape[0] is {weight[0]}, which {groups} groups do not divide"
+        )
         # The kernel may be larger than the image, as long as padding makes up for it.
         for axis, size in zip(AXES[self.rank], self.grad_output[2:], strict=True):
-            if size < 1:
-                raise ShapeError(
-                    f"convolution: the {axis} of grad_output would be {size}; the dilated kernel is larger "
-                    f"than the padded input (input {self.input}, weight {self.weight}, "
-                    f"padding {self.padding}, dilation {self.dilation})"
-                )
+            _require(
+                size >= 1,
+                f"the {axis} of grad_output would be {size}; the dilated kernel is larger than the padded "
+                f"input (input {input}, weight {weight}, padding {self.padding}, dilation {self.dilation})",
+            )
 
     @property
     def rank(self) -> int:
@@ -243,6 +231,12 @@ def _triple(values: int | Sequence[int], fill: int) -> Triple:
     return d, h, w
 
 
+def _require(holds: bool, rule: str) -> None:
+    """Refuse a convolution that breaks a rule."""
+    if not holds:
+        raise ShapeError(f"convolution: {rule}")
+
+
 def _integers(name: str, values: object) -> tuple[int, ...]:
     """Return the values as a tuple of int.
 
@@ -253,6 +247,5 @@ def _integers(name: str, values: object) -> tuple[int, ...]:
     except TypeError:
         raise ShapeError(f"convolution: {name} is {values!r}; it must be a sequence of integers") from None
     numbers = tuple(number for value in given if (number := whole(value)) is not None)
-    if len(numbers) < len(given):
-        raise ShapeError(f"convolution: {name} is {given}; every value must be an integer")
+    _require(len(numbers) == len(given), f"{name} is {given}; every value must be an integer")
     return numbers

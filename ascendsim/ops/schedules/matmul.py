@@ -175,11 +175,13 @@ class _MatmulProgram:
         """
         p, size, gemm = self.p, self.size, self.s.gemm
         in_a, in_b = first % self.chunk_a, first % self.chunk_b
-        rows, columns = (tile.row, tile.rows), (tile.column, tile.columns)
-        reduction_a = first - in_a, min(self.chunk_a, p.k - first + in_a)
-        reduction_b = first - in_b, min(self.chunk_b, p.k - first + in_b)
-        left = self._held(self.left, gemm.a, tile.batch, rows, reduction_a, turned=p.transpose_a)
-        right = self._held(self.right, gemm.b, tile.batch, reduction_b, columns, turned=p.transpose_b)
+        first_a, first_b = first - in_a, first - in_b
+        extent = tile.rows, min(self.chunk_a, p.k - first_a)
+        left = self._held(self.left, gemm.a, tile.batch, (tile.row, first_a), extent, turned=p.transpose_a)
+        extent = min(self.chunk_b, p.k - first_b), tile.columns
+        right = self._held(
+            self.right, gemm.b, tile.batch, (first_b, tile.column), extent, turned=p.transpose_b
+        )
         a, b = self.l0a.next(), self.l0b.next()
         self.b.add(LoadL0B(b, right, Submatrix(in_b, depth, 0, tile.columns, p.transpose_b, size)))
         arriving = self.prefetches * (tile.rows + tile.columns) * depth * size
@@ -187,14 +189,13 @@ class _MatmulProgram:
         self.b.add(Mmad(accumulator, a, b, tile.rows, depth, tile.columns, gemm.compute_dtype, first == 0))
 
     def _held(
-        self, ring: Ring, tensor: GmTensor, batch: int, rows: Pair, columns: Pair, *, turned: bool
+        self, ring: Ring, tensor: GmTensor, batch: int, at: Pair, extent: Pair, *, turned: bool
     ) -> Slot:
-        """Return the slot with (first, count) rows and columns of a matrix, loading it unless it is there."""
+        """Return the slot with a tile of a matrix, loading it unless it is still there."""
         # A transposed matrix lies in GM with the axes exchanged; it is read so, and turned on the way to L0.
         if turned:
-            rows, columns = columns, rows
-        (row, high), (column, wide) = rows, columns
-        return held(ring, (batch, (row, column)), self._load, tensor, batch, (row, column), (high, wide))
+            at, extent = at[::-1], extent[::-1]
+        return held(ring, (batch, at), self._load, tensor, batch, at, extent)
 
     def _load(self, slot: Slot, tensor: GmTensor, batch: int, at: Pair, extent: Pair) -> None:
         line_bytes = self.s.profile.l2.line_bytes

@@ -38,13 +38,11 @@ def flat_phase(
 
     Equal counts must cost the same.
     """
-    return Phase(
-        name,
-        tuple(
-            CoreWork(core, (last - first, itemsize), partial(build, profile, first, last - first))
-            for core, first, last in _dealt(profile, size)
-        ),
+    work = (
+        CoreWork(core, (last - first, itemsize), partial(build, profile, first, last - first))
+        for core, first, last in _dealt(profile, size)
     )
+    return Phase(name, tuple(work))
 
 
 def _dealt(profile: Profile, size: int) -> Iterator[tuple[Core, int, int]]:
