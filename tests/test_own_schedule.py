@@ -130,7 +130,7 @@ def test_a_plan_of_one_call_serves_another():
         ("dgrat", "schedule is 'dgrat'; did you mean dgrad?"),
         (3, "schedule is 3; it must be one of dgrad, .* or a class derived from ascendsim.Schedule"),
         (int, "or a class derived from ascendsim.Schedule"),
-        ("matmul", "schedule is 'matmul', which makes product, but the call computes grad_input"),
+        ("matmul", "schedule is 'matmul', which makes matmul, but the call computes grad_input"),
         (["dgrad", "dgrad_columns_outer"], "'dgrad_columns_outer'; both make grad_input: give one"),
         ({"grad_input": "wgrad"}, "schedule of grad_input is 'wgrad', which makes grad_weight"),
         ({"grad_bias": "dgrad"}, r"schedule has keys \['grad_bias'\]; it takes grad_input and grad_weight"),
@@ -146,7 +146,7 @@ def test_a_matrix_product_takes_a_schedule_too():
         estimate_matmul(MatmulProblem(64, 64, 64), schedule=name).cycles for name in (None, "matmul")
     )
     assert usual == named
-    with pytest.raises(ConfigError, match="which makes grad_input, but the call computes product"):
+    with pytest.raises(ConfigError, match="which makes grad_input, but the call computes matmul"):
         estimate_matmul(MatmulProblem(64, 64, 64), schedule="dgrad")
 
 
@@ -154,7 +154,7 @@ def test_a_matrix_product_takes_a_schedule_too():
 def test_every_schedule_by_name_says_what_it_makes_and_reads(name):
     kind = schedule_named(name)
     assert kind.name == name
-    assert kind.makes in ("grad_input", "grad_weight", "product")
+    assert kind.makes in ("grad_input", "grad_weight", "matmul")
     assert kind.reads <= set(Tiling.__dataclass_fields__)
     assert issubclass(kind, Schedule)
 

@@ -14,8 +14,10 @@ from ascendsim.ops.plan import (
     shares,
 )
 from ascendsim.ops.schedules.base import TILES
+from tests.toy_profiles import toy_split
 
 BASE = Tiling(16, 32, 64)
+FOUR = toy_split(**{"cores.cube": 4})
 
 
 def test_a_tiling_is_a_value():
@@ -49,11 +51,13 @@ def test_the_fields_that_are_set_are_those_that_left_their_default(changes, foun
 
 
 def test_what_a_schedule_does_not_read_is_refused_by_name():
-    require_obeyed("grad_input", BASE, frozenset())  # nothing is set
+    require_obeyed("grad_input", "dgrad", BASE, frozenset())  # nothing is set
     told = replace(BASE, swizzle=2)
-    require_obeyed("product", told, frozenset(["swizzle"]))
-    with pytest.raises(ConfigError, match=r"tiling of grad_input: swizzle is 2, .* does not read it; leave"):
-        require_obeyed("grad_input", told, TILES)
+    require_obeyed("matmul", "matmul", told, frozenset(["swizzle"]))
+    with pytest.raises(
+        ConfigError, match=r"tiling of grad_input: swizzle is 2, but schedule dgrad does not read it; leave"
+    ):
+        require_obeyed("grad_input", "dgrad", told, TILES)
 
 
 def test_every_nest_reads_at_least_the_sizes_that_have_no_default():
@@ -66,14 +70,14 @@ def test_every_nest_reads_at_least_the_sizes_that_have_no_default():
     [
         (Tiling(16, 24, 64), "tiling of x: base_n is 24, which is no multiple of 16; take 32"),
         (Tiling(16, 32, 8), "base_k is 8, which is no multiple of 16; take 16"),
-        (replace(BASE, used_cores=5), "used_cores is 5, but the product has 4 cores"),
+        (replace(BASE, used_cores=5), "used_cores is 5, but toy_split has 4 cores; take no more"),
     ],
 )
 def test_whole_units_and_no_more_cores_than_there_are(tiling, message):
     units = {"base_n": 16, "base_k": 16}
-    require_whole_units("x", replace(BASE, used_cores=4), units, 4)
+    require_whole_units("x", replace(BASE, used_cores=4), units, FOUR)
     with pytest.raises(ConfigError, match=message):
-        require_whole_units("x", tiling, units, 4)
+        require_whole_units("x", tiling, units, FOUR)
 
 
 def test_shares_by_hand():

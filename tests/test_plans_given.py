@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import pytest
 
+from ascendsim import estimate_matmul
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -104,7 +105,7 @@ def test_a_tiling_that_stands_for_nothing_is_refused(tiling, products, message):
     [
         ("wgrad", BOTH[:1], "which makes grad_weight, but the call computes grad_input"),
         (Own, BOTH[1:], "which makes grad_input, but the call computes grad_weight"),
-        ("dgrad", (), "but the call computes no product"),
+        ("dgrad", (), "but the call computes nothing on the cube"),
         ({"grad_weight": Own}, BOTH, "schedule of grad_weight is .*, which makes grad_input"),
         ({"product": "matmul"}, BOTH, r"schedule has keys \['product'\]"),
     ],
@@ -139,12 +140,12 @@ def test_a_product_takes_basic_blocks_where_they_are_faster(monkeypatch):
     profile, problem = load_profile("910B4"), MatmulProblem(2048, 512, 1536)
     gemm = MatmulGemm.of(problem, "float16")
     basic = basic_tiling(gemm, profile)
-    made = choose_tiling(problem, "product", "float16", profile)
+    made = choose_tiling(problem, "matmul", "float16", profile)
     assert made == Plan("matmul", matmul_tiling(gemm, profile, others=[basic]))
     assert made.tiling in (basic, matmul_tiling(gemm, profile))
     # Where a product has no blocks of its own the search stands alone.
-    monkeypatch.setattr(choose, "product_tiling", lambda *_: None)
-    assert choose_tiling(problem, "product", "float16", profile).tiling == matmul_tiling(gemm, profile)
+    monkeypatch.setattr(choose, "basic_tiling", lambda *_: None)
+    assert choose_tiling(problem, "matmul", "float16", profile).tiling == matmul_tiling(gemm, profile)
 
 
 # --- the fastest of some
@@ -206,3 +207,43 @@ def test_cycles_are_those_of_the_timing_executor():
     large, small = (Tiling(base, base, base) for base in (64, 16))
     profile = load_profile("910B")
     assert fastest(GEMM, profile, [small, large]) == fastest(GEMM, profile, [large, small]) == large
+
+
+# --- plans of something else
+
+
+@pytest.mark.parametrize(
+    "tiling", [{"grad_input": Plan("wgrad", SMALL)}, {"grad_input": Plan("matmul", SMALL)}]
+)
+def test_a_plan_of_another_gradient_is_refused(tiling):
+    with pytest.raises(ConfigError, match="schedule of grad_input is '(wgrad|matmul)', which makes"):
+        plans(tiling)
+
+
+def test_a_mapping_on_a_matrix_product_takes_its_own_key_alone():
+    with pytest.raises(ConfigError, match=r"tiling has keys \['grad_input'\]; it takes matmul"):
+        estimate_matmul(MatmulProblem(64, 64, 64), tiling={"grad_input": SMALL})
+    made = estimate_matmul(MatmulProblem(64, 64, 64), tiling={"matmul": SMALL})
+    assert made.kernels[0].plan.tiling == SMALL
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(3000, 8192, 3000), (2100, 9000, 2600)])
+def test_blocks_of_the_vendor_stand_in_the_rank_of_what_is_too_long_to_time(m, k, n):
+    # More Mmads than are timed: the best rank is taken, and it is not handed to the basic blocks unseen.
+    profile, problem = load_profile("910B"), MatmulProblem(m, k, n)
+    gemm = MatmulGemm.of(problem, "float16")
+    basic = basic_tiling(gemm, profile)
+    assert m * k * n > MOST_MMADS * basic.base_m * basic.base_n * basic.base_k
+    assert matmul_tiling(gemm, profile, others=[basic]) == matmul_tiling(gemm, profile) != basic
+
+
+def test_the_format_of_the_result_takes_part_in_the_choice():
+    # Writing float32 takes twice as long as float16: over few slices of k it decides how tiles are cut.
+    profile, problem = load_profile("910A"), MatmulProblem(2048, 32, 2048)
+    narrow, wide = (
+        choose_tiling(problem, "matmul", "float16", profile, out_dtype=out).tiling
+        for out in (None, "float32")
+    )
+    assert (narrow, wide) == tuple(
+        matmul_tiling(MatmulGemm.of(problem, "float16", out), profile) for out in ("float16", "float32")
+    )

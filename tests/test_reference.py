@@ -25,6 +25,7 @@ from ascendsim.ops.reference.ordered import (
     reduction_by_groups,
     sources,
 )
+from ascendsim.profile import load_profile
 from tests.conv_cases import (
     GRADIENTS,
     assert_same_bits,
@@ -33,6 +34,7 @@ from tests.conv_cases import (
     grid_2d,
     image_schedule,
     other_ranks,
+    run,
     tensors_of,
 )
 
@@ -363,3 +365,22 @@ def test_what_the_plan_contributes_covers_the_reduction_once(case):
     filters, pixels = filter_schedule(call).order(), filter_schedule(call).gemm.sliding.pixels
     covered = [pixel for first, count in filters.ranges for pixel in range(first, first + count)]
     assert covered == list(range(pixels))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_each_gradient_rounds_hf32_by_its_own_rule(transposed):
+    # A product whose plain convolutions break ties away: grad_input of a transposed one is one of them.
+    profile = load_profile("910B", overrides={"generation.hf32_ties.convolution_forward": "RNA"})
+    problem = ConvProblem((1, 8, 4, 4), (8, 8, 2, 2), transposed=transposed)
+    call = call_of(problem, "float32", 3, profile=profile)
+    # Half of float32's numbers with 12 fraction bits are ties between numbers with 11.
+    rng = np.random.default_rng(3)
+    tensors = {
+        name: (rng.integers(2**12, 2**13, values.shape) / 2**12).astype(np.float32)
+        for name, values in tensors_of(problem, "float32").items()
+    }
+    made, _ = run(call, tensors, mask=(True, True, False))
+    want = reference_gradients(call, **tensors, mask=(True, True, False))
+    for name in ("grad_input", "grad_weight"):
+        assert_same_bits(made[name], want[name], name)
+    assert call.math("grad_input").hf32_ties == ("RNA" if transposed else "RNE")

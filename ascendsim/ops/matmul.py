@@ -98,7 +98,7 @@ def _lowered(
     out = matmul_formats.result_format(given, out_dtype)
     model = _accumulation(compute, options)
     # Chosen once: the kernel keeps it in its facts, and whoever reads the result finds it there.
-    plan = options.plans(p, ["product"], compute)["product"]
+    plan = options.plans(p, ["matmul"], compute, out)["matmul"]
     shapes = {"a": p.stored_a, "b": p.stored_b}
     graph = GraphBuilder({name: GmTensor.of(name, shape, given) for name, shape in shapes.items()})
     storage = stored_name(compute)

@@ -26,6 +26,9 @@ class MatmulTiling:
             DeprecationWarning,
             stacklevel=2,
         )
+        twice = set(_FIELDS[: len(values)]) & set(fields)
+        if len(values) > len(_FIELDS) or twice:
+            raise TypeError(f"MatmulTiling() got too many values, or some twice: {sorted(twice)}")
         given = dict(zip(_FIELDS, values, strict=False)) | fields
         if "keep_pieces" in given:
             given["reuse_l1"] = given.pop("keep_pieces")

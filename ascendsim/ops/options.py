@@ -121,6 +121,8 @@ class Options:
             raise _refusal("accumulation", self.accumulation, "the text of a model, a model or None")
         if self.deterministic is not None and truth(self.deterministic) is None:
             raise _refusal("deterministic", self.deterministic, "true, false or None")
+        if self.l2_start not in L2_NOTES:
+            raise _refusal("l2_start", self.l2_start, f"one of {', '.join(L2_NOTES)}")
         plans = tuple(self.tiling.values()) if isinstance(self.tiling, Mapping) else (self.tiling,)
         if self.tiling is not None and not all(isinstance(plan, Tiling | Plan) for plan in plans):
             raise _refusal("tiling", self.tiling, 'a Tiling, {"grad_input": Tiling(...), ...} or None')
@@ -173,7 +175,7 @@ class Options:
         """Return everything that fixes the kernels of a decided call."""
         # Only the two products have a plan: grad_bias is a sum on the vector cores.
         deterministic = self.deterministic
-        products = [name for name, wanted in zip(GRADIENTS[:2], decision.wanted[:2], strict=True) if wanted]
+        cube = [name for name, wanted in zip(GRADIENTS[:2], decision.wanted[:2], strict=True) if wanted]
         return Call(
             problem,
             self.profile,
@@ -181,18 +183,22 @@ class Options:
             dict(decision.dtypes),
             self.model(decision.compute_dtype),
             self.profile.deterministic_default if deterministic is None else bool(deterministic),
-            self.plans(problem, products, decision.compute_dtype),
+            self.plans(problem, cube, decision.compute_dtype),
             {name: view for name, view in views.items() if not view.is_contiguous},
             self.fixpipe,
         )
 
     def plans(
-        self, problem: ConvProblem | MatmulProblem, products: Sequence[str], compute_dtype: str
+        self,
+        problem: ConvProblem | MatmulProblem,
+        gradients: Sequence[str],
+        compute_dtype: str,
+        out_dtype: str | None = None,
     ) -> dict[str, Plan]:
-        """Return the plan of each product of a call, as the user gives it, or chosen."""
-        tilings = tilings_given(self.tiling, products)
-        schedules = schedules_given(self.schedule, products)
-        return plans_of(problem, products, compute_dtype, self.profile, tilings, schedules)
+        """Return the plan of each gradient of a call, as the user gives it, or chosen."""
+        tilings = tilings_given(self.tiling, gradients)
+        schedules = schedules_given(self.schedule, gradients)
+        return plans_of(problem, gradients, compute_dtype, self.profile, tilings, schedules, out_dtype)
 
     def notes(self, decision: Decision, *, strided: bool) -> tuple[str, ...]:
         """Return the sentences that a reader of the result must know."""

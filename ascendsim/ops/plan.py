@@ -140,7 +140,7 @@ def require_whole_units(owner: str, tiling: Tiling, units: Mapping[str, int], pr
         )
 
 
-def require_obeyed(owner: str, tiling: Tiling, reads: frozenset[str]) -> None:
+def require_obeyed(owner: str, schedule: str, tiling: Tiling, reads: frozenset[str]) -> None:
     """Refuse a tiling that sets a field which the schedule does not read.
 
     Raises   ConfigError naming the field and the schedule
@@ -148,7 +148,8 @@ def require_obeyed(owner: str, tiling: Tiling, reads: frozenset[str]) -> None:
     for name, value in tiling.set_fields().items():
         if name not in reads:
             raise ConfigError(
-                f"tiling of {owner}: {name} is {value!r}, but this schedule does not read it; leave it out"
+                f"tiling of {owner}: {name} is {value!r}, but schedule {schedule} does not read it; "
+                "leave it out"
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.arguments import whole
@@ -86,18 +87,20 @@ def encoded(made: Tensors, shapes: Mapping[str, tuple[int, ...]], decision: Deci
 
     from ascendsim.numerics.formats.casts import encode
 
-    asked = zip(shapes.items(), decision.wanted, strict=True)
-    return {
-        name: encode(made.get(name, np.zeros(shape, np.float32)), decision.dtypes[name]) if wanted else None
-        for (name, shape), wanted in asked
-    }
+    gradients: dict[str, Any] = dict.fromkeys(shapes)
+    for (name, shape), wanted in zip(shapes.items(), decision.wanted, strict=True):
+        if wanted:
+            values = made[name] if prod(shape) else np.zeros(shape, np.float32)
+            gradients[name] = encode(values, decision.dtypes[name])
+    return gradients
 
 
 def common_fields(
     options: Options, decision: Decision, model: str, results: list[KernelResult]
 ) -> dict[str, Any]:
     """Return the fields that every result has."""
-    gathered = any(result.name.startswith(("contiguous", "transpose")) for result in results)
+    # Kernels that gather elements note their strides.
+    gathered = any("strides" in result.kernel.facts for result in results)
     return {
         "product": options.profile.product,
         "variant": options.profile.variant,

@@ -14,8 +14,7 @@ from ascendsim.ops.matmul import estimate_matmul
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
-from ascendsim.ops.tiling.choose import choose_tiling
-from ascendsim.ops.tiling.vendor.matmul import basic_tiling, product_tiling
+from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
 from ascendsim.validate.compare import Estimate
 from ascendsim.validate.counters import active_us, core_active_cycles
 from ascendsim.validate.schema import PLAN, Row, refuse_beyond_memory, wrong
@@ -65,7 +64,7 @@ def plan_of(row: Row, problem: MatmulProblem, profile: Profile) -> tuple[Tiling,
 
     Raises   DataError if a plan is given in part
     """
-    # No field of a plan may be 0, so that 0 is an empty cell.
+    # 0 is an empty cell: where a field of a plan may be 0, that is its default.
     given = {name: value for name in PLAN if (value := getattr(row, name))}
     if given:
         missing = next((name for name in ("base_m", "base_n", "base_k") if name not in given), None)
@@ -73,16 +72,10 @@ def plan_of(row: Row, problem: MatmulProblem, profile: Profile) -> tuple[Tiling,
             raise DataError(wrong(missing, "", f"given where {next(iter(given))} is"))
         return Tiling(**given), ""
     dtype, math_type = _operands(row)
-    compute = "hf32" if math_type else dtype
-    gemm = MatmulGemm.of(problem, compute)
+    gemm = MatmulGemm.of(problem, "hf32" if math_type else dtype, row.out_dtype or None)
     basic = row.strategy == "basic blocks"
-    tiling = product_tiling(gemm, profile, row.blocks or None, basic=basic)
-    if tiling is None:
-        tiling = choose_tiling(problem, "product", dtype, profile, hf32=compute == "hf32").tiling
-    if basic and tiling == basic_tiling(gemm, profile, row.blocks or None):
-        return tiling, "tiling inferred: the basic blocks of the product's kernels"
-    note = "tiling inferred: this simulator's choice, both operands brought for every tile"
-    return replace(tiling, reuse_l1=False), note
+    tiling, what = vendor_tiling(gemm, profile, row.blocks or None, basic=basic)
+    return tiling, f"tiling inferred: {what}"
 
 
 def _operands(row: Row) -> tuple[str, int]:

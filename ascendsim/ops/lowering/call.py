@@ -61,10 +61,15 @@ class Call:
         sums = self.generation.deterministic_sum if self.deterministic else "atomic"
         return schedule_named(plan.schedule)(gemm, plan.tiling, self.profile, sums)
 
-    @property
-    def math(self) -> MathSettings:
-        """Arithmetic of the convolution backward kernels that write float32."""
-        return self.cube_math("convolution_backward", "float32")
+    def math(self, gradient: str) -> MathSettings:
+        """Return the arithmetic of the kernel that makes a gradient on the cube."""
+        # The cube writes grad_weight in float32, whatever the operands are.
+        if gradient == "grad_weight":
+            return self.cube_math("convolution_backward", "float32")
+        # The grad_input of a transposed convolution is a plain convolution, which runs as one on the device.
+        operation = "convolution_forward" if self.problem.transposed else "convolution_backward"
+        by_vector = self.schedule(gradient).casts_sums
+        return self.cube_math(operation, self.storage.name, by_vector=by_vector)
 
     def cube_math(self, operation: str, target: str, *, by_vector: bool = False) -> MathSettings:
         """Return the arithmetic of a cube kernel with results in format `target`.
@@ -103,9 +108,9 @@ class Call:
         """Format whose grid the operands lie on inside the cube."""
         return dtype(full_name(self.compute_dtype, self.profile))
 
-    def multiplied(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the values that the cube multiplies for stored ones."""
-        return as_multiplied(values, self.compute_dtype, self.profile, self.math.hf32_ties)
+    def multiplied(self, values: NDArray[np.float32], gradient: str) -> NDArray[np.float32]:
+        """Return the values that the cube multiplies for stored ones when it makes a gradient."""
+        return as_multiplied(values, self.compute_dtype, self.profile, self.math(gradient).hf32_ties)
 
     @property
     def c0(self) -> int:

@@ -24,13 +24,12 @@ def grad_input(call: Call, graph: GraphBuilder) -> None:
     """Append the kernel of grad_input, which writes the format that the cube multiplies."""
     p, c0, schedule = call.problem, call.c0, call.schedule("grad_input")
     gemm = schedule.gemm
-    # The gradient of a transposed convolution is a plain convolution, which runs as one on the device.
-    operation = "convolution_forward" if p.transposed else "convolution_backward"
-    math = call.cube_math(operation, gemm.output.dtype, by_vector=schedule.casts_sums)
     _pack(call, graph, "grad_output")
     graph.packed("weight", gemm.weights, lambda w: pack_weight(w, p, c0, reduce_small=not p.transposed))
     plan = call.plans["grad_input"]
-    graph.add(product_kernel("grad_input", schedule, plan, math, p.macs, call.compute_dtype))
+    graph.add(
+        product_kernel("grad_input", schedule, plan, call.math("grad_input"), p.macs, call.compute_dtype)
+    )
     channels = p.small_channels if p.transposed else p.big_channels
     graph.unpacked("grad_input", gemm.output, p.input, lambda v: unpack_activation(v, channels, p.input))
 
@@ -41,9 +40,17 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
     _pack(call, graph, "grad_output")
     _pack(call, graph, "input")
     plan = call.plans["grad_weight"]
-    graph.add(product_kernel("grad_weight", schedule, plan, call.math, p.macs, call.compute_dtype))
+    graph.add(
+        product_kernel("grad_weight", schedule, plan, call.math("grad_weight"), p.macs, call.compute_dtype)
+    )
     output = schedule.gemm.output
     graph.unpacked("grad_weight", output, p.weight, lambda packed: unpack_weight(packed, p, c0))
+
+
+def _kernel(call: Call, gradient: str, schedule: Schedule) -> Kernel:
+    """Return the kernel that makes a gradient by its schedule."""
+    macs, math = call.problem.macs, call.math(gradient)
+    return product_kernel(gradient, schedule, call.plans[gradient], math, macs, call.compute_dtype)
 
 
 def _pack(call: Call, graph: GraphBuilder, name: str) -> None:

@@ -32,11 +32,12 @@ def reference_gradients(
     """
     multiply = product_of(call.accumulation, call.problem.macs)
     given = {"grad_output": grad_output, "input": input, "weight": weight}
-    a, x, w = (_operand(call, name, values) for name, values in given.items())
     made = {}
     if mask[0]:
+        a, _, w = (_operand(call, "grad_input", name, values) for name, values in given.items())
         made["grad_input"] = _grad_input(call, a, w, multiply)
     if mask[1]:
+        a, x, _ = (_operand(call, "grad_weight", name, values) for name, values in given.items())
         order = replace(call.schedule("grad_weight").order(), arrivals=arrivals)
         sums = ordered_wgrad(call.problem, a, x, order, multiply)
         made["grad_weight"] = _cast(call, sums, "float16") if call.squeezed else sums
@@ -50,10 +51,8 @@ def reference_gradients(
 def _grad_input(call: Call, a: Floats, w: Floats, multiply: Product) -> Floats:
     """Return grad_input as it leaves the cube: in the format that the cube multiplies."""
     # Parts are added in float32 and converted by vector cores, whose overflow may differ from Fixpipe's.
-    order = call.schedule("grad_input").order()
-    sums = ordered_dgrad(call.problem, a, w, order, multiply)
-    math = call.cube_math("convolution_backward", call.storage.name, by_vector=bool(order.parts))
-    return round_to(sums, call.storage, overflow=math.overflow)
+    sums = ordered_dgrad(call.problem, a, w, call.schedule("grad_input").order(), multiply)
+    return round_to(sums, call.storage, overflow=call.math("grad_input").overflow)
 
 
 def _cast(call: Call, values: Floats, target: str) -> Floats:
@@ -61,8 +60,8 @@ def _cast(call: Call, values: Floats, target: str) -> Floats:
     return round_to(values, target, overflow=vector_overflow(call.profile, target))
 
 
-def _operand(call: Call, name: str, values: Floats) -> Floats:
+def _operand(call: Call, gradient: str, name: str, values: Floats) -> Floats:
     """Return a tensor on the grid that the cube multiplies: cast to its storage format, then to HF32."""
     # Two roundings, as on the device: a Cast kernel before the cube, and HF32 as L0 is read.
     stored = _cast(call, values, call.storage.name) if call.dtypes[name] != call.storage.name else values
-    return call.multiplied(stored)
+    return call.multiplied(stored, gradient)

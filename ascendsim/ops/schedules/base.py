@@ -35,7 +35,7 @@ class Schedule(ABC):
     hazards  the classes of waits that its programs get; all, but in tests of what a missing class does
 
     name     under which a plan calls it
-    makes    "grad_input", "grad_weight" or "product" (of matrices)
+    makes    "grad_input", "grad_weight" or "matmul"
     reads    the fields of a tiling that it obeys
 
     Raises   ConfigError if the tiling sets a field that it does not read; when its work is asked for, if
@@ -60,7 +60,7 @@ class Schedule(ABC):
 
     def __post_init__(self) -> None:
         """Refuse a tiling that would be obeyed in part."""
-        require_obeyed(self.makes, self.tiling, self.reads)
+        require_obeyed(self.makes, self.name, self.tiling, self.reads)
 
     @property
     @abstractmethod

@@ -45,7 +45,7 @@ class Matmul(Schedule):
     gemm: MatmulGemm
 
     name: ClassVar[str] = "matmul"
-    makes: ClassVar[str] = "product"
+    makes: ClassVar[str] = "matmul"
     reads: ClassVar[frozenset[str]] = TILES | frozenset(
         ["single_core_m", "single_core_n", "swizzle", "panels", "reuse_l1", "unit_flag"]
     )

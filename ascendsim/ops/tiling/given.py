@@ -19,52 +19,57 @@ Given = Mapping[str, Any]
 
 def plans_of(
     problem: ConvProblem | MatmulProblem,
-    products: Sequence[str],
+    gradients: Sequence[str],
     compute_dtype: str,
     profile: Profile,
     tilings: Given,
     schedules: Given,
+    out_dtype: str | None = None,
 ) -> dict[str, Plan]:
-    """Return the plan of each product of a call: the user's schedule and tiling, where given, else chosen.
+    """Return the plan of each gradient of a call: the user's schedule and tiling, where given, else chosen.
 
-    Raises   CapacityError if no tile fits into the buffers
+    gradients   those that the cube makes: "grad_input", "grad_weight"; of a matrix product "matmul"
+    out_dtype   of a matrix product: the format of its result
+
+    Raises   CapacityError if no tile fits into the buffers; ConfigError for a plan of another gradient
     """
     plans = {}
-    for product in products:
-        tiling, schedule = tilings.get(product), schedules.get(product)
+    for gradient in gradients:
+        tiling, schedule = tilings.get(gradient), schedules.get(gradient)
         if isinstance(tiling, Plan):
             schedule, tiling = schedule or tiling.schedule, tiling.tiling
         # A choice may take long, so none is made where everything is given.
         if tiling is None or schedule is None:
-            hf32 = compute_dtype == "hf32"
-            chosen = choose_tiling(problem, product, stored_name(compute_dtype), profile, hf32=hf32)
+            stored, hf32 = stored_name(compute_dtype), compute_dtype == "hf32"
+            chosen = choose_tiling(problem, gradient, stored, profile, hf32=hf32, out_dtype=out_dtype)
             tiling, schedule = tiling or chosen.tiling, schedule or chosen.schedule
-        plans[product] = Plan(schedule, tiling)
+        _require_makes(schedule, gradient)
+        plans[gradient] = Plan(schedule, tiling)
     return plans
 
 
-def tilings_given(tiling: Any, products: Sequence[str]) -> dict[str, Tiling | Plan]:
-    """Return the user's tilings by product.
+def tilings_given(tiling: Any, gradients: Sequence[str]) -> dict[str, Tiling | Plan]:
+    """Return the user's tilings by gradient.
 
-    Raises   ConfigError where one tiling stands for several products, or a key is no product
+    Raises   ConfigError where one tiling stands for several gradients, or a key is none
     """
     if tiling is None:
         return {}
-    # One tiling cannot serve two products: m, n and k mean other axes in each.
+    # One tiling cannot serve two gradients: m, n and k mean other axes in each.
     if not isinstance(tiling, Mapping):
-        if len(products) != 1:
-            computed = " and ".join(products) or "no cube gradient"
+        if len(gradients) != 1:
+            computed = " and ".join(gradients) or "no cube gradient"
             raise ConfigError(
                 f"tiling is one {type(tiling).__name__}, but the call computes {computed}; "
                 'pass {"grad_input": ..., "grad_weight": ...}'
             )
-        return {products[0]: tiling}
-    _require_products("tiling", tiling)
+        return {gradients[0]: tiling}
+    _require_keys("tiling", tiling, gradients)
     return dict(tiling)
 
 
-def schedules_given(schedule: Any, products: Sequence[str]) -> dict[str, Any]:
-    """Return the user's schedules by product; a schedule says itself what it makes.
+def schedules_given(schedule: Any, gradients: Sequence[str]) -> dict[str, Any]:
+    """Return the user's schedules by gradient; a schedule says itself what it makes.
 
     Raises   ConfigError for an unknown schedule, or one that makes what the call does not compute
     """
@@ -74,24 +79,31 @@ def schedules_given(schedule: Any, products: Sequence[str]) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for name in schedule if isinstance(schedule, list | tuple) else [schedule]:
             makes = schedule_named(name).makes
-            if makes not in products:
+            if makes not in gradients:
                 raise ConfigError(
                     f"schedule is {name!r}, which makes {makes}, but the call computes "
-                    f"{' and '.join(products) or 'no product'}"
+                    f"{' and '.join(gradients) or 'nothing on the cube'}"
                 )
             if makes in made:
                 raise ConfigError(f"schedule has {made[makes]!r} and {name!r}; both make {makes}: give one")
             made[makes] = name
         return made
-    _require_products("schedule", schedule)
-    for product, name in schedule.items():
-        makes = schedule_named(name).makes
-        if makes != product:
-            raise ConfigError(f"schedule of {product} is {name!r}, which makes {makes}")
+    _require_keys("schedule", schedule, gradients)
+    for gradient, name in schedule.items():
+        _require_makes(name, gradient)
     return dict(schedule)
 
 
-def _require_products(what: str, given: Given) -> None:
-    unknown = set(given) - {"grad_input", "grad_weight"}
+def _require_makes(schedule: str | type, gradient: str) -> None:
+    """Refuse a schedule that makes something else: its loops are over other tensors."""
+    makes = schedule_named(schedule).makes
+    if makes != gradient:
+        raise ConfigError(f"schedule of {gradient} is {schedule!r}, which makes {makes}")
+
+
+def _require_keys(what: str, given: Given, gradients: Sequence[str]) -> None:
+    """Refuse keys that no call of this kind has; a gradient that is masked in this one may be named."""
+    known = ("matmul",) if "matmul" in gradients else ("grad_input", "grad_weight")
+    unknown = set(given) - set(known)
     if unknown:
-        raise ConfigError(f"{what} has keys {sorted(unknown)}; it takes grad_input and grad_weight")
+        raise ConfigError(f"{what} has keys {sorted(unknown)}; it takes {' and '.join(known)}")

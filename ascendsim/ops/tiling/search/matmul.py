@@ -26,20 +26,22 @@ def matmul_tiling(
 ) -> Tiling:
     """Return the fastest of the candidates that rank best, and of `others`; ties go to the better rank.
 
-    `cores` is how many cores may be used; None: all.
+    Of a product too long to be timed the best rank is taken. `cores` is how many may be used; None: all.
 
     Raises   CapacityError if not even one fractal fits
     """
     used = min(cores or profile.cores.cube, profile.cores.cube)
     # The rank overlaps all pipes, so it cannot see what a schedule makes wait: the best few are timed.
-    candidates = list(_candidates(gemm, profile, used))
+    known = list(others)
+    candidates = [*known, *_candidates(gemm, profile, used)]
     # Fewer cores have larger parts of the links.
     rates = {n: Rates(profile, gemm.compute_dtype, n) for n in {tiling.used_cores for tiling in candidates}}
     bounds = {tiling: _bound(gemm, tiling, rates[tiling.used_cores]) for tiling in candidates}
     if not bounds:
         raise CapacityError(f"matmul: no base block fits into the buffers of {profile.variant}")
-    ranked = sorted(bounds, key=bounds.__getitem__)
-    return fastest(gemm, profile, [*others, *ranked[:SHORT_LIST]])
+    ranked = sorted(bounds, key=bounds.__getitem__)[:SHORT_LIST]
+    # What somebody else found good is timed whatever its rank.
+    return fastest(gemm, profile, [ranked[0], *known, *ranked])
 
 
 def block_tiling(gemm: MatmulGemm, profile: Profile, blocks: int) -> Tiling:

@@ -45,10 +45,10 @@ def basic_tiling(gemm: MatmulGemm, profile: Profile, cores: int | None = None) -
     )
 
 
-def product_tiling(
-    gemm: MatmulGemm, profile: Profile, blocks: int | None = None, *, basic: bool = True
-) -> Tiling | None:
-    """Return the tiling that the product's kernels take, as far as it is known; None where nothing is.
+def vendor_tiling(
+    gemm: MatmulGemm, profile: Profile, blocks: int | None, *, basic: bool
+) -> tuple[Tiling, str]:
+    """Return the tiling that the vendor's kernel took, as far as it is known, and what it is.
 
     `blocks` are those that ran, where a profile tells; `basic` says whether the kernel walks basic blocks
     where it can (MatMulV2 does not).
@@ -58,11 +58,12 @@ def product_tiling(
     blocks; elsewhere blocks are cores.
     """
     tiling = basic_tiling(gemm, profile, blocks) if basic else None
-    if tiling is not None or blocks is None:
-        return tiling
-    if profile.core_structure == "unified" and gemm.problem.batch == 1:
+    if tiling is not None:
+        return tiling, "the basic blocks of the product's kernels"
+    own = "this simulator's choice, both operands brought for every tile"
+    if blocks is not None and profile.core_structure == "unified" and gemm.problem.batch == 1:
         try:
-            return block_tiling(gemm, profile, blocks)
+            return block_tiling(gemm, profile, blocks), own
         except CapacityError:
             pass  # no grid of so many blocks: then they were cut in some other way
-    return replace(matmul_tiling(gemm, profile, blocks), reuse_l1=False)
+    return replace(matmul_tiling(gemm, profile, blocks), reuse_l1=False), own
