@@ -41,7 +41,7 @@ def test_the_chosen_plan_fits_and_uses_no_core_in_vain(product, problem):
     plan = matmul_tiling(gemm(problem), profile)
     for buffer, size in bytes_of(plan, 2).items():
         assert size <= profile.buffers[buffer].capacity_bytes
-    blocks = problem.batch * ceil(problem.m / plan.single_core_m) * ceil(problem.n / plan.single_core_n)
+    blocks = problem.batch * ceil(problem.m / plan.block_m) * ceil(problem.n / plan.block_n)
     assert plan.used_cores == min(blocks, profile.cores.cube)
 
 

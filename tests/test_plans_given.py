@@ -212,12 +212,10 @@ def test_cycles_are_those_of_the_timing_executor():
 # --- plans of something else
 
 
-@pytest.mark.parametrize(
-    "tiling", [{"grad_input": Plan("wgrad", SMALL)}, {"grad_input": Plan("matmul", SMALL)}]
-)
-def test_a_plan_of_another_gradient_is_refused(tiling):
-    with pytest.raises(ConfigError, match="schedule of grad_input is '(wgrad|matmul)', which makes"):
-        plans(tiling)
+@pytest.mark.parametrize("name", ["wgrad", "matmul"])
+def test_a_plan_of_another_gradient_is_refused(name):
+    with pytest.raises(ConfigError, match=f"schedule of grad_input is '{name}', which makes"):
+        plans({"grad_input": Plan(name, SMALL)})
 
 
 def test_a_mapping_on_a_matrix_product_takes_its_own_key_alone():

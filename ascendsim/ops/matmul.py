@@ -20,7 +20,7 @@ from ascendsim.ops.running import name_of, run_graph, time_graph
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.program.places import GmTensor
 
-NOTE = "The tiling is this simulator's own; the product's operators choose their own."
+NOTE = "The tiling is this simulator's choice; the product's operators choose their own."
 
 
 def matmul(

@@ -202,7 +202,9 @@ class Options:
 
     def notes(self, decision: Decision, *, strided: bool) -> tuple[str, ...]:
         """Return the sentences that a reader of the result must know."""
-        found = [*NOTES, L2_NOTES[self.l2_start], f"Call checked by the rule set {self.rules}."]
+        # Who gives the tilings knows whose they are.
+        chosen = NOTES if self.tiling is None else NOTES[:1]
+        found = [*chosen, L2_NOTES[self.l2_start], f"Call checked by the rule set {self.rules}."]
         if strided:
             found.append(STRIDED_NOTE)
         if not decision.empty and self.model(decision.compute_dtype).half:

@@ -18,7 +18,7 @@ class Generation:
                                through float16 on its way out
     half_accumulator           True: a float16 product can be accumulated in float16
     hf32_ties                  how float32 becomes HF32 in the kernels of convolution_backward,
-                               convolution_forward (dgrad of a transposed convolution) and matmul
+                               convolution_forward (grad_input of a transposed one) and matmul
     """
 
     inf_nan_formats: tuple[str, ...]

@@ -73,7 +73,6 @@ class Sweep:
     def timed(self, figures: Mapping[str, Any]) -> Estimate | None:
         """Return the call with other figures, by path; None where figures contradict each other."""
         # A tile that no longer fits, or figures that the loader refuses together: that end is not possible.
-        # Whatever else goes wrong is a mistake of ours and is not swallowed.
         try:
             return self.call(load_profile(self.product, overrides=dict(figures)), plans_of(self.usual))
         except AscendSimError:

@@ -1,4 +1,4 @@
-"""What a comparison is, and what many of them come to."""
+"""Comparisons of measured and estimated, one by one and in groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLOSE = 0.07
 
 
 class Estimate(NamedTuple):
-    """What the model says of a measured case, in the unit of the measurement.
+    """The estimate of a measured case, in the unit of the measurement.
 
     busy    pipe -> busy microseconds, of a whole kernel
     note    what had to be inferred to run it, such as the plan

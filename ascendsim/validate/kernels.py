@@ -31,7 +31,7 @@ CONV_NOTE = "tiling inferred: this simulator's choice"
 
 
 class Run(NamedTuple):
-    """How to run a measured product: the call and its plan."""
+    """The call that runs a measured matrix product, and its plan."""
 
     problem: MatmulProblem
     dtype: str

@@ -28,14 +28,14 @@ SHOWN = 40  # characters of a wrong value that a reason repeats
 
 
 class Form(NamedTuple):
-    """What a cell may hold: in words, and the reader, which raises ValueError for all else."""
+    """The values that a cell may hold: in words, and the reader, which raises ValueError for all else."""
 
     rule: str
     read: Callable[[str], Any]
 
 
 class Kernel(NamedTuple):
-    """What stands behind a word of the column `kernel`: class, unit of the measurement, columns it needs."""
+    """A word of the column `kernel`: its class, unit of the measurement, columns it needs."""
 
     kind: str
     unit: str

@@ -1,4 +1,4 @@
-"""How near the estimates are meant to come to measurements, and how near they are."""
+"""The aims: how near estimates are meant to come to measurements, and how near they are."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Reached:
-    """What a target's rows come to."""
+    """The result of an aim over its rows."""
 
     target: Target
     count: int

@@ -1,4 +1,4 @@
-"""How a conversion overflows: what the control bits of a core and the vendor's pages decide.
+"""Overflow of a conversion: what the control bits of a core and the vendor's pages decide.
 
 A conversion saturates or delivers Inf and NaN. Who decides differs by generation: nobody (910, 310P), one bit
 of the control register (910B, 910_93), or a switch between that bit and the instruction (910_95). The caller

@@ -1,4 +1,4 @@
-"""What a matrix product takes, what the cube multiplies for it, and what comes out."""
+"""Formats of a matrix product: of its operands, in the cube, and of its result."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Dgrad as one matrix product: grad_input, and the forward direction of a transposed convolution.
+"""Dgrad as one matrix product: the grad_input of a convolution.
 
-The left operand is im2col of the source image, the right one the weights; what comes out is an image. The
-backward direction slides over grad_output with zeros between its pixels. Where the convolution is transposed,
-its gradient is the forward direction of a plain one, which slides over grad_output as it is: one loop nest
-serves both.
+The left operand is im2col of grad_output, the right one the weights; an image comes out. A transposed
+convolution's forward is a dgrad, and so the other way round: its grad_input is the forward of a plain
+convolution. A dgrad slides over grad_output with zeros between its pixels, a forward over it as it is; the
+same loop nest makes both, and both are called dgrad here.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ No tile, no instruction and no executor takes part.
 
 **Order of grad_input**, for each of its pixels: kernel depth from the first tap to the last; channels of the
 other side in groups of C0 = 32 bytes; kernel rows, kernel columns; channels in the group. The backward
-direction takes rows and columns from the last tap to the first (the order of the pixels that it reads), the
-forward direction of a transposed convolution from the first to the last. Channels that the last group lacks,
-pixels in the padding, and the zeros that a stride inserts between pixels are multiplied as +0, so that they
-take their place in a block and turn an infinite weight into NaN. A kernel depth that meets no depth of the
-other side is left out.
+direction takes rows and columns from the last tap to the first (the order of the pixels that it reads); a
+forward, which the grad_input of a transposed convolution is, from the first to the last. Channels that the
+last group lacks, pixels in the padding, and the zeros that a stride inserts between pixels are multiplied as
++0, so that they take their place in a block and turn an infinite weight into NaN. A kernel depth that meets
+no depth of the other side is left out.
 
 **Order of grad_weight**, for each kernel depth: the pairs of depths that meet, images, pixels. Padding
 multiplies +0; nothing is filled up at the end of a row of pixels.

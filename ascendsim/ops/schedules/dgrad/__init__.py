@@ -1,1 +1,1 @@
-"""The loop nest of grad_input, and of the forward direction of a transposed convolution."""
+"""The loop nests of grad_input."""

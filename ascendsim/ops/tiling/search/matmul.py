@@ -110,8 +110,6 @@ def _candidates(gemm: MatmulGemm, profile: Profile, cores: int, *, equal: bool =
             for steps in _steps(gemm, (base_m, base_n, base_k), profile):
                 yield Tiling(
                     *(base_m, base_n, base_k, steps, steps),
-                    single_core_m=base_m,
-                    single_core_n=base_n,
                     cl0_buffers=block.copies,
                     swizzle=max(1, round(square**0.5 / 2)),
                     used_cores=min(blocks, cores),

@@ -1,8 +1,8 @@
-"""Choose a tiling: list base blocks, keep the legal ones, take the one with the least bound on its cycles.
+"""Rates that rank tilings: cycles of single instructions, and the base blocks that L0 holds.
 
-The bound counts, for the busiest core, the cycles of MTE1, M, MTE2 and FIX and takes the largest as if they
+A bound counts, for the busiest core, the cycles of MTE1, M, MTE2 and FIX and takes the largest as if they
 overlapped perfectly, plus what cannot overlap. It only ranks tilings; the cycles that are reported come from
-the timing executor. The real operators choose differently (their rules are a later step).
+the timing executor.
 """
 
 from __future__ import annotations
