@@ -11,7 +11,7 @@ import pytest
 
 from ascendsim.cube.fixpipe import Fixpipe
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
-from ascendsim.cube.views import Submatrix, TapRows
+from ascendsim.cube.tile_reads import Submatrix, TapRows
 from ascendsim.profile import load_profile
 from ascendsim.profile.records import Vector
 from ascendsim.program.instruction import Traffic

@@ -14,7 +14,7 @@ import pytest
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.mmad import Mmad, PipeBarrier
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B, Placement
-from ascendsim.cube.views import Im2col, Submatrix, TapRows, Transposed, Window, row_spans
+from ascendsim.cube.tile_reads import Im2col, Submatrix, TapRows, Transposed, Window, row_spans
 from ascendsim.errors import ProgramError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings

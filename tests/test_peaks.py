@@ -12,7 +12,7 @@ import pytest
 from ascendsim.cube.fixpipe import Fixpipe
 from ascendsim.cube.mmad import Mmad
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
-from ascendsim.cube.views import Submatrix
+from ascendsim.cube.tile_reads import Submatrix
 from ascendsim.profile import list_products, load_profile
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor, Slot

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.cube.views import round_up
+from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import Command, Cost
 from ascendsim.program.places import Slot

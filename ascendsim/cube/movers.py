@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.cube.views import TileRead, Window
+from ascendsim.cube.tile_reads import TileRead, Window
 from ascendsim.program.instruction import Cost, SlotToSlot, ToSlot, Traffic
 from ascendsim.program.places import Gm, Slot
 
@@ -134,7 +134,7 @@ class _Load(NamedTuple):
 
     dst: Slot
     src: Slot
-    view: TileRead
+    tile_read: TileRead
     written: int = 0
 
 
@@ -142,8 +142,8 @@ class LoadL0A(_Load, SlotToSlot):
     """Read a tile in L1 as the left matrix (m, k) of a product.
 
     Pipe     MTE1
-    Cost     head + the view's cycles into L0A: load3d by row switches and stride; load2d by the path's rate,
-             its own head and least_cycles, and issue_cycles for each command beyond the first;
+    Cost     head + the cycles of the read into L0A: load3d by row switches and stride; load2d by the path's
+             rate, its own head and least_cycles, and issue_cycles for each command beyond the first;
              and what the `written` bytes take that MTE2 puts into L1 meanwhile, as L1 has one port
     Source   AscendC LoadData pages; rates: profile paths, load3d and load2d
     """
@@ -155,24 +155,24 @@ class LoadL0A(_Load, SlotToSlot):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return self.view.shape, self.written
+        return self.tile_read.shape, self.written
 
     def execute(self, memory: CoreMemory) -> None:
-        """Write the view's matrix."""
-        out = memory.new_tile(self.dst, self.view.matrix_shape())
-        self.view.matrix(memory, memory.tile(self.src), out)
+        """Write the matrix that is read."""
+        out = memory.new_tile(self.dst, self.tile_read.matrix_shape())
+        self.tile_read.matrix(memory, memory.tile(self.src), out)
 
     def cost(self, profile: Profile) -> Cost:
         """Return head and data cycles."""
         path = profile.paths[f"L1_{self.buffer}"]
-        data = self.view.cycles(profile, self.buffer)
+        data = self.tile_read.cycles(profile, self.buffer)
         # L1 has one port: while MTE2 writes, MTE1 cannot read. Which load meets which copy would take a
         # simulation of the port; so the schedule gives each load its part of the bytes that arrive.
         if self.written and profile.l1_write_bytes_per_cycle:
             data += self.written / Fraction(profile.l1_write_bytes_per_cycle)
         # load3d finds the fractals of a whole tile itself; of load2d each command has a head or follows
         # another after the cycles that it takes to issue one.
-        commands = self.view.load2d_commands
+        commands = self.tile_read.load2d_commands
         if not commands:
             return Cost(path.head_cycles + ceil(data), path.latency_cycles)
         plain = profile.load2d
@@ -184,7 +184,7 @@ class LoadL0B(LoadL0A):
     """Read a tile in L1 as the right matrix (k, n) of a product.
 
     Pipe     MTE1
-    Cost     head + the view's cycles into L0B
+    Cost     head + the cycles of the read into L0B
     """
 
     __slots__ = ()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ascendsim.cube.fixpipe import Fixpipe
 from ascendsim.cube.mmad import Mmad
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
-from ascendsim.cube.views import Submatrix, TapRows
+from ascendsim.cube.tile_reads import Submatrix, TapRows
 from ascendsim.errors import UnsupportedError
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.places import Gm

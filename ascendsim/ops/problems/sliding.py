@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ascendsim.cube.movers import Placement
-from ascendsim.cube.views import Window
+from ascendsim.cube.tile_reads import Window
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.packed import C0_BYTES
 from ascendsim.ops.problems.taps import Taps

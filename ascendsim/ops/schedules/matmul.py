@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import LoadL0A, LoadL0B
-from ascendsim.cube.views import Submatrix, round_up
+from ascendsim.cube.tile_reads import Submatrix, round_up
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import require_whole_units
 from ascendsim.ops.problems.matmul import MatmulGemm, Pair

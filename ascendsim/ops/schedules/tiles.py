@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
-from ascendsim.cube.views import TileRead
+from ascendsim.cube.tile_reads import TileRead
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.program.builder import ProgramBuilder

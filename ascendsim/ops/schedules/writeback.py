@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
-from ascendsim.cube.views import round_up
+from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import UnsupportedError
 from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder

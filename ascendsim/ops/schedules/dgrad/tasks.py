@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import count
 from typing import NamedTuple
 
-from ascendsim.cube.views import round_up
+from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Tiling, require_whole_units, shares
 from ascendsim.ops.problems.dgrad import DgradGemm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ascendsim.cube.movers import CopyGmToL1
-from ascendsim.cube.views import Im2col, TapRows
+from ascendsim.cube.tile_reads import Im2col, TapRows
 from ascendsim.ops.problems.taps import Segment, Taps
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
 from ascendsim.ops.schedules.tiles import Index, Tiles

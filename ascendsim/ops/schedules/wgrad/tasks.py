@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import count, pairwise
 from typing import NamedTuple
 
-from ascendsim.cube.views import FRACTAL_ROWS, round_up
+from ascendsim.cube.tile_reads import FRACTAL_ROWS, round_up
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Tiling, require_whole_units
 from ascendsim.ops.problems.sliding import ImageTile

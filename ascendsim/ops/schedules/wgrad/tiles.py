@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ascendsim.cube.movers import CopyGmToL1
-from ascendsim.cube.views import Im2col, Transposed
+from ascendsim.cube.tile_reads import Im2col, Transposed
 from ascendsim.ops.schedules.tiles import Index, Tiles
 from ascendsim.ops.schedules.wgrad.tasks import Segment, Task, WgradTasks
 from ascendsim.program.places import Gm, Slot

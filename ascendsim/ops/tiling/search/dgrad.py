@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from ascendsim.cube.views import TapRows, round_up
+from ascendsim.cube.tile_reads import TapRows, round_up
 from ascendsim.errors import CapacityError
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 from operator import itemgetter
 
-from ascendsim.cube.views import Submatrix, round_up
+from ascendsim.cube.tile_reads import Submatrix, round_up
 from ascendsim.errors import CapacityError
 from ascendsim.ops.plan import Tiling, even_parts
 from ascendsim.ops.problems.matmul import MatmulGemm

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.mmad import Mmad, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
-from ascendsim.cube.views import Im2col, TileRead, round_up
+from ascendsim.cube.tile_reads import Im2col, TileRead, round_up
 from ascendsim.ops.plan import even_parts
 from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.problems.sliding import Sliding
@@ -53,13 +53,13 @@ class Rates:
         spacing = self.profile.cube.mmad_latency_cycles if spacing_needed(self.profile, m, n) else 0
         return spacing + self._cycles(Mmad(NOWHERE, NOWHERE, NOWHERE, m, k, n, self.compute_dtype, True))
 
-    def load_left(self, view: TileRead, arriving: int = 0) -> int:
+    def load_left(self, read: TileRead, arriving: int = 0) -> int:
         """Cycles of one load into L0A, while so many bytes arrive in L1."""
-        return self._cycles(LoadL0A(NOWHERE, NOWHERE, view, arriving))
+        return self._cycles(LoadL0A(NOWHERE, NOWHERE, read, arriving))
 
-    def load_right(self, view: TileRead) -> int:
+    def load_right(self, read: TileRead) -> int:
         """Cycles of one load into L0B."""
-        return self._cycles(LoadL0B(NOWHERE, NOWHERE, view))
+        return self._cycles(LoadL0B(NOWHERE, NOWHERE, read))
 
     def copy(
         self, gemm: MatmulGemm, tensor: GmTensor, piece: tuple[int, int], turned: bool
@@ -109,7 +109,7 @@ NOWHERE = Slot("L1", 0, "nowhere", 0)
 
 
 def im2col_read(sliding: Sliding, pixels: int, groups: int) -> Im2col:
-    """Return the im2col view of the first pixels of an image."""
+    """Return the im2col read of the first pixels of an image."""
     tile = sliding.tile(0, min(pixels, sliding.pixels), Taps(0, 1, 0, 1, 0, 1))
     return Im2col(tile.window, 0, pixels, 0, groups, sliding.itemsize)
 

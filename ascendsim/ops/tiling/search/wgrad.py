@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from operator import itemgetter
 
-from ascendsim.cube.views import Transposed, round_up
+from ascendsim.cube.tile_reads import Transposed, round_up
 from ascendsim.errors import CapacityError
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.taps import Taps, first_box

@@ -1,7 +1,7 @@
 """Views: how a tile in L1 is read as a matrix on its way to L0A or L0B.
 
-Four views: `Im2col` (load3d: im2col on the fly), `TapRows` (load2d over weights, taps forwards or
-backwards), `Transposed` (load2d with transpose) and `Submatrix` (a part of a plain matrix). A view knows the
+Four ways to read: `Im2col` (load3d: im2col on the fly), `TapRows` (load2d over weights, taps forwards or
+backwards), `Transposed` (load2d with transpose) and `Submatrix` (a part of a plain matrix). A read knows the
 matrix it makes, the bytes it moves and how many load2d commands that takes (0: it is one load3d); which
 buffer it feeds decides the rate.
 
@@ -77,7 +77,7 @@ class Im2col(NamedTuple):
 
     def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         """Gather the patches of `tile` into `out`."""
-        # The same view comes in task after task and on every core; its indices are found once.
+        # The same read comes in task after task and on every core; its indices are found once.
         index = memory.shared.get(self)
         if index is None:
             index = memory.shared[self] = _patch_index(self)
