@@ -11,6 +11,8 @@ from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A
 from ascendsim.cube.tile_reads import Im2col
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.problems.taps import Taps, cut_taps, first_box, segments_of
 from ascendsim.program.memory import CoreMemory
@@ -235,3 +237,11 @@ def test_segments_walk_two_cuts_side_by_side(whole, left, right, most):
 def test_a_box_holds_whole_channel_groups_else_rows_else_a_part_of_one(elements, box):
     made = first_box(Taps(0, 4, 0, 3, 0, 3), elements, 16)
     assert (made.channels, made.rows, made.cols) == box
+
+
+@pytest.mark.parametrize("in_row", [False, True])
+@pytest.mark.parametrize("pixels", [1, 3, 7, 16, 100])
+def test_ranges_are_counted_as_they_are_listed(pixels, in_row):
+    sliding = DgradGemm.of(ConvProblem((1, 16, 5, 7), (16, 16, 1, 1)), "float16").sliding
+    listed = sliding.pixel_tiles(pixels, in_row=in_row)
+    assert sliding.pixel_tile_count(pixels, in_row=in_row) == len(listed)

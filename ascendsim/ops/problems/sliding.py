@@ -176,3 +176,9 @@ class Sliding:
             for row in range(height)
             for first in range(0, width, pixels)
         ]
+
+    def pixel_tile_count(self, pixels: int, *, in_row: bool) -> int:
+        """Return how many ranges `pixel_tiles` cuts, without listing them."""
+        if not in_row:
+            return -(-self.pixels // pixels)
+        return self.out_size[0] * -(-self.out_size[1] // pixels)

@@ -116,7 +116,9 @@ class WgradTasks:
     @property
     def has_gaps(self) -> bool:
         """Whether some part of some kernel depth reduces nothing, so that no tile is written there."""
-        return not all(part for parts in self.parts for part in parts)
+        # Counted and not listed: a call that is only lowered may have thousands of millions of images.
+        count = self.gemm.batch * len(self.ranges_of_image)
+        return any(len(pairs) * count < self.tiling.k_split for pairs in self.gemm.depths)
 
     @cached_property
     def column_blocks(self) -> list[Columns]:

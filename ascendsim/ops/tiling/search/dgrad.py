@@ -91,7 +91,7 @@ def _rank(gemm: DgradGemm, rates: Rates, block: BaseBlock, *, in_row: bool) -> _
     base_k = even_slice(reduction, min(block.k, reduction), s.c0)
     # A depth that nothing reaches is filled with zeros, not computed; the others meet unequally many depths.
     depths = [len(pairs) for pairs in gemm.depths if pairs]
-    tiles = len(s.pixel_tiles(block.m, in_row=in_row))
+    tiles = s.pixel_tile_count(block.m, in_row=in_row)
     tasks = gemm.groups * gemm.batch * max(1, len(depths)) * tiles * -(-gemm.columns // block.n)
     used = min(tasks, rates.cores)
     # The busiest core counts: with one task more than cores everything takes twice as long.
