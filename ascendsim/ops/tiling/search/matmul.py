@@ -21,27 +21,37 @@ SIZES = 13  # of a base block along one axis that are looked at: from the larges
 SHORT_LIST = 12
 
 
-def matmul_tiling(
-    gemm: MatmulGemm, profile: Profile, cores: int | None = None, others: Iterable[Tiling] = ()
-) -> Tiling:
+def matmul_tiling(gemm: MatmulGemm, profile: Profile, others: Iterable[Tiling] = ()) -> Tiling:
     """Return the fastest of the candidates that rank best, and of `others`; ties go to the better rank.
 
-    Of a product too long to be timed the best rank is taken. `cores` is how many may be used; None: all.
+    Of a product too long to be timed the best rank is taken.
+
+    Raises   CapacityError if not even one fractal fits
+    """
+    # The rank overlaps all pipes, so it cannot see what a schedule makes wait: the best few are timed.
+    known = list(others)
+    best = ranked(gemm, profile, others=known)[:SHORT_LIST]
+    # What somebody else found good is timed whatever its rank.
+    return fastest(gemm, profile, [best[0], *known, *best])
+
+
+def ranked(
+    gemm: MatmulGemm, profile: Profile, cores: int | None = None, others: Iterable[Tiling] = ()
+) -> list[Tiling]:
+    """Return the candidates and `others`, the one of the least bound on its cycles first.
+
+    `cores` is how many may be used; None: all.
 
     Raises   CapacityError if not even one fractal fits
     """
     used = min(cores or profile.cores.cube, profile.cores.cube)
-    # The rank overlaps all pipes, so it cannot see what a schedule makes wait: the best few are timed.
-    known = list(others)
-    candidates = [*known, *_candidates(gemm, profile, used)]
+    candidates = [*others, *_candidates(gemm, profile, used)]
+    if not candidates:
+        raise CapacityError(f"matmul: no base block fits into the buffers of {profile.variant}")
     # Fewer cores have larger parts of the links.
     rates = {n: Rates(profile, gemm.compute_dtype, n) for n in {tiling.used_cores for tiling in candidates}}
     bounds = {tiling: _bound(gemm, tiling, rates[tiling.used_cores]) for tiling in candidates}
-    if not bounds:
-        raise CapacityError(f"matmul: no base block fits into the buffers of {profile.variant}")
-    ranked = sorted(bounds, key=bounds.__getitem__)[:SHORT_LIST]
-    # What somebody else found good is timed whatever its rank.
-    return fastest(gemm, profile, [ranked[0], *known, *ranked])
+    return sorted(bounds, key=bounds.__getitem__)
 
 
 def block_tiling(gemm: MatmulGemm, profile: Profile, blocks: int) -> Tiling:
