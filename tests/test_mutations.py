@@ -50,7 +50,7 @@ ROUNDINGS = [
     Mutation("formats/casts", "(half - np.uint32(1)) + (", "half + 0 * ("),
     Mutation("formats/casts", "rounded = magnitude + half\n", "rounded = magnitude + half - np.uint32(1)\n"),
     Mutation("formats/casts", '23 - fmt.mantissa_bits, "RNE")', '23 - fmt.mantissa_bits, "RNA")'),
-    Mutation("formats/casts", "bits | _QUIET, bits)", "bits, bits)"),
+    Mutation("formats/casts", "bits | QUIET, bits)", "bits, bits)"),
     Mutation(
         "formats/hifloat8_rounding", "(np.uint32(1) << drop >> np.uint32(1))", "(np.uint32(1) << drop >> 2)"
     ),

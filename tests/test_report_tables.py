@@ -197,7 +197,7 @@ def test_an_estimate_computes_no_gradients():
 
 def test_the_figures_are_counted():
     assert figures_line(PRODUCT) == (
-        "Figures: 4 in the product file, 1 of them assumed (`ascendsim profiles toy1`)."
+        "Figures: 4 of the product, 1 of them assumed (`ascendsim profiles toy1`)."
     )
 
 
