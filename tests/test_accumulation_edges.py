@@ -126,7 +126,18 @@ ALIGNED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*SUMS, *ALIGNED])
+# Their kernels serve no other test here, and take seconds to compile.
+SLOW = (
+    "a product below the singles breaks a tie of halves",
+    "products below the smallest exponent of the integer form",
+)
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [], id=name)
+    for name in (*SUMS, *ALIGNED)
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_bound_that_is_nearly_met_gives_the_exact_answer(name: str) -> None:
     case = {**SUMS, **ALIGNED}[name]
     assert same(compiled(case.model, case.c, case.pairs), case.answer)
@@ -165,6 +176,7 @@ def test_a_block_of_one_is_what_its_formula_says(rounding: str, wrap: str) -> No
         assert compiled(wrap.format(f"block-add:1:{rounding}:{rounding}"), 1.0, pairs) == muladd
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairing", ["adjacent", "halves"])
 def test_the_largest_tree_has_room_on_its_stack(pairing: str) -> None:
     # 2^16 leaves of which four are there. Toward zero 2^24 + 1 is 2^24: adjacent leaves add the ones one by
