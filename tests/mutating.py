@@ -5,9 +5,23 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 COPIED = ("ascendsim", "tests", "docs", "configs")
+
+
+class Mutation(NamedTuple):
+    """One change to one file, named without its ending, and the test files that have to notice.
+
+    No tests: those that are usual for such rows. `pick` is an expression that picks among them.
+    """
+
+    file: str
+    old: str
+    new: str
+    tests: str = ""
+    pick: str = ""
 
 
 def source_of(file):

@@ -5,21 +5,8 @@ kernels are compiled. A row for a compiled model is noticed by comparison with i
 answers derived by hand or by gmpy2.
 """
 
-from typing import NamedTuple
-
 import pytest
-from mutating import assert_noticed, run_copy, source_of
-
-
-class Row(NamedTuple):
-    """One change to one file, the test file and the tests in it that should notice."""
-
-    file: str
-    old: str
-    new: str
-    tests: str = "test_accumulation_kernels"
-    pick: str = ""
-
+from mutating import Mutation, assert_noticed, run_copy, source_of
 
 TWINS = [
     # one rounding, one tie rule, one overflow, one block size, one pairing, one order, one option
@@ -105,24 +92,24 @@ EDGES = [
     ("accumulate", "np.abs(x) < np.float32", "np.abs(x) <= np.float32"),
 ]
 EVERY = [
-    *(Row("accumulation/twins", *change, "test_accumulation_twins") for change in TWINS),
+    *(Mutation("accumulation/twins", *change, "test_accumulation_twins") for change in TWINS),
     *(
-        Row(f"compiled/{file}", *change, "test_accumulation_kernels", pick)
+        Mutation(f"compiled/{file}", *change, "test_accumulation_kernels", pick)
         for file, *change, pick in COMPILED
     ),
-    *(Row(f"compiled/{file}", *change, "test_accumulation_parts") for file, *change in PARTS),
-    *(Row(f"compiled/{file}", *change, "test_accumulation_edges") for file, *change in EDGES),
+    *(Mutation(f"compiled/{file}", *change, "test_accumulation_parts") for file, *change in PARTS),
+    *(Mutation(f"compiled/{file}", *change, "test_accumulation_edges") for file, *change in EDGES),
 ]
 
 
 @pytest.mark.parametrize("row", EVERY, ids=lambda row: f"{row.file}:{row.new}")
-def test_the_line_to_change_exists_once(row: Row) -> None:
+def test_the_line_to_change_exists_once(row: Mutation) -> None:
     assert source_of(f"numerics/{row.file}").count(row.old) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", EVERY, ids=lambda row: f"{row.file}:{row.new}")
-def test_a_changed_line_makes_a_test_fail(row: Row, tmp_path, monkeypatch) -> None:
+def test_a_changed_line_makes_a_test_fail(row: Mutation, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTEST_ADDOPTS", f'-k "{row.pick}"')
     # Exit status 5, no test picked, does not count as noticed either.

@@ -4,21 +4,10 @@ A row names the file, the text to change (it must occur exactly once) and what i
 cannot alter any cycle do not belong here.
 """
 
-from typing import NamedTuple
-
 import pytest
-from mutating import assert_noticed, run_copy, source_of
+from mutating import Mutation, assert_noticed, run_copy, source_of
 
 TESTS = "test_links test_l2 test_timing test_timeline"
-
-
-class Mutation(NamedTuple):
-    """One change to one file of the package."""
-
-    file: str
-    old: str
-    new: str
-
 
 LINKS = [
     Mutation("timing/links", "self.crowd[link] = self.crowd.get(link, 0) + 1", "self.crowd[link] = 1"),
@@ -79,4 +68,4 @@ def test_the_copy_passes_unchanged(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", EVERY, ids=lambda m: f"{m.file}:{m.new}")
 def test_a_changed_line_makes_a_test_fail(mutation, tmp_path):
-    assert_noticed(run_copy(tmp_path, *mutation, TESTS))
+    assert_noticed(run_copy(tmp_path, mutation.file, mutation.old, mutation.new, TESTS))
