@@ -1,5 +1,7 @@
 """Does the interval of a run hold what the ranges of its product's figures allow?"""
 
+from types import SimpleNamespace
+
 import pytest
 from made_up_products import made_up_call
 
@@ -108,6 +110,19 @@ def test_a_real_interval_holds_the_call_and_each_effect_is_that_of_the_figure(pr
     other = load_profile(product, overrides={largest.figure: largest.longest[1]})
     again = call(other, {k.name: k.plan for k in usual.kernels if k.macs})
     assert again.time_us == largest.longest[0] <= made.longest_us
+
+
+def test_a_call_that_has_been_timed_is_not_timed_again(monkeypatch):
+    figures = {"rate": (2, (1, 4)), "wait": (3, (1, 7))}
+    call, asked = made_up_call(monkeypatch, figures, lambda rate, wait: 10 / rate + wait)
+    usual = interval("toy", call)
+    assert asked.count((None, None)) == 1
+    known = call(SimpleNamespace(overrides=None, values={"rate": 2, "wait": 3}), None)
+    asked.clear()
+    assert interval("toy", call, usual=known) == usual
+    # Two ends of each of two figures, then all that shorten and all that stretch together.
+    assert len(asked) == 4 + 2
+    assert all(plans == {"grad_input": "plan"} for _, plans in asked)
 
 
 def test_a_run_says_it_when_asked(record_of, answer):

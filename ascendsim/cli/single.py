@@ -97,7 +97,7 @@ def _with_intervals(
     names = dict.fromkeys(arguments.product)
     with progress(sum(sweep_size(run.profile) for run in runs)) as advance:
         return [
-            replace(run, interval=interval(name, call, advance))
+            replace(run, interval=interval(name, call, advance, run.result))
             for name, run in zip(names, runs, strict=True)
         ]
 

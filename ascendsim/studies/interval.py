@@ -13,17 +13,23 @@ if TYPE_CHECKING:
     from ascendsim.ops.results import Estimate
 
 
-def interval(product: str | Path, call: TimedCall, advance: Advance = lambda _: None) -> Interval:
+def interval(
+    product: str | Path,
+    call: TimedCall,
+    advance: Advance = lambda _: None,
+    usual: Estimate | None = None,
+) -> Interval:
     """Move each figure alone to both ends; then all that shorten the call together, and all that stretch it.
 
     product  name of the product or variant, or path of its file, whose figures are replaced
     call     times the call on a given profile, under given plans
     advance  is told the figure before each call of the sweep
+    usual    the call with the figures as they are, where it has been timed already
 
     The two calls with all figures at once are no bounds that hold whatever happens: a figure that shortens
     the call alone may stretch it beside others. They are what the figures' own effects add up to.
     """
-    sweep = Sweep.of(product, call)
+    sweep = Sweep.of(product, call, usual)
     # Alone first, since only that tells which end of a figure shortens this call: a slower link may well help
     # a kernel that competes for it.
     found = sweep.effects(advance)

@@ -66,9 +66,9 @@ class Sweep:
     usual: Estimate
 
     @classmethod
-    def of(cls, product: str | Path, call: TimedCall) -> Sweep:
-        """Time the call as it is and return the sweep about it."""
-        return cls(product, call, call(load_profile(product), None))
+    def of(cls, product: str | Path, call: TimedCall, usual: Estimate | None = None) -> Sweep:
+        """Return the sweep about a call; `usual` is the call as it is where it has been timed already."""
+        return cls(product, call, call(load_profile(product), None) if usual is None else usual)
 
     def timed(self, figures: Mapping[str, Any]) -> Estimate | None:
         """Return the call with other figures, by path; None where figures contradict each other."""
