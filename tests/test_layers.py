@@ -71,7 +71,7 @@ HOMES = {
     "matplotlib": {"report"},
     "rich": {"report", "cli"},
     "pydantic": set(),
-    "pydantic_core": {"profile", "rules"},
+    "pydantic_core": set(),
     "tomllib": {"profile", "rules", "workloads"},
 }
 
