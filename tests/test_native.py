@@ -25,7 +25,9 @@ READ = Native((plain.read_at,), ("int64[]", "int64"))
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    # As they are for a user who has set nothing, also in a run of all tests with checked indices.
+    for name in ("NUMBA_CACHE_DIR", "NUMBA_BOUNDSCHECK"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
