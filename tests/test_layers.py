@@ -24,7 +24,8 @@ MAY_IMPORT = {
     | {"ops/plan", "ops/problems", "ops/schedules"},
     "errors": set(),
     "arguments": set(),
-    "numerics": {"errors"},
+    "native": {"errors"},
+    "numerics": {"errors", "native"},
     "profile": {"errors"},
     "rules": {"errors", "profile"},
     "workloads": {"errors"},
@@ -32,7 +33,7 @@ MAY_IMPORT = {
     "cube": MACHINE,
     "vector": MACHINE,
     "functional": MACHINE,
-    "timing": {"errors", "profile", "program"},
+    "timing": {"errors", "native", "profile", "program"},
     "ops": set(),
     "ops/plan": {"arguments", "errors", "profile"},
     "ops/matmul_tiling": {"ops/plan"},
@@ -65,12 +66,12 @@ MAY_IMPORT = {
 HOMES = {
     "simpy": {"timing"},
     "ml_dtypes": {"numerics"},
-    "numba": {"numerics"},
-    "llvmlite": {"numerics"},
+    "numba": {"native", "numerics"},
+    "llvmlite": {"native", "numerics"},
     "matplotlib": {"report"},
     "rich": {"report", "cli"},
     "pydantic": set(),
-    "pydantic_core": {"profile", "rules"},
+    "pydantic_core": set(),
     "tomllib": {"profile", "rules", "workloads"},
 }
 
@@ -271,6 +272,20 @@ def modules_after(code):
 
 def test_importing_the_package_loads_nothing_else():
     assert not modules_after("import ascendsim") & {"numpy", "pydantic", "simpy", *HOMES}
+
+
+def test_importing_the_doors_loads_no_engine_and_no_compiler():
+    doors = "from ascendsim import ConvProblem, MatmulProblem, convolution_backward, estimate, matmul"
+    assert not modules_after(doors) & {"simpy", "ml_dtypes", "numba", "llvmlite", "matplotlib", "rich"}
+
+
+def test_an_estimate_needs_no_compiler_and_no_plots():
+    calls = """
+from ascendsim import ConvProblem, MatmulProblem, estimate, estimate_matmul
+assert estimate(ConvProblem(input=(1, 16, 8, 8), weight=(16, 16, 3, 3), padding=1), product="910B2").cycles
+assert estimate_matmul(MatmulProblem(64, 64, 64), product="910B2").cycles
+"""
+    assert not modules_after(calls) & {"ml_dtypes", "numba", "matplotlib", "rich", "pydantic"}
 
 
 # One storey lower, inside numerics: what each folder and file may import of the others there, and which

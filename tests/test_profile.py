@@ -139,7 +139,7 @@ def test_a_profile_is_frozen_and_its_own_key(b2):
         b2.variant = "x"
     with pytest.raises(TypeError):
         b2.paths["GM_L1"] = None
-    again = load_profile("910B")
+    again = load_profile("910B", {"cores.cube": b2.cores.cube})
     assert {b2: 1, again: 2} == {again: 2, b2: 1}
     assert b2 != again
 
@@ -195,5 +195,4 @@ def test_loading_needs_no_heavy_library():
     code = "import sys; from ascendsim.profile import load_profile; load_profile('910B'); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert "pydantic_core" in loaded
-    assert not loaded & {"pydantic", "numpy", "ml_dtypes", "numba", "matplotlib", "simpy", "rich"}
+    assert not loaded & {"pydantic_core", "numpy", "ml_dtypes", "numba", "matplotlib", "simpy", "rich"}

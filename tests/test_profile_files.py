@@ -1,5 +1,6 @@
 """Do bad product files say why, and do a user's own file and overrides work?"""
 
+import os
 import re
 import shutil
 from fractions import Fraction
@@ -201,6 +202,57 @@ def test_a_base_beside_the_file_is_found_from_anywhere(tmp_path, monkeypatch):
     path = write(tmp_path, 'base = "one.toml"\nvariant = "two"', "two.toml")
     monkeypatch.chdir("/")
     assert load_profile(path).variant == "two"
+
+
+def test_a_product_is_made_once_as_long_as_nothing_changes(b2):
+    assert load_profile("910B") is load_profile("910B2") is b2
+    assert load_profile("910B1") is not b2
+    assert load_profile("910B", {}) is b2
+    assert load_profile("910B", {"cores.cube": 24}) is not b2
+
+
+CUBES = '[cores]\ncube = { value = %d, source = "guess", confidence = "measured" }\n'
+
+
+def test_an_edited_file_is_read_again_and_so_is_its_base(tmp_path):
+    # Texts of one length, and the times of the first ones: only what stands there tells them apart.
+    base = write(tmp_path, 'base = "910B3"\n' + CUBES % 11, "base.toml")
+    mine = write(tmp_path, 'base = "base.toml"\n')
+    times = {path: path.stat() for path in (base, mine)}
+    first = load_profile(mine)
+    assert first.cores.cube == 11
+    for path, text, cubes in (
+        (base, 'base = "910B3"\n' + CUBES % 12, 12),
+        (mine, 'base = "base.toml"\n' + CUBES % 13, 13),
+        (mine, 'base = "base.toml"\n' + CUBES % 14, 14),
+        (mine, 'base = "base.toml"\n', 12),
+        (base, 'base = "910B1"\n' + CUBES % 12, 12),
+    ):
+        path.write_text(text)
+        os.utime(path, ns=(times[path].st_atime_ns, times[path].st_mtime_ns))
+        assert load_profile(mine).cores.cube == cubes
+    assert first.cores.cube == 11
+
+
+def test_a_file_that_is_taken_away_is_missed(tmp_path):
+    mine = write(tmp_path, 'base = "910B3"\n')
+    load_profile(mine)
+    mine.unlink()
+    assert "cannot be read" in refusal(mine)
+
+
+def test_an_edited_generation_is_read_again(tmp_path, monkeypatch):
+    folder = tmp_path / "configs"
+    shutil.copytree(configs_directory(), folder)
+    monkeypatch.setattr("ascendsim.profile.files.configs_directory", lambda: folder)
+    before = load_profile("910B")
+    path = folder / "generations" / f"{before.npu_arch}.toml"
+    text = path.read_text()
+    assert before.generation.deterministic_sum == "in order"
+    path.write_text(
+        text.replace('deterministic_sum = { value = "in order"', 'deterministic_sum = { value = "tree"')
+    )
+    assert load_profile("910B").generation.deterministic_sum == "tree"
 
 
 def test_overrides_replace_values_and_leave_a_trace(b2):

@@ -5,17 +5,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from pydantic_core import ValidationError
-
 from ascendsim.errors import ConfigError
 from ascendsim.profile.kinds import Kind
+from ascendsim.profile.problems import FIELDS, Problem, problems_of
 from ascendsim.profile.schema import (
     ABOUT_TABLES,
     ABOUT_TEXTS,
     CONFIDENCES,
     INTEGER_DTYPES,
     TREE,
-    VALIDATOR,
     child,
     children,
     node_at,
@@ -54,12 +52,9 @@ def _merge_into(target: dict[str, Any], tree: Mapping[str, Any], node: Any) -> N
 def check(layers: list[Layer]) -> dict[str, Any]:
     """Merge the layers and return the tree of figures, or raise one ConfigError with every problem."""
     tree = merge(layers)
-    try:
-        # Checked after merging, because only the whole must be complete; `_where` finds the layer to blame.
-        VALIDATOR.validate_python(tree)
-    except ValidationError as error:
-        problems = [_tell(layers, item) for item in error.errors(include_url=False)]
-    else:
+    # Checked after merging, because only the whole must be complete; `_where` finds the layer to blame.
+    problems = [_tell(layers, problem) for problem in problems_of(TREE, tree)]
+    if not problems:
         # Only of a tree that is well formed: contradictions read the values as they are.
         problems = [f"{layers[-1].file}: {text}" for text in _contradictions(tree)]
     if problems:
@@ -74,21 +69,20 @@ def problems_text(file: str, problems: list[str]) -> str:
     return f"{file}: {count} in this product description\n{lines}\ndocs/profiles.md says how one is written"
 
 
-def _tell(layers: list[Layer], item: Any) -> str:
+def _tell(layers: list[Layer], problem: Problem) -> str:
     """Say one problem: file, dotted path, what was got, what is expected, a near-miss hint."""
-    location = tuple(str(part) for part in item["loc"])
+    location = problem.place
     where = _where(layers, location)
     node = node_at(location)
-    # pydantic says what is wrong in its own words; users get the words of this file.
-    if item["type"] == "missing":
+    if problem.fault == "missing":
         return f"{where}: missing; expected {_expected(location, node)}"
-    if item["type"] == "extra_forbidden":
+    if problem.fault == "unknown":
         # At the top a file may also speak about itself.
         known = _names(node_at(location[:-1])) + (() if len(location) > 1 else ABOUT_TEXTS + ABOUT_TABLES)
         return f"{where}: unknown key{hint(location[-1], known)}"
-    if item["type"] in ("no_range", "outside"):
-        return f"{where}: {item['msg']}"
-    return f"{where}: got {_short(item['input'])}, expected {_expected(location, node)}"
+    if problem.fault == "figure":
+        return f"{where}: {problem.rule}"
+    return f"{where}: got {_short(problem.got)}, expected {_expected(location, node)}"
 
 
 def _where(layers: list[Layer], location: tuple[str, ...]) -> str:
@@ -116,7 +110,7 @@ def _speaks_of(tree: Any, location: tuple[str, ...]) -> bool:
 
 def _names(node: Any) -> tuple[str, ...]:
     if isinstance(node, Kind):
-        return ("value", "source", "confidence", "range", "note", "fitted_on", "without")
+        return FIELDS
     return tuple(children(node)) if node is not None else ()
 
 

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ class Product:
     base: str
 
 
-@dataclass(frozen=True)
+# Equal only to itself: the same content is parsed once, and identity costs nothing to compare.
+@dataclass(frozen=True, eq=False)
 class _File:
     """A product file as read: texts and tables about it, and its tree of figures."""
 
@@ -38,34 +39,56 @@ class _File:
 
 @dataclass(frozen=True)
 class _Choice:
-    """Meaning of a name: layers of figures, lowest first, and what to call the result."""
+    """Meaning of a name: files, each with the variant chosen in it, lowest first; what to call the result."""
 
-    layers: list[Layer]
-    sources: dict[str, str]
-    names: dict[str, str]
+    files: tuple[tuple[_File, str], ...]
+    names: tuple[tuple[str, str], ...]
+
+    @property
+    def layers(self) -> list[Layer]:
+        """Figures of the files, later layers win: base, file, variant of the file."""
+        found = []
+        for file, variant in self.files:
+            found.append(Layer(file.label, "", file.tree))
+            if variant:
+                found.append(Layer(file.label, f"variants.{variant}.", file.variants[variant]))
+        return found
+
+    def profile(self, tree: Mapping[str, Any]) -> Profile:
+        """Return the profile of a checked tree of figures."""
+        sources = {key: text for file, _ in self.files for key, text in file.sources.items()}
+        return build_profile(dict(self.names), tree, sources)
 
 
 def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -> Profile:
     """Load a product by its name, a variant's, a vendor's, or the path of a file of one's own.
 
     `overrides` maps dotted paths to values that replace the product's figures, as `{"cores.cube": 30}`.
+    Without them, as long as the files hold the same text, every call returns the same frozen profile.
 
     Raises   ConfigError naming the file, the dotted path, what was got and what is expected
     """
     # Overrides are another layer on top, checked like a file.
     choice = _on_generation(_choose(str(name)), overrides or {})
     if not overrides:
-        return build_profile(choice.names, check(choice.layers), choice.sources)
+        return _built(choice)
     below = merge(choice.layers)
     tree = check([*choice.layers, override_layer(below, overrides)])
-    return mark_overridden(build_profile(choice.names, tree, choice.sources), below, overrides)
+    return mark_overridden(choice.profile(tree), below, overrides)
+
+
+# An estimate of a small layer takes little longer than to check and build its product. Bounded, because a
+# process that edits a file has a new profile for each edit.
+@lru_cache(maxsize=32)
+def _built(choice: _Choice) -> Profile:
+    return choice.profile(check(choice.layers))
 
 
 def profile_from_tree(tree: Mapping[str, Any], product: str) -> Profile:
     """Make a Profile of figures given in code, under the same rules as those of a file."""
-    names = {"product": product, "variant": product, "evidence": "figures given in code"}
-    choice = _on_generation(_Choice([Layer(product, "", tree)], {}, names), {})
-    return build_profile(names, check(choice.layers), choice.sources)
+    names = (("product", product), ("variant", product), ("evidence", "figures given in code"))
+    choice = _on_generation(_Choice(((_File(product, {}, {}, {}, tree), ""),), names), {})
+    return choice.profile(check(choice.layers))
 
 
 def list_products() -> tuple[Product, ...]:
@@ -79,6 +102,7 @@ def _product(path: Path, texts: Mapping[str, str], variants: Mapping[str, Any]) 
     return Product(texts.get("product", path.stem), default, tuple(variants), texts.get("base", ""))
 
 
+@cache
 def configs_directory() -> Path:
     """Return the directory of the product files: inside the installed package, else beside it."""
     package = Path(__file__).resolve().parent.parent
@@ -96,24 +120,19 @@ def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
     file = _read(path)
     chosen = variant or file.texts.get("default_variant", "")
     base = file.texts.get("base")
-    below = _Choice([], {}, {})
-    if base:
-        below = _base(path, file, base, above)
-    # Later layers win: base, file, variant of the file.
-    layers = [*below.layers, Layer(file.label, "", file.tree)]
-    if file.variants:
-        if chosen not in file.variants:
-            raise ConfigError(f"{file.label}: unknown variant {chosen!r}{hint(chosen, tuple(file.variants))}")
-        layers.append(Layer(file.label, f"variants.{chosen}.", file.variants[chosen]))
+    below = _base(path, file, base, above) if base else _Choice((), ())
+    if file.variants and chosen not in file.variants:
+        raise ConfigError(f"{file.label}: unknown variant {chosen!r}{hint(chosen, tuple(file.variants))}")
+    inherited = dict(below.names)
     # A file of one's own keeps the product of its base; one that is shipped is a product itself.
-    product = path.stem if path.parent == configs_directory() else below.names.get("product", path.stem)
+    product = path.stem if path.parent == configs_directory() else inherited.get("product", path.stem)
     names = {
         "product": file.texts.get("product", product),
         # Reports print the variant: a file of one's own goes by its own name, not by that of its base.
         "variant": chosen or file.texts.get("variant", path.stem),
-        "evidence": file.texts.get("evidence", below.names.get("evidence", "")),
+        "evidence": file.texts.get("evidence", inherited.get("evidence", "")),
     }
-    return _Choice(layers, {**below.sources, **file.sources}, names)
+    return _Choice((*below.files, (file, chosen if file.variants else "")), tuple(names.items()))
 
 
 def _on_generation(choice: _Choice, overrides: Mapping[str, Any]) -> _Choice:
@@ -121,10 +140,9 @@ def _on_generation(choice: _Choice, overrides: Mapping[str, Any]) -> _Choice:
     given = [layer.tree["npu_arch"] for layer in choice.layers if "npu_arch" in layer.tree]
     # Whatever else stands there, the checks will say so.
     arch = given[-1].get("value") if given and isinstance(given[-1], Mapping) else None
-    files = {path.stem: path for path in (configs_directory() / "generations").glob("*.toml")}
-    file = _read(files.get(str(overrides.get("npu_arch", arch)), files["other"]))
-    layer = Layer(file.label, "", {"generation": file.tree})
-    return _Choice([layer, *choice.layers], {**file.sources, **choice.sources}, choice.names)
+    files = {path.stem: path for path in (configs_directory() / "generations").iterdir()}
+    file = _read(files.get(str(overrides.get("npu_arch", arch)), files["other"]), "generation")
+    return _Choice(((file, ""), *choice.files), choice.names)
 
 
 def _base(path: Path, file: _File, base: str, above: tuple[str, ...]) -> _Choice:
@@ -170,33 +188,30 @@ def _common_prefix(one: str, two: str) -> int:
 
 
 def _shipped() -> list[Path]:
-    return sorted(configs_directory().glob("*.toml"))
+    # Listed at each call, since a file may come. By hand: a glob takes as long as all the rest of a load.
+    return sorted(path for path in configs_directory().iterdir() if path.suffix == ".toml")
 
 
-def _read(path: Path) -> _File:
-    """Read one file, or take what was read of it before if it has not changed since.
+def _read(path: Path, table: str = "") -> _File:
+    """Read one file, whose figures stand in a table of the tree if it has a name.
 
-    A study loads one product for every point, and parsing is most of the time that takes.
+    It is parsed again only if its text has changed. Reading is cheap; parsing takes milliseconds.
     """
     try:
-        status = path.stat()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}; expected a product file") from None
-    # The time and size are only keys: a file that is edited between two runs of a notebook is read again.
-    return _parsed(path, status.st_mtime_ns, status.st_size)
-
-
-@lru_cache(maxsize=16)
-def _parsed(path: Path, _changed_ns: int, _size: int) -> _File:
-    """Read one file and part what it says about itself from its figures; nobody may change the result."""
-    # Messages about shipped files stay short; a file of one's own is told with the path it was given by.
-    label = path.name if path.parent == configs_directory() else str(path)
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _parsed(path, path.read_bytes(), table)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; expected a product file") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not text in UTF-8; expected a product file in TOML") from None
+
+
+@lru_cache(maxsize=32)
+def _parsed(path: Path, written: bytes, table: str) -> _File:
+    """Parse one file and part what it says about itself from its figures; nobody may change the result."""
+    # Messages about shipped files stay short; a file of one's own is told with the path it was given by.
+    label = path.name if path.parent == configs_directory() else str(path)
+    try:
+        content = tomllib.loads(written.decode("utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from None
     problems = [f"{label}: {problem}" for problem in _about_problems(content)]
@@ -205,7 +220,7 @@ def _parsed(path: Path, _changed_ns: int, _size: int) -> _File:
     # What is left are figures: the schema knows nothing else.
     texts = {key: content.pop(key) for key in ABOUT_TEXTS if key in content}
     variants, sources = content.pop("variants", {}), content.pop("sources", {})
-    return _File(label, texts, variants, sources, content)
+    return _File(label, texts, variants, sources, {table: content} if table else content)
 
 
 def _about_problems(content: Mapping[str, Any]) -> Iterator[str]:

@@ -1,16 +1,13 @@
 """Contents of a product file, as a tree whose every leaf is one figure.
 
-A figure is a table `{ value, source, confidence, range?, note?, fitted_on?, without? }`. The checks run on
-pydantic's core: the models of the full package would cost every command a further 60 ms at start-up.
+A figure is a table `{ value, source, confidence, range?, note?, fitted_on?, without? }`. A library for such
+checks takes longer to import than every check of a command: `problems` has them in plain code.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic_core import PydanticCustomError, SchemaValidator
-from pydantic_core import core_schema as cs
-
-from ascendsim.profile.kinds import Each, Kind, Maybe, integer, number, word
+from ascendsim.profile.kinds import Each, Kind, Maybe, integer, listed, number, truth, word
 
 CONFIDENCES = ("vendor file", "vendor doc", "measured", "paper", "derived", "assumed")
 PIPES = ("M", "V", "MTE1", "MTE2", "MTE3", "FIX")
@@ -44,16 +41,12 @@ COUNT, POSITIVE = integer(0), integer(1)
 # Every core gets a program of its own: a number far beyond any chip would only be found out by its run time.
 MOST_CORES = 4096
 # Rates are kept in thousandths: anything below would be no rate at all.
-RATE = number("of at least 0.001", cs.float_schema(strict=True, allow_inf_nan=False, ge=0.001))
-SHARE = number("from 0.01 to 1", cs.float_schema(strict=True, allow_inf_nan=False, ge=0.01, le=1))
-MICROSECONDS = number("of at least 0", cs.float_schema(strict=True, allow_inf_nan=False, ge=0))
-STRIDES = Kind(
-    "a list of integers of at least 1", cs.list_schema(cs.int_schema(strict=True, ge=1), strict=True)
-)
-TRUTH = Kind("true or false", cs.bool_schema(strict=True))
+RATE, SHARE, MICROSECONDS = number(0.001), number(0.01, 1), number(0)
+STRIDES = listed("integers of at least 1", POSITIVE)
+TRUTH = truth()
 # Formats that a conversion out of float32 can overflow.
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "hifloat8")
-FORMATS = Kind("a list of " + ", ".join(NARROW), cs.list_schema(cs.literal_schema(list(NARROW)), strict=True))
+FORMATS = listed(", ".join(NARROW), word(*NARROW))
 TIES = word("RNE", "RNA", "RZ")
 
 TREE: dict[str, Any] = {
@@ -155,56 +148,6 @@ TREE: dict[str, Any] = {
 }
 
 
-def _check_figure(figure: dict[str, Any]) -> dict[str, Any]:
-    bounds, value = figure.get("range"), figure["value"]
-    if bounds is None:
-        # A guess without a range looks like a fact: reports could not show how much hangs on it.
-        if figure["confidence"] == "assumed":
-            raise PydanticCustomError(
-                "no_range", "an assumed figure must carry a range, for example [low, high]"
-            )
-    # Texts have no order: their range lists the alternatives.
-    elif isinstance(value, str | bool | list):
-        if value not in bounds:
-            raise PydanticCustomError("outside", "the range must list the alternatives, the value among them")
-    elif len(bounds) != 2 or not bounds[0] <= value <= bounds[1]:
-        raise PydanticCustomError("outside", "the range must be [low, high] with the value inside")
-    if "fitted_on" in figure or "without" in figure:
-        # The ablation needs both: which rows to run again, and with what in the figure's place.
-        marks = "fitted_on" in figure and "without" in figure
-        if not marks or figure["confidence"] != "measured" or figure["without"] == value:
-            raise PydanticCustomError(
-                "outside", "a fitted figure must be measured and carry fitted_on and another value, without"
-            )
-    return figure
-
-
-def _figure_schema(kind: Kind) -> cs.CoreSchema:
-    # strict everywhere: "20" for 20 or 1 for true would hide a slip of the pen.
-    text = cs.str_schema(strict=True, min_length=1, strip_whitespace=True)
-    bounds = cs.list_schema(kind.schema, strict=True, min_length=1)
-    fields = {
-        "value": cs.typed_dict_field(kind.schema),
-        "source": cs.typed_dict_field(text),
-        "confidence": cs.typed_dict_field(cs.literal_schema(list(CONFIDENCES))),
-        "range": cs.typed_dict_field(bounds, required=False),
-        "note": cs.typed_dict_field(text, required=False),
-        "fitted_on": cs.typed_dict_field(cs.list_schema(text, strict=True, min_length=1), required=False),
-        "without": cs.typed_dict_field(kind.schema, required=False),
-    }
-    table = cs.typed_dict_schema(fields, strict=True, extra_behavior="forbid")
-    return cs.no_info_after_validator_function(_check_figure, table)
-
-
-def _compile(node: Any) -> cs.CoreSchema:
-    if isinstance(node, Kind):
-        return _figure_schema(node)
-    fields = {}
-    for key, (entry, required) in children(node).items():
-        fields[key] = cs.typed_dict_field(_compile(entry), required=required)
-    return cs.typed_dict_schema(fields, strict=True, extra_behavior="forbid")
-
-
 def children(node: Any) -> dict[str, tuple[Any, bool]]:
     """Return what may stand in a table, by key, and whether it must."""
     if isinstance(node, Each):
@@ -212,13 +155,10 @@ def children(node: Any) -> dict[str, tuple[Any, bool]]:
     return {k: (n.entry, False) if isinstance(n, Maybe) else (n, True) for k, n in node.items()}
 
 
-# Compiled once, at import: a study checks thousands of trees.
-VALIDATOR = SchemaValidator(_compile(TREE))
-
-
 def is_figure(table: object) -> bool:
     """Tell a figure from a table of figures."""
-    return isinstance(table, Mapping) and "value" in table
+    # A dict is asked for first: the general question costs ten times as much for each figure.
+    return isinstance(table, (dict, Mapping)) and "value" in table
 
 
 def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -229,7 +169,7 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
     for key, entry in tree.items():
         if is_figure(entry):
             yield prefix + key, entry
-        elif isinstance(entry, Mapping):
+        elif isinstance(entry, (dict, Mapping)):
             yield from leaves(entry, f"{prefix}{key}.")
 
 

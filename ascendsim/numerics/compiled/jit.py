@@ -7,9 +7,7 @@ sources of `compiled` alone would do today, but a constant imported from a neigh
 
 import atexit
 import hashlib
-import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -19,6 +17,7 @@ from typing import Any, Final, TypeVar
 import numba
 
 from ascendsim import numerics
+from ascendsim.native.folder import usable_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -59,15 +58,9 @@ def called(function: Function) -> Function:
 def cache_folder() -> Path:
     """Return a folder for machine code of exactly these sources, readable and writable by this user alone."""
     name = f"numba-{sources_hash(Path(numerics.__path__[0]))}"
-    # A folder may exist and still refuse files (a read-only image, another user's home): so try one.
-    for base in _cache_bases():
-        folder = base / name
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):
-                return folder
-        except OSError:
-            continue
+    folder = usable_folder(name, _config.CACHE_DIR)
+    if folder is not None:
+        return folder
     # Nowhere to keep it: compile for this process, and leave nothing behind.
     folder = Path(tempfile.mkdtemp(prefix="ascendsim-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -82,19 +75,3 @@ def sources_hash(folder: Path) -> str:
         name = path.relative_to(folder).as_posix()
         digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
-
-
-def _cache_bases() -> list[Path]:
-    """Return where a user's caches belong on this system, best first."""
-    # What the user has told the compiler counts first, then the desktop's standard, then the system's habit.
-    if _config.CACHE_DIR:
-        return [Path(_config.CACHE_DIR) / "ascendsim"]
-    if os.environ.get("XDG_CACHE_HOME"):
-        return [Path(os.environ["XDG_CACHE_HOME"]) / "ascendsim"]
-    try:
-        home = Path.home()
-    except RuntimeError:  # an account without a home: no folder is its own
-        return []
-    if sys.platform == "win32":
-        return [Path(os.environ.get("LOCALAPPDATA", home)) / "ascendsim" / "cache"]
-    return [home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "ascendsim"]

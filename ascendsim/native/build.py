@@ -1,0 +1,110 @@
+"""Compile plain functions into object code. Imports numba: only for what is in no cache."""
+
+from types import FunctionType
+from typing import Any, Final
+
+import numba
+from numba.core.errors import NumbaError, UnsupportedBytecodeError
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
+
+from ascendsim.errors import AscendSimError
+from ascendsim.native.processor import ObjectCode, emit
+
+# numba has no types for type checkers.
+_njit: Any = numba.njit
+_types: Any = numba.types
+_intrinsic: Any = intrinsic
+_make_array: Any = make_array
+_populate_array: Any = populate_array
+
+# Nothing counts references or goes through the interpreter, so that the code stands alone. numpy's error
+# model: a division by zero is not looked for.
+_OPTIONS: Final = {
+    "error_model": "numpy",
+    "_nrt": False,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+
+
+def build(functions: tuple[FunctionType, ...], arguments: tuple[str, ...], bounds: bool) -> ObjectCode:
+    """Compile functions, the entry last, behind a function that takes the address of a table of arguments.
+
+    arguments   types of the entry's arguments, such as "int64[]"
+    bounds      whether every index is checked
+
+    The table has an int64 for each integer; an address and a length for each array. AscendSimError says what
+    the compiler does not take.
+    """
+    try:
+        entry = _compiled_entry(functions, bounds)
+        wrapper = _wrapper(entry, arguments)
+        made = _njit(_types.int64(_types.int64), boundscheck=bounds, **_OPTIONS)(wrapper)
+    except (NumbaError, UnsupportedBytecodeError) as mistake:
+        raise AscendSimError(
+            f"{functions[-1].__qualname__}: the compiler does not take it, or a helper of it; name every "
+            f"function that it calls, helpers first: {mistake}"
+        ) from mistake
+    (result,) = made.overloads.values()
+    return emit(result.fndesc.llvm_func_name, result.library.get_llvm_str())
+
+
+def _compiled_entry(functions: tuple[FunctionType, ...], bounds: bool) -> Any:
+    """Return the last function for the compiler; it finds compiled ones in place of plain ones."""
+    made: dict[FunctionType, Any] = {}
+    for function in functions:
+        # A function finds its helpers in its globals by whatever name they have there.
+        names = {
+            name: made.get(value, value) if isinstance(value, FunctionType) else value
+            for name, value in function.__globals__.items()
+        }
+        copy = FunctionType(
+            function.__code__, names, function.__name__, function.__defaults__, function.__closure__
+        )
+        made[function] = _njit(copy, boundscheck=bounds, **_OPTIONS)
+    return made[functions[-1]]
+
+
+def _wrapper(entry: Any, arguments: tuple[str, ...]) -> FunctionType:
+    """Return a function of one address that calls the entry with what the table there holds."""
+    words: list[str] = []
+    cells = 0
+    names: dict[str, Any] = {"entry": entry, "view_int64": _view(_types.int64)}
+    for kind in arguments:
+        element = kind.removesuffix("[]")
+        if element == kind:
+            words.append(f"cells[{cells}]")
+            cells += 1
+        else:
+            names.setdefault(f"view_{element}", _view(getattr(_types, element)))
+            words.append(f"view_{element}(cells[{cells}], cells[{cells + 1}])")
+            cells += 2
+    # One argument of each call more: only source text can say that.
+    source = f"def wrapper(address):\n    cells = view_int64(address, {cells})\n"
+    exec(f"{source}    return entry({', '.join(words)})\n", names)
+    wrapper: FunctionType = names["wrapper"]
+    return wrapper
+
+
+def _view(element: Any) -> Any:
+    """Return a function for compiled code that makes a 1-D array of an address and a length."""
+    array = _types.Array(element, 1, "C")
+
+    def view(typing: Any, address: Any, length: Any) -> Any:  # noqa: ARG001 - the compiler asks for all three
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:  # noqa: ARG001
+            made = _make_array(array)(context, builder)
+            size = context.get_constant(_types.intp, element.bitwidth // 8)
+            _populate_array(
+                made,
+                data=builder.inttoptr(values[0], made.data.type),
+                shape=[values[1]],
+                strides=[size],
+                itemsize=size,
+                meminfo=None,  # nobody counts references to the caller's memory
+            )
+            return made._getvalue()
+
+        return array(_types.int64, _types.int64), generate
+
+    return _intrinsic(view)
