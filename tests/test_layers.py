@@ -23,10 +23,11 @@ MAY_IMPORT = {
     "": {"ops/conv_tbc_backward", "ops/convolution_backward", "ops/matmul", "ops/matmul_tiling", "profile"}
     | {"ops/plan", "ops/problems", "ops/schedules"},
     "errors": set(),
+    "frozen": set(),
     "arguments": set(),
     "numerics": {"errors"},
-    "profile": {"errors"},
-    "rules": {"errors", "profile"},
+    "profile": {"errors", "frozen"},
+    "rules": {"errors", "frozen", "profile"},
     "workloads": {"errors"},
     "program": {"errors", "numerics", "profile"},
     "cube": MACHINE,
