@@ -21,9 +21,11 @@ LOOPS = MACHINE | {"cube", "vector", "arguments", "ops/plan", "ops/problems"}
 CALL = LOOPS | {"ops/lowering", "ops/operands", "ops/options", "ops/results", "ops/running", "rules"}
 MAY_IMPORT = {
     "": {"ops/conv_tbc_backward", "ops/convolution_backward", "ops/matmul", "ops/matmul_tiling", "profile"}
-    | {"ops/plan", "ops/problems", "ops/schedules"},
+    | {"ops/many", "ops/plan", "ops/problems", "ops/schedules"},
     "errors": set(),
     "frozen": set(),
+    "progress": set(),
+    "parallel": {"arguments", "errors"},
     "arguments": set(),
     "numerics": {"errors"},
     "profile": {"errors", "frozen"},
@@ -50,16 +52,18 @@ MAY_IMPORT = {
     | {"ops/summary"},
     "ops/reference": LOOPS | {"ops/lowering", "ops/schedules"},
     "ops/convolution_backward": CALL,
+    "ops/many": {"errors", "frozen", "parallel", "profile", "progress", "ops/convolution_backward"}
+    | {"ops/options", "ops/problems", "ops/results"},
     "ops/conv_tbc_backward": CALL,
     "ops/matmul": CALL | {"ops/schedules"},
-    "studies": {"errors", "numerics", "profile"}
+    "studies": {"errors", "numerics", "parallel", "profile"}
     | {"ops/convolution_backward", "ops/lowering", "ops/plan", "ops/problems", "ops/reference"}
     | {"ops/results"},
     "validate": LOOPS | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling"},
     "aclnn": CALL | {"ops/convolution_backward", "ops/conv_tbc_backward"},
     "report": MACHINE | {"", "timing", "studies", "validate", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
-    | {"studies", "validate"},
+    | {"parallel", "progress", "studies", "validate"},
     "__main__": {"cli"},
 }
 # Libraries with one home.
@@ -69,7 +73,7 @@ HOMES = {
     "numba": {"numerics"},
     "llvmlite": {"numerics"},
     "matplotlib": {"report"},
-    "rich": {"report", "cli"},
+    "rich": {"report", "progress"},
     "pydantic": set(),
     "pydantic_core": {"profile", "rules"},
     "tomllib": {"profile", "rules", "workloads"},
