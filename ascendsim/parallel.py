@@ -14,12 +14,10 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import lru_cache
-from multiprocessing import get_context
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +25,7 @@ from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError, WorkerError
 
 if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
     from multiprocessing.connection import Connection
 
 Task = TypeVar("Task")
@@ -82,6 +81,9 @@ def in_order(
 def _spread(
     function: Callable[[Task], Answer], tasks: Sequence[Task], workers: int, advance: Callable[[int], None]
 ) -> list[Answer]:
+    # Here and not above: one process alone need not load what runs many.
+    from concurrent.futures.process import BrokenProcessPool
+
     answers: list[Answer] = []
     # Before the first process: a task that cannot be sent is told at once.
     sent, size = _sendable("the function", function), portion_size(len(tasks), workers)
@@ -91,18 +93,18 @@ def _spread(
     ]
     try:
         with _pool(workers) as pool:
-            futures = [pool.submit(_work, sent, *portion) for portion in portions]
+            futures = deque(pool.submit(_work, sent, *portion) for portion in portions)
             while futures:
-                # Taken out of the list, so that no answer is held twice.
-                for answer in pickle.loads(futures.pop(0).result()):
+                # Taken out, so that no answer is held twice.
+                for answer in pickle.loads(futures.popleft().result()):
                     advance(len(answers))
                     answers.append(answer)
     except BrokenProcessPool:
         raise WorkerError(
             f"a worker process has ended before its work: {len(answers)} of {len(tasks)} answers have come. "
-            "It may have run out of memory, or been killed. A script that is run by its name is run again by "
-            'each worker: what it does belongs under `if __name__ == "__main__":`. With workers=1 everything '
-            "is done in one process"
+            "It may have run out of memory, or been killed. Each worker imports the script that was started, "
+            "which must be a file, not standard input; what it does belongs under "
+            '`if __name__ == "__main__":`. With workers=1 everything is done in one process'
         ) from None
     return answers
 
@@ -115,6 +117,9 @@ def portion_size(tasks: int, workers: int) -> int:
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Give a pool of which no process is left at the end; one that is interrupted is at work no longer."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
     context = get_context("spawn")
     watched, held = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(watched,))

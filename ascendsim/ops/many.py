@@ -67,8 +67,9 @@ def estimate_many(
     Items    `Item(problem, dtype, cube_math_type, product=..., **options of estimate)`, or mappings with
              these names
     Workers  processes; None: one for each core that this process may use; 1: none besides this one.
-             Answers do not depend on it. A script that is run by its name calls this under
-             `if __name__ == "__main__":`, since each worker imports the script for the classes in it
+             Answers do not depend on it. A script calls this under `if __name__ == "__main__":`, since
+             each worker imports the script, for the classes that it may define; it is a file, not
+             standard input
     Returns  for each item, in their order, what `estimate` returns; where it raises an AscendSimError, that
              error, with the item's number in a note. Timelines are worked out again by whoever asks for one:
              those of many calls would fill the memory
