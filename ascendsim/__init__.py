@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ascendsim.ops.conv_tbc_backward import conv_tbc_backward
     from ascendsim.ops.convolution_backward import convolution_backward, estimate
+    from ascendsim.ops.many import Item, estimate_many
     from ascendsim.ops.matmul import estimate_matmul, matmul
     from ascendsim.ops.matmul_tiling import MatmulTiling
     from ascendsim.ops.plan import Plan, Tiling
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "ConvProblem",
+    "Item",
     "MatmulProblem",
     "MatmulTiling",
     "Plan",
@@ -28,6 +30,7 @@ __all__ = [
     "conv_tbc_backward",
     "convolution_backward",
     "estimate",
+    "estimate_many",
     "estimate_matmul",
     "load_profile",
     "matmul",
@@ -35,6 +38,7 @@ __all__ = [
 
 _HOMES = {
     "ConvProblem": "ascendsim.ops.problems.convolution",
+    "Item": "ascendsim.ops.many",
     "MatmulProblem": "ascendsim.ops.problems.matmul",
     "MatmulTiling": "ascendsim.ops.matmul_tiling",
     "Plan": "ascendsim.ops.plan",
@@ -43,6 +47,7 @@ _HOMES = {
     "conv_tbc_backward": "ascendsim.ops.conv_tbc_backward",
     "convolution_backward": "ascendsim.ops.convolution_backward",
     "estimate": "ascendsim.ops.convolution_backward",
+    "estimate_many": "ascendsim.ops.many",
     "estimate_matmul": "ascendsim.ops.matmul",
     "load_profile": "ascendsim.profile",
     "matmul": "ascendsim.ops.matmul",

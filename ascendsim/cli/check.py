@@ -6,8 +6,8 @@ import json
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.progress import progress
 from ascendsim.errors import AclnnError, ConfigError
+from ascendsim.progress import progress
 
 if TYPE_CHECKING:
     from ascendsim.cli.check_calls import AskedCall

@@ -7,13 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.call import Answer, estimate_cycles, settings
-from ascendsim.cli.progress import progress
 from ascendsim.cli.request import DEFAULT_DTYPE, Network
+from ascendsim.parallel import in_order
+from ascendsim.progress import progress
 from ascendsim.report.columns import Entry
 from ascendsim.report.document import layer_entry, network_document
 
 if TYPE_CHECKING:
+    from ascendsim.cli.request import Mask
+    from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.profile import Profile
+    from ascendsim.workloads.loader import Layer
 
 _FIRST_LAYER = "The total includes grad_input of the first layer, which training does not need."
 
@@ -44,13 +48,22 @@ def _estimate_layers(
 
     # All of them before the first estimate: a bad layer is told at once, not after minutes.
     problems = [ConvProblem(**layer.problem_options(request.batch)) for layer in request.layers]
-    products = []
-    with progress(len(profiles) * len(problems)) as advance:
-        for profile in profiles:
-            made = []
-            for layer, problem in zip(request.layers, problems, strict=True):
-                advance(f"{layer.name} on {profile.variant}")
-                result = estimate_cycles(problem, dtype, request.mask, arguments, profile)
-                made.append(layer_entry(layer.name, layer.count, result, profile))
-            products.append((profile, made))
-    return products
+    each = list(zip(request.layers, problems, strict=True))
+    tasks = [(profile, layer, problem) for profile in profiles for layer, problem in each]
+
+    def name(number: int) -> str:
+        profile, layer, _ = tasks[number]
+        return f"{layer.name} on {profile.variant}"
+
+    with progress(len(tasks)) as advance:
+        entry = partial(_entry, dtype, request.mask, arguments)
+        made = in_order(entry, tasks, arguments.workers, lambda number: advance(name(number)))
+    count = len(each)
+    return [(profile, made[at * count : (at + 1) * count]) for at, profile in enumerate(profiles)]
+
+
+def _entry(dtype: str, mask: Mask, arguments: Any, task: tuple[Profile, Layer, ConvProblem]) -> Entry:
+    """Estimate one layer on one product, and say it in plain values: spans are not sent between processes."""
+    profile, layer, problem = task
+    result = estimate_cycles(problem, dtype, mask, arguments, profile)
+    return layer_entry(layer.name, layer.count, result, profile)

@@ -200,6 +200,13 @@ def _add_arithmetic(run: Parser) -> None:
         action="store_true",
         help="also say between which times the call lies if assumed figures lie anywhere in their ranges",
     )
+    how.add_argument(
+        "--workers",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="processes that estimate the layers of a network, or the calls of --interval (default 1)",
+    )
     how.add_argument("--cycles-only", action="store_true", help="estimate cycles, compute no gradients")
 
 

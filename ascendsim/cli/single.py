@@ -10,7 +10,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.call import Answer, backward, estimate_cycles, settings
-from ascendsim.cli.progress import busy, progress
 from ascendsim.cli.request import DEFAULT_DTYPE, Single
 from ascendsim.cli.tensors import (
     Tensors,
@@ -21,6 +20,7 @@ from ascendsim.cli.tensors import (
     require_tensor_dtype,
 )
 from ascendsim.errors import DataError
+from ascendsim.progress import busy, progress
 from ascendsim.report.document import Run, run_document
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _with_intervals(
     names = dict.fromkeys(arguments.product)
     with progress(sum(sweep_size(run.profile) for run in runs)) as advance:
         return [
-            replace(run, interval=interval(name, call, advance, run.result))
+            replace(run, interval=interval(name, call, advance, run.result, arguments.workers))
             for name, run in zip(names, runs, strict=True)
         ]
 

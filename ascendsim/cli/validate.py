@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.progress import progress
 from ascendsim.errors import ConfigError, DataError
+from ascendsim.progress import progress
 
 if TYPE_CHECKING:
     from ascendsim.validate.run import Validation

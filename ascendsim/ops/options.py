@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -85,13 +85,20 @@ def options_of(function: str, given: Mapping[str, Any], known: type = CallOption
              a value without a meaning
     """
     # The TypedDict is read, so that what a type checker accepts and what runs are the same list.
-    names = list(known.__annotations__)
+    require_known(function, given, list(known.__annotations__))
+    return Options(**given)
+
+
+def require_known(function: str, given: Iterable[str], names: Sequence[str]) -> None:
+    """Refuse keywords that a function does not take.
+
+    Raises   TypeError, as Python does, with near misses
+    """
     for name in given:
         if name not in names:
             near = get_close_matches(name, names, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(names)}"
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; {hint}")
-    return Options(**given)
 
 
 @dataclass(frozen=True)

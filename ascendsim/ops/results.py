@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from ascendsim.ops.plan import Plan
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.timeline import Timeline
 
 
+class Retimed:
+    """A timeline, and how it was worked out.
+
+    The timeline of a large call holds every instruction of its cores: hundreds of megabytes. A pickle holds
+    how it was worked out instead, and whoever looks at the timeline again has it worked out again, alike.
+    """
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Timeline], made: Timeline | None = None) -> None:
+        self._make, self._made = make, made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Retimed, (self._make,)
+
+    def forgotten(self) -> Retimed:
+        """Return the same without what was worked out, as a pickle of it comes back."""
+        return Retimed(self._make)
+
+    @property
+    def timeline(self) -> Timeline:
+        """The timeline, which is kept once somebody has looked at it."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
 @dataclass(frozen=True, slots=True)
 class KernelResult:
     """The cycles of one kernel.
+
+    Two are equal if these say the same; their programs and spans are not compared.
 
     cycles            of the cube clock, from the entry of the first core to the end of the last, no launch
     time_us           with launch: what msprof calls the task duration
@@ -26,6 +55,7 @@ class KernelResult:
     macs              multiply-adds the problem asks for; 0 for a vector kernel
     cube_utilisation  macs / (cycles x cube cores of the product x multiply-adds per cycle); 0: vector kernel
     kernel, timeline  the program and its spans, for traces and plots
+    timed             gives the timeline, which a result out of a pickle works out when it is asked for
     plan              of a product of the cube: its schedule and tiling; None: a vector kernel
     """
 
@@ -38,8 +68,13 @@ class KernelResult:
     bytes: Mapping[str, int]
     macs: int
     cube_utilisation: float
-    kernel: Kernel
-    timeline: Timeline
+    kernel: Kernel = field(compare=False)
+    timed: Retimed = field(compare=False, repr=False)
+
+    @property
+    def timeline(self) -> Timeline:
+        """The spans of the kernel's instructions."""
+        return self.timed.timeline
 
     @property
     def plan(self) -> Plan | None:
@@ -70,6 +105,11 @@ class Estimate:
     def time_us(self) -> float:
         """Microseconds of all kernels, launches included."""
         return sum(kernel.time_us for kernel in self.kernels)
+
+    def without_timelines(self) -> Self:
+        """Return the same result in little memory: each timeline is worked out again when it is asked for."""
+        kernels = tuple(replace(kernel, timed=kernel.timed.forgotten()) for kernel in self.kernels)
+        return replace(self, kernels=kernels)
 
 
 @dataclass(frozen=True, slots=True)

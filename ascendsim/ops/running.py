@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from ascendsim.errors import ConfigError
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
 from ascendsim.ops.options import Options
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name
-from ascendsim.ops.results import KernelResult
+from ascendsim.ops.results import KernelResult, Retimed
 from ascendsim.ops.summary import summarise
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
@@ -117,5 +118,6 @@ def name_of(order: str | int) -> str:
 
 
 def _timed(kernel: Kernel, profile: Profile, l2_start: str, *, folded: bool) -> KernelResult:
-    timeline = time_kernel(kernel, profile, folded=folded, l2_start=l2_start)
-    return summarise(kernel, profile, timeline)
+    # As a call that pickles: a timeline itself is too large to travel.
+    make = partial(time_kernel, kernel, profile, folded=folded, l2_start=l2_start)
+    return summarise(kernel, profile, Retimed(make))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from ascendsim.ops.results import KernelResult
+from ascendsim.ops.results import KernelResult, Retimed
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
-from ascendsim.timing.timeline import Timeline, average_busy, bound_by
+from ascendsim.timing.timeline import average_busy, bound_by
 
 
-def summarise(kernel: Kernel, profile: Profile, timeline: Timeline) -> KernelResult:
+def summarise(kernel: Kernel, profile: Profile, timed: Retimed) -> KernelResult:
     """Return the cycles, microseconds and shares of one kernel."""
+    timeline = timed.timeline
     busy = average_busy(timeline)
     return KernelResult(
         name=kernel.name,
@@ -22,7 +23,7 @@ def summarise(kernel: Kernel, profile: Profile, timeline: Timeline) -> KernelRes
         macs=kernel.macs,
         cube_utilisation=_cube_utilisation(kernel, profile, timeline.cycles),
         kernel=kernel,
-        timeline=timeline,
+        timed=timed,
     )
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil
-from types import MappingProxyType
 from typing import Any
 
+from ascendsim.frozen import FrozenMap
 from ascendsim.profile.generation import Generation
 from ascendsim.profile.memory import L2, DataPath, Exact, LinkFigures, plain
 from ascendsim.profile.records import (
@@ -59,9 +59,7 @@ def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Ma
     }
     # The last three tables may be missing: then no kind has figures of its own.
     tables = ("repeat_cycles", "kind_head_cycles", "kind_least_cycles", "group_repeats")
-    vector = values["vector"] | {
-        table: MappingProxyType(dict(values["vector"].get(table, {}))) for table in tables
-    }
+    vector = values["vector"] | {table: FrozenMap(dict(values["vector"].get(table, {}))) for table in tables}
     return Profile(
         **names,
         core_structure=values["core_structure"],
@@ -81,24 +79,24 @@ def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Ma
         sync=Sync(**values["sync"]),
         scalar=Scalar(**values["scalar"]),
         # A cube core is timed together with its vector cores, whose pipes need a depth as well.
-        queues=MappingProxyType(own | queues["cube"]),
-        vector_queues=MappingProxyType(dict(own)),
+        queues=FrozenMap(own | queues["cube"]),
+        vector_queues=FrozenMap(own),
         launch=Launch(**values["launch"]),
-        accumulation=MappingProxyType(values["accumulation"]),
+        accumulation=FrozenMap(values["accumulation"]),
         deterministic_default=values["deterministic_default"],
         generation=_generation(values["generation"]),
-        figures=MappingProxyType(figures),
-        sources=MappingProxyType(dict(sources)),
+        figures=FrozenMap(figures),
+        sources=FrozenMap(sources),
     )
 
 
 def _generation(values: dict[str, Any]) -> Generation:
     formats = {name: tuple(values[name]) for name in ("inf_nan_formats", "fixpipe_saturated_formats")}
-    return Generation(**values | formats | {"hf32_ties": MappingProxyType(values["hf32_ties"])})
+    return Generation(**values | formats | {"hf32_ties": FrozenMap(values["hf32_ties"])})
 
 
 def _each(record: Any, table: Mapping[str, Any]) -> Mapping[str, Any]:
-    return MappingProxyType({key: record(**entry) for key, entry in table.items()})
+    return FrozenMap({key: record(**entry) for key, entry in table.items()})
 
 
 def _figure(entry: Mapping[str, Any]) -> Figure:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from ascendsim.errors import ConfigError
+from ascendsim.frozen import FrozenMap
 from ascendsim.profile.build import DERIVED
 from ascendsim.profile.check import Layer, hint, problems_text
 from ascendsim.profile.records import Figure, Profile
@@ -20,7 +20,7 @@ def mark_overridden(profile: Profile, below: Mapping[str, Any], overrides: Mappi
         # The replaced value stays readable in every report of the run.
         source = f"given by the caller; {profile.variant} has {old['value']} ({old['source']})"
         figures[path] = Figure(figures[path].value, source, "override")
-    return replace(profile, figures=MappingProxyType(figures))
+    return replace(profile, figures=FrozenMap(figures))
 
 
 def override_layer(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> Layer:

@@ -47,6 +47,10 @@ class Deferred(Sequence[CoreWork]):
         self._make = make
         self._made: Sequence[CoreWork] | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle how the work is worked out, not the work."""
+        return Deferred, (self._make,)
+
     def _all(self) -> Sequence[CoreWork]:
         if self._made is None:
             self._made = self._make()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
-from types import MappingProxyType, UnionType
+from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from ascendsim.errors import ConfigError
+from ascendsim.frozen import FrozenMap
 
 Record = TypeVar("Record")
 
@@ -73,4 +74,4 @@ def _mapping(key_hint: Any, value_hint: Any, table: Any, where: str) -> Any:
         if key_hint is int and not key.isdigit():
             raise ConfigError(f"{where}: got the key {key!r}, expected a number")
         made[int(key) if key_hint is int else key] = _value(value_hint, value, f"{where}.{key}")
-    return MappingProxyType(made)
+    return FrozenMap(made)

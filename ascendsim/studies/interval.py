@@ -18,13 +18,15 @@ def interval(
     call: TimedCall,
     advance: Advance = lambda _: None,
     usual: Estimate | None = None,
+    workers: int | None = 1,
 ) -> Interval:
     """Move each figure alone to both ends; then all that shorten the call together, and all that stretch it.
 
     product  name of the product or variant, or path of its file, whose figures are replaced
     call     times the call on a given profile, under given plans
-    advance  is told the figure before each call of the sweep
+    advance  is told the figure of each call of the sweep
     usual    the call with the figures as they are, where it has been timed already
+    workers  processes that time the sweep, as `estimate_many` takes them; `call` is sent to others than this
 
     The two calls with all figures at once are no bounds that hold whatever happens: a figure that shortens
     the call alone may stretch it beside others. They are what the figures' own effects add up to.
@@ -32,7 +34,7 @@ def interval(
     sweep = Sweep.of(product, call, usual)
     # Alone first, since only that tells which end of a figure shortens this call: a slower link may well help
     # a kernel that competes for it.
-    found = sweep.effects(advance)
+    found = sweep.effects(advance, workers)
     moving = sorted((effect for effect in found if effect.span_us), key=lambda effect: -effect.span_us)
     # `is not None`: an end may well be 0.
     faster = {effect.figure: effect.shortest[1] for effect in moving if effect.shortest[1] is not None}

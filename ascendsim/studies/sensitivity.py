@@ -16,10 +16,16 @@ LAYER = ConvProblem((4, 128, 28, 28), (128, 128, 3, 3), 1, 1)
 LAYER_NAME = "the 128->128 3x3 @28x28 layer of ResNet-50, batch 4, float16"
 
 
-def sensitivity(product: str | Path, advance: Advance = lambda _: None) -> tuple[FigureEffect, ...]:
-    """Return the effect of every assumed figure of a product on both gradients of `LAYER`."""
+def sensitivity(
+    product: str | Path, advance: Advance = lambda _: None, workers: int | None = 1
+) -> tuple[FigureEffect, ...]:
+    """Return the effect of every assumed figure of a product on both gradients of `LAYER`.
 
-    def call(profile: Profile, plans: Any) -> Any:
-        return estimate(LAYER, product=profile, output_mask=(True, True, False), tiling=plans)
+    workers  processes that time calls, as `estimate_many` takes them
+    """
+    return Sweep.of(product, _call).effects(advance, workers)
 
-    return Sweep.of(product, call).effects(advance)
+
+# A function of the module, since other processes are told it by its name.
+def _call(profile: Profile, plans: Any) -> Any:
+    return estimate(LAYER, product=profile, output_mask=(True, True, False), tiling=plans)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import AscendSimError
+from ascendsim.parallel import in_order
 from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.records import FigureEffect
 
@@ -78,22 +79,29 @@ class Sweep:
         except AscendSimError:
             return None
 
-    def effects(self, advance: Advance) -> tuple[FigureEffect, ...]:
-        """Move each figure alone to both ends; `advance` is told the figure before each call."""
+    def effects(self, advance: Advance, workers: int | None = 1) -> tuple[FigureEffect, ...]:
+        """Move each figure alone to both ends; `advance` is told the figure of each call.
+
+        workers  processes that time calls, as `estimate_many` takes them; `call` is sent to others than this
+        """
+        figures = ranged_figures(load_profile(self.product))
+        moves = [
+            (path, end) for path, figure in figures.items() for end in ends(figure) if end != figure.value
+        ]
+        found = iter(in_order(self._time_us, moves, workers, lambda number: advance(moves[number][0])))
         return tuple(
             FigureEffect(
                 path,
                 figure.value,
                 *ends(figure),
                 self.usual.time_us,
-                *(self._time_us(path, figure, end, advance) for end in ends(figure)),
+                # An end at which the figure stands already needed no call.
+                *(self.usual.time_us if end == figure.value else next(found) for end in ends(figure)),
             )
-            for path, figure in ranged_figures(load_profile(self.product)).items()
+            for path, figure in figures.items()
         )
 
-    def _time_us(self, path: str, figure: Figure, end: Any, advance: Advance) -> float | None:
-        if end == figure.value:
-            return self.usual.time_us
-        advance(path)
-        result = self.timed({path: end})
+    def _time_us(self, move: tuple[str, Any]) -> float | None:
+        """Return the microseconds with one figure at another value, given as (path, value)."""
+        result = self.timed(dict([move]))
         return None if result is None else result.time_us

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -61,6 +61,15 @@ class Schedule(ABC):
     def __post_init__(self) -> None:
         """Refuse a tiling that would be obeyed in part."""
         require_obeyed(self.makes, self.name, self.tiling, self.reads)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: the fields, and not what follows from them, such as tasks or code learned.
+
+        But tensors are compared by identity: one that has been made is in use, in the kernel for instance.
+        """
+        own = {field.name for field in fields(self)}
+        kept = vars(self).items()
+        return {name: value for name, value in kept if name in own or isinstance(value, GmTensor)}
 
     @property
     @abstractmethod

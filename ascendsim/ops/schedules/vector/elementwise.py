@@ -36,7 +36,7 @@ def flat_phase(
 ) -> Phase:
     """Share `size` elements among all vector cores; `build(profile, first, count)` makes a program.
 
-    Equal counts must cost the same.
+    Equal counts must cost the same. `build` is kept by the kernel, and pickles if that is to.
     """
     work = (
         CoreWork(core, (last - first, itemsize), partial(build, profile, first, last - first))
@@ -73,42 +73,46 @@ def store(b: ProgramBuilder, tensor: GmTensor, place: tuple[Any, ...], slot: Slo
 
 def zero_fill(profile: Profile, tensor: GmTensor, value: float = 0.0) -> Phase:
     """Return the phase that sets a whole flat tensor to zero (or another value, in its format)."""
+    build = partial(_fill_program, tensor, value)
+    return flat_phase("zero fill", profile, tensor.shape[0], tensor.itemsize, build)
 
-    def program(profile: Profile, first: int, count: int) -> Program:
-        b = ProgramBuilder(profile)
-        most = min(count, piece_elements(profile, tensor.itemsize))
-        (slot,) = b.slots("UB", most * tensor.itemsize, "zeros")
-        filled = 0
-        for start, size in pieces(first, first + count, most):
-            # One fill serves all whole pieces. A short last one is filled again: a tile is copied as a whole.
-            if size != filled:
-                b.add(Fill(slot, (size,), size * tensor.itemsize, value))
-                filled = size
-            store(b, tensor, (slice(start, start + size),), slot, size)
-        return b.build()
 
-    return flat_phase("zero fill", profile, tensor.shape[0], tensor.itemsize, program)
+def _fill_program(tensor: GmTensor, value: float, profile: Profile, first: int, count: int) -> Program:
+    b = ProgramBuilder(profile)
+    most = min(count, piece_elements(profile, tensor.itemsize))
+    (slot,) = b.slots("UB", most * tensor.itemsize, "zeros")
+    filled = 0
+    for start, size in pieces(first, first + count, most):
+        # One fill serves all whole pieces. A short last one is filled again: a tile is copied as a whole.
+        if size != filled:
+            b.add(Fill(slot, (size,), size * tensor.itemsize, value))
+            filled = size
+        store(b, tensor, (slice(start, start + size),), slot, size)
+    return b.build()
 
 
 def cast(profile: Profile, source: GmTensor, target: GmTensor) -> Phase:
     """Return the phase that converts a flat tensor to another format (nearest even)."""
     # The wider side decides how much fits into UB, and how many repeats V takes.
     widest = max(source.itemsize, target.itemsize)
+    build = partial(_cast_program, source, target, widest)
+    return flat_phase("cast", profile, source.shape[0], widest, build)
 
-    def program(profile: Profile, first: int, count: int) -> Program:
-        b = ProgramBuilder(profile)
-        most = min(count, piece_elements(profile, widest))
-        # Two slots each way: the next piece arrives, and the last one leaves, while this one is converted.
-        loads = Ring(b.slots("UB", most * source.itemsize, "in", 2))
-        results = Ring(b.slots("UB", most * target.itemsize, "out", 2))
-        for start, size in pieces(first, first + count, most):
-            place = (slice(start, start + size),)
-            given, result = load(b, loads, source, place, size), results.next()
-            b.add(Cast(result, given, target.dtype, size, widest))
-            store(b, target, place, result, size)
-        return b.build()
 
-    return flat_phase("cast", profile, source.shape[0], widest, program)
+def _cast_program(
+    source: GmTensor, target: GmTensor, widest: int, profile: Profile, first: int, count: int
+) -> Program:
+    b = ProgramBuilder(profile)
+    most = min(count, piece_elements(profile, widest))
+    # Two slots each way: the next piece arrives, and the last one leaves, while this one is converted.
+    loads = Ring(b.slots("UB", most * source.itemsize, "in", 2))
+    results = Ring(b.slots("UB", most * target.itemsize, "out", 2))
+    for start, size in pieces(first, first + count, most):
+        place = (slice(start, start + size),)
+        given, result = load(b, loads, source, place, size), results.next()
+        b.add(Cast(result, given, target.dtype, size, widest))
+        store(b, target, place, result, size)
+    return b.build()
 
 
 def ordered_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> Phase:
@@ -116,12 +120,13 @@ def ordered_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> Phase:
 
     The sum begins with part 0 and takes the others in order; the result is stored in the target's format.
     """
+    build = partial(_ordered_program, parts, target)
+    return flat_phase("ordered sum", profile, target.shape[0], 4, build)
+
+
+def _ordered_program(parts: GmTensor, target: GmTensor, profile: Profile, first: int, count: int) -> Program:
     rows = range(parts.shape[0])
-
-    def program(profile: Profile, first: int, count: int) -> Program:
-        return _sums_program(profile, parts, [(rows, first, first + count)], target)
-
-    return flat_phase("ordered sum", profile, target.shape[0], 4, program)
+    return _sums_program(profile, parts, [(rows, first, first + count)], target)
 
 
 def tree_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> tuple[Phase, ...]:

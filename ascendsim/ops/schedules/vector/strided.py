@@ -8,6 +8,7 @@ bytes for each element, whichever is less; blocks that are then not in their pla
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from math import ceil
 
 from ascendsim.ops.problems.views import View
@@ -30,24 +31,32 @@ def gather(profile: Profile, source: GmTensor, view: View, target: GmTensor) -> 
     """
     # Bytes an element, gaps included; a broadcast view reads less than one element for each that it has.
     each = Fraction(view.bytes_read(source.itemsize), view.size)
-    in_place = view.in_place(source.itemsize)
+    build = partial(_program, source, target, each, view.in_place(source.itemsize))
+    return flat_phase("gather", profile, view.size, source.itemsize, build)
+
+
+def _program(
+    source: GmTensor,
+    target: GmTensor,
+    each: Fraction,
+    in_place: bool,
+    profile: Profile,
+    first: int,
+    count: int,
+) -> Program:
+    """Gather `count` elements, each of which reads `each` bytes."""
     limit = min(PIECE_BYTES, profile.buffers["UB"].capacity_bytes // 4)
     widest = max(each, Fraction(source.itemsize))
-    most = max(1, int(limit // widest))
-
-    def program(profile: Profile, first: int, count: int) -> Program:
-        b = ProgramBuilder(profile)
-        piece = min(count, most)
-        loads = Ring(b.slots("UB", ceil(piece * widest), "scattered", 2))
-        rows = loads if in_place else Ring(b.slots("UB", piece * source.itemsize, "in order", 2))
-        for start, size in pieces(first, first + count, piece):
-            place = (slice(start, start + size),)
-            result = load = loads.next()
-            b.add(CopyGmToUb(load, Gm(source, place), ceil(size * each), (size,)))
-            if not in_place:
-                result = rows.next()
-                b.add(Rearrange(result, load, ceil(size * each)))
-            store(b, target, place, result, size)
-        return b.build()
-
-    return flat_phase("gather", profile, view.size, source.itemsize, program)
+    b = ProgramBuilder(profile)
+    piece = min(count, max(1, int(limit // widest)))
+    loads = Ring(b.slots("UB", ceil(piece * widest), "scattered", 2))
+    rows = loads if in_place else Ring(b.slots("UB", piece * source.itemsize, "in order", 2))
+    for start, size in pieces(first, first + count, piece):
+        place = (slice(start, start + size),)
+        result = load = loads.next()
+        b.add(CopyGmToUb(load, Gm(source, place), ceil(size * each), (size,)))
+        if not in_place:
+            result = rows.next()
+            b.add(Rearrange(result, load, ceil(size * each)))
+        store(b, target, place, result, size)
+    return b.build()
