@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.ops.problems.matmul import MatmulProblem
     from ascendsim.ops.schedules.base import Schedule
+    from ascendsim.ops.tiling.legal.tilings import legal_tilings
     from ascendsim.profile import load_profile
 
 __version__ = "0.1.0"
@@ -29,6 +30,7 @@ __all__ = [
     "convolution_backward",
     "estimate",
     "estimate_matmul",
+    "legal_tilings",
     "load_profile",
     "matmul",
 ]
@@ -44,6 +46,7 @@ _HOMES = {
     "convolution_backward": "ascendsim.ops.convolution_backward",
     "estimate": "ascendsim.ops.convolution_backward",
     "estimate_matmul": "ascendsim.ops.matmul",
+    "legal_tilings": "ascendsim.ops.tiling.legal.tilings",
     "load_profile": "ascendsim.profile",
     "matmul": "ascendsim.ops.matmul",
 }

@@ -21,7 +21,7 @@ LOOPS = MACHINE | {"cube", "vector", "arguments", "ops/plan", "ops/problems"}
 CALL = LOOPS | {"ops/lowering", "ops/operands", "ops/options", "ops/results", "ops/running", "rules"}
 MAY_IMPORT = {
     "": {"ops/conv_tbc_backward", "ops/convolution_backward", "ops/matmul", "ops/matmul_tiling", "profile"}
-    | {"ops/plan", "ops/problems", "ops/schedules"},
+    | {"ops/plan", "ops/problems", "ops/schedules", "ops/tiling"},
     "errors": set(),
     "arguments": set(),
     "numerics": {"errors"},
