@@ -102,6 +102,9 @@ TINY = [
     # Rows of 20 pixels: whole ones do not fit everywhere, and blocks of 32 and more pixels are cut alike.
     (ConvProblem((1, 16, 3, 20), (16, 16, 2, 2), 1, 1), {"buffers.L1.capacity_bytes": 4096}),
     (ConvProblem((2, 16, 3, 20), (16, 16, 3, 2), 2, 1), {"buffers.L1.capacity_bytes": 3072}),
+    # L1 holds two of three groups of channels, 384 bytes each beside 512 of the other side: four columns that
+    # begin inside a group touch three, and so are cut to the two of one group.
+    (ConvProblem((1, 48, 3, 4), (16, 48, 2, 1)), {"buffers.L1.capacity_bytes": 1536}),
     (ConvProblem((1, 16, 2, 3, 3), (16, 16, 2, 1, 1), 1, (1, 0, 0), transposed=True), {}),
 ]
 
@@ -119,6 +122,9 @@ def test_all_tilings_that_a_loop_nest_follows_are_listed_once(problem, figures, 
     assert {tiling for tiling in tried if tiling in legal} == set(listed)
     # What is left out means the same as something that is listed.
     plans = {plan_of(problem, gradient, tiling, profile) for tiling in listed}
+    # Two base blocks are two plans, if all else is equal.
+    apart = {(plan_of(problem, gradient, t, profile), replace(t, base_m=16, base_n=16)) for t in listed}
+    assert len(apart) == len(listed)
     assert {plan_of(problem, gradient, tiling, profile) for tiling in followed} == plans
 
 

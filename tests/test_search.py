@@ -64,6 +64,21 @@ def test_any_problem_gets_what_a_plain_search_finds(name, data):
     assert_same_choice(problem, profile, data.draw(st.sampled_from(computes)))
 
 
+# Two base blocks, one the other turned round, with equal bounds: (product, input, weight). Taking the last of
+# equal ones would give another tiling.
+TIES = [
+    ("950PR_9589", (2, 144, 7, 16), (592, 144, 1, 1)),
+    ("310P3", (8, 448, 16, 14), (624, 448, 1, 1)),
+    ("950PR_9589", (1, 496, 16, 7), (400, 496, 1, 1)),
+    ("910A", (2, 176, 14, 32), (176, 176, 1, 1)),
+]
+
+
+@pytest.mark.parametrize(("product", "size", "weight"), TIES)
+def test_of_equal_blocks_the_first_is_taken(product, size, weight):
+    assert_same_choice(ConvProblem(size, weight), profile_of(product), "float16")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("product", PRODUCTS)
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)

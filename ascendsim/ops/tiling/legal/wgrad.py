@@ -138,13 +138,12 @@ class WgradSpace(Space):
         whole, c0 = self.gemm.all_taps, self.gemm.sliding.c0
         groups, taps = base_n // c0, whole.rows * whole.cols
 
-        def touched(run: int) -> int:
-            return int(min(whole.channels, -(-(run + taps - 1) // taps)))
-
-        if touched(groups) <= room.channels:
+        # A run of columns that begins at the last tap of a group touches one group more.
+        if min(whole.channels, -(-(groups + taps - 1) // taps)) <= room.channels:
             return groups, -(-whole.groups // groups)
-        box, shorter = (first_box(whole, min(run, room.groups) * c0, c0) for run in (groups, groups - 1))
-        if groups > 1 and box == shorter and touched(groups - 1) > room.channels:
+        box = first_box(whole, min(groups, room.groups) * c0, c0)
+        # Blocks of fewer columns than asked for are those of a smaller base_n.
+        if box.groups < groups:
             return None
         blocks = prod(-(-extent // part) for extent, part in zip(whole[1::2], box[1::2], strict=True))
         return int(box.groups), int(blocks)
