@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.ops.problems.matmul import MatmulProblem
     from ascendsim.ops.schedules.base import Schedule
+    from ascendsim.ops.tiling.legal.tilings import legal_tilings
     from ascendsim.profile import load_profile
 
 __version__ = "0.1.0"
@@ -32,6 +33,7 @@ __all__ = [
     "estimate",
     "estimate_many",
     "estimate_matmul",
+    "legal_tilings",
     "load_profile",
     "matmul",
 ]
@@ -49,6 +51,7 @@ _HOMES = {
     "estimate": "ascendsim.ops.convolution_backward",
     "estimate_many": "ascendsim.ops.many",
     "estimate_matmul": "ascendsim.ops.matmul",
+    "legal_tilings": "ascendsim.ops.tiling.legal.tilings",
     "load_profile": "ascendsim.profile",
     "matmul": "ascendsim.ops.matmul",
 }

@@ -21,7 +21,7 @@ LOOPS = MACHINE | {"cube", "vector", "arguments", "ops/plan", "ops/problems"}
 CALL = LOOPS | {"ops/lowering", "ops/operands", "ops/options", "ops/results", "ops/running", "rules"}
 MAY_IMPORT = {
     "": {"ops/conv_tbc_backward", "ops/convolution_backward", "ops/matmul", "ops/matmul_tiling", "profile"}
-    | {"ops/many", "ops/plan", "ops/problems", "ops/schedules"},
+    | {"ops/many", "ops/plan", "ops/problems", "ops/schedules", "ops/tiling"},
     "errors": set(),
     "frozen": set(),
     "progress": set(),
@@ -277,6 +277,20 @@ def modules_after(code):
 
 def test_importing_the_package_loads_nothing_else():
     assert not modules_after("import ascendsim") & {"numpy", "pydantic", "simpy", *HOMES}
+
+
+def test_importing_the_doors_loads_no_engine_and_no_compiler():
+    doors = "from ascendsim import ConvProblem, MatmulProblem, convolution_backward, estimate, matmul"
+    assert not modules_after(doors) & {"simpy", "ml_dtypes", "numba", "llvmlite", "matplotlib", "rich"}
+
+
+def test_an_estimate_needs_no_compiler_and_no_plots():
+    calls = """
+from ascendsim import ConvProblem, MatmulProblem, estimate, estimate_matmul
+assert estimate(ConvProblem(input=(1, 16, 8, 8), weight=(16, 16, 3, 3), padding=1), product="910B2").cycles
+assert estimate_matmul(MatmulProblem(64, 64, 64), product="910B2").cycles
+"""
+    assert not modules_after(calls) & {"ml_dtypes", "numba", "matplotlib", "rich", "pydantic"}
 
 
 # One storey lower, inside numerics: what each folder and file may import of the others there, and which

@@ -145,7 +145,7 @@ def test_a_product_takes_basic_blocks_where_they_are_faster(monkeypatch):
     assert made.tiling in (basic, matmul_tiling(gemm, profile))
     # Where a product has no blocks of its own the search stands alone.
     monkeypatch.setattr(choose, "basic_tiling", lambda *_: None)
-    assert choose_tiling(problem, "matmul", "float16", profile).tiling == matmul_tiling(gemm, profile)
+    assert choose.search_plan(problem, "matmul", "float16", profile).tiling == matmul_tiling(gemm, profile)
 
 
 # --- the fastest of some

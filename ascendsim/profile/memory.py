@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 from typing import NamedTuple, TypeAlias
 
@@ -61,10 +62,7 @@ class DataPath:
             return Requests(0, Fraction(0))
         run = -(-size_bytes // (rows * BLOCK_BYTES))
         whole = max(1, self.request_bytes // BLOCK_BYTES)
-        # Where an unaligned run begins is not known when a kernel is built: the mean over the places it may
-        # have.
-        starts = (0,) if aligned else tuple(range(whole))
-        count = Fraction(sum(_bursts(run, begin, whole) for begin in starts), len(starts))
+        count = _mean_requests(run, whole, aligned)
         fixed = Fraction(str(self.request_fixed_share))
         # A short request holds L2 for a fixed share of a full one's time, and for the rest in step with its
         # bytes.
@@ -109,6 +107,15 @@ class DataPath:
         # the spread below the farthest.
         nearer = self.spread_cycles // (requests + 1) if requests else 0
         return self.head_cycles, self.latency_cycles - nearer
+
+
+# Tiles of one kernel have a few lengths, and a search asks for each of them again and again.
+@lru_cache(maxsize=4096)
+def _mean_requests(run: int, whole: int, aligned: bool) -> Fraction:
+    """Return the requests of a run of blocks, of which `whole` are a full one."""
+    # Where an unaligned run begins is not known when a kernel is built: the mean over the places it may have.
+    starts = (0,) if aligned else range(whole)
+    return Fraction(sum(_bursts(run, begin, whole) for begin in starts), len(starts))
 
 
 def _bursts(run: int, begin: int, whole: int) -> int:

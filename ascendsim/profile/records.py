@@ -1,8 +1,10 @@
 """Profile: one product as plain frozen values, every one with the figure it came from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 from ascendsim.errors import UnsupportedError
@@ -199,6 +201,10 @@ class Launch:
     per_core_us: float
 
 
+# Fields of a profile that say where its values are from.
+PROVENANCE = ("figures", "sources")
+
+
 @dataclass(frozen=True, eq=False)
 class Profile:
     """One product; compared and hashed by identity, so that it is a cheap cache key.
@@ -234,6 +240,13 @@ class Profile:
     # Provenance of all of the above, by dotted path, derived figures included.
     figures: Mapping[str, Figure]
     sources: Mapping[str, str]
+
+    @cached_property
+    def content(self) -> bytes:
+        """A digest of all values, without their provenance: equal for two profiles that say the same."""
+        # All records are plain values, of which the text leaves nothing out.
+        values = [getattr(self, field.name) for field in fields(self) if field.name not in PROVENANCE]
+        return sha256(repr(values).encode()).digest()
 
     def has_path(self, source: str, target: str) -> bool:
         """Tell whether bytes can go from one place to another in one instruction."""

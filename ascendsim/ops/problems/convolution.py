@@ -10,6 +10,7 @@ from typing import Any
 from ascendsim.arguments import truth, whole
 from ascendsim.errors import ShapeError
 
+Pair = tuple[int, int]
 Triple = tuple[int, int, int]
 AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
@@ -221,6 +222,14 @@ class ConvProblem:
         if self.transposed:
             text += f", output_padding {_triple(self.output_padding, 0)[axis]}"
         return text
+
+
+def pairs_by_depth(depths: int, met: Sequence[tuple[int, Pair]]) -> tuple[tuple[Pair, ...], ...]:
+    """Sort (depth, pair) by the depth, of which there are so many; the pairs of one stay in order."""
+    found: list[list[Pair]] = [[] for _ in range(depths)]
+    for depth, pair in met:
+        found[depth].append(pair)
+    return tuple(map(tuple, found))
 
 
 def _triple(values: int | Sequence[int], fill: int) -> Triple:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ascendsim.numerics.formats.dtypes import dtype
-from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.convolution import ConvProblem, pairs_by_depth
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.packed import activation, groups_of
 from ascendsim.ops.problems.sliding import Sliding
@@ -68,7 +68,7 @@ class DgradGemm:
             GmTensor.of("grad_input NDC1HWC0", made, storage.name, "output", "NDC1HWC0"),
             sliding,
             # In rising order of the kernel depth: the order of their additions, which the bits depend on.
-            tuple(tuple(pair for at, pair in met if at == depth) for depth in range(made_depths)),
+            pairs_by_depth(made_depths, met),
             not p.transposed,
             compute_dtype,
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ascendsim.numerics.formats.dtypes import dtype
-from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.convolution import ConvProblem, pairs_by_depth
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.packed import activation, groups_of
 from ascendsim.ops.problems.sliding import Sliding
@@ -36,10 +36,7 @@ class WgradGemm:
         storage = dtype(stored_name(compute_dtype))
         sliding = Sliding.of(p, storage.itemsize)
         c0, small, big = sliding.c0, p.small_size, p.big_size
-        depths = tuple(
-            tuple((small, big) for tap, small, big in p.depths_met if tap == kernel)
-            for kernel in range(p.kernel[0])
-        )
+        depths = pairs_by_depth(p.kernel[0], [(tap, (small, big)) for tap, small, big in p.depths_met])
         sides = ("input", "grad_output") if p.transposed else ("grad_output", "input")
         left = activation(sides[0], p, small, p.small_channels, storage)
         # The left operand takes runs of pixels, whatever row they are in.

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import lru_cache
+from weakref import ref
+
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
@@ -32,7 +36,45 @@ def choose_tiling(
 
     Raises     CapacityError if no tile fits into the buffers
     """
-    compute_dtype = "hf32" if hf32 else dtype
+    return _remembered(problem, gradient, dtype, hf32, out_dtype, _Machine(profile.content, ref(profile)))
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """A profile, equal to every other one that says the same; it is not kept alive by what is remembered."""
+
+    content: bytes
+    profile: ref[Profile] = field(compare=False)
+
+
+# A choice depends on nothing but its arguments. So many are a network of a hundred layers on some products.
+@lru_cache(maxsize=2048)
+def _remembered(
+    problem: ConvProblem | MatmulProblem,
+    gradient: str,
+    dtype: str,
+    hf32: bool,
+    out_dtype: str | None,
+    machine: _Machine,
+) -> Plan:
+    """Return what `search_plan` does; a problem that is asked for again is not searched again."""
+    profile = machine.profile()
+    # It is the caller's, who still holds it.
+    assert profile is not None
+    return search_plan(problem, gradient, "hf32" if hf32 else dtype, profile, out_dtype)
+
+
+def search_plan(
+    problem: ConvProblem | MatmulProblem,
+    gradient: str,
+    compute_dtype: str,
+    profile: Profile,
+    out_dtype: str | None = None,
+) -> Plan:
+    """Search the plan of one gradient, or of a matrix product, whose operands the cube takes so.
+
+    Raises   CapacityError if no tile fits into the buffers
+    """
     if isinstance(problem, MatmulProblem):
         gemm = MatmulGemm.of(problem, compute_dtype, out_dtype)
         # The vendor's own blocks are one more candidate: they beat what the search finds on many shapes.

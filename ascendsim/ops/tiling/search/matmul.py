@@ -50,8 +50,10 @@ def ranked(
         raise CapacityError(f"matmul: no base block fits into the buffers of {profile.variant}")
     # Fewer cores have larger parts of the links.
     rates = {n: Rates(profile, gemm.compute_dtype, n) for n in {tiling.used_cores for tiling in candidates}}
-    bounds = {tiling: _bound(gemm, tiling, rates[tiling.used_cores]) for tiling in candidates}
-    return sorted(bounds, key=bounds.__getitem__)
+    bounds = [_bound(gemm, tiling, rates[tiling.used_cores]) for tiling in candidates]
+    order = sorted(range(len(candidates)), key=bounds.__getitem__)
+    # Equal tilings have equal bounds; one of them is enough.
+    return list(dict.fromkeys(candidates[place] for place in order))
 
 
 def block_tiling(gemm: MatmulGemm, profile: Profile, blocks: int) -> Tiling:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from operator import itemgetter
+from typing import NamedTuple
 
-from ascendsim.cube.tile_reads import Transposed, round_up
+import numpy as np
+
+from ascendsim.cube.tile_reads import FRACTAL_ROWS, round_up
 from ascendsim.errors import CapacityError
 from ascendsim.ops.plan import Tiling
-from ascendsim.ops.problems.taps import Taps, first_box
+from ascendsim.ops.problems.taps import first_box
 from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.tiling.search.rates import BaseBlock, Rates, blocks, even_slice, im2col_read, nothing_fits
+from ascendsim.ops.tiling.search.costs import Blocks, Box, Costs, Ints, blocks, even_slices
+from ascendsim.ops.tiling.search.rates import Rates, nothing_fits
 from ascendsim.profile import Profile
+
+# Slices in a tile in L1 that are tried, where the whole image does not fit.
+STEPS = (16, 12, 8, 6, 4, 3, 2, 1)
 
 
 def wgrad_tiling(gemm: WgradGemm, profile: Profile) -> Tiling:
@@ -21,81 +26,101 @@ def wgrad_tiling(gemm: WgradGemm, profile: Profile) -> Tiling:
     Raises   CapacityError if nothing fits
     """
     s = gemm.sliding
-    rates = Rates(profile, gemm.compute_dtype, profile.cores.cube)
+    costs = Costs(Rates(profile, gemm.compute_dtype, profile.cores.cube), s, "L0B")
     # Pixels are the reduction: whole fractals of 16 rows for load3d, whole k0 for Mmad.
     k0 = max(16, profile.cube.rates[gemm.compute_dtype].k0)
     sizes, units = (gemm.rows, gemm.all_taps.groups * s.c0), (s.c0, s.c0, k0)
-    found = (
-        candidate
-        for block in blocks(profile, s.itemsize, sizes, units)
-        for candidate in _candidates(gemm, rates, block, k0)
+    fitting = _fitting(gemm, costs, blocks(profile, s.itemsize, sizes, units), k0)
+    if not len(fitting.step):
+        return _smallest(gemm, profile, k0)
+    splits, bounds = _bounds(gemm, costs, fitting)
+    # The first of equal ones: blocks in order, of each block the fewest parts.
+    place, way = divmod(int(np.argmin(bounds)), bounds.shape[1])
+    m, n, copies, _ = (column[place].item() for column in fitting.blocks)
+    base_k, step, outputs = (column[place].item() for column in fitting[1:4])
+    split = splits[place, way].item()
+    base = m, n, base_k, step, step
+    return Tiling(
+        *base, cl0_buffers=copies, k_split=split, used_cores=min(outputs * split, costs.rates.cores)
     )
-    best = min(found, key=itemgetter(0), default=None)
-    return best[1] if best else _smallest(gemm, profile, k0)
 
 
-def _candidates(gemm: WgradGemm, rates: Rates, block: BaseBlock, k0: int) -> Iterator[tuple[float, Tiling]]:
-    """Yield the bound and the tiling of one base block for each useful split of the reduction."""
-    s, profile = gemm.sliding, rates.profile
-    taps = s.kernel[0] * s.kernel[1]
-    groups = block.n // s.c0
+class _Fitting(NamedTuple):
+    """Base blocks of which L1 holds the operands, one entry of each array for one of them.
+
+    step     slices in a pair of L1 tiles
+    outputs  base blocks in the whole output
+    box      the taps that an image tile serves
+    """
+
+    blocks: Blocks
+    base_k: Ints
+    step: Ints
+    outputs: Ints
+    box: Box
+
+
+def _fitting(gemm: WgradGemm, costs: Costs, found: Blocks, k0: int) -> _Fitting:
+    """Return the base blocks that fit, each with as long tiles in L1 as do."""
+    s, whole, profile = gemm.sliding, gemm.all_taps, costs.rates.profile
+    taps = whole.rows * whole.cols
+    groups = found.n // s.c0
     # The columns of a block are a run of (channel group, tap). A run that begins inside a group touches one
     # group more than its length says, unless runs and groups fit into each other.
-    channels = min(gemm.big.shape[3], -(-groups // taps) + (groups % taps != 0 and taps % groups != 0))
-    box = gemm.all_taps._replace(channels=channels)
-    base_k = even_slice(s.pixels, min(block.k, round_up(s.pixels, k0)), k0)
-    step = _slices_in_l1(gemm, profile, block, base_k, box)
-    if step is None:
-        return
-    pixels, k = min(step * base_k, s.pixels), min(base_k, s.pixels)
+    more = (groups % taps != 0) & (taps % groups != 0)
+    channels = np.minimum(whole.channels, -(-groups // taps) + more)
+    base_k = even_slices(s.pixels, np.minimum(found.k, round_up(s.pixels, k0)), k0)
+    # The whole image at best: its pixels are then fetched in one copy. Longer tiles would be empty in part.
+    longest = -(-s.pixels // base_k)
+    steps = np.concatenate((longest[:, None], np.minimum(STEPS, longest[:, None])), axis=1)
+    pixels = steps * base_k[:, None]
+    rows: Ints = found.m[:, None]
+    left = round_up(rows, profile.cube.m0) * s.itemsize * pixels
+    right = costs.tile_bytes(pixels, Box(channels[:, None], whole.rows, whole.cols))
+    # Both tiles twice, for ping-pong.
+    fits = 2 * (left + right) <= profile.buffers["L1"].capacity_bytes
+    kept = fits.any(axis=1)
+    step = steps[kept, fits[kept].argmax(axis=1)]
+    outputs = gemm.groups * len(gemm.depths) * -(-gemm.rows // found.m) * -(-whole.groups // groups)
+    box = Box(channels[kept], whole.rows, whole.cols)
+    return _Fitting(Blocks(*(c[kept] for c in found)), base_k[kept], step, outputs[kept], box)
+
+
+def _bounds(gemm: WgradGemm, costs: Costs, fitting: _Fitting) -> tuple[Ints, Ints]:
+    """Return the useful splits of each base block's reduction, and the bounds on their cycles."""
+    s, rates, ((m, n, copies, _), base_k, step, outputs, box) = gemm.sliding, costs.rates, fitting
+    pixels, k, groups = np.minimum(step * base_k, s.pixels), np.minimum(base_k, s.pixels), n // s.c0
     images = gemm.batch * sum(len(pairs) for pairs in gemm.depths) / len(gemm.depths)
     segments = images * -(-s.pixels // pixels)
-    outputs = gemm.groups * len(gemm.depths)
-    outputs *= -(-gemm.rows // block.m) * -(-gemm.all_taps.groups // groups)
-    per_slice = rates.load_left(Transposed(block.m // s.c0, pixels, 0, k, s.c0, s.itemsize))
-    per_slice += rates.load_right(im2col_read(s, k, groups))
+    per_slice = costs.load_plain("L0A", m * round_up(k, FRACTAL_ROWS), m // s.c0)
+    per_slice = per_slice + costs.load_image(k, groups)
     slices_each = pixels / base_k
-    mte1, cube = slices_each * per_slice, slices_each * rates.mmad(block.m, k, block.n)
     # Neither operand is met again within a task, so every segment loads both.
-    loads = pixels * block.m * s.itemsize + s.tile_bytes(pixels, box, in_row=False)
+    loads = pixels * m * s.itemsize + costs.tile_bytes(pixels, box)
     mte2 = loads / rates.load_bytes_per_cycle
-    each = max(mte1, cube, mte2)
-    fix = block.m * block.n * 4 / rates.store_bytes_per_cycle
+    each = np.maximum(np.maximum(slices_each * per_slice, slices_each * costs.mmad(m, k, n)), mte2)
+    fix = m * n * 4 / rates.store_bytes_per_cycle
     # With two copies in L0C a tile leaves while the next one is added up. Half of its time is charged all the
     # same: a short reduction does not hide all of it.
-    exposed = fix if block.copies == 1 else fix / 2
-    for split in _useful_splits(outputs, rates.cores, max(1, int(segments))):
-        tasks = outputs * split
-        used = min(tasks, rates.cores)
-        # The busiest core decides, then the first loads and the last tile, which nothing hides.
-        bound = -(-tasks // used) * (-(-segments // split) * each + exposed) + mte2 + fix
-        if split > 1:
-            # Zeros must be written, and all cores meet, before the first part can be added.
-            bound += profile.sync.barrier_cycles + outputs * fix / used
-        base = block.m, block.n, base_k, step, step
-        yield bound, Tiling(*base, cl0_buffers=block.copies, k_split=split, used_cores=used)
+    exposed = np.where(copies == 1, fix, fix / 2)
+    splits = _useful_splits(outputs, rates.cores, np.maximum(1, segments.astype(np.int64)))
+    each, exposed, mte2, fix, outputs, segments = (
+        column[:, None] for column in (each, exposed, mte2, fix, outputs, segments)
+    )
+    tasks = outputs * splits
+    used = np.minimum(tasks, rates.cores)
+    # The busiest core decides, then the first loads and the last tile, which nothing hides.
+    bound = -(-tasks // used) * (-(-segments // splits) * each + exposed) + mte2 + fix
+    # Zeros must be written, and all cores meet, before the first part can be added.
+    meeting = rates.profile.sync.barrier_cycles + outputs * fix / used
+    return splits, np.where(splits > 1, bound + meeting, bound)
 
 
-def _useful_splits(outputs: int, cores: int, segments: int) -> list[int]:
+def _useful_splits(outputs: Ints, cores: int, segments: Ints) -> Ints:
     """Return the numbers of parts to try: one, and those that fill whole rounds of all cores."""
     # One round leaves the fewest parts to add; two or three may cut the rest of a round.
-    splits = {1} | {cores * rounds // outputs for rounds in (1, 2, 3)}
-    return sorted(min(split, segments) for split in splits if split >= 1)
-
-
-def _slices_in_l1(gemm: WgradGemm, profile: Profile, block: BaseBlock, base_k: int, box: Taps) -> int | None:
-    """Return how many slices one pair of L1 tiles holds in two copies, or None if not even one fits."""
-    s, capacity = gemm.sliding, profile.buffers["L1"].capacity_bytes
-    # The whole image at best: its pixels are then fetched in one copy. Both tiles twice, for ping-pong.
-    for step in sorted({-(-s.pixels // base_k), 16, 12, 8, 6, 4, 3, 2, 1}, reverse=True):
-        pixels = step * base_k
-        if pixels >= s.pixels + base_k:
-            continue
-        left = round_up(block.m, profile.cube.m0) * pixels * s.itemsize
-        right = s.tile_bytes(pixels, box, in_row=False)
-        if 2 * (left + right) <= capacity:
-            return step
-    return None
+    filling = cores * np.arange(4) // outputs[:, None]
+    return np.minimum(np.maximum(filling, 1), segments[:, None])
 
 
 def _smallest(gemm: WgradGemm, profile: Profile, k0: int) -> Tiling:

@@ -1,0 +1,1 @@
+"""All tilings that the loop nests of a convolution accept: counted, listed and drawn."""
