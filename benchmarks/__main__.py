@@ -6,7 +6,7 @@ import os
 import sys
 from importlib import import_module
 
-NAMES = ("accumulation", "timing", "whole_calls")
+NAMES = ("accumulation", "l2", "timing", "whole_calls")
 
 
 def main() -> int:
