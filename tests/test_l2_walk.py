@@ -218,6 +218,16 @@ def test_numbers_of_slices_tell_only_which_are_equal(phases, capacity, begin, st
         assert [n.tolist() for n in one.numbers] == [n.tolist() for n in two.numbers]
 
 
+@pytest.mark.parametrize("step", [1, 2])
+def test_numbers_that_no_slice_has_count_for_nothing(step):
+    # 14 slices of 100 bytes in a tensor of 700 count for 50 each. The last 350 bytes of it are there, so that
+    # the first seven miss.
+    one = lane(1, [0] * 14, range(0, 14 * step, step))
+    made = lanes_account(one, start={"a": (350, 0)}, tensors=SMALL[:1])
+    assert shares(made) == [[Fraction(1, 2)] * 7 + [0] * 7]
+    assert made.bytes["memory_read"] == 350
+
+
 def test_a_phase_and_a_kernel_without_transfers():
     profile, made = FakeProfile(), kernel([], tensors=SMALL)
     for start in ("warm", "cold", "handed", {"a": (10, 3)}):
