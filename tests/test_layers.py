@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "cube": MACHINE,
     "vector": MACHINE,
     "functional": MACHINE,
-    "timing": {"errors", "profile", "program"},
+    "timing": {"errors", "native", "profile", "program"},
     "ops": set(),
     "ops/plan": {"arguments", "errors", "profile"},
     "ops/matmul_tiling": {"ops/plan"},

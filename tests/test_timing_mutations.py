@@ -1,7 +1,7 @@
 """Would a wrong cycle be noticed?  Change one line in a copy: some test must fail.
 
 A row names the file, the text to change (it must occur exactly once) and what it becomes. Rows whose change
-cannot alter any cycle do not belong here.
+cannot alter any cycle do not belong here. Those of L2 have a file of their own, `test_l2_mutations.py`.
 """
 
 import pytest
@@ -25,21 +25,6 @@ LINKS = [
     Mutation("timing/transfers", '"vector") > 2', '"vector") > 1'),
     Mutation("timing/transfers", "if event is not flight.event:", "if False:"),
 ]
-L2 = [
-    Mutation("timing/l2/lru", "self._stack.move_to_end(id(residency))", "pass"),
-    Mutation(
-        "timing/l2/lru", "            residency.dirty = residency.size", "            residency.dirty = 0"
-    ),
-    Mutation("timing/l2/lru", 'fetched = 0 if traffic.kind == "write" else missing', "fetched = missing"),
-    Mutation("timing/l2/lru", "kept.resident -= found", "pass"),
-    Mutation("timing/l2/lru", "(end - kept.resident)", "(end - kept.resident - 1)"),
-    Mutation("timing/l2/accesses", "if transfer.group not in self.groups:", "if True:"),
-    Mutation("timing/l2/accesses", 'fetch is not None and traffic.kind != "write"', "fetch is not None"),
-    Mutation("timing/l2/accesses", 'moved["read"] >= moved["write"]', 'moved["read"] > moved["write"]'),
-    Mutation("timing/l2/accesses", "if access.readers > 1 and", "if access.readers > 0 and"),
-    Mutation("timing/l2/slices", "min(others[name], size - known[name])", "min(others[name], size)"),
-    Mutation("timing/l2/account", "        stack.forget_bytes()", "        pass"),
-]
 TIMING = [
     Mutation("timing/simpy_engine", "if free < time + least:", "if False:"),
     Mutation("timing/kernel", "now = profile.scalar.start_cycles", "now = 0"),
@@ -51,7 +36,7 @@ TIMING = [
     Mutation("timing/timeline", 'busy.setdefault("S", timeline.entry_cycles)', "pass"),
     Mutation("timing/critical_path", "if timeline.entry_cycles:", "if False:"),
 ]
-EVERY = [*LINKS, *L2, *TIMING]
+EVERY = [*LINKS, *TIMING]
 
 
 @pytest.mark.parametrize("mutation", EVERY, ids=lambda m: f"{m.file}:{m.new}")

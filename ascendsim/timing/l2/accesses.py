@@ -1,14 +1,15 @@
-"""The transfers of one phase in issue order, their accesses to L2, and what L2 makes of each."""
+"""What L2 makes of a transfer: parts of its bytes, worked out exactly, once for each class of transfers."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from ascendsim.timing.costing import PricedProgram
-from ascendsim.timing.l2.lru import Residency, Stack
-from ascendsim.timing.l2.slices import Share, Slice, SliceTransfer, cut, transfers_of, whole
+import numpy as np
+from numpy.typing import NDArray
+
+Share = Fraction | int
 
 
 class Outcome(NamedTuple):
@@ -40,175 +41,57 @@ class Outcome(NamedTuple):
 HIT = Outcome()
 # Instruction -> what L2 makes of its traffic, where that is not a plain hit.
 Outcomes = Mapping[int, Outcome]
-# A team of cores as this pass needs it: how many equal ones, and the program of one of them.
-Group = tuple[int, PricedProgram]
 
 
-class _Access(NamedTuple):
-    """Transfers that access one residency together, and how many cores of each transfer's group do.
+class PhaseOutcomes(NamedTuple):
+    """What L2 makes of all transfers of a phase: for each lane the number of every transfer's outcome.
 
-    `readers` of them wait for the same bytes.
+    Types    `numbers` int32, each naming one of `outcomes`, which are distinct; number 0 is a plain hit
     """
 
-    residency: Residency
-    readers: Share
-    transfers: tuple[SliceTransfer, ...]
-    cores: tuple[Share, ...]
+    numbers: tuple[NDArray[np.int32], ...]
+    outcomes: tuple[Outcome, ...]
+
+    def of_lane(self, lane: int, instructions: Sequence[int]) -> Outcomes:
+        """Return the outcomes of a lane that are no plain hits, by the numbers of their instructions."""
+        numbers = self.numbers[lane]
+        return {instructions[at]: self.outcomes[numbers[at]] for at in np.flatnonzero(numbers).tolist()}
 
 
-class _Fetch:
-    """Bytes that came from main memory once, and the transfers that have found them since, until they go."""
+class Met(NamedTuple):
+    """What the outcome of a class of transfers follows from: the columns of `classes` (`columns.py`)."""
 
-    __slots__ = ("cores", "fetched", "found", "groups")
+    company: int
+    carries: int
+    cores: int
+    tensor: int
+    bytes: int
+    fetched: int
+    sharers: int
+    readers: int
+    own: int
 
-    def __init__(self, fetched: int) -> None:
-        self.fetched = fetched
-        self.cores: Share = 0
-        self.groups: set[int] = set()
-        self.found: list[tuple[SliceTransfer, Share, Share]] = []
+    def outcome(self, apart: int, parts: int, pushed: Share) -> Outcome:
+        """Return the outcome, the mean over the cores of the group; `pushed` is what a byte carries.
 
-    def join(self, access: _Access) -> None:
-        """Let those of an access share the fetch that have not found its bytes before."""
-        for transfer, cores in zip(access.transfers, access.cores, strict=True):
-            # A core that comes again has had its part: what it finds then costs memory nothing.
-            if transfer.group not in self.groups:
-                self.groups.add(transfer.group)
-                self.cores += cores
-                self.found.append((transfer, cores, access.readers))
-
-
-class PhaseAccesses:
-    """All accesses of one phase, in rounds: the first transfer of every core, then the second of each, ...
-
-    Rounds stand for time, which is not known yet: how long transfers take depends on what L2 makes of them.
-    """
-
-    def __init__(self, groups: Sequence[Group]) -> None:
-        self._cores = [cores for cores, _ in groups]
-        slices: dict[Hashable, Slice] = {}
-        self._lanes = [list(transfers_of(group, *work, slices)) for group, work in enumerate(groups)]
-        self._apart = cut(list(slices.values()))
-        self._residencies = [
-            residency for part in slices.values() for residency in (part.known, *part.own.values())
-        ]
-        self._ends: dict[str, int] = {}
-        for residency in self._residencies:
-            self._ends[residency.tensor] = self._ends.get(residency.tensor, 0) + residency.size
-        self._shares: dict[tuple[str, tuple[int, ...]], tuple[tuple[Share, ...], Share]] = {}
-        self._accesses: list[_Access] = []
-        for number in range(max((len(lane) for lane in self._lanes), default=0)):
-            self._accesses += self._round([lane[number] for lane in self._lanes if number < len(lane)])
-
-    def _round(self, transfers: list[SliceTransfer]) -> Iterator[_Access]:
-        """Yield the accesses of one round: those of one slice together, then of those like it."""
-        together: dict[tuple[int, str], list[SliceTransfer]] = {}
-        for transfer in transfers:
-            together.setdefault((id(transfer.slice), transfer.traffic.kind), []).append(transfer)
-        for same in together.values():
-            part = same[0].slice
-            cores, total = self._accessing(part.tensor.name, tuple([transfer.group for transfer in same]))
-            yield _Access(part.known, total, tuple(same), cores)
-            for transfer in same if part.own else ():
-                if transfer.group in part.own:
-                    others = (self._cores[transfer.group] - 1) * self._apart[part.tensor.name]
-                    yield _Access(part.own[transfer.group], 1, (transfer,), (others,))
-
-    def _accessing(self, tensor: str, groups: tuple[int, ...]) -> tuple[tuple[Share, ...], Share]:
-        """Return how many cores of each group access the known slice that the groups name, and their sum."""
-        key = tensor, groups
-        if key not in self._shares:
-            # One core of each group names the slice itself; of the others, those that have none of their own.
-            apart = self._apart[tensor]
-            cores = tuple([1 + (self._cores[group] - 1) * (1 - apart) for group in groups])
-            self._shares[key] = cores, sum(cores)
-        return self._shares[key]
-
-    def run(self, stack: Stack) -> tuple[Outcomes, ...]:
-        """Send the phase through L2 and return what it makes of the traffic, group by group."""
-        stack.begin()
-        for residency in self._residencies:
-            residency.resident = residency.dirty = 0
-        # Where in its tensor a residency begins: behind those that were accessed for the first time before
-        # it.
-        begin = dict.fromkeys(self._ends, 0)
-        newest: dict[int, _Fetch | None] = {}
-        fetches: list[_Fetch] = []
-        pushed = 0
-        for access in self._accesses:
-            residency, traffic = access.residency, access.transfers[0].traffic
-            if id(residency) not in newest:
-                newest[id(residency)] = None
-                stack.find(residency, self._ends[residency.tensor], begin[residency.tensor])
-                begin[residency.tensor] += residency.size
-            fetched, through = stack.access(residency, traffic)
-            pushed += through + stack.make_room()
-            fetch = newest[id(residency)]
-            if fetched:
-                fetch = newest[id(residency)] = _Fetch(fetched)
-                fetches.append(fetch)
-            # A write needs nothing of what was fetched, so it has no part in the fetching.
-            if fetch is not None and traffic.kind != "write":
-                fetch.join(access)
-        return self._outcomes(fetches, pushed)
-
-    def _outcomes(self, fetches: Sequence[_Fetch], pushed: int) -> tuple[Outcomes, ...]:
-        """Say what every transfer meets, the mean over the cores of its group."""
-        made = self.together()
-        if pushed:
-            self._push(pushed, made)
+        Of the slices of the tensor that are not known, `apart` of `parts` are no known ones.
+        """
         # The program is one for all cores of a group, so each of its transfers has the mean of their
-        # outcomes. Equal outcomes are one object, here and below: timing looks them up by identity. Both
-        # sides are kept, so that no identity is used twice.
-        known: dict[Hashable, tuple[Outcome, Outcome]] = {}
-        for fetch in fetches:
-            for transfer, cores, readers in fetch.found:
-                moved = self._cores[transfer.group] * transfer.slice.bytes
-                mine = made[transfer.group]
-                before = mine.get(transfer.instruction, HIT)
-                key = id(before), fetch.fetched, cores, moved, fetch.cores, readers
-                if key not in known:
-                    part = Fraction(fetch.fetched * cores, moved) / fetch.cores
-                    known[key] = before, _both(before, part, readers)
-                mine[transfer.instruction] = known[key][1]
-        return made
-
-    def together(self) -> tuple[dict[int, Outcome], ...]:
-        """Say which bytes are read by several cores in one round, as if all of them were in L2."""
-        made: tuple[dict[int, Outcome], ...] = tuple({} for _ in self._cores)
-        known: dict[tuple[Share, int], Outcome] = {}
-        for access in self._accesses:
-            if access.readers > 1 and access.transfers[0].traffic.kind == "read":
-                for transfer, cores in zip(access.transfers, access.cores, strict=True):
-                    key = cores, self._cores[transfer.group]
-                    outcome = known.get(key)
-                    if outcome is None:
-                        outcome = known[key] = Outcome(together=whole(Fraction(*key)))
-                    made[transfer.group][transfer.instruction] = outcome
-        return made
-
-    def _push(self, pushed: int, made: tuple[dict[int, Outcome], ...]) -> None:
-        """Let transfers carry what is pushed out: the reads, or the writes if more is written."""
-        # Write-back goes on in the background and belongs to no transfer, but it takes its part of the link.
-        # Spread evenly over a phase it slows what moves most, and no single transfer waits for all of it.
-        moved = {"read": 0, "write": 0}
-        for lane in self._lanes:
-            for transfer in lane:
-                size = self._cores[transfer.group] * transfer.slice.bytes
-                moved[transfer.traffic.direction] += size
-        carrier = "read" if moved["read"] >= moved["write"] else "write"
-        part = Fraction(pushed, moved[carrier])
-        known: dict[int, tuple[Outcome, Outcome]] = {}
-        for lane, mine in zip(self._lanes, made, strict=True):
-            for transfer in lane:
-                if transfer.traffic.direction == carrier:
-                    before = mine.get(transfer.instruction, HIT)
-                    if id(before) not in known:
-                        known[id(before)] = before, before._replace(pushed_out=part)
-                    mine[transfer.instruction] = known[id(before)][1]
+        # outcomes. So many of them access the known slice, in parts of a core; the others one of their own.
+        accessing = parts + (self.cores - 1) * (parts - apart)
+        together = _share(accessing, self.cores * parts) if self.company else 0
+        carried = pushed if self.carries else 0
+        if not self.fetched and not self.own:
+            return Outcome(0, carried, 1, together)
+        # In parts of a byte, so many that all are whole: bytes that come for the known slice, and for others.
+        known, own, moved = self.fetched * accessing, self.own, self.cores * self.bytes
+        if known:
+            own, moved = own * self.sharers, moved * self.sharers
+        # A core waits for all that those wait for who came with it; nobody comes with it for its own.
+        waited = known * self.readers + own * parts
+        return Outcome(_share(known + own, moved), carried, _share(waited, (known + own) * parts), together)
 
 
-def _both(outcome: Outcome, fetched: Share, readers: Share) -> Outcome:
-    """Add fetched bytes to an outcome; a core waits for all that it waits for."""
-    total = outcome.fetched + fetched
-    waited = outcome.fetched * outcome.readers + fetched * readers
-    return outcome._replace(fetched=whole(Fraction(total)), readers=whole(Fraction(waited) / total))
+def _share(part: int, of: int) -> Share:
+    """Return a part as a fraction, or as an int where it is one; ints are faster."""
+    return part // of if part % of == 0 else Fraction(part, of)

@@ -22,20 +22,26 @@ lies deeper than the capacity has gone. So a larger L2 never misses more.
   network that is larger than L2 weights and stored activations have gone by the time they are needed again.
   Or what another kernel has left (`left_by`).
 
-What L2 makes of a transfer is an `Outcome` (`accesses.py` has an example).
+What L2 makes of a transfer is an `Outcome` (`accesses.py` has an example). The pass is compiled: `slices.py`,
+`rounds.py`, `lru.py`, `walk.py` and `classes.py` follow each other, over the arrays of `columns.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.costing import CostBook
-from ascendsim.timing.l2.accesses import Group, Outcomes, PhaseAccesses
-from ascendsim.timing.l2.lru import L2State, Stack
+from ascendsim.timing.l2.accesses import HIT, Outcomes, PhaseOutcomes
+from ascendsim.timing.l2.columns import L2_READ, L2_WRITTEN
+from ascendsim.timing.l2.lanes import Group, PhaseLanes, lanes_of
+from ascendsim.timing.l2.phase import Accesses, outcomes, prepared, run
+from ascendsim.timing.l2.stack import L2State, Stack
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -53,6 +59,13 @@ class L2Account:
     bytes: Mapping[str, int]
 
 
+class LanesAccount(NamedTuple):
+    """The same for each phase by the numbers of lanes, and the kernel's bytes by source."""
+
+    phases: tuple[PhaseOutcomes, ...]
+    bytes: Mapping[str, int]
+
+
 def account(kernel: Kernel, profile: Profile, l2_start: Start = "warm") -> L2Account:
     """Build and price the programs of a kernel, and decide what L2 makes of their traffic.
 
@@ -62,16 +75,61 @@ def account(kernel: Kernel, profile: Profile, l2_start: Start = "warm") -> L2Acc
     return account_of(_priced(kernel, profile), kernel, profile, l2_start)
 
 
+def account_of(
+    phases: Sequence[Sequence[Group]], kernel: Kernel, profile: Profile, l2_start: Start
+) -> L2Account:
+    """Decide what L2 makes of the traffic of programs already priced, group by group."""
+    made = account_of_lanes([lanes_of(groups) for groups in phases], kernel, profile, l2_start)
+    return L2Account(
+        tuple(
+            tuple([phase.of_lane(lane, priced.moving) for lane, (_, priced) in enumerate(groups)])
+            for phase, groups in zip(made.phases, phases, strict=True)
+        ),
+        made.bytes,
+    )
+
+
+def account_of_lanes(
+    phases: Sequence[PhaseLanes], kernel: Kernel, profile: Profile, l2_start: Start
+) -> LanesAccount:
+    """Decide what L2 makes of transfers given by number, lane by lane.
+
+    Raises   as `account`
+    """
+    if isinstance(l2_start, str) and l2_start not in L2_STARTS:
+        raise AscendSimError(f"l2_start is {l2_start!r}; it must be one of {', '.join(L2_STARTS)}")
+    accesses = _accesses(phases, kernel, l2_start)
+    # Bytes between cores and L2 do not depend on what is in it.
+    moved = {
+        name: sum(int(phase.moved[place]) for phase in accesses)
+        for name, place in (("l2_read", L2_READ), ("l2_write", L2_WRITTEN))
+    }
+    # Where cores lose nothing by reading the same bytes, nobody asks who reads what together.
+    contended = profile.links["l2_read"].shared_efficiency < 1
+    sizes = [tensor.size_bytes for tensor in kernel.tensors.values() if tensor.cached]
+    # A tensor that L2 does not keep is missed however large L2 is, so then nothing "fits".
+    fits = sum(sizes) <= profile.l2.capacity_bytes and len(sizes) == len(kernel.tensors)
+    if l2_start == "warm" and fits:
+        # Nothing is missed, so the only question is what cores read at the same time.
+        made = tuple(map(outcomes, accesses) if contended else map(_hits, phases))
+        return LanesAccount(made, moved | {"memory": 0, "memory_read": 0, "memory_write": 0})
+    stack = _begun(accesses, kernel, profile, l2_start)
+    made = tuple([outcomes(phase, run(phase, stack)) for phase in accesses])
+    memory = stack.read_bytes + stack.written_bytes
+    by_memory = {"memory": memory, "memory_read": stack.read_bytes, "memory_write": stack.written_bytes}
+    return LanesAccount(made, moved | by_memory)
+
+
 def left_by(kernel: Kernel, profile: Profile, l2_start: Start = "warm") -> L2State:
     """Return what L2 holds after a kernel; another kernel may be timed with it as its `l2_start`.
 
     Tensors are known by their names, which the kernels of one call share. A TransData between two kernels is
     not modelled and gives its tensor another name, so what it would hand over in L2 is lost here.
     """
-    phases = [PhaseAccesses(groups) for groups in _priced(kernel, profile)]
+    phases = _accesses([lanes_of(groups) for groups in _priced(kernel, profile)], kernel, l2_start)
     stack = _begun(phases, kernel, profile, l2_start)
     for phase in phases:
-        phase.run(stack)
+        run(phase, stack)
     return stack.left()
 
 
@@ -84,60 +142,41 @@ def _priced(kernel: Kernel, profile: Profile) -> list[list[Group]]:
     ]
 
 
-def account_of(
-    phases: Sequence[Sequence[Group]], kernel: Kernel, profile: Profile, l2_start: Start
-) -> L2Account:
-    """Decide what L2 makes of the traffic of programs already priced, group by group."""
-    if isinstance(l2_start, str) and l2_start not in L2_STARTS:
-        raise AscendSimError(f"l2_start is {l2_start!r}; it must be one of {', '.join(L2_STARTS)}")
-    # Bytes between cores and L2 do not depend on what is in it.
-    moved = _bytes_moved(phases, kernel)
-    # Where cores lose nothing by reading the same bytes, nobody asks who reads what together.
-    contended = profile.links["l2_read"].shared_efficiency < 1
-    sizes = [tensor.size_bytes for tensor in kernel.tensors.values() if tensor.cached]
-    # A tensor that L2 does not keep is missed however large L2 is, so then nothing "fits".
-    fits = sum(sizes) <= profile.l2.capacity_bytes and len(sizes) == len(kernel.tensors)
-    if l2_start == "warm" and fits:
-        # Nothing is missed, so the only question is what cores read at the same time.
-        outcomes: tuple[tuple[Outcomes, ...], ...] = tuple(
-            PhaseAccesses(groups).together() if contended else tuple({} for _ in groups) for groups in phases
-        )
-        return L2Account(outcomes, moved | {"memory": 0, "memory_read": 0, "memory_write": 0})
-    accesses = [PhaseAccesses(groups) for groups in phases]
-    stack = _begun(accesses, kernel, profile, l2_start)
-    outcomes = tuple(phase.run(stack) for phase in accesses)
-    memory = stack.read_bytes + stack.written_bytes
-    by_memory = {"memory": memory, "memory_read": stack.read_bytes, "memory_write": stack.written_bytes}
-    return L2Account(outcomes, moved | by_memory)
+def _names(kernel: Kernel, l2_start: Start) -> list[str]:
+    """Return all tensors that L2 may hold: those of the kernel, then those that the one before has left."""
+    return list(dict.fromkeys([*kernel.tensors, *(() if isinstance(l2_start, str) else l2_start)]))
 
 
-def _begun(phases: Sequence[PhaseAccesses], kernel: Kernel, profile: Profile, l2_start: Start) -> Stack:
+def _accesses(phases: Sequence[PhaseLanes], kernel: Kernel, l2_start: Start) -> list[Accesses]:
+    """Return the accesses of each phase, all of them to tensors of the kernel."""
+    for phase in phases:
+        for traffic in phase.traffics:
+            if traffic.tensor.name not in kernel.tensors:
+                raise ProgramError(
+                    f"kernel {kernel.name} moves bytes of {traffic.tensor.name}, which is not among its "
+                    f"tensors {', '.join(kernel.tensors)}; add it to Kernel.tensors"
+                )
+    numbers = {name: number for number, name in enumerate(_names(kernel, l2_start))}
+    return [prepared(phase, numbers) for phase in phases]
+
+
+def _hits(phase: PhaseLanes) -> PhaseOutcomes:
+    """Return the outcomes of a phase that only hits."""
+    return PhaseOutcomes(tuple([np.zeros(len(lane.traffics), np.int32) for lane in phase.lanes]), (HIT,))
+
+
+def _begun(phases: Sequence[Accesses], kernel: Kernel, profile: Profile, l2_start: Start) -> Stack:
     """Return L2 as it is when the kernel begins."""
-    stack = Stack(profile.l2.capacity_bytes)
+    stack = Stack(profile.l2.capacity_bytes, _names(kernel, l2_start))
     if not isinstance(l2_start, str):
         stack.take(l2_start)
     elif l2_start == "warm":
         # This run only says what the next one finds; its own bytes count for nothing.
         for phase in phases:
-            phase.run(stack)
+            run(phase, stack)
         stack.forget_bytes()
     elif l2_start == "handed":
         # Kernels list their tensors with the one first that the kernel before hands over.
         first = next(iter(kernel.tensors.values()))
         stack.hold(first.name, first.size_bytes)
     return stack
-
-
-def _bytes_moved(phases: Sequence[Sequence[Group]], kernel: Kernel) -> dict[str, int]:
-    """Return the bytes that the cores move through L2."""
-    moved = {"l2_read": 0, "l2_write": 0}
-    for groups in phases:
-        for cores, priced in groups:
-            for (_, traffic), count in priced.traffic.items():
-                if traffic.tensor.name not in kernel.tensors:
-                    raise ProgramError(
-                        f"kernel {kernel.name} moves bytes of {traffic.tensor.name}, which is not among its "
-                        f"tensors {', '.join(kernel.tensors)}; add it to Kernel.tensors"
-                    )
-                moved[f"l2_{traffic.direction}"] += cores * count * traffic.bytes
-    return moved

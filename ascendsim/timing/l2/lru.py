@@ -1,152 +1,181 @@
-"""L2 as a stack: the bytes accessed last lie on top, and what lies deeper than the capacity has gone."""
+"""L2 as a stack: the bytes accessed last lie on top, and what lies deeper than the capacity has gone.
 
-from __future__ import annotations
+A whole residency moves to the top when it is accessed, and leaves byte by byte from the bottom. So within a
+phase a larger stack holds all that a smaller one does, and never misses more. Below the stack lies what is
+left of each tensor from before the phase.
 
-from collections import OrderedDict
-from collections.abc import Mapping
+To be compiled; `columns.py` names the columns of the arrays. The stack is a ring through `rows`: its last row
+lies below the bottom and above the top.
+"""
 
-from ascendsim.program.instruction import Traffic
+from typing import Any, Final
 
-# What L2 holds between kernels: name of the tensor -> bytes that are resident, and how many of them are
-# dirty.
-L2State = Mapping[str, tuple[int, int]]
+from ascendsim.timing.l2.columns import (
+    ABOVE,
+    ALL,
+    BEFORE,
+    BELOW,
+    CAPACITY,
+    DIRTY,
+    FETCH,
+    FRONT,
+    LISTED,
+    LISTS,
+    OLD,
+    OLD_DIRTY,
+    READ,
+    READ_BYTES,
+    RESIDENT,
+    ROW,
+    SIZE,
+    TENSOR,
+    TENSOR_ROW,
+    USED,
+    WRITE,
+    WRITTEN_BYTES,
+    Ints,
+)
+from ascendsim.timing.l2.slices import share_of
 
 
-class Residency:
-    """Bytes of a tensor that are accessed together: how many of them are in L2, and how many are dirty."""
+def begin(rows: Ints, tensors: Ints, ends: int) -> None:
+    """Begin a phase: no residency has been accessed, and the stack is a ring of its two `ends` alone."""
+    for number in range(ends + 1):
+        row = ROW * number
+        rows[row + RESIDENT] = rows[row + DIRTY] = rows[row + FETCH] = 0
+        rows[row + BELOW] = -1
+    rows[ROW * ends + BELOW] = rows[ROW * ends + ABOVE] = ends
+    for tensor in range(0, len(tensors), TENSOR_ROW):
+        tensors[tensor + FRONT] = 0
 
-    __slots__ = ("dirty", "resident", "size", "tensor")
 
-    def __init__(self, tensor: str, size: int) -> None:
-        self.tensor = tensor
-        self.size = size
-        self.resident = 0
-        self.dirty = 0
+def end(rows: Ints, before: Ints, listed: Ints, state: Ints, ends: int) -> None:
+    """End a phase: keep of every tensor only how much of it is here."""
+    # The next phase or kernel names other slices of the same tensor. Which bytes of them are here would take
+    # a map of addresses; the amount is enough where a tensor is gone through from begin to end.
+    number = rows[ROW * ends + ABOVE]
+    while number != ends:
+        row = ROW * number
+        tensor = rows[row + TENSOR]
+        if not before[BEFORE * tensor + LISTED]:
+            before[BEFORE * tensor + LISTED] = 1
+            listed[state[LISTS]] = tensor
+            state[LISTS] += 1
+        before[BEFORE * tensor + OLD] += rows[row + RESIDENT]
+        before[BEFORE * tensor + OLD_DIRTY] += rows[row + DIRTY]
+        number = rows[row + ABOVE]
 
 
-class Stack:
-    """L2: residencies by when they were accessed last, above what is left of each tensor from before.
+def put_on_top(rows: Ints, number: int, ends: int) -> None:
+    """Move a residency to the top of the stack, or put it there."""
+    if rows[ROW * number + BELOW] >= 0:
+        take_out(rows, number)
+    top = rows[ROW * ends + BELOW]
+    rows[ROW * number + BELOW] = top
+    rows[ROW * number + ABOVE] = ends
+    rows[ROW * top + ABOVE] = number
+    rows[ROW * ends + BELOW] = number
 
-    A whole residency moves to the top when it is accessed, and leaves byte by byte from the bottom. So
-    within a phase a larger stack holds all that a smaller one does, and never misses more.
+
+def take_out(rows: Ints, number: int) -> None:
+    """Take a residency out of the stack."""
+    below, above = rows[ROW * number + BELOW], rows[ROW * number + ABOVE]
+    rows[ROW * below + ABOVE] = above
+    rows[ROW * above + BELOW] = below
+    rows[ROW * number + BELOW] = -1
+
+
+def find(rows: Ints, tensors: Ints, before: Ints, number: int, ends: int) -> None:
+    """Let a residency that is accessed for the first time in a phase find what is here of it.
+
+    It begins in its tensor behind those that were accessed for the first time before it.
     """
+    row = ROW * number
+    tensor, size = TENSOR_ROW * rows[row + TENSOR], rows[row + SIZE]
+    tensors[tensor + FRONT] += size
+    old = BEFORE * rows[row + TENSOR]
+    kept = before[old + OLD]
+    # What came last before is what is still here, so it is the end of the tensor that is found. A tensor that
+    # is larger than L2 and read from the front again pushes its own end out before it gets there.
+    found = min(size, max(0, tensors[tensor + FRONT] - (tensors[tensor + ALL] - kept)))
+    if kept and found:
+        dirty = share_of(before[old + OLD_DIRTY], found, kept)
+        rows[row + RESIDENT], rows[row + DIRTY] = found, dirty
+        before[old + OLD] -= found
+        before[old + OLD_DIRTY] -= dirty
+        put_on_top(rows, number, ends)
 
-    def __init__(self, capacity_bytes: int) -> None:
-        self.read_bytes = 0
-        self.written_bytes = 0
-        self._capacity = capacity_bytes
-        self._stack: OrderedDict[int, Residency] = OrderedDict()
-        self._before: dict[str, Residency] = {}
-        self._used = 0
 
-    def forget_bytes(self) -> None:
-        """Count bytes from zero again; keep what L2 holds."""
-        self.read_bytes = self.written_bytes = 0
+def access(
+    rows: Ints, tensors: Ints, before: Ints, listed: Ints, state: Ints, number: int, kind: int, cached: int,
+    ends: int,
+) -> int:  # fmt: skip
+    """Read, write or add to a residency and make room for it; return the bytes that are fetched."""
+    row = ROW * number
+    if rows[row + FETCH] == 0:
+        rows[row + FETCH] = 1
+        find(rows, tensors, before, number, ends)
+    size = rows[row + SIZE]
+    missing = size - rows[row + RESIDENT]
+    # A write replaces what was there, so its old bytes need not come; an atomic add needs them.
+    fetched = 0 if kind == WRITE else missing
+    state[READ_BYTES] += fetched
+    if cached:
+        rows[row + RESIDENT] = size
+        if kind != READ:
+            rows[row + DIRTY] = size
+        put_on_top(rows, number, ends)
+        state[USED] += missing
+        make_room(rows, before, listed, state, ends)
+    elif kind != READ:
+        state[WRITTEN_BYTES] += size
+    return fetched
 
-    def hold(self, tensor: str, size_bytes: int) -> None:
-        """Begin with the end of a tensor that was just written, as much of it as there is room for."""
-        # Dirty, as nobody has had a reason to write it back; what did not fit left when it was written.
-        residency = self._before[tensor] = Residency(tensor, size_bytes)
-        residency.resident = residency.dirty = min(size_bytes, self._capacity - self._used)
-        self._used += residency.resident
 
-    def take(self, state: L2State) -> None:
-        """Begin with what another kernel has left."""
-        for tensor, (resident, dirty) in state.items():
-            residency = self._before[tensor] = Residency(tensor, resident)
-            residency.resident, residency.dirty = resident, dirty
-            self._used += resident
-        # The other kernel may have run with a larger L2; what leaves here is no traffic of this kernel.
-        self.make_room()
-        self.forget_bytes()
+def make_room(rows: Ints, before: Ints, listed: Ints, state: Ints, ends: int) -> None:
+    """Let go of what lies too deep; what of it was dirty is written."""
+    excess = state[USED] - state[CAPACITY]
+    if excess <= 0:
+        return
+    state[USED] = state[CAPACITY]
+    excess -= _let_go(excess, before, listed, state)
+    # Then from the bottom of the stack; the one across the edge keeps what is above it.
+    while excess:
+        number = rows[ROW * ends + ABOVE]
+        row = ROW * number
+        resident = rows[row + RESIDENT]
+        part = min(resident, excess)
+        # Which of its bytes are dirty is not known, so they go in proportion.
+        dirty = share_of(rows[row + DIRTY], part, resident)
+        rows[row + RESIDENT] -= part
+        rows[row + DIRTY] -= dirty
+        state[WRITTEN_BYTES] += dirty
+        excess -= part
+        if part == resident:
+            take_out(rows, number)
 
-    def left(self) -> L2State:
-        """Return how much of each tensor is here, and how much of that is dirty."""
-        self.begin()
-        return {name: (kept.resident, kept.dirty) for name, kept in self._before.items() if kept.resident}
 
-    def begin(self) -> None:
-        """Begin a phase: keep of every tensor only how much of it is here."""
-        # The next phase or kernel names other slices of the same tensor. Which bytes of them are here would
-        # take a map of addresses; the amount is enough where a tensor is gone through from begin to end.
-        for residency in self._stack.values():
-            kept = self._before.setdefault(residency.tensor, Residency(residency.tensor, 0))
-            kept.resident += residency.resident
-            kept.dirty += residency.dirty
-        self._stack.clear()
-
-    def find(self, residency: Residency, end: int, begin: int) -> None:
-        """Let a residency that is accessed for the first time in a phase find what is here of it.
-
-        The phase goes through `end` bytes of its tensor; the residency begins at byte `begin` of them.
-        """
-        # What came last before is what is still here, so it is the end of the tensor that is found. A tensor
-        # that is larger than L2 and read from the front again pushes its own end out before it gets there.
-        kept = self._before.get(residency.tensor)
-        if kept is None or not kept.resident:
-            return
-        found = min(residency.size, max(0, begin + residency.size - (end - kept.resident)))
-        if found:
-            residency.dirty = kept.dirty * found // kept.resident
-            residency.resident = found
-            kept.dirty -= residency.dirty
-            kept.resident -= found
-            self._stack[id(residency)] = residency
-
-    def access(self, residency: Residency, traffic: Traffic) -> tuple[int, int]:
-        """Read, write or add to a residency; return the bytes that are fetched, and those written past L2."""
-        missing = residency.size - residency.resident
-        writes = traffic.kind != "read"
-        # A write replaces what was there, so its old bytes need not come; an atomic add needs them.
-        fetched = 0 if traffic.kind == "write" else missing
-        self.read_bytes += fetched
-        if not traffic.tensor.cached:
-            through = residency.size if writes else 0
-            self.written_bytes += through
-            return fetched, through
-        residency.resident = residency.size
-        if writes:
-            residency.dirty = residency.size
-        self._stack[id(residency)] = residency
-        self._stack.move_to_end(id(residency))
-        self._used += missing
-        return fetched, 0
-
-    def make_room(self) -> int:
-        """Let go of what lies too deep; return how much of it was dirty."""
-        excess = self._used - self._capacity
-        if excess <= 0:
-            return 0
-        self._used = self._capacity
-        old = sum(residency.resident for residency in self._before.values())
-        # What is left from before was accessed before all that is on the stack, so it goes first; from all
-        # tensors alike, since in which order they came is not known any more.
-        gone = min(excess, old)
-        pushed = 0
-        for residency in self._before.values():
-            part = min(residency.resident, -(-gone * residency.resident // old)) if gone else 0
-            old -= residency.resident
-            pushed += _drop(residency, part)
+def _let_go(excess: int, before: Ints, listed: Ints, state: Ints) -> int:
+    """Let go of bytes that are left from before; return how many went."""
+    old = 0
+    for at in range(state[LISTS]):
+        old += before[BEFORE * listed[at] + OLD]
+    # They were accessed before all that is on the stack, so they go first; from all tensors alike, since in
+    # which order they came is not known any more.
+    gone = all_gone = min(excess, old)
+    for at in range(state[LISTS]):
+        row = BEFORE * listed[at]
+        resident = before[row + OLD]
+        if gone and resident:
+            # gone / old of it, rounded up
+            part = resident - share_of(resident, old - gone, old)
+            dirty = share_of(before[row + OLD_DIRTY], part, resident)
+            before[row + OLD] -= part
+            before[row + OLD_DIRTY] -= dirty
+            state[WRITTEN_BYTES] += dirty
+            old -= resident
             gone -= part
-            excess -= part
-        # Then from the bottom of the stack; the one across the edge keeps what is above it.
-        while excess:
-            key, residency = next(iter(self._stack.items()))
-            part = min(residency.resident, excess)
-            pushed += _drop(residency, part)
-            excess -= part
-            if not residency.resident:
-                del self._stack[key]
-        self.written_bytes += pushed
-        return pushed
+    return all_gone
 
 
-def _drop(residency: Residency, part: int) -> int:
-    """Take bytes out of a residency; return how many of them were dirty."""
-    if not part:
-        return 0
-    # Which of its bytes are dirty is not known either, so they go in proportion.
-    dirty = residency.dirty * part // residency.resident
-    residency.resident -= part
-    residency.dirty -= dirty
-    return dirty
+FUNCTIONS: Final[tuple[Any, ...]] = (take_out, put_on_top, find, _let_go, make_room, access, begin, end)

@@ -1,74 +1,107 @@
-"""The slices of GM that the transfers of a phase name, and how many bytes of L2 they stand for."""
+"""The slices of GM that the transfers of a phase name, and how many bytes of L2 they stand for.
 
-from __future__ import annotations
+To be compiled; `columns.py` names the columns of the arrays.
+"""
 
-from collections.abc import Hashable, Iterator, Sequence
-from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, Final
 
-from ascendsim.program.instruction import Traffic
-from ascendsim.program.places import Gm, GmTensor
-from ascendsim.timing.costing import PricedProgram
-from ascendsim.timing.l2.lru import Residency
+from ascendsim.timing.l2.columns import (
+    ALL,
+    APART,
+    BEGIN,
+    BYTES,
+    CORES,
+    END,
+    KIND,
+    KNOWN,
+    L2_READ,
+    L2_WRITTEN,
+    LANE,
+    OF_TENSOR,
+    OTHERS,
+    PARTS,
+    READ,
+    ROW,
+    SIZE,
+    SLICE_BYTES,
+    SLICES_READ,
+    SLICES_WRITTEN,
+    TENSOR,
+    TENSOR_BYTES,
+    TENSOR_ROW,
+    TRAFFIC,
+    WHOLE,
+    Ints,
+)
 
-Share = Fraction | int
+# Two factors below this have a product that 64 bits hold.
+HALF = 1 << 31
 
 
-class Slice:
-    """A slice of a tensor that transfers name, and the residencies that it stands for.
+def share_of(value: int, part: int, whole: int) -> int:
+    """Return value * part // whole, for 0 <= part <= whole < 2**61, however large the product."""
+    if value < HALF and part < HALF:
+        return value * part // whole
+    # Long division, bit by bit: before it is reduced the rest stays below 3 * whole.
+    result = 0
+    rest = 0
+    for bit in range(61, -1, -1):
+        result *= 2
+        rest *= 2
+        if (value >> bit) & 1:
+            rest += part
+        while rest >= whole:
+            rest -= whole
+            result += 1
+    return result
 
-    The slice itself is `known`. Of a group of equal cores only the slice of one is; the others may have
-    slices like it of their own, in one residency for each group.
+
+def measure(
+    lanes: Ints, traffics: Ints, slices: Ints, table: Ints, rows: Ints, tensors: Ints, own: Ints,
+    newest: Ints, moved: Ints, known: int,
+) -> int:  # fmt: skip
+    """Find the bytes of every slice, and number the residencies of groups; return the number of residencies.
+
+    `own` receives for each transfer the residency of the other cores of its group, -1 without; `newest` has
+    two zeros for each slice: for the group that named it last, and the residency that it has there.
     """
-
-    __slots__ = ("bytes", "cores", "known", "own", "tensor")
-
-    def __init__(self, tensor: GmTensor, size_bytes: int) -> None:
-        self.tensor = tensor
-        self.bytes = size_bytes
-        self.cores: dict[int, int] = {}
-        self.known = Residency(tensor.name, size_bytes)
-        self.own: dict[int, Residency] = {}
-
-
-class SliceTransfer(NamedTuple):
-    """A transfer as L2 sees it: whose it is, the slice that it names, and its traffic."""
-
-    group: int
-    instruction: int
-    slice: Slice
-    traffic: Traffic
-
-
-def transfers_of(
-    group: int, cores: int, priced: PricedProgram, slices: dict[Hashable, Slice]
-) -> Iterator[SliceTransfer]:
-    """Yield the transfers of a group in issue order and note the slices that they name."""
-    newest: dict[str, int] = {}
-    instructions = priced.program.instructions
-    for index in priced.moving:
-        traffic = priced.prices[index].traffic
-        assert traffic is not None
-        name = traffic.tensor.name
-        place = _place(instructions[index].gm)
-        if place is None:
-            # It does not say where, so it goes on through the tensor, and begins again at its end.
-            begin = newest.get(name, 0)
-            if begin + traffic.bytes > traffic.tensor.size_bytes:
-                begin = 0
-            newest[name] = begin + traffic.bytes
-            place = begin, traffic.bytes
-        # Slices that overlap but differ count as two: to find what they have in common takes time for each
-        # pair. `cut` corrects the sum of their bytes.
-        key = name, place
-        if key not in slices:
-            slices[key] = Slice(traffic.tensor, traffic.bytes)
-        slices[key].cores[group] = cores
-        yield SliceTransfer(group, index, slices[key], traffic)
+    made = known
+    for lane in range(len(lanes) // LANE):
+        cores = lanes[LANE * lane + CORES]
+        for index in range(lanes[LANE * lane + BEGIN], lanes[LANE * lane + END]):
+            traffic = TRAFFIC * traffics[index]
+            size = _slice_bytes(slices[index], traffic, table, rows, tensors)
+            out = table[traffic + KIND] != READ
+            moved[SLICES_WRITTEN if out else SLICES_READ] += cores * size
+            moved[L2_WRITTEN if out else L2_READ] += cores * table[traffic + BYTES]
+            own[index] = -1
+            if cores > 1:
+                note = 2 * slices[index]
+                if newest[note] != lane + 1:
+                    newest[note], newest[note + 1] = lane + 1, made
+                    tensor = rows[ROW * slices[index] + TENSOR]
+                    rows[ROW * made + SIZE] = (cores - 1) * size
+                    rows[ROW * made + TENSOR] = tensor
+                    tensors[TENSOR_ROW * tensor + OTHERS] += (cores - 1) * size
+                    made += 1
+                own[index] = newest[note + 1]
+    return made
 
 
-def cut(slices: Sequence[Slice]) -> dict[str, Share]:
-    """Give residencies their sizes; return by tensor which part of the unknown slices is no known one.
+def _slice_bytes(number: int, traffic: int, table: Ints, rows: Ints, tensors: Ints) -> int:
+    """Return the bytes of a slice: those of the first transfer that names it."""
+    row = ROW * number
+    if rows[row + SLICE_BYTES] == 0:
+        size, tensor = table[traffic + BYTES], table[traffic + OF_TENSOR]
+        rows[row + SLICE_BYTES] = rows[row + SIZE] = size
+        rows[row + TENSOR] = tensor
+        tensors[TENSOR_ROW * tensor + KNOWN] += size
+        tensors[TENSOR_ROW * tensor + WHOLE] = table[traffic + TENSOR_BYTES]
+    return rows[row + SLICE_BYTES]
+
+
+def cut(rows: Ints, tensors: Ints, known: int, made: int) -> None:
+    """Give residencies their sizes; find by tensor which part of the unknown slices is no known one.
 
     Slices that are not known lie apart as far as the tensor is large enough for them beside the known ones;
     for the rest they are the known ones. Known slices of more bytes than there are overlap, so each counts
@@ -76,38 +109,37 @@ def cut(slices: Sequence[Slice]) -> dict[str, Share]:
     """
     # The pass knows the program of one core of a group. Where the others read follows from how much there is
     # to read: equal cores that cut a tensor among them fill it; if it is too small for that, they share it.
-    sizes: dict[str, int] = {}
-    known: dict[str, int] = {}
-    others: dict[str, int] = {}
-    for part in slices:
-        name = part.tensor.name
-        sizes[name] = part.tensor.size_bytes
-        known[name] = known.get(name, 0) + part.bytes
-        others[name] = others.get(name, 0) + part.bytes * (sum(part.cores.values()) - len(part.cores))
-    apart: dict[str, Share] = {
-        name: whole(Fraction(max(0, min(others[name], size - known[name])), others[name] or 1))
-        for name, size in sizes.items()
-    }
-    for part in slices:
-        name = part.tensor.name
+    for tensor in range(0, len(tensors), TENSOR_ROW):
+        others = tensors[tensor + OTHERS]
+        apart = max(0, min(others, tensors[tensor + WHOLE] - tensors[tensor + KNOWN]))
+        # Shares of a core are counted in parts of one; few large parts keep their sums small.
+        common, rest = max(1, others), apart
+        while rest:
+            common, rest = rest, common % rest
+        tensors[tensor + APART] = apart // common
+        tensors[tensor + PARTS] = max(1, others) // common
+    for number in range(made):
+        row = ROW * number
+        tensor = TENSOR_ROW * rows[row + TENSOR]
+        apart, whole = tensors[tensor + APART], tensors[tensor + WHOLE]
         # At least a byte: what has none is never missed.
-        if known[name] > sizes[name]:
-            part.known.size = max(1, part.bytes * sizes[name] // known[name])
-        if apart[name]:
-            for group, cores in part.cores.items():
-                if cores > 1:
-                    part.own[group] = Residency(name, max(1, int(part.bytes * (cores - 1) * apart[name])))
-    return apart
+        if number < known:
+            # Nobody need name a slice of this number.
+            if rows[row + SIZE] and tensors[tensor + KNOWN] > whole:
+                rows[row + SIZE] = max(1, share_of(rows[row + SIZE], whole, tensors[tensor + KNOWN]))
+        elif apart:
+            rows[row + SIZE] = max(1, share_of(rows[row + SIZE], apart, tensors[tensor + PARTS]))
+        else:
+            # All cores share the known slice: a residency of no bytes is none.
+            rows[row + SIZE] = 0
+        tensors[tensor + ALL] += rows[row + SIZE]
 
 
-def whole(share: Fraction) -> Share:
-    """Return a share as an int where it is one; ints are faster."""
-    return int(share) if share.denominator == 1 else share
+def accessing(cores: int, tensor: int, tensors: Ints) -> int:
+    """Return how many cores of a group access the known slice that it names, in parts of a core."""
+    # One core names the slice itself; of the others, those that have none of their own.
+    parts = tensors[TENSOR_ROW * tensor + PARTS]
+    return parts + (cores - 1) * (parts - tensors[TENSOR_ROW * tensor + APART])
 
 
-def _place(gm: Gm | None) -> Hashable:
-    """Return the slice of a tensor as something that can be compared."""
-    if gm is None:
-        return None
-    # Slices can be hashed from Python 3.12 on; the package runs on 3.11.
-    return tuple([(i.start, i.stop, i.step) if isinstance(i, slice) else i for i in gm.index])
+FUNCTIONS: Final[tuple[Any, ...]] = (share_of, _slice_bytes, measure, cut, accessing)
