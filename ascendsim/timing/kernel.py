@@ -47,7 +47,7 @@ def time_kernel(
 
 def _teams(phase: Phase, book: CostBook, folded: bool) -> list[Team]:
     """Build the programs of one phase and look up their costs."""
-    # Equal cores have equal parts of every link and equal outcomes in L2, so their spans are equal: one of
+    # Equal cores have equal rates on every link and equal outcomes in L2, so their spans are equal: one of
     # them run with the weight of all takes exactly their cycles.
     teams = []
     for works in phase.teams():
