@@ -1,11 +1,19 @@
 """Slow definitions of what timing must give: the longest path of a graph, and a machine that is ticked."""
 
 from fractions import Fraction
-from math import ceil
+from math import ceil, floor
 
 from ascendsim.timing.l2.accesses import HIT
 
-HUGE = Fraction(10**12)
+UNITS = 2**20  # in a byte
+
+
+def up(size):
+    return ceil(Fraction(size) * UNITS)
+
+
+def down(rate):
+    return max(1, floor(Fraction(rate) * UNITS))
 
 
 def spans_of(core):
@@ -21,47 +29,66 @@ def links_of(instruction):
 
 
 def flows_of(instruction, outcome, profile):
-    """All that an instruction's bytes have to do: (link, bytes, limit, whether they cross the link).
-
-    What misses is waited for at the core's rate, and crosses with what is pushed out, without such a limit.
-    """
+    """All that an instruction's bytes have to do: (link, size, cap, peak, whether they cross the link)."""
+    caps = {link: down(figures.per_core_bytes_per_cycle) for link, figures in profile.links.items()}
     flows = [
-        (link, Fraction(size), cap_of(instruction, link, profile), True)
+        (link, up(size), caps[link], down(instruction.peak), True)
         for link, size in links_of(instruction).items()
     ]
     if not flows:
         return flows
     fetched, pushed, readers, _ = outcome
-    own = Fraction(profile.links["memory"].per_core_bytes_per_cycle)
     waits = [instruction.bytes * fetched * readers, instruction.bytes * pushed]
-    flows += [("memory", Fraction(size), own, False) for size in waits if size]
+    flows += [("memory", up(size), caps["memory"], None, False) for size in waits if size]
     if fetched or pushed:
-        flows.append(("memory", Fraction(instruction.bytes) * (fetched + pushed), None, True))
+        flows.append(("memory", up(instruction.bytes * (fetched + pushed)), caps["memory"], None, True))
     return flows
 
 
-def cap_of(instruction, link, profile):
-    return min(Fraction(instruction.peak), Fraction(profile.links[link].per_core_bytes_per_cycle))
+def rates_of(flows, total):
+    """Rates of the active flows of one link, each (core, weight, pipe, cap, peak, whether it crosses)."""
+    pipes = {core: len({flow[2] for flow in flows if flow[0] == core}) for core, *_ in flows}
+    limits = [min(cap // pipes[core], peak or cap) for core, _, _, cap, peak, _ in flows]
+    crossing = [number for number, flow in enumerate(flows) if flow[5]]
+    weights = {flows[number][0]: flows[number][1] for number in crossing}
+    demands = {core: sum(limits[n] for n in crossing if flows[n][0] == core) for core in weights}
+    parts = filled([(demands[core], weights[core], core) for core in demands], total)
+    for core in demands:
+        mine = filled([(limits[n], 1, n) for n in crossing if flows[n][0] == core], parts[core])
+        for number, part in mine.items():
+            limits[number] = part
+    return [max(1, limit) for limit in limits]
+
+
+def filled(demands, total):
+    """What each of (demand, weight, name) gets of a total: the smallest is asked first whether it fits."""
+    if sum(demand * weight for demand, weight, _ in demands) <= total:
+        return {name: demand for demand, _, name in demands}
+    left, weights, parts = total, sum(weight for _, weight, _ in demands), {}
+    for demand, weight, name in sorted(demands, key=lambda item: item[0]):
+        parts[name] = min(demand, left // weights)
+        # Who gets less than asked for has what all that follow have.
+        if parts[name] == demand:
+            left -= demand * weight
+            weights -= weight
+    return parts
 
 
 # --- the longest path --------------------------------------------------------------------------------------
 
 
-def edges_of(program, profile, share=1):
-    """Edges (from, to, at least so many cycles later) between the events of a core alone on its links.
+def edges_of(program, profile, cores=1):
+    """Edges (from, to, at least so many cycles later) between the events of one of equal cores.
 
-    With `share` the core has that part of each link's total for itself. No two of its pipes may use one link.
+    No two of its pipes may use one link.
     """
     step, flag = profile.scalar.issue_cycles, profile.sync.flag_cycles
     edges, last = [("begin", ("issue", 0), step)], {}
     for i, ins in enumerate(program.instructions):
         on_pipe = last.setdefault(ins.pipe, [])
         flows = [
-            ceil(
-                size
-                / min(cap_of(ins, link, profile), share * Fraction(profile.links[link].total_bytes_per_cycle))
-            )
-            for link, size in links_of(ins).items()
+            ceil(Fraction(size, min(cap, peak, down(profile.links[link].total_bytes_per_cycle) // cores)))
+            for link, size, cap, peak, _ in flows_of(ins, HIT, profile)
         ]
         extra = max((profile.links[link].latency_cycles for link in links_of(ins)), default=0)
         if i:
@@ -89,9 +116,9 @@ def edges_of(program, profile, share=1):
     return edges
 
 
-def longest_path(program, profile, share=1):
+def longest_path(program, profile, cores=1):
     """Spans as the longest paths to every event: relax all edges until nothing changes."""
-    edges = edges_of(program, profile, share)
+    edges = edges_of(program, profile, cores)
     time = {"begin": 0}
     changed = True
     while changed:
@@ -130,26 +157,6 @@ class TickedCore:
     def look(self, now):
         """Do one thing that can be done in this cycle; tell whether there was one."""
         return self._issue(now) or any(self._pipe(order, now) for order in self.orders.values())
-
-    def crowd(self, link):
-        """How many pipes have transfers left that use a link; a transfer is over when all its bytes are."""
-        over = {i for i, _ in self.flows} - {i for i, _ in self.left}
-        users = {i for (i, _), flow in self.flows.items() if flow[0] == link and i not in over}
-        return len({self.program.instructions[i].pipe for i in users})
-
-    def tick(self, cores):
-        """Serve one cycle, `cores` being how many share each link; return what has arrived after it."""
-        arrived = []
-        for place in self.flowing:
-            link, _, limit, crosses = self.flows[place]
-            figures = self.profile.links[link]
-            mine = Fraction(figures.per_core_bytes_per_cycle) if limit is not None else HUGE
-            total = Fraction(figures.total_bytes_per_cycle) / cores[link] if crosses else HUGE
-            rate = min(mine, total) / self.crowd(link)
-            self.left[place] -= rate if limit is None else min(rate, limit)
-            if self.left[place] <= 0:
-                arrived.append(place)
-        return arrived
 
     def _issue(self, now):
         if None not in self.issue:
@@ -218,6 +225,20 @@ class TickedCore:
         return all(time is not None and time + wait <= now for time, wait in times)
 
 
+def tick(link, total, cores):
+    """Serve the flows of one link for one cycle; those whose last byte has arrived are over."""
+    active = [(core, place) for core in cores for place in core.flowing if core.flows[place][0] == link]
+    flows = []
+    for core, place in active:
+        _, _, cap, peak, crosses = core.flows[place]
+        flows.append((id(core), 1, core.program.instructions[place[0]].pipe, cap, peak, crosses))
+    for (core, place), rate in zip(active, rates_of(flows, total), strict=True):
+        core.left[place] -= rate
+        if core.left[place] <= 0:
+            core.flowing.remove(place)
+            del core.left[place]
+
+
 def ticked_machine(programs, profile, outcomes=None):
     """Spans of one phase, found by looking at every core in every cycle until nothing changes."""
     outcomes = outcomes or [{}] * len(programs)
@@ -226,12 +247,8 @@ def ticked_machine(programs, profile, outcomes=None):
     while any(None in core.end for core in cores):
         while any(core.look(now) for core in cores):
             pass
-        # Who has bytes left shares a link, whether they flow or not.
-        sharing = {link: sum(core.crowd(link) > 0 for core in cores) for link in profile.links}
-        arrived = [(core, flow) for core in cores for flow in core.tick(sharing)]
-        for core, flow in arrived:
-            core.flowing.remove(flow)
-            del core.left[flow]
+        for link, figures in profile.links.items():
+            tick(link, down(figures.total_bytes_per_cycle), cores)
         now += 1
         assert now < 100_000, "the ticked machine hangs"
     return [(core.issue, core.start, core.end, core.done) for core in cores]

@@ -1,20 +1,23 @@
-"""Do links share exactly, among those who still have bytes to move?"""
+"""Do flows share links as the rule says, in integers and to the cycle?"""
 
 from fractions import Fraction
+from math import ceil
 
 import pytest
 from fake_machine import FakeProfile, X
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles_timing import down, filled, rates_of, up
 from simpy import Environment
 
 from ascendsim.program.instruction import Traffic
 from ascendsim.timing.l2.accesses import HIT, Outcome
-from ascendsim.timing.links import Flow, Link, Port
+from ascendsim.timing.links import Flight, Flow, Link, Sharer, Stream, fixed_rate, fixed_size, water_level
 from ascendsim.timing.simpy_engine import appointment
-from ascendsim.timing.transfers import Transfers
+from ascendsim.timing.transfers import Spreading, Transfers
 
 HUGE = 10**6
+UNIT = 2**20  # units in a byte
 rates = st.fractions(min_value=Fraction(1, 10), max_value=20, max_denominator=10)
 sizes = st.lists(st.integers(1, 200), min_size=1, max_size=6)
 
@@ -23,14 +26,14 @@ def ends_of(total, streams, cap=HUGE, peak=HUGE, begin=0):
     """When each transfer ends, core by core; a stream is (first cycle, sizes[, weight]), back to back."""
     env = Environment(begin)
     profile = FakeProfile(read=(total, cap))
-    ports = [Port("cube", (*stream, 1)[2], {("MTE2", "l2_read"): len(stream[1])}) for stream in streams]
-    memory = Transfers(profile, ports, lambda cycle, call: appointment(env, cycle, call))
+    cores = [Sharer("cube", (*stream, 1)[2]) for stream in streams]
+    memory = Transfers(profile, cores, lambda cycle, call: appointment(env, cycle, call))
     ends = [[] for _ in streams]
 
     def send(core, at):
         size = streams[core][1][len(ends[core])]
         transfer = memory.transfer("cube", Traffic(X, "read", size, peak))
-        memory.send(at, ports[core], "MTE2", transfer, lambda: arrived(core))
+        memory.send(at, cores[core], "MTE2", transfer, lambda: arrived(core))
 
     def arrived(core):
         ends[core].append(env.now - begin)
@@ -45,33 +48,46 @@ def ends_of(total, streams, cap=HUGE, peak=HUGE, begin=0):
 
 def ticked_ends(total, streams, cap, peak):
     """The same, cycle by cycle."""
-    left = [[Fraction(size) for size in stream[1]] for stream in streams]
+    left = [[up(size) for size in stream[1]] for stream in streams]
     ends = [[] for _ in streams]
     now = 0
     while any(left):
-        rate = min(Fraction(cap), Fraction(peak), Fraction(total) / sum(map(bool, left)))
+        active = [core for core, mine in enumerate(left) if mine and now >= streams[core][0]]
+        flows = [(core, (*streams[core], 1)[2], "MTE2", down(cap), down(peak), True) for core in active]
         now += 1
-        for core, mine in enumerate(left):
-            if mine and now > streams[core][0]:
-                mine[0] -= rate
-                if mine[0] <= 0:
-                    ends[core].append(now)
-                    mine.pop(0)
+        for core, rate in zip(active, rates_of(flows, down(total)), strict=True):
+            left[core][0] -= rate
+            if left[core][0] <= 0:
+                ends[core].append(now)
+                left[core].pop(0)
     return ends
+
+
+def test_sizes_are_rounded_up_and_rates_down_to_units():
+    assert (fixed_size(3), fixed_rate(3)) == (3 * UNIT, 3 * UNIT)
+    # A third of 2^20 is 349525.33.
+    assert (fixed_size(Fraction(1, 3)), fixed_rate(Fraction(1, 3))) == (349526, 349525)
+    assert fixed_rate(Fraction(1, 10**9)) == 1
 
 
 @pytest.mark.parametrize(
     ("size", "cap", "cycles"),
-    [(100, 10, 10), (101, 10, 11), (1, 10, 1), (100, 30, 5), (101, 30, 6), (7, Fraction(7, 3), 3)],
+    [(100, 10, 10), (101, 10, 11), (1, 10, 1), (100, 30, 5), (101, 30, 6), (7, Fraction(7, 2), 2)],
 )
 def test_a_lone_transfer_takes_its_bytes_over_the_smaller_rate(size, cap, cycles):
     # The link does 20 bytes a cycle: 100 bytes take 10 cycles at a cap of 10, and 5 where the cap is 30.
     assert ends_of(20, [(0, [size])], cap) == ends_of(20, [(0, [size])], peak=cap) == [[cycles]]
 
 
-def test_two_cores_have_equal_parts():
-    # 20 a cycle for two: 10 each. The second begins at 7, but its part was never the first's.
-    assert ends_of(20, [(0, [100]), (7, [100])]) == [[10], [7 + 7]]
+def test_two_cores_share_while_both_move():
+    # The first has 20 a cycle up to 3: 60 bytes. Then 10 each: it has its other 40 at 7, when the second has
+    # 40; its other 60 take 3 at 20.
+    assert ends_of(20, [(0, [100]), (3, [100])]) == [[7], [10]]
+
+
+def test_a_transfer_of_a_later_cycle_takes_nothing_before():
+    assert ends_of(20, [(0, [100]), (5, [100])]) == [[5], [10]]
+    assert ends_of(20, [(0, [100]), (4, [100])]) == [[6], [10]]
 
 
 def test_who_has_moved_everything_leaves_its_part():
@@ -85,34 +101,25 @@ def test_a_part_that_lasts_one_cycle_counts():
     assert ends_of(12, [(0, [40]), (0, [44]), (0, [64])]) == [[10], [11], [13]]
 
 
-def test_who_has_more_to_move_keeps_its_part_between_transfers():
-    # The first has two transfers, so the second has 10 a cycle until 10: 100 bytes; then 20 for the last 40.
-    assert ends_of(20, [(0, [50, 50]), (0, [140])]) == [[5, 10], [12]]
-
-
-def test_what_a_cap_leaves_is_not_given_away():
-    # A peak of 4 takes less than the core's part; the other core's part stays 10.
+def test_what_a_peak_leaves_is_given_to_others():
+    # 20 a cycle. A peak of 4 takes less than half of it; the other core has 16 and its 80 bytes at 5.
     env, profile = Environment(), FakeProfile(read=(20, 20))
-    ports = [Port("cube", 1, {("MTE2", "l2_read"): 1}) for _ in range(2)]
-    memory = Transfers(profile, ports, lambda cycle, call: appointment(env, cycle, call))
+    cores = [Sharer("cube", 1) for _ in range(2)]
+    memory = Transfers(profile, cores, lambda cycle, call: appointment(env, cycle, call))
     ends = []
-    for port, peak in zip(ports, (4, 20), strict=True):
+    for core, peak in zip(cores, (4, 20), strict=True):
         transfer = memory.transfer("cube", Traffic(X, "read", 80, peak))
-        memory.send(0, port, "MTE2", transfer, lambda: ends.append(env.now))
+        memory.send(0, core, "MTE2", transfer, lambda: ends.append(env.now))
     env.run()
-    assert ends == [8, 20]
+    assert ends == [5, 20]
 
 
 def test_a_transfer_leaves_on_a_whole_cycle():
-    # Three share 10 a cycle: 10/3 each. 10 bytes take exactly 3 cycles, 11 take 3.3, so 4.
-    assert ends_of(10, [(0, [10])] * 3) == [[3]] * 3
-    assert ends_of(10, [(0, [11])] * 3) == [[4]] * 3
-
-
-def test_no_rounding_builds_up():
-    # Two cores have 10/3 a cycle each beside a third, until that is through at 3000; then 5. 10,001 bytes:
-    # 10,000 of them by 3000 exactly, so one more cycle.
-    assert ends_of(10, [(0, [10_000]), (0, [10_001]), (0, [10] * 1000)])[1] == [3001]
+    # Three share 12 a cycle, so 4 each: 12 bytes take 3 cycles, 13 take 3.25, so 4.
+    assert ends_of(12, [(0, [12])] * 3) == [[3]] * 3
+    assert ends_of(12, [(0, [13])] * 3) == [[4]] * 3
+    # 10/3 a cycle is rounded down, so 10 bytes are not quite there after 3.
+    assert ends_of(10, [(0, [10])] * 3) == [[4]] * 3
 
 
 @settings(max_examples=200, deadline=None)
@@ -146,32 +153,99 @@ def test_the_time_of_day_does_not_matter(total, streams, begin):
     assert ends_of(total, streams, begin=begin) == ends_of(total, streams)
 
 
-@pytest.mark.parametrize("cores", [1, 2, 3, 7, 24, 48])
+@pytest.mark.parametrize("cores", [1, 2, 3, 6, 24, 48])
 def test_streaming_cores_reach_the_peak_of_the_link(cores):
     # Each sends 10 x 1200 bytes with a cap that alone would do: 12,000 x cores bytes at 24 a cycle.
     ends = ends_of(24, [(0, [1200] * 10)] * cores, cap=100)
     assert {stream[-1] for stream in ends} == {500 * cores}
 
 
-# --- what a core has of a link -----------------------------------------------------------------------------
+# --- the rates of one link ---------------------------------------------------------------------------------
 
 
-def test_cube_and_vector_cores_may_reach_different_totals():
-    link = Link({"cube": 40, "vector": 60}, cores=4)
-    rates = {k: link.rate(Port(k, 1, {("MTE2", "x"): 1}), Flow("x", 1)) for k in ("cube", "vector")}
-    assert rates == {"cube": 10, "vector": 15}
+def shared(total, *flows):
+    """Rates of flows (core, pipe, cap, peak, crosses) on one link, all in units a cycle."""
+    link, cores = Link(total), {}
+    streams = []
+    for name, pipe, cap, peak, crosses in flows:
+        core = cores.setdefault(name, Sharer("cube", 1))
+        flight = Flight(core, pipe, 1, lambda: None)
+        streams.append(Stream(Flow("x", 10**9, cap, peak, crosses), flight))
+        link.join(streams[-1])
+    assert len(link.share(0)) == len(streams)
+    return [stream.rate for stream in streams]
 
 
-def test_pipes_of_a_core_share_what_the_core_has_until_one_is_through():
-    port = Port("cube", 1, {("FIX", "x"): 2, ("MTE3", "x"): 1, ("MTE2", "y"): 1})
-    link = Link({"cube": 100}, cores=2)
-    # Half the link is 50, the core's cap 30: 15 for each of two pipes.
-    flow = Flow("x", 1, cap=30)
-    assert link.rate(port, flow) == 15
-    assert [port.arrived("FIX", "x"), port.arrived("MTE3", "x")] == [False, True]
-    assert link.rate(port, flow) == 30
-    assert port.arrived("FIX", "x")
-    assert port.crowd == {"y": 1}
+def test_pipes_of_a_core_share_its_port_while_both_move():
+    # A cap of 30 is 15 for each of two pipes, and a peak of 8 leaves 7 of its half unused.
+    assert shared(1000, ("a", "FIX", 30, None, True), ("a", "MTE3", 30, 8, True)) == [15, 8]
+    # Two flows of one pipe count once; those that do not cross count like those that do.
+    assert shared(1000, ("a", "MTE2", 30, None, True), ("a", "MTE2", 30, None, False)) == [30, 30]
+    assert shared(1000, ("a", "FIX", 31, None, True), ("a", "MTE2", 31, None, False)) == [15, 15]
+
+
+def test_the_level_is_what_is_left_for_each_that_wants_more():
+    # 100 for demands of 10, 30, 60 and 60: 25 each, so the first leaves; 90 // 3 = 30, so the second leaves;
+    # 60 // 2 = 30 for the others.
+    flows = [("abcd"[core], "MTE2", cap, None, True) for core, cap in enumerate((10, 30, 60, 60))]
+    assert shared(100, *flows) == [10, 30, 30, 30]
+    assert water_level(100, [(1, 10), (1, 30), (2, 60)]) == 30
+    # 101: 91 // 3 = 30, 61 // 2 = 30. One unit is lost.
+    assert water_level(101, [(1, 10), (1, 30), (1, 60), (1, 60)]) == 30
+
+
+def test_a_core_shares_its_part_among_its_own_flows():
+    # Three pipes of core a with caps of 40, 90 and 90: limits of 13, 30 and 30. Of 100 each core has 50.
+    made = shared(
+        100,
+        ("a", "FIX", 40, None, True),
+        ("a", "MTE3", 90, None, True),
+        ("a", "MTE2", 90, None, True),
+        ("b", "MTE2", 90, None, True),
+    )
+    # 50 for 13, 30, 30: 16 each, so the first leaves; 37 // 2 = 18 for the other two.
+    assert made == [13, 18, 18, 50]
+
+
+def test_a_flow_that_does_not_cross_takes_nothing_of_the_link():
+    # Its 90 do not count: 40 and 40 fit into 100.
+    flows = [("a", "MTE2", 90, None, False), ("a", "MTE2", 40, None, True), ("b", "MTE2", 40, None, True)]
+    assert shared(100, *flows) == [90, 40, 40]
+    # Where the link is short it goes on at its limit.
+    assert shared(60, *flows) == [90, 30, 30]
+
+
+def test_no_rate_is_zero():
+    assert shared(1, *[(name, "MTE2", 5, None, True) for name in "abc"]) == [1, 1, 1]
+
+
+crossing = st.tuples(
+    st.integers(0, 4),
+    st.sampled_from(["MTE2", "FIX", "MTE3"]),
+    st.integers(1, 60),
+    st.sampled_from([None, 1, 7, 40]),
+    st.booleans(),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 200), st.lists(crossing, min_size=1, max_size=12))
+def test_rates_are_those_of_filling_the_smallest_demand_first(total, flows):
+    slow = rates_of([(core, 1, pipe, cap, peak, crosses) for core, pipe, cap, peak, crosses in flows], total)
+    assert shared(total, *flows) == slow
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 60), st.integers(1, 5)), min_size=1, max_size=6), st.integers(1, 400)
+)
+def test_a_link_that_is_short_is_used_up_but_for_floors(demands, total):
+    parts = filled([(demand, weight, name) for name, (demand, weight) in enumerate(demands)], total)
+    if sum(demand * weight for demand, weight in demands) > total:
+        level = water_level(total, [(weight, demand) for demand, weight in demands])
+        assert {name: min(demand, level) for name, (demand, _) in enumerate(demands)} == parts
+        used = sum(min(demand, level) * weight for demand, weight in demands)
+        assert total - sum(weight for _, weight in demands) < used <= total
 
 
 # --- what a transfer takes of which link -------------------------------------------------------------------
@@ -179,8 +253,13 @@ def test_pipes_of_a_core_share_what_the_core_has_until_one_is_through():
 
 def flows(kind, size, peak, outcome, **figures):
     profile = FakeProfile(read=(100, 50), write=(100, 40), memory=(90, 8), latency=(7, 9, 100), **figures)
-    transfer = Transfers(profile, [], lambda *_: None).transfer("cube", Traffic(X, kind, size, peak), outcome)
-    return [(f.link, f.bytes, f.peak, f.cap, f.crosses) for f in transfer.flows], transfer.latency_cycles
+    transfer = Spreading(profile, False).transfer("cube", Traffic(X, kind, size, peak), outcome)
+    return [in_bytes(flow) for flow in transfer.flows], transfer.latency_cycles
+
+
+def in_bytes(flow):
+    peak = None if flow.peak is None else Fraction(flow.peak, UNIT)
+    return flow.link, Fraction(flow.size, UNIT), peak, Fraction(flow.cap, UNIT), flow.crosses
 
 
 def test_a_hit_stays_between_core_and_l2():
@@ -189,20 +268,12 @@ def test_a_hit_stays_between_core_and_l2():
     assert flows("atomic", 64, 20, HIT) == ([("l2_write", 64, 20, 40, True)], 9)
 
 
-def test_a_flow_that_does_not_cross_the_link_has_the_core_to_itself():
-    port = Port("cube", 1, {("MTE2", "x"): 1})
-    link = Link({"cube": 100}, cores=50)
-    assert link.rate(port, Flow("x", 1, cap=30)) == 2
-    assert link.rate(port, Flow("x", 1, cap=30, crosses=False)) == 30
-    assert link.rate(port, Flow("x", 1, peak=20, cap=30, crosses=False)) == 20
-
-
 def test_missing_bytes_also_cross_the_link_to_memory():
     made, latency = flows("read", 64, 20, Outcome(Fraction(1, 4), 0, 1))
     assert made == [
         ("l2_read", 64, 20, 50, True),
         ("memory", 16, None, 8, False),
-        ("memory", 16, None, None, True),
+        ("memory", 16, None, 8, True),
     ]
     assert latency == 7 + 100
 
@@ -211,16 +282,17 @@ def test_cores_that_wait_for_the_same_bytes_fetch_them_once_each_at_its_own_rate
     # 4 cores wait for all 64 bytes, each at its own 8 a cycle; a quarter of them is each core's on the link.
     made, _ = flows("read", 64, 20, Outcome(Fraction(1, 4), 0, 4))
     assert made[1] == ("memory", 64, None, 8, False)
-    assert made[2] == ("memory", 16, None, None, True)
+    assert made[2] == ("memory", 16, None, 8, True)
 
 
 def test_requests_that_take_up_more_than_their_bytes_do_so_at_the_core():
     # 64 bytes in requests that take up 100 bytes of L2's rate, half missing: 50 at the core, 32 on the link.
-    profile = FakeProfile(read=(100, 50), memory=(90, 8))
-    transfer = Transfers(profile, [], lambda *_: None).transfer(
-        "cube", Traffic(X, "read", 64, 20, 100), Outcome(Fraction(1, 2))
-    )
-    assert [flow.bytes for flow in transfer.flows] == [100, 50, 32]
+    # The core's 32 a cycle are of bytes, so 50 as L2 is occupied.
+    profile = FakeProfile(read=(100, 32), memory=(90, 8))
+    traffic = Traffic(X, "read", 64, 20, 100)
+    made = Spreading(profile, False).transfer("cube", traffic, Outcome(Fraction(1, 2)))
+    assert [in_bytes(flow)[1] for flow in made.flows] == [100, 50, 32]
+    assert in_bytes(made.flows[0])[2:4] == (20, 50)
 
 
 def test_dirty_bytes_go_out_over_the_same_link():
@@ -228,44 +300,80 @@ def test_dirty_bytes_go_out_over_the_same_link():
     assert made == [
         ("l2_write", 64, 20, 40, True),
         ("memory", 32, None, 8, False),
-        ("memory", 32, None, None, True),
+        ("memory", 32, None, 8, True),
     ]
     assert latency == 9
     made, _ = flows("read", 64, 20, Outcome(1, Fraction(1, 2), 1))
     assert made[1:] == [
         ("memory", 64, None, 8, False),
         ("memory", 32, None, 8, False),
-        ("memory", 96, None, None, True),
+        ("memory", 96, None, 8, True),
     ]
 
 
-def cycles_of(kind, peak, together, **figures):
-    """How long 1200 bytes of one core take."""
-    pipe, link = ("MTE2", "l2_read") if kind == "read" else ("FIX", "l2_write")
-    port, ends = Port("cube", 1, {(pipe, link): 1}), []
-    memory = Transfers(FakeProfile(**figures), [port], lambda cycle, _: ends.append(cycle))
-    transfer = memory.transfer("cube", Traffic(X, kind, 1200, peak), Outcome(together=together))
-    memory.send(0, port, pipe, transfer, None)
-    return ends[0]
+def cycles_of(kind, peak, together, cores=1, **figures):
+    """How long 1200 bytes of each of so many cores take."""
+    env, ends = Environment(), []
+    sharers = [Sharer("cube", 1) for _ in range(cores)]
+    memory = Transfers(FakeProfile(**figures), sharers, lambda cycle, call: appointment(env, cycle, call))
+    for core in sharers:
+        transfer = memory.transfer("cube", Traffic(X, kind, 1200, peak), Outcome(together=together))
+        memory.send(0, core, "MTE2", transfer, lambda: ends.append(env.now))
+    env.run()
+    (end,) = set(ends)
+    return end
 
 
-def test_cores_that_read_the_same_lines_reach_less_of_the_link():
-    # Of the link's 100 bytes a cycle a quarter where reads are together: half of them at 100 and half at 25
-    # make 40. Neither the core's cap of 50 nor a peak of 30 is touched.
+def test_cores_that_read_the_same_lines_reach_less_of_the_link_and_of_their_own_rate():
+    # Half of the bytes at full rate and half at a quarter: 0.4 of the rates. Of the core's 50 bytes a cycle
+    # that is 20, of the link's 100 for four cores 10 each. A path of 15 bytes a cycle is not slower for it.
     figures = {"read": (100, 50), "write": (100, 50), "shared_efficiency": 0.25}
-    assert cycles_of("read", 99, Fraction(1, 2), **figures) == 1200 // 40
     assert cycles_of("read", 99, 0, **figures) == 1200 // 50
-    assert cycles_of("read", 30, Fraction(1, 2), **figures) == 1200 // 30
-    assert cycles_of("read", 99, 1, **figures) == 1200 // 25
+    assert cycles_of("read", 99, Fraction(1, 2), **figures) == 1200 // 20
+    assert cycles_of("read", 15, Fraction(1, 2), **figures) == 1200 // 15
+    assert cycles_of("read", 99, Fraction(1, 2), 4, **figures) == 1200 // 10
+    # All of them together, at a quarter: 12.5.
+    assert cycles_of("read", 99, 1, **figures) == 1200 * 2 // 25
+
+
+def test_one_total_serves_both_kinds_of_cores():
+    # Cube cores reach 40 bytes a cycle together and vector cores 60: a vector core's bytes count two thirds.
+    profile = FakeProfile(read=(40, 30), vector_total=60, vector_cap=45)
+    spreading = Spreading(profile, False)
+    (cube,), (vector,) = (
+        spreading.transfer(kind, Traffic(X, "read", 90, 33)).flows for kind in ("cube", "vector")
+    )
+    assert in_bytes(cube) == ("l2_read", 90, 33, 30, True)
+    assert in_bytes(vector) == ("l2_read", 60, 22, 30, True)
 
 
 @pytest.mark.parametrize(("cores", "rate"), [(1, 20), (2, 20), (3, 15), (4, 15)])
 def test_vector_cores_share_the_port_of_their_pair(cores, rate):
     # One alone can read 20 bytes a cycle, a pair 30; more than two are taken to work in pairs.
-    ports = [Port("vector", 1, {("MTE2", "l2_read"): 1}) for _ in range(cores)]
-    ends = []
+    env, ends = Environment(), []
+    sharers = [Sharer("vector", 1) for _ in range(cores)]
     profile = FakeProfile(vector_cap=20, vector_pair=30)
-    memory = Transfers(profile, ports, lambda cycle, _: ends.append(cycle))
-    for port in ports:
-        memory.send(0, port, "MTE2", memory.transfer("vector", Traffic(X, "read", 300, 99)), None)
-    assert ends == [300 // rate] * cores
+    memory = Transfers(profile, sharers, lambda cycle, call: appointment(env, cycle, call))
+    transfer = memory.transfer("vector", Traffic(X, "read", 300, 99))
+    for core in sharers:
+        memory.send(0, core, "MTE2", transfer, lambda: ends.append(env.now))
+    env.run()
+    assert ends == [ceil(300 / rate)] * cores
+
+
+def test_a_flow_that_is_through_makes_room_before_its_transfer_has_ended():
+    # Main memory does 20 a cycle, one core 10. The first core waits for 100 bytes at its 10, of which 40
+    # cross for it: at 10 a cycle beside the second core's 10, so they are through at 4. The second's 100
+    # bytes cross at 10 all along: 10 cycles. A third begins at 4 with a cap of 10 and needs nobody to yield.
+    env, ends = Environment(), {}
+    cores = {name: Sharer("cube", 1) for name in "abc"}
+    profile = FakeProfile(memory=(20, 10))
+    memory = Transfers(profile, list(cores.values()), lambda cycle, call: appointment(env, cycle, call))
+    shared_read = memory.transfer(
+        "cube", Traffic(X, "read", 100, HUGE), Outcome(Fraction(2, 5), 0, Fraction(5, 2))
+    )
+    own = memory.transfer("cube", Traffic(X, "read", 100, HUGE), Outcome(1))
+    for name, at, transfer in (("a", 0, shared_read), ("b", 0, own), ("c", 4, own)):
+        memory.send(at, cores[name], "MTE2", transfer, lambda name=name: ends.update({name: env.now}))
+    env.run()
+    assert ends == {"a": 10, "b": 10, "c": 14}

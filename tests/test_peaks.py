@@ -5,7 +5,7 @@ forms of the figures in the product's file.
 """
 
 from fractions import Fraction
-from math import ceil
+from math import ceil, floor
 
 import pytest
 
@@ -90,6 +90,18 @@ def cap_of(path, profile, cores):
     return own, figures.vector_total_bytes_per_cycle
 
 
+def flow_cycles(size, *rates, scale=1):
+    """Cycles of a flow at the least of some rates, sizes rounded up and rates down to 2^-20 byte."""
+    return ceil(Fraction(ceil(size * scale * 2**20), min(floor(rate * scale * 2**20) for rate in rates)))
+
+
+def counted(figures, kind):
+    """How many bytes of cube cores one byte of this kind of core counts as on a link."""
+    if kind == "cube":
+        return 1
+    return Fraction(figures.total_bytes_per_cycle) / Fraction(figures.vector_total_bytes_per_cycle)
+
+
 @pytest.mark.parametrize(("product", "path"), WAYS)
 def test_a_lone_transfer_takes_its_cost_and_what_the_core_can_take(product, path):
     profile = large(product)
@@ -97,8 +109,9 @@ def test_a_lone_transfer_takes_its_cost_and_what_the_core_can_take(product, path
     cost = copy.cost(profile)
     cap, total = cap_of(path, profile, 1)
     moved = cost.traffic
-    rate = min(Fraction(moved.peak_bytes_per_cycle), cap, total)
-    flow = ceil(max(moved.bytes, moved.occupied_bytes) / rate)
+    scale = counted(profile.links[PATHS[path]], kind_of(path, profile))
+    rates = moved.peak_bytes_per_cycle, cap, total
+    flow = flow_cycles(max(moved.bytes, moved.occupied_bytes), *rates, scale=scale)
     (core,) = run([[copy]], profile, kind_of(path, profile)).phases[0].cores
     assert list(core.end) == [max(cost.cycles + flow, cost.least_cycles)]
     assert list(core.done) == [cost.cycles + flow + cost.latency_cycles]
@@ -114,7 +127,7 @@ def test_streaming_cores_reach_their_own_peak_or_that_of_the_link(product, path,
     cost = programs[0][0].cost(profile)
     cap, total = cap_of(path, profile, cores)
     rate = min(Fraction(cost.traffic.peak_bytes_per_cycle), cap, Fraction(total) / cores)
-    each = cost.cycles + ceil(SIZE / rate)
+    each = cost.cycles + flow_cycles(SIZE, rate, scale=counted(profile.links[PATHS[path]], kind))
     assert run(programs, profile, kind).phases[0].cores[0].end[-1] == COUNT * each
     if rate < min(cap, Fraction(cost.traffic.peak_bytes_per_cycle)) and not cost.cycles:
         # The link is what binds, and all of it is used but for the last cycle of each transfer.

@@ -16,7 +16,7 @@ from ascendsim.validate.targets import TARGETS, reached
 # What is not reached, with what it may at most be: products whose plans no source tells, and one counter of
 # one run.
 SHORT = {
-    "those of the first generation": 0.18,
+    "those of the first generation": 0.165,
     "pipes of one core, runs r1, r2, r4": 0.25,
 }
 

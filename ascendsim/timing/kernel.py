@@ -11,11 +11,11 @@ from ascendsim.errors import ProgramError
 from ascendsim.program.kernel import Kernel, Phase
 from ascendsim.timing.costing import CostBook
 from ascendsim.timing.l2.account import Start, account_of
+from ascendsim.timing.simpy_engine import Team, time_phase
 from ascendsim.timing.timeline import PhaseTimeline, Timeline
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
-    from ascendsim.timing.simpy_engine import Team
 
 
 def time_kernel(
@@ -28,9 +28,6 @@ def time_kernel(
              has left (`l2/account.py`)
     Raises   ProgramError for a program that breaks the rules of the machine
     """
-    # Here and not at the top: importing SimPy takes a seventh of a start, and not every call times.
-    from ascendsim.timing.simpy_engine import time_phase
-
     with _collector_paused():
         book = CostBook(profile)
         phases = [_teams(phase, book, folded) for phase in kernel.phases]
@@ -50,9 +47,7 @@ def time_kernel(
 
 def _teams(phase: Phase, book: CostBook, folded: bool) -> list[Team]:
     """Build the programs of one phase and look up their costs."""
-    from ascendsim.timing.simpy_engine import Team
-
-    # Equal cores have equal parts of every link and equal outcomes in L2, so their spans are equal: one of
+    # Equal cores have equal rates on every link and equal outcomes in L2, so their spans are equal: one of
     # them run with the weight of all takes exactly their cycles.
     teams = []
     for works in phase.teams():

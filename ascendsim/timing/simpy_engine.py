@@ -18,17 +18,19 @@ its entry to the first instruction. From there each core obeys four rules.
    done[i] = max(done[before], end[i], last[i] + latency, begin[i] + pace + latency).
 
 **Who needs a simulator?** Only the flow in rule 3 depends on other cores; everything else follows from what
-came before on the same core. So SimPy sees nothing but transfers: one event where a transfer ends. The rest
-follows by sums and maxima. Each scalar unit and each pipe goes through its instructions as a coroutine that
-stops only where a value is missing; it leaves a note at the instruction that it waits for, and whoever finds
-the value out wakes it.
-A coroutine may run ahead of simulated time; but how long a transfer takes may change until it has ended,
-because a core may leave a link before (`links.py`), so what follows it waits for its end.
+came before on the same core. So SimPy sees nothing but transfers: one event for each cycle in which one
+begins or one of its flows may end. The rest follows by sums and maxima. Each scalar unit and each pipe goes
+through its instructions as a coroutine that stops only where a value is missing; it leaves a note at the
+instruction that it waits for, and whoever finds the value out wakes it.
+A coroutine may run ahead of simulated time; a transfer that it sends then begins at its later cycle. How long
+a transfer takes may change until it has ended, as others begin and end on its links (`links.py`), so what
+follows it waits for its end.
 
-Equal cores may be folded into one of that weight: its part of a link is the part of each of them.
+Equal cores may be folded into one of that weight: its rates are those of each of them.
 
-All rules are sums and maxima, and what a core gets of a link only grows: a faster figure never costs cycles
-(`links.py` says why).
+Apart from rates all rules are sums and maxima. So a faster figure never costs cycles where no transfer shares
+anything: no link is asked for more than its total, and no two pipes of a core use one link. Elsewhere who is
+earlier may come in the way of another (`links.py`).
 """
 
 from __future__ import annotations
@@ -45,9 +47,9 @@ from ascendsim.errors import ProgramError
 from ascendsim.program.kernel import Core
 from ascendsim.timing.costing import PricedProgram
 from ascendsim.timing.l2.accesses import HIT, Outcomes
-from ascendsim.timing.links import Port
+from ascendsim.timing.links import Sharer
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline
-from ascendsim.timing.transfers import Transfers, moves_of
+from ascendsim.timing.transfers import Transfers
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -74,7 +76,7 @@ class CoreRun:
         self.priced = priced
         self.cores = cores
         self.outcomes = outcomes
-        self.port = Port(cores[0].kind, len(cores), moves_of(priced, outcomes))
+        self.sharer = Sharer(cores[0].kind, len(cores))
         # Arrays of 64-bit integers: lists would take several times the memory for each figure.
         unknown = array("q", [UNKNOWN]) * count
         self.issue = unknown[:]
@@ -167,8 +169,8 @@ class CoreRun:
                 time = yield from self._begin_of_work(pipe, index, time)
             free = time + cycles
             if traffic is not None:
-                transfer = memory.transfer(self.port.kind, traffic, self.outcomes.get(index, HIT))
-                memory.send(free, self.port, pipe, transfer, wake)
+                transfer = memory.transfer(self.sharer.kind, traffic, self.outcomes.get(index, HIT))
+                memory.send(free, self.sharer, pipe, transfer, wake)
                 # Nothing of this pipe goes on before the end is certain: a later start would be a guess.
                 yield
                 free = int(self._env.now)
@@ -230,7 +232,7 @@ def time_phase(
                 CoreRun(program, (core,), made)
                 for core, program in zip(team.cores, team.programs, strict=True)
             ]
-    memory = Transfers(profile, [run.port for run in runs], partial(appointment, env))
+    memory = Transfers(profile, [run.sharer for run in runs], partial(appointment, env))
     for run in runs:
         run.begin(env, memory, profile)
     env.run()
@@ -247,14 +249,11 @@ def time_phase(
     return PhaseTimeline(name, begin, end, tuple(spans))
 
 
-def appointment(env: Environment, cycle: int, call: Callable[[Event], None]) -> Event:
+def appointment(env: Environment, cycle: int, call: Callable[[], None]) -> None:
     """Schedule a bare event, which is cheaper than a process or a `Timeout`."""
-    # A transfer whose end moves gets a new event, so there may be many more events than transfers. Those of
-    # one cycle come in the order in which they were made; so equal runs are equal.
     event = Event(env)
     event._ok = True
     event._value = None
     assert event.callbacks is not None
-    event.callbacks.append(call)
+    event.callbacks.append(lambda _: call())
     env.schedule(event, NORMAL, cycle - int(env.now))
-    return event

@@ -1,94 +1,45 @@
 """Transfers: how the traffic of an instruction spreads over the shared links, and when it has arrived.
 
-Time and pipes are the engine's; this module knows cycles only as numbers that `schedule` takes.
+Time and pipes are the engine's; this module knows cycles only as numbers that `schedule` takes. The rule by
+which flows share a link is that of `links.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.program.instruction import Traffic
-from ascendsim.timing.costing import PricedProgram
-from ascendsim.timing.l2.accesses import HIT, Outcome, Outcomes
-from ascendsim.timing.links import Flow, Link, Port, Rate
+from ascendsim.timing.l2.accesses import HIT, Outcome
+from ascendsim.timing.links import Flight, Flow, Link, Rate, Sharer, Stream, fixed_rate, fixed_size
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
     from ascendsim.profile.memory import LinkFigures
 
-Speed = tuple[int, tuple[Fraction, ...]]
+
+class Transfer(NamedTuple):
+    """A transfer as the links see it: its flows, and the latency that links add to the path's own."""
+
+    flows: tuple[Flow, ...]
+    latency_cycles: int
 
 
-class Transfer:
-    """A transfer as the links see it: its flows, and the latency that links add to the path's own.
+class Spreading:
+    """How traffic spreads over the links of a product; the only place of timing with fractions.
 
-    All transfers of one traffic and outcome are one object. `speeds` remembers, by the crowd at the port, how
-    many cycles such a transfer takes from start to end and at which rates, as long as no core leaves a link.
+    All transfers of one kind of core, traffic and outcome are one object.
     """
 
-    __slots__ = ("flows", "latency_cycles", "links", "speeds")
-
-    def __init__(self, flows: tuple[Flow, ...], latency_cycles: int) -> None:
-        self.flows = flows
-        self.links = tuple(dict.fromkeys(flow.link for flow in flows))
-        self.latency_cycles = latency_cycles
-        self.speeds: dict[tuple[int, ...], Speed] = {}
-
-
-class Flight:
-    """A transfer under way: its flows' bytes that are left since a cycle, and the event that will end it.
-
-    `left` is None as long as nothing has changed since it began.
-    """
-
-    __slots__ = ("arrived", "end", "event", "left", "pipe", "port", "rates", "since", "transfer")
-
-    def __init__(
-        self, port: Port, pipe: str, transfer: Transfer, since: int, arrived: Callable[[], None]
-    ) -> None:
-        self.port = port
-        self.pipe = pipe
-        self.transfer = transfer
-        self.since = since
-        self.arrived = arrived
-        self.left: Sequence[Rate] | None = None
-        self.rates: tuple[Fraction, ...] = ()
-        self.end = since
-        self.event: object = None
-
-
-class Transfers:
-    """The shared links of one phase, as the cores see them.
-
-    `schedule(cycle, call)` calls back in that cycle and returns a token of the appointment, which it hands to
-    `call`; an appointment that was replaced is recognised by its token.
-    """
-
-    def __init__(
-        self,
-        profile: Profile,
-        ports: Sequence[Port],
-        schedule: Callable[[int, Callable[[Any], None]], object],
-    ) -> None:
-        self._profile = profile
-        self._schedule = schedule
-        self._links = {
-            name: Link(
-                {"cube": figures.total_bytes_per_cycle, "vector": figures.vector_total_bytes_per_cycle},
-                sum(port.weight for port in ports if name in port.crowd),
-            )
-            for name, figures in profile.links.items()
-        }
+    def __init__(self, profile: Profile, in_pairs: bool) -> None:
+        self._links = profile.links
         # Of more than two vector cores each has its partner in the same AI core at work, too.
-        self._in_pairs = sum(port.weight for port in ports if port.kind == "vector") > 2
+        self._in_pairs = in_pairs
         # By identity, which is faster than comparing fractions; what is known is kept alive, as an identity
         # may be given to another object afterwards.
         self._known: dict[tuple[str, int, int], Transfer] = {}
         self._kept: list[tuple[Traffic, Outcome]] = []
-        # A dict keeps the order in which flights began, so that equal runs are equal event by event.
-        self._flights: dict[Flight, None] = {}
 
     def transfer(self, kind: str, traffic: Traffic, outcome: Outcome = HIT) -> Transfer:
         """Return how the traffic of a core of this kind spreads over the links."""
@@ -107,30 +58,27 @@ class Transfers:
         wait cross the link once. Dirty bytes that have to make room go out over the same link.
         """
         link = link_of(traffic)
-        figures, memory = self._profile.links[link], self._profile.links["memory"]
+        figures, memory = self._links[link], self._links["memory"]
         occupied = max(traffic.bytes, traffic.occupied_bytes)
-        efficiency: Rate = 1
-        if outcome.together and figures.shared_efficiency < 1:
-            # Part of the bytes flows slower, and their times add up: a harmonic mean.
-            slower = outcome.together / Fraction(str(figures.shared_efficiency))
-            efficiency = 1 / (1 - outcome.together + slower)
-        # What a core can take is a rate of bytes; the link is shared by how much of it they occupy.
-        cap = self._cap(figures, kind)
-        if occupied > traffic.bytes:
-            cap *= Fraction(occupied, traffic.bytes)
-        flows = [Flow(link, occupied, traffic.peak_bytes_per_cycle, cap, efficiency)]
+        # Bytes that flow slower occupy the link, and the core's port, as more bytes would. Not so the path
+        # inside the core: its peak is of bytes.
+        more = 1 / _efficiency(outcome, figures)
+        cap = Fraction(self._cap(figures, kind)) * occupied / traffic.bytes
+        peak = Fraction(traffic.peak_bytes_per_cycle)
+        flows = [_flow(kind, link, figures, occupied * more, cap, peak * more)]
         latency = figures.latency_cycles
         # Two flows for what is missed, since two limits hold of different bytes: this core takes in all that
         # it waits for, at its own rate for misses; over the shared link goes only its part of the fetching.
+        own = self._cap(memory, kind)
         if outcome.fetched:
             waited = outcome.fetched * outcome.readers * occupied
-            flows.append(Flow("memory", waited, cap=self._cap(memory, kind), crosses=False))
+            flows.append(_flow(kind, "memory", memory, waited, own, crosses=False))
             latency += memory.latency_cycles
         pushed = outcome.pushed_out * traffic.bytes
         if pushed:
-            flows.append(Flow("memory", pushed, cap=self._cap(memory, kind), crosses=False))
+            flows.append(_flow(kind, "memory", memory, pushed, own, crosses=False))
         if outcome.uses_memory:
-            flows.append(Flow("memory", outcome.fetched * traffic.bytes + pushed))
+            flows.append(_flow(kind, "memory", memory, outcome.fetched * traffic.bytes + pushed, own))
         return Transfer(tuple(flows), latency)
 
     def _cap(self, figures: LinkFigures, kind: str) -> Rate:
@@ -141,66 +89,65 @@ class Transfers:
         alone = figures.per_vector_core_bytes_per_cycle
         return min(alone, Fraction(pair) / 2) if pair and self._in_pairs else alone
 
-    def send(self, at: int, port: Port, pipe: str, transfer: Transfer, arrived: Callable[[], None]) -> None:
+
+class Transfers:
+    """The shared links of one phase, as the cores see them.
+
+    `schedule(cycle, call)` calls back in that cycle, which is this one or a later one.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        cores: Sequence[Sharer],
+        schedule: Callable[[int, Callable[[], None]], object],
+    ) -> None:
+        self._schedule = schedule
+        self._links = {
+            name: Link(fixed_rate(figures.total_bytes_per_cycle)) for name, figures in profile.links.items()
+        }
+        vectors = sum(core.weight for core in cores if core.kind == "vector")
+        self.transfer = Spreading(profile, in_pairs=vectors > 2).transfer
+        # By cycle: transfers that begin, and flows that end if nothing changes their rate before.
+        self._begins: dict[int, list[tuple[Transfer, Flight]]] = {}
+        self._ends: dict[int, list[Stream]] = {}
+        self._appointed: set[int] = set()
+
+    def send(self, at: int, core: Sharer, pipe: str, transfer: Transfer, arrived: Callable[[], None]) -> None:
         """Let bytes flow from cycle `at` on; call `arrived` in the cycle by which the last has arrived."""
-        flight = Flight(port, pipe, transfer, at, arrived)
-        self._flights[flight] = None
-        self._appoint(flight)
+        flight = Flight(core, pipe, len(transfer.flows), arrived)
+        self._begins.setdefault(at, []).append((transfer, flight))
+        self._appoint(at)
 
-    def _appoint(self, flight: Flight) -> None:
-        """Find out when a transfer will have arrived if no core leaves a link before."""
-        # Whole transfers of one kind take equally long, so their cycles are looked up; fractions are slow.
-        transfer, crowd = flight.transfer, flight.port.crowd
-        key = tuple([crowd[link] for link in transfer.links])
-        speed = transfer.speeds.get(key)
-        if speed is None:
-            speed = transfer.speeds[key] = self._speed(transfer, flight.port)
-        cycles, flight.rates = speed
-        if flight.left is not None:
-            cycles = _cycles(flight.left, flight.rates)
-        # A new event only if the end moves. An event of SimPy cannot be taken back; the old one will fire,
-        # and `_arrive` knows by its token that it is not meant.
-        if flight.event is None or flight.since + cycles != flight.end:
-            flight.end = flight.since + cycles
-            flight.event = self._schedule(flight.end, lambda event: self._arrive(flight, event))
+    def _appoint(self, cycle: int) -> None:
+        # An event of SimPy cannot be taken back: where an end moves, the old one finds nothing to do.
+        if cycle not in self._appointed:
+            self._appointed.add(cycle)
+            self._schedule(cycle, lambda: self._settle(cycle))
 
-    def _speed(self, transfer: Transfer, port: Port) -> Speed:
-        rates = tuple(self._links[flow.link].rate(port, flow) for flow in transfer.flows)
-        return _cycles([flow.bytes for flow in transfer.flows], rates), rates
-
-    def _arrive(self, flight: Flight, event: object) -> None:
-        """End a transfer, unless its appointment was replaced."""
-        if event is not flight.event:
-            return
-        del self._flights[flight]
-        port = flight.port
-        # Only who is done with a link for good makes room there: that is the rule of `links.py`.
-        changed = False
-        for name in flight.transfer.links:
-            if port.arrived(flight.pipe, name):
-                changed = True
-                if name not in port.crowd:
-                    self._links[name].cores -= port.weight
-        if changed:
-            self._resettle(flight.end)
-        flight.arrived()
-
-    def _resettle(self, now: int) -> None:
-        """Give every transfer under way its new rates from this cycle on."""
-        # Their ends were reckoned with the old rates. A pipe or a core has left a link, so some rates have
-        # grown and some ends are too late; what has flowed so far stays flowed. Nothing else changes rates,
-        # so between two such cycles nobody needs to look at the links.
-        for transfer in self._known.values():
-            transfer.speeds.clear()
-        for flight in self._flights:
-            # Sent ahead of time (`send` of a later cycle) it has moved nothing yet and keeps its begin.
-            elapsed = now - flight.since
-            if elapsed > 0:
-                left = flight.left or [flow.bytes for flow in flight.transfer.flows]
-                gone = [rate * elapsed for rate in flight.rates]
-                flight.left = [size - min(size, part) for size, part in zip(left, gone, strict=True)]
-                flight.since = now
-            self._appoint(flight)
+    def _settle(self, now: int) -> None:
+        """Do all that happens in a cycle: what ends, what follows from that, what begins, then new rates."""
+        arrived: list[Callable[[], None]] = []
+        for stream in self._ends.pop(now, ()):
+            # Its end may have moved since it was entered here, away or away and back.
+            if stream.end == now and stream.left:
+                stream.left = 0
+                self._links[stream.flow.link].leave(stream)
+                stream.flight.under_way -= 1
+                if not stream.flight.under_way:
+                    arrived.append(stream.flight.arrived)
+        # Cores go on here, and may send what begins in this very cycle.
+        for call in arrived:
+            call()
+        for transfer, flight in self._begins.pop(now, ()):
+            for flow in transfer.flows:
+                self._links[flow.link].join(Stream(flow, flight))
+        self._appointed.discard(now)
+        # Rates last: nothing more can end in this cycle, as every flow takes at least one.
+        for link in self._links.values():
+            for stream in link.share(now):
+                self._ends.setdefault(stream.end, []).append(stream)
+                self._appoint(stream.end)
 
 
 def link_of(traffic: Traffic) -> str:
@@ -208,24 +155,37 @@ def link_of(traffic: Traffic) -> str:
     return f"l2_{traffic.direction}"
 
 
-def _cycles(sizes: Sequence[Rate], rates: Sequence[Fraction]) -> int:
-    """Return the whole cycles until the last flow is through."""
-    # The flows go at the same time. In integers, as exact rates make no rounding that could build up or
-    # decide a tie between cores one way on one machine and another way on the next.
-    return max(
-        -(-size.numerator * rate.denominator // (size.denominator * rate.numerator))
-        for size, rate in zip(sizes, rates, strict=True)
+def _efficiency(outcome: Outcome, figures: LinkFigures) -> Fraction:
+    """Return the part of the rates that a transfer reaches where several cores read the same lines."""
+    if not outcome.together or figures.shared_efficiency >= 1:
+        return Fraction(1)
+    # Part of the bytes flows slower, and their times add up: a harmonic mean.
+    slower = outcome.together / Fraction(str(figures.shared_efficiency))
+    return 1 / (1 - outcome.together + slower)
+
+
+def _flow(
+    kind: str,
+    link: str,
+    figures: LinkFigures,
+    size: Rate,
+    cap: Rate,
+    peak: Rate | None = None,
+    *,
+    crosses: bool = True,
+) -> Flow:
+    """Return a flow in fixed point.
+
+    Vector cores may reach another total together than cube cores do. Counted in bytes of cube cores, one
+    total serves both.
+    """
+    part = Fraction(1)
+    if kind == "vector":
+        part = Fraction(figures.total_bytes_per_cycle) / Fraction(figures.vector_total_bytes_per_cycle)
+    return Flow(
+        link,
+        fixed_size(size * part),
+        fixed_rate(cap * part),
+        None if peak is None else fixed_rate(peak * part),
+        crosses,
     )
-
-
-def moves_of(priced: PricedProgram, outcomes: Outcomes) -> dict[tuple[str, str], int]:
-    """Return how often each (pipe, link) occurs in a program."""
-    moves: dict[tuple[str, str], int] = {}
-    for (pipe, traffic), count in priced.traffic.items():
-        place = pipe, link_of(traffic)
-        moves[place] = moves.get(place, 0) + count
-    for index, outcome in outcomes.items():
-        if outcome.uses_memory:
-            place = priced.pipes[index], "memory"
-            moves[place] = moves.get(place, 0) + 1
-    return moves

@@ -39,7 +39,7 @@ class Rates:
     @cached_property
     def load_bytes_per_cycle(self) -> float:
         """GM to L1 with all cores loading."""
-        # The timing executor gives every core an equal part of the link, so the bound must not be kinder.
+        # Cores that load in step have equal parts of the link in timing, so the bound must not be kinder.
         path = self.profile.paths["GM_L1"].bytes_per_cycle
         return min(float(path), float(self.profile.links["l2_read"].total_bytes_per_cycle) / self.cores)
 
