@@ -66,7 +66,9 @@ def _steps(phase: Phase, number: int, order: str | int | Order) -> Iterator[tupl
     # Core after core is legal: inside a phase cores share nothing but atomic additions.
     if order == "program":
         for work in phase.work:
-            for instruction in work.build().instructions:
+            # Named, so that the code which the next program shares with this one is still there.
+            program = work.build()
+            for instruction in program.expanded():
                 yield work.core, instruction
         return
     if isinstance(order, str):
@@ -83,8 +85,8 @@ def _random_order(programs: dict[Core, Program], rng: random.Random) -> Iterator
     for core, program in programs.items():
         # Reversed, since taking from the end of a list is cheap.
         pipes: dict[str, list[int]] = {}
-        for index, instruction in enumerate(program.instructions):
-            pipes.setdefault(instruction.pipe, []).append(index)
+        for index, pipe in enumerate(program.pipes):
+            pipes.setdefault(pipe, []).append(index)
         queues[core] = {pipe: indices[::-1] for pipe, indices in pipes.items()}
     finished = {core: bytearray(len(program)) for core, program in programs.items()}
     heads = [(core, pipe) for core, pipes in queues.items() for pipe in pipes]

@@ -17,7 +17,6 @@ from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
 from ascendsim.ops.schedules.writeback import Writeback
 from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.rings import Ring
 
 
 class WeightsStay(Dgrad):
@@ -38,16 +37,16 @@ class WeightsStay(Dgrad):
         builder = ProgramBuilder(self.profile, self.hazards)
         # The builder derives every wait from the slots that instructions touch.
         image_bytes = max(tile.l1_bytes for tile in cut.left_tiles.values())
-        images = Ring(builder.slots("L1", image_bytes, "image", tiling.al1_buffers))
+        images = builder.ring("L1", image_bytes, "image", tiling.al1_buffers)
         most = max(len(pairs) for pairs in gemm.depths)
         weights = {
             (pair, box): builder.slots("L1", box.groups * c0 * n * size, f"weights {pair} {box}")[0]
             for pair in range(most)
             for box in cut.right_boxes
         }
-        l0a = Ring(builder.slots("L0A", m * tiling.base_k * size, "A", tiling.al0_buffers))
-        l0b = Ring(builder.slots("L0B", tiling.base_k * n * size, "B", tiling.bl0_buffers))
-        l0c = Ring(builder.slots("L0C", m * n * 4, "C", tiling.cl0_buffers))
+        l0a = builder.ring("L0A", m * tiling.base_k * size, "A", tiling.al0_buffers)
+        l0b = builder.ring("L0B", tiling.base_k * n * size, "B", tiling.bl0_buffers)
+        l0c = builder.ring("L0C", m * n * 4, "C", tiling.cl0_buffers)
         out = Writeback(builder, self.profile, self.target, m, n, c0)
         tiles = DgradTiles(builder, cut)
 
@@ -75,8 +74,8 @@ class WeightsStay(Dgrad):
                             place = task, segment, slice_
                             tiles.multiply(accumulator, image, right, slots, *place, first=first)
                             first = False
-                index = tiles.output(task)
-                out.write(accumulator, task.pixels, task.columns, index, atomic=len(cut.parts) > 1)
+                atomic = len(cut.parts) > 1
+                out.write(accumulator, task.pixels, task.columns, tiles.output, task, atomic=atomic)
         return builder.build()
 
 

@@ -53,7 +53,9 @@ def parts_of(value):
         yield "timeline", value.timeline
     elif isinstance(value, np.ndarray):
         yield from (("dtype", value.dtype), ("shape", value.shape), ("bytes", value.tobytes()))
-    elif isinstance(value, frozenset):
+    elif isinstance(value, bytearray):
+        yield "bytes", bytes(value)
+    elif isinstance(value, frozenset | set):
         yield "items", tuple(sorted(value))
     elif isinstance(value, list | tuple | array.array | Deferred):
         yield from ((str(index), part) for index, part in enumerate(value))
@@ -65,10 +67,13 @@ def parts_of(value):
         yield from (("func", value.func), ("args", value.args), ("keywords", value.keywords))
     elif isinstance(value, MethodType):
         yield from (("of", value.__self__), ("function", value.__func__))
+    elif isinstance(value, Program):
+        # Without what it has worked out already because somebody asked.
+        names = ("steps", "segments", "slots", "buffer_bytes", "hazards", "instructions")
+        waits = ("done_back", "end_back", "trail_back")
+        yield from ((name, getattr(value, name)) for name in (*names, *waits))
     elif is_dataclass(value):
         names = [field.name for field in fields(value)]
-        # What a loop nest has learned of its code by then; the instructions and waits are the same without.
-        names = [name for name in names if not (isinstance(value, Program) and name == "templates")]
         yield from ((name, getattr(value, name)) for name in names)
     else:
         names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]

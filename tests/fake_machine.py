@@ -6,8 +6,9 @@ from types import SimpleNamespace
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
-from ascendsim.program.places import Gm, GmTensor
+from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import Program
+from ascendsim.program.waits import Derived
 
 X = GmTensor("x", (1 << 20,), "float16", 2)
 Y = GmTensor("y", (1 << 20,), "float16", 2, role="output")
@@ -118,13 +119,45 @@ class FakeProfile:
 
 
 def program(*rows):
-    """Make a program of rows (instruction, after_done, after_end, trailed), the last three being optional."""
+    """Make a program of rows (instruction, after_done, after_end, trailed), the last three being optional.
+
+    Every wait gets a slot of its own, which only these two instructions use in such a way that the wait
+    follows: so both engines derive it. What an earlier wait of the same pipe implies is dropped, as ever.
+    """
     full = [(*row, (), (), ())[:4] if isinstance(row, tuple) else (row, (), (), ()) for row in rows]
-    done, end, trail = [
-        tuple(tuple(i - j for j in row[kind]) for i, row in enumerate(full)) for kind in (1, 2, 3)
+    reads, writes = ([[] for _ in full] for _ in range(2))
+    slots = list(dict.fromkeys(slot for row in full for slot in (*row[0].reads, *row[0].writes)))
+    for index, (_, done, end, trailed) in enumerate(full):
+        waits = [(other, kind) for kind, others in enumerate((done, end, trailed)) for other in others]
+        for other, kind in waits:
+            assert other < index, "a program of slots waits backwards only; see `circular`"
+            slots.append(Slot("L1", 32, f"{index} after {other}", len(slots)))
+            # Its result: read after write, but who trails reads what it trails, so there write after write.
+            # Its end: write after read. Trailed: read after write.
+            (reads if kind == 1 else writes)[other].append(slots[-1])
+            (reads if kind == 2 or (kind == 0 and not trailed) else writes)[index].append(slots[-1])
+    made = [
+        replace(
+            row[0],
+            reads=(*row[0].reads, *reads[index]),
+            writes=(*row[0].writes, *writes[index]),
+            trails=row[0].trails or bool(row[3]),
+        )
+        for index, row in enumerate(full)
     ]
-    trails = {i: back for i, back in enumerate(trail) if back}
-    return Program(tuple(row[0] for row in full), done, end, (), {}, trail_back=trails)
+    return Program.straight(made, tuple(slots), {})
+
+
+def circular(*rows):
+    """Make a program of rows (instruction, after_done) whose waits may go in a circle; for SimPy alone."""
+    back = tuple(tuple(index - other for other in done) for index, (_, done) in enumerate(rows))
+    waits = Derived(back, ((),) * len(rows), {})
+    return Program.straight([made for made, _ in rows], (), {}, waits=waits)
+
+
+def with_instructions(prog, instructions):
+    """Return the program with other instructions, which use the same slots."""
+    return Program.straight(instructions, prog.slots, prog.buffer_bytes, prog.hazards)
 
 
 def built(instructions):

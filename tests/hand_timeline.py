@@ -8,7 +8,7 @@ from fake_machine import Fake, program
 
 from ascendsim.ops.results import KernelResult, Retimed
 from ascendsim.program.kernel import Core, Kernel
-from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline
+from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline, times_of
 
 CUBE0, CUBE1, VECTOR0 = Core("cube", 0), Core("cube", 1), Core("vector", 0)
 
@@ -41,6 +41,8 @@ def hand_kernel(phases=PHASES, cycles=100, name="grad_weight", time_us=1.1):
         bytes={"l2_read": 64, "l2_write": 32, "memory": 0},
         macs=0,
         cube_utilisation=0.0,
+        times=times_of(timeline),
+        engine="simpy",
         kernel=Kernel(name, (), {}, math=None),
         timed=Retimed(None, timeline),
     )

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 COPIED = ("ascendsim", "tests", "docs", "configs")
 
@@ -48,3 +50,27 @@ def run_copy(folder, file, old, new, tests):
 def assert_noticed(done):
     """A test must have failed, not the import."""
     assert done.returncode == 1, f"no test noticed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+
+
+def checks_of(every, tests):
+    """The three tests of a table of mutations, which the test files `tests` have to notice.
+
+    Each line to change must stand once; an unchanged copy must pass; each changed copy must fail (both slow).
+    """
+    named = pytest.mark.parametrize("mutation", every, ids=lambda m: f"{m.file}:{m.new}")
+
+    @named
+    def stands_once(mutation):
+        assert source_of(mutation.file).count(mutation.old) == 1
+
+    @pytest.mark.slow
+    def passes_unchanged(tmp_path):
+        done = run_copy(tmp_path, "", "", "", tests)
+        assert done.returncode == 0, done.stdout[-2000:]
+
+    @pytest.mark.slow
+    @named
+    def makes_a_test_fail(mutation, tmp_path):
+        assert_noticed(run_copy(tmp_path, mutation.file, mutation.old, mutation.new, tests))
+
+    return stands_once, passes_unchanged, makes_a_test_fail

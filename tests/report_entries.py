@@ -11,6 +11,7 @@ KERNEL = {
     "cores_used": 2,
     "cube_utilisation": 0.5,
     "busy": {"S": 0.001, "MTE2": 0.25, "M": 0.5},
+    "engine": "compiled",
     "bound_by": "M",
     "occupation": {
         "M": {"entry": 0.25, "busy": 0.5, "waiting": {"MTE2": 0.25}, "idle": 0.0},

@@ -12,6 +12,13 @@ from ascendsim.ops.summary import summarise
 from ascendsim.report.document import Run
 from ascendsim.studies.records import FigureEffect, Interval, JudgedGradient
 from ascendsim.timing.kernel import time_kernel
+from ascendsim.timing.timeline import times_of
+
+
+def summarised(one, profile, machine):
+    """The result of a kernel that was timed on one machine and is reported as on another."""
+    timed = Retimed(partial(time_kernel, one, machine))
+    return summarise(one, profile, times_of(timed.timeline), timed, "simpy")
 
 
 def timed_kernel(profile):
@@ -19,16 +26,14 @@ def timed_kernel(profile):
     core = program(Fake("MTE2", 30), (Fake("M", 50), (0,)), Fake("MTE2", 20))
     one = kernel([("same", core), ("same", core)])
     one = replace(one, name="grad_weight", macs=1000, compute_dtype="float16", note="one core in two")
-    return summarise(one, profile, Retimed(partial(time_kernel, one, FakeProfile())))
+    return summarised(one, profile, FakeProfile())
 
 
 def entered_kernel(profile):
     """An entry of 20 cycles, then on both cores MTE2 for 30 and M for 50; each takes one to be issued."""
     core = program(Fake("MTE2", 30), (Fake("M", 50), (0,)))
     one = replace(kernel([("same", core), ("same", core)]), compute_dtype="float16")
-    return summarise(
-        one, profile, Retimed(partial(time_kernel, one, FakeProfile(start_cycles=20, issue_cycles=1)))
-    )
+    return summarised(one, profile, FakeProfile(start_cycles=20, issue_cycles=1))
 
 
 def judged_gradient(gradient, exact):

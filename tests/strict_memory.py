@@ -10,6 +10,7 @@ from ascendsim.cube.movers import CopyGmToL1, FillL1
 from ascendsim.numerics.formats.dtypes import ELEMENTS, find
 from ascendsim.program.memory import CoreMemory
 from ascendsim.program.places import Gm
+from ascendsim.program.program import Program
 from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
 
@@ -130,7 +131,7 @@ def strict(kernel, itemsize):
         def program():
             p = build()
             instructions = tuple(Held(instruction, itemsize) for instruction in p.instructions)
-            return replace(p, instructions=instructions, templates=())
+            return Program.straight(instructions, p.slots, p.buffer_bytes, p.hazards)
 
         return program
 
@@ -194,7 +195,9 @@ def _check_place(place, instruction, kernel):
     size = tensor.itemsize
     for at, extent in zip(place.gm.index, tensor.shape, strict=False):
         first, last = (
-            (at.start or 0, extent if at.stop is None else at.stop) if isinstance(at, slice) else (at, at + 1)
+            (at.start or 0, extent if at.stop is None else at.stop)
+            if isinstance(at, slice)
+            else (int(at), int(at) + 1)
         )
         assert 0 <= first < last <= extent, f"{instruction} leaves {tensor.name} {tensor.shape}"
         size *= last - first

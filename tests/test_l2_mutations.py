@@ -4,8 +4,7 @@ A row names the file, the text to change (it must occur exactly once) and what i
 cannot alter any number do not belong here, nor those that let compiled code write beyond an array.
 """
 
-import pytest
-from mutating import Mutation, assert_noticed, run_copy, source_of
+from mutating import Mutation, checks_of
 
 TESTS = "test_l2_stack test_l2 test_l2_walk"
 
@@ -59,19 +58,7 @@ SHARING = [
 ]
 EVERY = [*STACK, *SLICES, *SHARING]
 
-
-@pytest.mark.parametrize("mutation", EVERY, ids=lambda m: f"{m.file}:{m.new}")
-def test_the_line_to_change_exists_once(mutation):
-    assert source_of(mutation.file).count(mutation.old) == 1
-
-
-@pytest.mark.slow
-def test_the_copy_passes_unchanged(tmp_path):
-    done = run_copy(tmp_path, "", "", "", TESTS)
-    assert done.returncode == 0, done.stdout[-2000:]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutation", EVERY, ids=lambda m: f"{m.file}:{m.new}")
-def test_a_changed_line_makes_a_test_fail(mutation, tmp_path):
-    assert_noticed(run_copy(tmp_path, mutation.file, mutation.old, mutation.new, TESTS))
+STANDS, PASSES, FAILS = checks_of(EVERY, TESTS)
+test_the_line_to_change_exists_once = STANDS
+test_the_copy_passes_unchanged = PASSES
+test_a_changed_line_makes_a_test_fail = FAILS

@@ -44,8 +44,13 @@ def plan_of(problem, gradient, tiling, profile):
     schedule = schedule_of(problem, gradient, tiling, profile)
     cut = schedule.tasks
     copies = [getattr(tiling, f"{name}_buffers") for name in ("al1", "bl1", "al0", "bl0", "cl0")]
-    reduction = cut.parts if gradient == "grad_input" else (cut.ranges_of_image, cut.parts)
-    return repr((schedule.dealt(), reduction, copies, tiling.base_k, tiling.k_split))
+    reduction = (
+        cut.parts
+        if gradient == "grad_input"
+        else (cut.ranges_of_image, [list(cut.part(*key)) for key in cut._parts])
+    )
+    dealt = [list(tasks) for tasks in schedule.dealt()]
+    return repr((dealt, reduction, copies, tiling.base_k, tiling.k_split))
 
 
 def everything(problem, gradient, profile, step_most):

@@ -270,6 +270,13 @@ def test_a_constant_from_another_file_is_part_of_the_key(tmp_path):
         assert Native((made.helper, made.entry), ("int64",))(10) == 10 + shift
 
 
+def test_a_constant_that_is_read_through_its_module_is_part_of_the_key(tmp_path):
+    made = module_of(tmp_path / "made.py", SOURCE.replace("SHIFT", "table.SHIFT"))
+    for shift in (1, 2):
+        made.table = module_of(tmp_path / "table.py", f"SHIFT = {shift}\n")
+        assert Native((made.helper, made.entry), ("int64",))(10) == 10 + shift
+
+
 def test_processor_types_and_checks_are_part_of_the_key(monkeypatch):
     functions, kinds = (plain.read_at,), ("int64[]", "int64")
     files = {

@@ -215,7 +215,7 @@ class ImagesTogether(Dgrad):
             tiles.load_image(image, task, 0, segment.left)
             for number, slice_ in enumerate(segment.slices):
                 tiles.multiply(accumulator, image, weights, l0, task, segment, slice_, first=number == 0)
-            out.write(accumulator, task.pixels, task.columns, tiles.output(task))
+            out.write(accumulator, task.pixels, task.columns, tiles.output, task)
         return builder.build()
 
 
@@ -253,7 +253,7 @@ def dealing(deal):
     [
         (lambda tasks: [tasks[:-1]], "dealing must deal each of its 16 tasks once; it leaves out 1 and"),
         (lambda tasks: [tasks, tasks[:2]], "it leaves out 0 and repeats 2"),
-        (lambda tasks: [tasks[:1] * 16], "it leaves out 15 and repeats 15"),
+        (lambda tasks: [list(tasks[:1]) * 16], "it leaves out 15 and repeats 15"),
         (lambda tasks: [*[[task] for task in tasks], *[[]] * 20], "deals tasks to 36 cores; 910B2 has 24"),
     ],
 )

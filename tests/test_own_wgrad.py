@@ -14,7 +14,8 @@ from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.blocks import BlockSchedule
 from ascendsim.ops.schedules.tiles import held, tile_rings
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
-from ascendsim.ops.schedules.wgrad.tiles import Load, WgradTiles
+from ascendsim.ops.schedules.wgrad.slices import Load
+from ascendsim.ops.schedules.wgrad.tiles import WgradTiles
 from ascendsim.ops.schedules.writeback import Writeback
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.rings import Ring
@@ -31,7 +32,7 @@ PROBLEMS = [
 
 @dataclass(frozen=True)
 class Forgetful(Wgrad):
-    """Nothing stays in L1: every segment loads both its tiles, and no template repeats."""
+    """Nothing stays in L1: every segment loads both its tiles, and no loop repeats."""
 
     name: ClassVar[str] = "forgetful"
 
@@ -52,9 +53,9 @@ class Forgetful(Wgrad):
                     l0 = l0a.next(), l0b.next()
                     tiles.multiply(accumulator, small, big, l0, load, slice_, first=first)
                     first = False
-            index = tiles.output(task, apart=self.target is not gemm.output)
+            find = tiles.output(apart=self.target is not gemm.output)
             columns = task.columns.groups * gemm.sliding.c0
-            out.write(accumulator, task.rows, columns, index, atomic=self.atomic)
+            out.write(accumulator, task.rows, columns, find, task, atomic=self.atomic)
         return builder.build()
 
 

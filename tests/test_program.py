@@ -10,7 +10,7 @@ from ascendsim.program.builder import HAZARDS, ProgramBuilder
 from ascendsim.program.instruction import Command, SlotOntoSlot, SlotToSlot, ToSlot, Traffic
 from ascendsim.program.kernel import Core, CoreWork, Deferred, Kernel, Phase
 from ascendsim.program.places import GmTensor
-from ascendsim.program.template import Waits
+from ascendsim.program.waits import Waits
 from tests.fake_machine import Fake
 from tests.toy_profiles import toy_split, toy_unified
 
@@ -273,54 +273,6 @@ def test_no_pipe_waits_twice_for_the_same_or_less(seed):
             for kind in (program.after_done, program.after_end, trailed):
                 on = [j for i in mine for j in kind[i] if program.instructions[j].pipe == other]
                 assert all(a < b for a, b in pairwise(on))
-
-
-# --- templates
-
-
-def test_the_example_of_a_template():
-    # As the docstring of the module tells it: load a, read a, load b, read b, three times.
-    b = builder()
-    ring = b.slots("L1", 32, "ring", 2)
-    for slot in ring:
-        b.add(Fake("MTE2", writes=(slot,)))
-        b.add(Fake("MTE1", reads=(slot,)))
-    template = b.template(0)
-    for _ in range(2):
-        b.repeat(template, ())
-    program = b.build()
-    assert program.done_back == ((), (1,)) * 6
-    assert program.end_back == ((),) * 4 + ((3,), ()) * 4
-    assert len(template.known) == 1  # the third round finds the slots as the second did
-    assert program.templates == ((0, template), (4, template), (8, template))
-
-
-def test_what_trails_inside_a_template_trails_where_it_recurs():
-    b = builder()
-    (x,) = b.slots("L1", 32, "x")
-    b.add(Fake("M", writes=(x,)))
-    b.add(Fake("FIX", reads=(x,), trails=True))
-    template = b.template(0)
-    for _ in range(3):
-        b.repeat(template, ())
-    program = b.build()
-    assert [program.trailed(i) for i in range(8)] == [(), (0,), (), (2,), (), (4,), (), (6,)]
-    assert program.end_back == ((), ()) + ((1,), ()) * 3  # the next product waits until the tile has left
-    assert len(template.known) == 1
-
-
-def test_a_template_knows_what_it_may_wait_for_outside_and_how_it_leaves_its_slots():
-    b = builder()
-    x, y = b.slots("L1", 32, "x", 2)
-    b.add(Fake("MTE2", writes=(x,)))
-    begin = len(b)
-    b.add(Fake("MTE1", reads=(x,), writes=(y,)))
-    b.add(Fake("M", reads=(y,)))
-    b.add(Fake("MTE2", writes=(x,)))
-    template = b.template(begin)
-    # y is read after the template itself has written it, so that read waits for nothing outside.
-    assert template.outside == ((0, "MTE1", False), (1, "MTE1", True), (0, "MTE2", True))
-    assert set(template.uses) == {(0, 2, ()), (1, 0, (("M", 1),))}
 
 
 # --- capacities

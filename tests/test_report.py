@@ -2,16 +2,14 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 
 import pytest
 from fake_machine import Fake, FakeProfile, kernel, program
-from report_samples import entered_kernel, timed_kernel, timed_run
+from report_samples import entered_kernel, summarised, timed_kernel, timed_run
 from toy_profiles import toy_split
 
 from ascendsim import ConvProblem, estimate, load_profile
-from ascendsim.ops.results import Estimate, Retimed
-from ascendsim.ops.summary import summarise
+from ascendsim.ops.results import Estimate
 from ascendsim.report.columns import KERNEL
 from ascendsim.report.document import layer_entry, network_document, plain, run_document
 from ascendsim.report.folder import write_network_folder, write_run_folder
@@ -27,7 +25,6 @@ from ascendsim.report.tables import (
     time_table,
 )
 from ascendsim.report.words import common_lines, overhead_line, special_lines, standards_line
-from ascendsim.timing.kernel import time_kernel
 
 
 @pytest.fixture
@@ -92,9 +89,7 @@ def test_the_busy_shares_of_both_accounts_agree(profile):
     # Cores that differ, one of which leaves a pipe idle: averages are over both.
     long, short = program(Fake("MTE2", 30), (Fake("M", 50), (0,))), program(Fake("MTE2", 10))
     uneven = replace(kernel([("long", long), ("short", short), ("short", short)]), compute_dtype="float16")
-    record = kernel_entry(
-        summarise(uneven, profile, Retimed(partial(time_kernel, uneven, FakeProfile()))), profile
-    )
+    record = kernel_entry(summarised(uneven, profile, FakeProfile()), profile)
     for pipe, spent in record["occupation"].items():
         assert spent["busy"] == pytest.approx(record["busy"][pipe])
         assert spent["busy"] + sum(spent["waiting"].values()) + spent["idle"] == pytest.approx(1)

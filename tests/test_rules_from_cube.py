@@ -92,8 +92,9 @@ def test_a_rate_more_is_a_format_more(with_float8):
 
 
 def test_a_rate_more_runs(with_float8):
-    # 64 products of k in float8 are 2 steps of 32 in the cube, in float16 4 of 16.
-    problem = ConvProblem((1, 64, 8, 8), (64, 64, 1, 1))
+    # 256 products of k in float8 are 8 steps of 32 in the cube, in float16 16 of 16; each pixel is loaded for
+    # nine taps, so that it is not the loads that take the time.
+    problem = ConvProblem((1, 256, 16, 16), (256, 256, 3, 3), 1, 1)
     times = [
         estimate(
             problem, dtype=dtype, product=with_float8, rules="hardware", output_mask=(True, False, False)

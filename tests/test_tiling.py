@@ -211,7 +211,7 @@ def test_steps_say_how_much_of_the_reduction_one_tile_in_l1_holds():
     assert {box.groups for box in schedule.right_boxes} == {9}
     plan = Tiling(16, 16, 16, 2, 2)
     schedule = filter_schedule(call_of(PROBLEM, tilings={"grad_weight": plan})).tasks
-    assert {run.pixels for run in schedule.ranges} == {32, 26}  # 90 = 2 * 32 + 26
+    assert {pixels for _, pixels in schedule.ranges_of_image} == {32, 26}  # 90 = 2 * 32 + 26
 
 
 def test_the_plan_changes_where_blocks_begin_and_nothing_else():

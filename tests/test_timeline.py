@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from both_engines import time_kernel
 from fake_machine import Fake, FakeProfile, kernel, program
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,8 +14,8 @@ from ascendsim.ops.results import Retimed
 from ascendsim.ops.summary import summarise
 from ascendsim.program.kernel import Core, CoreWork, Phase
 from ascendsim.timing.critical_path import PathStep, critical_path, cycles_by_cause
-from ascendsim.timing.kernel import time_kernel
-from ascendsim.timing.timeline import Occupation, average_busy, bound_by, occupation
+from ascendsim.timing.timeline import times_of
+from ascendsim.timing.times import Occupation, average_busy, bound_by, occupation
 
 CORE = Core("cube", 0)
 
@@ -28,12 +29,18 @@ def chain():
     return time_kernel(kernel([CHAIN]), CHAIN_PROFILE)
 
 
+def measured(*phases_and_profile, **options):
+    """Where the cycles of a kernel went; phases as of `kernel`, then the profile."""
+    *phases, profile = phases_and_profile
+    return times_of(time_kernel(kernel(*phases), profile, **options))
+
+
 # --- occupation --------------------------------------------------------------------------------------------
 
 
 def test_every_pipe_knows_what_it_waited_for():
     # 33 cycles: V ends at 27 + 6.
-    assert occupation(chain(), CORE) == {
+    assert occupation(times_of(chain()), CORE) == {
         "S": Occupation(4, {}, 29),
         "M": Occupation(4, {"MTE2": 16 - 2}, 33 - 4 - 14),
         "MTE2": Occupation(20, {}, 13),
@@ -44,30 +51,30 @@ def test_every_pipe_knows_what_it_waited_for():
 def test_a_wait_is_charged_to_what_was_over_last():
     # M is done at 9, MTE1 has ended at 12: V waits from 0 on, for MTE1.
     prog = program(Fake("M", 9), Fake("MTE1", 12), (Fake("V", 1), [0], [1]))
-    assert occupation(time_kernel(kernel([prog]), PLAIN), CORE)["V"].waiting == {"MTE1": 12}
+    assert occupation(measured([prog], PLAIN), CORE)["V"].waiting == {"MTE1": 12}
 
 
 def test_a_wait_of_one_cycle_counts():
     # Issued at 1 and 2; M ends at 3.
     prog = program(Fake("M", 2), (Fake("V", 1), [0]))
-    assert occupation(time_kernel(kernel([prog]), PLAIN.but(issue_cycles=1)), CORE)["V"].waiting == {"M": 1}
+    assert occupation(measured([prog], PLAIN.but(issue_cycles=1)), CORE)["V"].waiting == {"M": 1}
 
 
 def test_draining_is_waiting_for_oneself():
     prog = program(Fake("M", 3, 50), Fake("M", 1, drains=True))
-    assert occupation(time_kernel(kernel([prog]), PLAIN), CORE)["M"] == Occupation(4, {"M": 50}, 0)
+    assert occupation(measured([prog], PLAIN), CORE)["M"] == Occupation(4, {"M": 50}, 0)
 
 
 def test_the_scalar_unit_waits_for_room_in_a_queue():
     # Queue of one: the third is issued when M takes up the second at 11, eight cycles later than without.
     prog = program(*[Fake("M", 10)] * 3)
     profile = PLAIN.but(issue_cycles=1, depths={"M": 1})
-    assert occupation(time_kernel(kernel([prog]), profile), CORE)["S"] == Occupation(3, {"M": 8}, 20)
+    assert occupation(measured([prog], profile), CORE)["S"] == Occupation(3, {"M": 8}, 20)
 
 
 def test_barriers_and_phases_of_others_are_idle():
     made = kernel([program(Fake("M", 5))], [program(Fake("M", 5)), program(Fake("M", 9))])
-    timeline = time_kernel(made, PLAIN.but(barrier_cycles=3))
+    timeline = times_of(time_kernel(made, PLAIN.but(barrier_cycles=3)))
     # Phases end at 5 and 8 + 9 = 17.
     assert occupation(timeline, CORE)["M"] == Occupation(10, {}, 7)
     assert occupation(timeline, Core("cube", 1))["M"] == Occupation(9, {}, 8)
@@ -76,7 +83,7 @@ def test_barriers_and_phases_of_others_are_idle():
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.lists(programs(most=12), min_size=1, max_size=3), min_size=1, max_size=2), profiles)
 def test_busy_waiting_and_idle_add_up(phases, profile):
-    timeline = time_kernel(kernel(*phases), profile.but(barrier_cycles=3, start_cycles=2))
+    timeline = measured(*phases, profile.but(barrier_cycles=3, start_cycles=2))
     for core in {core for phase in timeline.phases for work in phase.cores for core in work.cores}:
         for pipe in occupation(timeline, core).values():
             assert pipe.busy + sum(pipe.waiting.values()) + pipe.idle == timeline.cycles
@@ -86,19 +93,21 @@ def test_busy_waiting_and_idle_add_up(phases, profile):
 def test_contention_is_busy_time():
     # Two cores share 10 bytes a cycle: the pipe is held for 20 cycles.
     made = kernel([(0, program(read(100)))] * 2)
-    assert occupation(time_kernel(made, PLAIN.but(read=(10, 10))), Core("cube", 1))["MTE2"].busy == 20
+    assert (
+        occupation(times_of(time_kernel(made, PLAIN.but(read=(10, 10)))), Core("cube", 1))["MTE2"].busy == 20
+    )
 
 
 def test_the_entry_of_a_kernel_is_work_of_the_scalar_unit():
     # Seven cycles of entry, one to issue, then ten of M; of 18 cycles S is busy in eight.
-    timeline = time_kernel(kernel([program(Fake("M", 10))]), PLAIN.but(start_cycles=7, issue_cycles=1))
+    timeline = measured([program(Fake("M", 10))], PLAIN.but(start_cycles=7, issue_cycles=1))
     assert occupation(timeline, CORE) == {"S": Occupation(8, {}, 10), "M": Occupation(10, {}, 8)}
     assert average_busy(timeline) == {"S": 8, "M": 10}
 
 
 def test_a_kernel_is_entered_once():
     made = kernel([program(Fake("M", 5))], [program(Fake("M", 5))])
-    timeline = time_kernel(made, PLAIN.but(start_cycles=7, barrier_cycles=3))
+    timeline = times_of(time_kernel(made, PLAIN.but(start_cycles=7, barrier_cycles=3)))
     assert [(phase.begin, phase.end) for phase in timeline.phases] == [(7, 12), (15, 20)]
     assert occupation(timeline, CORE)["S"].busy == 7
 
@@ -110,7 +119,7 @@ def test_a_kernel_is_entered_once():
 def test_busy_is_averaged_over_the_used_cores(folded):
     # Three cores of 10 cycles (one when folded) and one of 50: 80 / 4.
     made = kernel([*[(0, program(Fake("M", 10)))] * 3, (1, program(Fake("M", 50)))])
-    assert average_busy(time_kernel(made, PLAIN, folded=folded))["M"] == 20
+    assert average_busy(times_of(time_kernel(made, PLAIN, folded=folded)))["M"] == 20
 
 
 def test_only_cores_of_a_kind_that_has_the_pipe_count():
@@ -123,7 +132,7 @@ def test_only_cores_of_a_kind_that_has_the_pipe_count():
         *(CoreWork(Core("vector", i), 0, lambda: vector) for i in range(3)),
     )
     made = replace(kernel([cube]), phases=(Phase("both", work),))
-    busy = average_busy(time_kernel(made, PLAIN))
+    busy = average_busy(times_of(time_kernel(made, PLAIN)))
     assert busy == {"S": 0, "M": 5, "V": 4, "MTE2": 5, "FIX": 4}
 
 
@@ -228,14 +237,13 @@ def test_a_summary_has_launch_and_utilisation():
     )
     made = replace(kernel([(0, program(Fake("M", 100)))] * 2), macs=1000, compute_dtype="float16")
     timeline = time_kernel(made, PLAIN)
-    result = summarise(made, profile, Retimed(None, timeline))
+    result = summarise(made, profile, times_of(timeline), Retimed(None, timeline), "simpy")
     assert result.cycles == 100
     # 100 cycles at 50 a microsecond, and 2 + 2 to launch.
     assert result.time_us == 2 + 4
     # 1000 multiply-adds in 100 cycles on a chip that could do 4 x 10 a cycle.
     assert result.cube_utilisation == 1000 / 4000
     assert (result.cores_used, result.bound_by, result.busy["M"]) == (2, "M", 100)
-    assert (
-        summarise(replace(made, macs=0, compute_dtype=""), profile, Retimed(None, timeline)).cube_utilisation
-        == 0
-    )
+    vector = replace(made, macs=0, compute_dtype="")
+    assert summarise(vector, profile, result.times, result.timed, "simpy").cube_utilisation == 0
+    assert (result.times, result.engine) == (times_of(timeline), "simpy")

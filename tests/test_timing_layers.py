@@ -1,13 +1,14 @@
 """Do the rules of timing hold for the kernels of real layers?"""
 
 import pytest
+from both_engines import time_kernel
 from oracles_timing import spans_of
 
 from ascendsim import ConvProblem, estimate
 from ascendsim.profile import load_profile
 from ascendsim.timing.critical_path import critical_path
-from ascendsim.timing.kernel import time_kernel
-from ascendsim.timing.timeline import occupation
+from ascendsim.timing.timeline import times_of
+from ascendsim.timing.times import occupation
 
 # Uneven pieces: channels and pixels that no core count divides, a stride, and a large kernel.
 PROBLEMS = {
@@ -55,6 +56,13 @@ def test_folded_equals_unfolded_where_l2_misses(run):
             assert (unfolded.cycles, unfolded.bytes) == (folded.cycles, folded.bytes)
 
 
+def test_estimates_come_from_the_compiled_engine_and_timelines_from_simpy(run):
+    _, kernels = run
+    for result in kernels:
+        assert result.engine == "compiled"
+        assert result.times == times_of(result.timeline)
+
+
 def test_memory_serves_what_it_must(run):
     # Cold, each input is read once at least as far as it is touched; nothing more is read than asked for.
     profile, kernels = run
@@ -88,7 +96,7 @@ def test_busy_waiting_and_idle_add_up(run):
     _, kernels = run
     for result in kernels:
         for core in {core for _, core in spans(result.timeline)}:
-            for pipe in occupation(result.timeline, core).values():
+            for pipe in occupation(result.times, core).values():
                 assert pipe.busy + sum(pipe.waiting.values()) + pipe.idle == result.cycles
                 assert pipe.idle >= 0
 

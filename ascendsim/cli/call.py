@@ -89,5 +89,6 @@ def _keywords(profile: Profile, arguments: Any) -> dict[str, Any]:
         "deterministic": arguments.deterministic,
         "rules": arguments.rules,
         "l2_start": arguments.l2_start,
+        "engine": arguments.engine,
         "schedule": arguments.schedule,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -65,5 +66,7 @@ def _estimate_layers(
 def _entry(dtype: str, mask: Mask, arguments: Any, task: tuple[Profile, Layer, ConvProblem]) -> Entry:
     """Estimate one layer on one product, and say it in plain values: spans are not sent between processes."""
     profile, layer, problem = task
+    # Each layer's critical path is told from spans, of which a large batch has millions.
+    arguments = Namespace(**{**vars(arguments), "engine": arguments.engine or "compiled"})
     result = estimate_cycles(problem, dtype, mask, arguments, profile)
     return layer_entry(layer.name, layer.count, result, profile)

@@ -192,9 +192,18 @@ def _add_arithmetic(run: Parser) -> None:
         "of its tensors (cold), or its first input alone, from the kernel before (handed)",
     )
     how.add_argument(
+        "--engine",
+        choices=("compiled", "simpy"),
+        help="what finds the cycles; both find the same (default: compiled, and simpy for spans and traces)",
+    )
+    how.add_argument(
         "--order", type=order, default="program", help="order of execution: program, arrival or a seed"
     )
     how.add_argument("--seed", type=natural, default=0, help="of the synthetic normal tensors (default 0)")
+    _add_times(how)
+
+
+def _add_times(how: Any) -> None:
     how.add_argument(
         "--interval",
         action="store_true",

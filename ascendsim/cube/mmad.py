@@ -54,6 +54,11 @@ class Mmad(_Mmad, Command):
         return (self.dst,)
 
     @property
+    def gm(self) -> None:
+        """None: all three are slots."""
+        return
+
+    @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
         return self.m, self.k, self.n, self.compute_dtype

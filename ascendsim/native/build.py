@@ -28,17 +28,23 @@ _OPTIONS: Final = {
 }
 
 
-def build(functions: tuple[FunctionType, ...], arguments: tuple[str, ...], bounds: bool) -> ObjectCode:
+def build(
+    functions: tuple[FunctionType, ...],
+    arguments: tuple[str, ...],
+    bounds: bool,
+    inline: tuple[FunctionType, ...] = (),
+) -> ObjectCode:
     """Compile functions, the entry last, behind a function that takes the address of a table of arguments.
 
     arguments   types of the entry's arguments, such as "int64[]"
     bounds      whether every index is checked
+    inline      functions that become part of those that call them
 
     The table has an int64 for each integer; an address and a length for each array. AscendSimError says what
     the compiler does not take.
     """
     try:
-        entry = _compiled_entry(functions, bounds)
+        entry = _compiled_entry(functions, bounds, inline)
         wrapper = _wrapper(entry, arguments)
         made = _njit(_types.int64(_types.int64), boundscheck=bounds, **_OPTIONS)(wrapper)
     except (NumbaError, UnsupportedBytecodeError) as mistake:
@@ -50,7 +56,9 @@ def build(functions: tuple[FunctionType, ...], arguments: tuple[str, ...], bound
     return emit(result.fndesc.llvm_func_name, result.library.get_llvm_str())
 
 
-def _compiled_entry(functions: tuple[FunctionType, ...], bounds: bool) -> Any:
+def _compiled_entry(
+    functions: tuple[FunctionType, ...], bounds: bool, inline: tuple[FunctionType, ...]
+) -> Any:
     """Return the last function for the compiler; it finds compiled ones in place of plain ones."""
     made: dict[FunctionType, Any] = {}
     for function in functions:
@@ -62,7 +70,7 @@ def _compiled_entry(functions: tuple[FunctionType, ...], bounds: bool) -> Any:
         copy = FunctionType(
             function.__code__, names, function.__name__, function.__defaults__, function.__closure__
         )
-        made[function] = _njit(copy, boundscheck=bounds, **_OPTIONS)
+        made[function] = _njit(copy, boundscheck=bounds, forceinline=function in inline, **_OPTIONS)
     return made[functions[-1]]
 
 

@@ -4,7 +4,7 @@ import hashlib
 import os
 import tempfile
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 
 import numpy as np
 
@@ -73,6 +73,11 @@ def _constants(function: FunctionType) -> str:
     found |= {
         name: cell.cell_contents for name, cell in zip(function.__code__.co_freevars, cells, strict=True)
     }
+    # Constants that are read through the module that holds them.
+    for name, value in list(found.items()):
+        if isinstance(value, ModuleType):
+            del found[name]
+            found |= {f"{name}.{inner}": held for inner, held in vars(value).items() if inner.isupper()}
     return " ".join(
         f"{name}={value.dtype}{value.shape}{value.tobytes()!r}"
         if isinstance(value, np.ndarray)

@@ -32,6 +32,7 @@ class Native:
                 They find each other, and constants, by global names.
     arguments   types of the entry's arguments, in order: "int64" for an integer; "int64[]", "int32[]",
                 "uint8[]", "float64[]" for a 1-D array
+    inline      functions that become part of those that call them: for the few that run all the time
 
     The first call loads the code from the user's cache, or compiles and keeps it. With NUMBA_BOUNDSCHECK=1 in
     the environment it is other code, which checks every index. AscendSimError if the arguments' types are not
@@ -40,6 +41,7 @@ class Native:
 
     functions: tuple[FunctionType, ...]
     arguments: tuple[str, ...]
+    inline: tuple[FunctionType, ...] = ()
 
     def __post_init__(self) -> None:
         unknown = [kind for kind in self.arguments if kind != INTEGER and kind not in ARRAYS]
@@ -66,9 +68,9 @@ class Native:
             )
         return table[0]
 
-    def __reduce__(self) -> tuple[type["Native"], tuple[tuple[FunctionType, ...], tuple[str, ...]]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         # Where the code lies means nothing to another process.
-        return (Native, (self.functions, self.arguments))
+        return Native, (self.functions, self.arguments, self.inline)
 
     def python(self, *arguments: Any) -> int:
         """Run the plain functions instead: slow, the same numbers."""
@@ -120,12 +122,12 @@ class Native:
         from ascendsim.native.processor import load
 
         bounds = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
-        path = cache_file(self.functions, self.arguments, bounds)
+        path = cache_file(self.functions, (*self.arguments, *_names(self.inline)), bounds)
         kept = read(path) if path else None
         if kept is None:
             from ascendsim.native.build import build
 
-            kept = build(self.functions, self.arguments, bounds)
+            kept = build(self.functions, self.arguments, bounds, self.inline)
             if path:
                 write(path, kept)
         return load(kept)
@@ -149,3 +151,7 @@ class Native:
         kind = self.arguments[position]
         rule = "an integer of 64 bits" if kind == INTEGER else "1-D, contiguous, aligned"
         return AscendSimError(f"{self._name}, argument {name}: got {got}; declared {kind}: {rule}")
+
+
+def _names(functions: tuple[FunctionType, ...]) -> list[str]:
+    return [function.__qualname__ for function in functions]

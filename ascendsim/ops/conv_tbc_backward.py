@@ -55,7 +55,7 @@ def conv_tbc_backward(
     else:
         graph, model = _graph(operands, pad, decision, options)
     carriers = {name: operands[name].carrier() for name in INPUTS}
-    results, made = run_graph(graph, options.profile, options.l2_start, carriers, order)
+    results, made = run_graph(graph, options.profile, options.l2_start, carriers, order, options.engine)
     gradients = encoded(made, _gradient_shapes(operands), decision)
     common = common_fields(options, decision, model, results)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order))

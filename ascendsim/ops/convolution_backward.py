@@ -77,7 +77,7 @@ def convolution_backward(
         call = options.call(_problem(asked, decision), decision, views)
         graph, model = lower(call, decision.wanted), str(call.accumulation)
     carriers = {name: operand.carrier() for name, operand in operands.items()}
-    results, made = run_graph(graph, options.profile, options.l2_start, carriers, order)
+    results, made = run_graph(graph, options.profile, options.l2_start, carriers, order, options.engine)
     gradients = encoded(made, _gradient_shapes(asked), decision)
     common = common_fields(options, decision, model, results)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order))
@@ -115,7 +115,7 @@ def estimate(
     # A ConvProblem is never empty, so there is always a product to plan.
     decision = decide(asked, options)
     call = options.call(problem, decision, views)
-    results = time_graph(lower(call, decision.wanted), options.profile, options.l2_start)
+    results = time_graph(lower(call, decision.wanted), options.profile, options.l2_start, options.engine)
     return Estimate(**common_fields(options, decision, str(call.accumulation), results))
 
 

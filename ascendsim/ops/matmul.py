@@ -52,7 +52,7 @@ def matmul(
     options = options_of("matmul", keywords, ProductOptions)
     graph, said = _lowered(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)
     tensors = {"a": matmul_formats.carrier(left), "b": matmul_formats.carrier(right)}
-    results, made = run_graph(graph, options.profile, options.l2_start, tensors, order)
+    results, made = run_graph(graph, options.profile, options.l2_start, tensors, order, options.engine)
     # A single matrix runs as a batch of one.
     output = made["c"] if left.view.shape[:-2] else made["c"][0]
     stored = matmul_formats.stored(output, graph.outputs["c"].dtype)
@@ -77,7 +77,9 @@ def estimate_matmul(
         raise ConfigError(f"estimate_matmul: problem is {problem!r}; it must be MatmulProblem(m, k, n)")
     options = options_of("estimate_matmul", keywords, ProductOptions)
     graph, said = _lowered(problem, (dtype, dtype), out_dtype, cube_math_type, options)
-    return Estimate(**said, kernels=tuple(time_graph(graph, options.profile, options.l2_start)))
+    return Estimate(
+        **said, kernels=tuple(time_graph(graph, options.profile, options.l2_start, options.engine))
+    )
 
 
 def _lowered(

@@ -23,6 +23,7 @@ from ascendsim.ops.problems.views import View
 from ascendsim.ops.tiling.given import plans_of, schedules_given, tilings_given
 from ascendsim.profile import Profile, load_profile
 from ascendsim.rules import Decision
+from ascendsim.timing.kernel import ENGINES
 
 Product = str | Path | Profile
 Tilings = Tiling | Plan | Mapping[str, Tiling | Plan] | None
@@ -54,6 +55,8 @@ class ProductOptions(TypedDict, total=False):
                    list, or {"grad_input": ...}; None: the usual ones
     l2_start       "warm" (L2 holds what a run of the same kernel leaves in it), "cold" or "handed" (it holds
                    the first input alone)
+    engine         "compiled" or "simpy", which find the same cycles; None: cycles from the first, which is
+                   fast, and spans, where they are asked for, from the second, which is the definition
     """
 
     product: Product
@@ -61,6 +64,7 @@ class ProductOptions(TypedDict, total=False):
     tiling: Tilings
     schedule: Schedules
     l2_start: str
+    engine: str | None
 
 
 class CallOptions(ProductOptions, total=False):
@@ -113,6 +117,7 @@ class Options:
     tiling: Tilings = None
     schedule: Schedules = None
     l2_start: str = "warm"
+    engine: str | None = None
     deterministic: bool | None = None
     output_dtypes: Sequence[str | None] | None = None
     rules: str = "documented"
@@ -130,6 +135,8 @@ class Options:
             raise _refusal("deterministic", self.deterministic, "true, false or None")
         if self.l2_start not in L2_NOTES:
             raise _refusal("l2_start", self.l2_start, f"one of {', '.join(L2_NOTES)}")
+        if self.engine is not None and self.engine not in ENGINES:
+            raise _refusal("engine", self.engine, f"one of {', '.join(ENGINES)}, or None")
         plans = tuple(self.tiling.values()) if isinstance(self.tiling, Mapping) else (self.tiling,)
         if self.tiling is not None and not all(isinstance(plan, Tiling | Plan) for plan in plans):
             raise _refusal("tiling", self.tiling, 'a Tiling, {"grad_input": Tiling(...), ...} or None')

@@ -9,6 +9,7 @@ from typing import Any, Self
 from ascendsim.ops.plan import Plan
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.timeline import Timeline
+from ascendsim.timing.times import KernelTimes
 
 
 class Retimed:
@@ -54,8 +55,10 @@ class KernelResult:
                       and "memory_write" (dirty bytes that leave L2 to make room)
     macs              multiply-adds the problem asks for; 0 for a vector kernel
     cube_utilisation  macs / (cycles x cube cores of the product x multiply-adds per cycle); 0: vector kernel
+    times             busy and waiting cycles of every core
+    engine            which of the two engines found the cycles: "compiled" or "simpy"
     kernel, timeline  the program and its spans, for traces and plots
-    timed             gives the timeline, which a result out of a pickle works out when it is asked for
+    timed             gives the timeline, which is worked out when it is asked for
     plan              of a product of the cube: its schedule and tiling; None: a vector kernel
     """
 
@@ -68,6 +71,8 @@ class KernelResult:
     bytes: Mapping[str, int]
     macs: int
     cube_utilisation: float
+    times: KernelTimes = field(compare=False, repr=False)
+    engine: str = field(compare=False)
     kernel: Kernel = field(compare=False)
     timed: Retimed = field(compare=False, repr=False)
 

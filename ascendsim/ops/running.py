@@ -18,19 +18,27 @@ from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
 from ascendsim.rules import Decision
 from ascendsim.timing.arrivals import arrivals
-from ascendsim.timing.kernel import time_kernel
+from ascendsim.timing.kernel import measure_kernel, time_kernel
+from ascendsim.timing.timeline import times_of
 
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Tensors
 
 
-def time_graph(graph: Graph, profile: Profile, l2_start: str) -> list[KernelResult]:
+def time_graph(
+    graph: Graph, profile: Profile, l2_start: str, engine: str | None = None
+) -> list[KernelResult]:
     """Return the cycles of every kernel."""
-    return [_timed(kernel, profile, l2_start, folded=True) for kernel in graph.kernels]
+    return [_timed(kernel, profile, l2_start, engine, folded=True) for kernel in graph.kernels]
 
 
 def run_graph(
-    graph: Graph, profile: Profile, l2_start: str, given: Tensors, order: str | int
+    graph: Graph,
+    profile: Profile,
+    l2_start: str,
+    given: Tensors,
+    order: str | int,
+    engine: str | None = None,
 ) -> tuple[list[KernelResult], Tensors]:
     """Execute the kernels of a call; return their cycles, and the tensors that they make.
 
@@ -51,7 +59,7 @@ def run_graph(
             gm[node.target.name] = node.convert(source)
         else:
             # Arrivals are those of single cores; folded, equal cores are timed as one, in equal cycles.
-            results.append(_timed(node, profile, l2_start, folded=order != "arrival"))
+            results.append(_timed(node, profile, l2_start, engine, folded=order != "arrival"))
             run_as = arrivals(node, results[-1].timeline) if order == "arrival" else seed
             execute(node, profile, gm, "program" if run_as is None else run_as)
         # A large call holds a tensor in several formats and layouts: what no later node needs goes at once.
@@ -117,7 +125,14 @@ def name_of(order: str | int) -> str:
     return order if isinstance(order, str) else f"seed {order}"
 
 
-def _timed(kernel: Kernel, profile: Profile, l2_start: str, *, folded: bool) -> KernelResult:
-    # As a call that pickles: a timeline itself is too large to travel.
-    make = partial(time_kernel, kernel, profile, folded=folded, l2_start=l2_start)
-    return summarise(kernel, profile, Retimed(make))
+def _timed(
+    kernel: Kernel, profile: Profile, l2_start: str, engine: str | None, *, folded: bool
+) -> KernelResult:
+    # As a call that pickles: a timeline itself is too large to travel. Unless the caller names an engine, the
+    # cycles come from the fast one and the spans, if somebody asks for them, from the one that defines them.
+    make = partial(time_kernel, kernel, profile, folded=folded, l2_start=l2_start, engine=engine or "simpy")
+    if engine == "simpy":
+        timed = Retimed(make)
+        return summarise(kernel, profile, times_of(timed.timeline), timed, engine)
+    times = measure_kernel(kernel, profile, folded=folded, l2_start=l2_start)
+    return summarise(kernel, profile, times, Retimed(make), "compiled")

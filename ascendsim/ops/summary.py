@@ -1,29 +1,32 @@
-"""The spans of a timed kernel as the numbers of a report."""
+"""The times of a kernel as the numbers of a report."""
 
 from __future__ import annotations
 
 from ascendsim.ops.results import KernelResult, Retimed
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
-from ascendsim.timing.timeline import average_busy, bound_by
+from ascendsim.timing.times import KernelTimes, average_busy, bound_by
 
 
-def summarise(kernel: Kernel, profile: Profile, timed: Retimed) -> KernelResult:
+def summarise(
+    kernel: Kernel, profile: Profile, times: KernelTimes, timed: Retimed, engine: str
+) -> KernelResult:
     """Return the cycles, microseconds and shares of one kernel."""
-    timeline = timed.timeline
-    busy = average_busy(timeline)
+    busy = average_busy(times)
     return KernelResult(
         name=kernel.name,
-        cycles=timeline.cycles,
-        time_us=timeline.cycles / profile.clock.cube_mhz + profile.launch_us(kernel.blocks),
+        cycles=times.cycles,
+        time_us=times.cycles / profile.clock.cube_mhz + profile.launch_us(kernel.blocks),
         cores_used=kernel.cores_used,
         busy=busy,
         bound_by=bound_by(busy),
-        bytes=timeline.bytes,
+        bytes=times.bytes,
         macs=kernel.macs,
-        cube_utilisation=_cube_utilisation(kernel, profile, timeline.cycles),
+        cube_utilisation=_cube_utilisation(kernel, profile, times.cycles),
         kernel=kernel,
+        times=times,
         timed=timed,
+        engine=engine,
     )
 
 

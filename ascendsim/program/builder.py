@@ -1,32 +1,42 @@
-"""Building programs: slots are reserved, instructions appended, and the waits between pipes derived.
+"""Building programs: slots are reserved, instructions appended, and the bodies of loops emitted once.
 
-Every wait follows from the slots that instructions use, in program order, so a schedule never writes a flag.
-What a template waits for depends on who used its slots last, how far back that is, and on what its pipes know
-already. Where all that recurs with the template, so do its waits (`template.py` has an example).
+A body is told from another one by what it finds: what the rings of slots hold, and whose turn it is. As soon
+as a round finds what an earlier one found, the rounds from there on repeat, and so does their code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.errors import CapacityError, ProgramError
-from ascendsim.program.instruction import PIPES, Instruction
-from ascendsim.program.places import Slot
+from ascendsim.program.instruction import Instruction
+from ascendsim.program.laps import Lap
+from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.posts import VECTOR_CORES, Post, pipe_on
 from ascendsim.program.program import Program
-from ascendsim.program.template import Template, TemplateWaits
+from ascendsim.program.rings import Ring, RingState
+from ascendsim.program.units import Aim, Index, Segment, Step, Unit
+from ascendsim.program.waits import HAZARDS
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
-# Read after write, write after read, write after write: the ways in which two uses of a slot may collide.
-HAZARDS = frozenset({"RAW", "WAR", "WAW"})
+__all__ = ["HAZARDS", "ProgramBuilder"]
+
+
+class _LapCode(NamedTuple):
+    """The code of a round, as emitted for a lap, and how it leaves the rings, told from that lap."""
+
+    lap: int
+    steps: tuple[Step, ...]
+    after: tuple[RingState, ...]
 
 
 class ProgramBuilder:
-    """Collect the instructions of one core and derive their waits.
+    """Collect the instructions of one core, or of a cube core and the vector cores beside it (`posts.py`).
 
-    `hazards` names the classes of waits to derive; all of them, except in tests that show what a missing
+    `hazards` names the classes of waits that hold; all of them, except in tests that show what a missing
     class does.
     """
 
@@ -35,24 +45,30 @@ class ProgramBuilder:
         self._hazards = hazards
         self._slots: list[Slot] = []
         self._used: dict[str, int] = {}
-        self._instructions: list[Instruction] = []
-        # Waits are kept as distances, not as indices: a template that comes again waits for others than
-        # before, but as far back. So its waits can be copied as they are.
-        self._done_back: list[tuple[int, ...]] = []
-        self._end_back: list[tuple[int, ...]] = []
-        self._trail_back: dict[int, tuple[int, ...]] = {}
-        self._pipes: list[str] = []
-        # Per slot: index of the last writer (-1: none), and the last reader since then on each pipe.
-        self._writer: list[int] = []
-        self._readers: list[dict[str, int]] = []
-        self._templates: list[tuple[int, Template]] = []
-        # What each pipe has waited for so far: [pipe][other pipe] -> newest index known done, known ended.
-        # One number for each pair of pipes is enough, since a pipe ends and delivers in order.
-        self._known_done: dict[str, dict[str, int]] = {pipe: {} for pipe in PIPES}
-        self._known_end: dict[str, dict[str, int]] = {pipe: {} for pipe in PIPES}
+        self._rings: list[Ring] = []
+        # The units known by what they do and find, each with how it leaves the rings.
+        self._units: dict[Hashable, tuple[Unit, tuple[RingState, ...]]] = {}
+        self._laps: dict[Hashable, _LapCode] = {}
+        self.restart()
 
-    def slots(self, buffer: str, size_bytes: int, name: str, copies: int = 1) -> tuple[Slot, ...]:
-        """Reserve `copies` slots (a ring for ping-pong) of one buffer.
+    def restart(self) -> None:
+        """Begin another program with the same slots; units that are known stay known."""
+        self._steps: list[Step] = []
+        self._segments: list[Segment] = []
+        self._cut = 0
+        self._open: list[Instruction] = []
+        self._posts: dict[int, Post] = {}
+        self._aims: list[Aim] | None = None
+        self._in_loop = False
+        self._count = 0
+        self._written = bytearray(len(self._slots))
+        for ring in self._rings:
+            ring.restart()
+
+    def slots(
+        self, buffer: str, size_bytes: int, name: str, copies: int = 1, on: int = 0
+    ) -> tuple[Slot, ...]:
+        """Reserve `copies` slots of one buffer of core `on`.
 
         Raises   CapacityError naming buffer, need and capacity, or the buffers that the product has
         """
@@ -63,194 +79,218 @@ class ProgramBuilder:
             )
         alignment = figures.alignment_bytes
         size = -(-size_bytes // alignment) * alignment
-        need = self._used.get(buffer, 0) + copies * size
+        own = pipe_on(on, buffer)
+        need = self._used.get(own, 0) + copies * size
         if need > figures.capacity_bytes:
             raise CapacityError(
-                f"{buffer} of {self._profile.variant} holds {figures.capacity_bytes} bytes, but {name} "
+                f"{own} of {self._profile.variant} holds {figures.capacity_bytes} bytes, but {name} "
                 f"({copies} x {size}) brings the need to {need}; take a smaller tile or fewer copies"
             )
-        self._used[buffer] = need
+        self._used[own] = need
+        return self._made(buffer, size, name, copies)
+
+    def _made(self, buffer: str, size: int, name: str, copies: int) -> tuple[Slot, ...]:
         made = []
         for copy in range(copies):
             label = f"{name}[{copy}]" if copies > 1 else name
             made.append(Slot(buffer, size, label, len(self._slots)))
             self._slots.append(made[-1])
-            self._writer.append(-1)
-            self._readers.append({})
+            self._written.append(0)
         return tuple(made)
 
-    def add(self, instruction: Instruction) -> None:
-        """Append one instruction and derive what it must wait for.
+    def ring(self, buffer: str, size_bytes: int, name: str, copies: int = 1, on: int = 0) -> Ring:
+        """Reserve slots of core `on` that are used in turn (ping-pong).
+
+        Raises   CapacityError as `slots`
+        """
+        made = Ring(self.slots(buffer, size_bytes, name, copies, on))
+        self._rings.append(made)
+        return made
+
+    def handover(self, size_bytes: int, name: str, copies: int = 1) -> Ring:
+        """Name pieces of a workspace in global memory that cores of this program use in turn.
+
+        A slot of it stands for its piece: who writes the piece writes the slot, who reads it reads the slot
+        (`add`), and so they wait for each other. `Ring.turn` tells which piece it is.
+        """
+        made = Ring(self._made("GM", size_bytes, name, copies))
+        self._rings.append(made)
+        return made
+
+    def gm(self, tensor: GmTensor, find: Callable[..., Index], task: Any, *args: Any) -> Gm:
+        """Return the slice find(task, *args) of a tensor, for the next instruction.
+
+        Where the code of a task recurs for another one, the slice is found anew.
+        """
+        if self._aims is not None:
+            self._aims.append(Aim(find, args))
+        return Gm(tensor, find(task, *args))
+
+    def add(
+        self,
+        instruction: Instruction,
+        on: int = 0,
+        *,
+        reads: tuple[Slot, ...] = (),
+        writes: tuple[Slot, ...] = (),
+    ) -> None:
+        """Append one instruction of core `on`: 0, or 1 or 2 for a vector core beside the cube core.
+
+        `reads` and `writes` are slots of a hand-over, beside those that the instruction itself names.
 
         Raises   ProgramError if it reads a slot that nothing has written
         """
-        index = len(self._instructions)
-        pipe = instruction.pipe
-        done: dict[str, int] = {}
-        end: dict[str, int] = {}
-        # What trails does not wait for what it reads before it starts, only before it ends.
-        trail: dict[str, int] = {} if instruction.trails else done
-        reads, writes = instruction.reads, instruction.writes
-        for slot in reads:
-            writer = self._writer[slot.index]
-            if writer < 0:
+        if on or reads or writes:
+            if not 0 <= on <= VECTOR_CORES:
                 raise ProgramError(
-                    f"instruction {index} ({type(instruction).__name__}) reads {slot!r}, "
+                    f"instruction {len(self)} ({type(instruction).__name__}) is put on core {on}; a program "
+                    f"has core 0, and beside a cube core the vector cores 1 to {VECTOR_CORES}"
+                )
+            self._posts[len(self._open)] = Post(on, reads, writes)
+        written = self._written
+        for slot in instruction.reads + reads if reads else instruction.reads:
+            if not written[slot.index]:
+                raise ProgramError(
+                    f"instruction {len(self)} ({type(instruction).__name__}) reads {slot!r}, "
                     "which nothing has written"
                 )
-            self._wait(trail, pipe, writer, "RAW")
-        for slot in writes:
-            writer = self._writer[slot.index]
-            if writer >= 0:
-                self._wait(done, pipe, writer, "WAW")
-            # A reader has what it needs once it has left its pipe; its own result may come later.
-            for reader in self._readers[slot.index].values():
-                self._wait(end, pipe, reader, "WAR")
-        self._done_back.append(self._settle(done, pipe, self._known_done[pipe]) if done else ())
-        self._end_back.append(self._settle(end, pipe, self._known_end[pipe]) if end else ())
-        # What comes next on the pipe starts when this one has ended, and that is after what it trails.
-        if trail is not done and (back := self._settle(trail, pipe, self._known_done[pipe])):
-            self._trail_back[index] = back
-        # Of the readers on one pipe the last is enough, since a pipe ends its instructions in order.
-        for slot in reads:
-            self._readers[slot.index][pipe] = index
-        # Whoever writes next waits for this writer, and so for all that this one has waited for.
-        for slot in writes:
-            self._writer[slot.index] = index
-            self._readers[slot.index].clear()
-        self._instructions.append(instruction)
-        self._pipes.append(pipe)
-
-    def _wait(self, waits: dict[str, int], pipe: str, on: int, hazard: str) -> None:
-        """Note that `pipe` must wait for instruction `on`, unless both are on one in-order pipe."""
-        other = self._pipes[on]
-        if other != pipe and hazard in self._hazards and on > waits.get(other, -1):
-            waits[other] = on
-
-    def _settle(self, waits: dict[str, int], pipe: str, known: dict[str, int]) -> tuple[int, ...]:
-        """Drop the waits that an earlier wait of the same pipe already implies (pipes deliver in order).
-
-        Returns  how far back the others lie, the farthest first
-        """
-        # Nothing starts too early for that: an instruction that waited for the same or for more came before
-        # on this pipe. On the device each wait takes a flag, of which a pair of pipes has eight; here it
-        # takes time. A result that is visible has also left its pipe, so who knows it done need not wait for
-        # its end.
-        done = self._known_done[pipe]
-        index = len(self._instructions)
-        kept = []
-        for other, on in waits.items():
-            if on > known.get(other, -1) and on > done.get(other, -1):
-                kept.append(index - on)
-                known[other] = on
-        return tuple(kept) if len(kept) < 2 else tuple(sorted(kept, reverse=True))
+        for slot in instruction.writes + writes if writes else instruction.writes:
+            written[slot.index] = 1
+        self._open.append(instruction)
 
     def __len__(self) -> int:
-        return len(self._instructions)
+        return self._count + len(self._open)
 
-    def template(self, begin: int) -> Template:
-        """Return the instructions since number `begin` as a template that may be repeated."""
-        template = Template(tuple(self._instructions[begin:]))
-        self._templates.append((begin, template))
-        return template
+    def once(
+        self, task: Any, shape: Hashable, places: Mapping[Ring, tuple[Hashable, ...]] | None = None
+    ) -> Iterator[Any]:
+        """Yield the task if code like its own has not been emitted yet; else append that code, for this task.
 
-    def repeat(self, template: Template, moved: Iterable[tuple[int, Instruction]]) -> None:
-        """Append a template again, with the instructions `moved` in place of those at their offsets.
-
-        They must equal those that they replace but for the slice of global memory that they name.
+        shape    tells its code from that of others, together with what the rings hold
+        places   those of the task's tiles, for each ring whose tiles may be there already
         """
-        begin = len(self._instructions)
-        self._templates.append((begin, template))
-        state = self._state(template)
-        waits = template.known.get(state)
-        if waits is None:
-            instructions = list(template.instructions)
-            for offset, instruction in moved:
-                instructions[offset] = instruction
-            template.known[state] = self._derived(instructions)
+        own = [(ring, (places or {}).get(ring, ())) for ring in self._rings]
+        key = shape, tuple([ring.state(mine) for ring, mine in own])
+        known = self._units.get(key)
+        self._close()
+        if known is None:
+            aims: list[Aim] = []
+            self._aims = aims
+            try:
+                yield task
+            finally:
+                self._aims = None
+            unit = self._finished(tuple(aims))
+            self._units[key] = unit, tuple([ring.state(mine) for ring, mine in own])
+        else:
+            unit, after = known
+            for (ring, mine), state in zip(own, after, strict=True):
+                ring.become(state, mine)
+            # Another program of this builder may have emitted it.
+            for slot in unit.written:
+                self._written[slot] = 1
+        self._append(Step(unit, task))
+
+    def loop(self, laps: range, body: Hashable = None) -> Iterator[int]:
+        """Yield the rounds whose bodies have to be emitted; the others repeat them.
+
+        All that a body carries from round to round must be in rings, and it must not ask which round it is.
+        A slice of GM moves from round to round where its index names the lap. `body`, if it is given, tells
+        this body from all others; then programs that share this builder share its code. A loop inside a loop
+        goes through all its rounds.
+
+        Raises   ProgramError for anything but a range that rises by one
+        """
+        if self._in_loop:
+            # Plain numbers: with the laps of the outer loop these do not move on.
+            yield from laps
             return
-        self._instructions += template.instructions
-        for offset, instruction in moved:
-            self._instructions[begin + offset] = instruction
-        self._pipes += template.pipes
-        self._done_back += waits.done_back
-        self._end_back += waits.end_back
-        for offset, back in waits.trail_back:
-            self._trail_back[begin + offset] = back
-        # From here on the builder is left as if the instructions had been added one by one.
-        for slot, writer, readers in template.uses:
-            if writer >= 0:
-                self._writer[slot] = begin + writer
-                self._readers[slot].clear()
-            for pipe, reader in readers:
-                self._readers[slot][pipe] = begin + reader
-        for done, pipe, other, newest in waits.learned:
-            (self._known_done if done else self._known_end)[pipe][other] = begin + newest
+        if not isinstance(laps, range) or laps.step != 1:
+            raise ProgramError(f"a loop goes through {laps!r}; it must be a range that rises by one a round")
+        self._in_loop = True
+        try:
+            # A round that is alone repeats nothing, and to look at all rings takes time.
+            yield from self._rounds(laps, body) if len(laps) > 1 else map(Lap, laps)
+        finally:
+            self._in_loop = False
 
-    def _state(self, template: Template) -> tuple[str | int | None, ...]:
-        """Return all that decides the waits of a template: what it may wait for outside, and how far back.
-
-        What its pipes know already is left out; they never wait for it again.
-        """
-        # Told by distance and without what is known, the state is the same in round after round, although
-        # indices grow. With more in it, states would differ that have equal waits, and nothing would recur.
-        begin = len(self._instructions)
-        state: list[str | int | None] = []
-        for slot, pipe, writes in template.outside:
-            done = self._known_done[pipe]
-            writer = self._writer[slot]
-            other = self._pipes[writer] if writer >= 0 else pipe
-            if other != pipe and writer > done.get(other, -1):
-                state += (other, begin - writer)
+    def _rounds(self, laps: range, body: Hashable) -> Iterator[Lap]:
+        """Yield the rounds of a loop until one finds what an earlier one has found."""
+        found: dict[Hashable, int] = {}
+        begins: list[int] = []
+        for number, lap in enumerate(laps):
+            self._close()
+            state = tuple([ring.whole(lap) for ring in self._rings])
+            if state in found:
+                self._repeat(laps, found[state], begins, list(found))
+                break
+            found[state] = number
+            begins.append(len(self._steps))
+            known = self._laps.get((body, state))
+            if known is None:
+                yield Lap(lap)
+                self._close()
+                if body is not None:
+                    after = tuple([ring.whole(lap) for ring in self._rings])
+                    self._laps[body, state] = _LapCode(lap, tuple(self._steps[begins[-1] :]), after)
             else:
-                # Nothing to wait for; but whether anybody wrote the slot decides if it may be read (-1: no).
-                state.append(min(writer, 0))
-            if writes:
-                end = self._known_end[pipe]
-                for other, reader in self._readers[slot].items():
-                    if other != pipe and reader > done.get(other, -1) and reader > end.get(other, -1):
-                        state += (other, begin - reader)
-                # The end of a list of readers, whose number is not fixed.
-                state.append(None)
-        return tuple(state)
+                self._again(known, lap)
 
-    def _derived(self, instructions: list[Instruction]) -> TemplateWaits:
-        """Append instructions one by one and return what they wait for."""
-        begin = len(self._instructions)
-        tables = (True, self._known_done), (False, self._known_end)
-        # What the pipes learn must be noted beside the waits: later instructions are spared waits by it.
-        before = {(done, pipe): dict(known) for done, table in tables for pipe, known in table.items()}
-        for instruction in instructions:
-            self.add(instruction)
-        learned = [
-            (done, pipe, other, newest - begin)
-            for done, table in tables
-            for pipe, known in table.items()
-            for other, newest in known.items()
-            if before[done, pipe].get(other) != newest
-        ]
-        trail = [(at - begin, back) for at, back in self._trail_back.items() if at >= begin]
-        return TemplateWaits(
-            tuple(self._done_back[begin:]), tuple(self._end_back[begin:]), tuple(trail), tuple(learned)
-        )
+    def _again(self, known: _LapCode, lap: int) -> None:
+        """Append the code of a round that another program has emitted, and leave the rings as that does."""
+        for unit, task, shift in known.steps:
+            self._append(Step(unit, task, shift + lap - known.lap))
+            for slot in unit.written:
+                self._written[slot] = 1
+        for ring, state in zip(self._rings, known.after, strict=True):
+            ring.take(state, lap)
 
-    def restart(self) -> None:
-        """Begin another program with the same slots."""
-        self._instructions, self._pipes, self._templates = [], [], []
-        self._done_back, self._end_back, self._trail_back = [], [], {}
-        self._writer = [-1] * len(self._slots)
-        self._readers = [{} for _ in self._slots]
-        self._known_done = {pipe: {} for pipe in PIPES}
-        self._known_end = {pipe: {} for pipe in PIPES}
+    def _repeat(self, laps: range, first: int, begins: list[int], states: list[Any]) -> None:
+        """Repeat the rounds since number `first` for all that are left, and leave the rings as those do."""
+        emitted = len(begins)
+        period = emitted - first
+        times, rest = divmod(len(laps) - first, period)
+        steps = len(self._steps)
+        begins = [*begins, steps]
+        self._straight(begins[first])
+        self._segments.append(Segment(begins[first], steps, times, 0, period))
+        if rest:
+            self._segments.append(Segment(begins[first], begins[first + rest], 1, times * period))
+        self._cut = steps
+        sizes = [len(step.unit.instructions) for step in self._steps[begins[first] :]]
+        self._count += (times - 1) * sum(sizes) + sum(sizes[: begins[first + rest] - begins[first]])
+        for ring, state in zip(self._rings, states[first + rest], strict=True):
+            ring.take(state, laps.stop)
+
+    def _close(self) -> None:
+        """End a run of instructions that belong to no unit of their own."""
+        if self._open:
+            self._append(Step(self._finished(None)))
+
+    def _finished(self, aims: tuple[Aim, ...] | None) -> Unit:
+        unit = Unit(tuple(self._open), aims, self._posts)
+        if aims is not None and len(aims) != len(unit.on_gm):
+            raise ProgramError(
+                f"a unit of code has {len(unit.on_gm)} instructions on global memory, of which {len(aims)} "
+                "take their slice from ProgramBuilder.gm; all must, so that it can be found for other tasks"
+            )
+        self._open, self._posts = [], {}
+        return unit
+
+    def _append(self, step: Step) -> None:
+        self._steps.append(step)
+        self._count += len(step.unit.instructions)
+
+    def _straight(self, end: int) -> None:
+        """Make the steps since the last segment one that runs once."""
+        if end > self._cut:
+            self._segments.append(Segment(self._cut, end))
+        self._cut = end
 
     def build(self) -> Program:
         """Return the finished program."""
+        self._close()
+        self._straight(len(self._steps))
         return Program(
-            tuple(self._instructions),
-            tuple(self._done_back),
-            tuple(self._end_back),
-            tuple(self._slots),
-            dict(self._used),
-            tuple(self._templates),
-            self._trail_back,
+            tuple(self._steps), tuple(self._segments), tuple(self._slots), dict(self._used), self._hazards
         )

@@ -173,6 +173,11 @@ class SlotToSlot(ToSlot):
         """The source."""
         return (self.src,)
 
+    @property
+    def gm(self) -> Gm | None:
+        """None: both are slots."""
+        return None
+
 
 class SlotOntoSlot(SlotToSlot):
     """An instruction that changes the slot `dst` by `src`, as an addition does, so that it reads both."""

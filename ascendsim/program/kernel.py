@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.program.places import GmTensor
+from ascendsim.program.posts import VECTOR_CORES
 from ascendsim.program.program import Program
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ class Core(NamedTuple):
     kind: str
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
 
+    def beside(self, number: int) -> Core:
+        """Return a core of a program that runs here: this one, or number 1 or 2 of its vector cores."""
+        return Core("vector", VECTOR_CORES * self.index + number - 1) if number else self
+
 
 @dataclass(frozen=True, slots=True)
 class CoreWork:
@@ -29,12 +34,19 @@ class CoreWork:
 
     `build` makes the program when an executor asks for it, so that a large kernel need not hold all of them
     at once. Equal `signature`s promise programs that cost the same (same pipes, shapes and waits, other
-    data); the timing executor may then run one of them for all.
+    data); the timing executor may then run one of them for all. `beside` is how many of the vector cores
+    beside a cube core its program covers.
     """
 
     core: Core
     signature: Hashable
     build: Callable[[], Program]
+    beside: int = 0
+
+    @property
+    def cores(self) -> tuple[Core, ...]:
+        """All cores that the program covers, its own first."""
+        return tuple([self.core.beside(number) for number in range(1 + self.beside)])
 
 
 class Deferred(Sequence[CoreWork]):
@@ -116,4 +128,4 @@ class Kernel:
     @property
     def cores_used(self) -> int:
         """Cores that have work in at least one phase."""
-        return len({work.core for phase in self.phases for work in phase.work})
+        return len({core for phase in self.phases for work in phase.work for core in work.cores})

@@ -1,42 +1,149 @@
-"""The program of one core: its instructions, and the waits between its pipes.
+"""The program of one core: its loops over units of code, and the instructions that they stand for.
 
 A schedule asks a `ProgramBuilder` (`builder.py`) for slots in on-chip buffers and appends instructions that
-name the slots they use. A `Kernel` (`kernel.py`) says which core runs which program, phase after phase.
+name the slots they use, in loops whose bodies it emits once. A `Kernel` (`kernel.py`) says which core runs
+which program, phase after phase.
+
+An example: a core loads a tile of image 0, 1, ... 9 in turn into two slots, and multiplies each. The unit of
+image 0 uses slot 0, that of image 1 slot 1; image 2 finds the slots as image 0 did. So there are two units,
+two steps, and one segment: steps 0 to 2, five times, every time two images further on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.places import Slot
-from ascendsim.program.template import Template, Waits
+from ascendsim.program.posts import HOME, Post, core_of
+from ascendsim.program.units import Segment, Step, Unit
+from ascendsim.program.waits import HAZARDS, Derived, Waits, derive
 
 
-@dataclass(frozen=True, slots=True)
 class Program:
-    """The instructions of one core in program order, with the waits between its pipes.
+    """The instructions of one core in program order.
 
-    `done_back[i]` says how far before instruction i those lie whose results must be visible before it starts
-    (it reads or overwrites them); `end_back[i]` the same of those that must have left their pipe (they read
-    what i overwrites); `trail_back[i]`, where there is one, of those whose results i takes piece by piece
-    while they are made (the unit flag). Distances are the same wherever a template recurs. `buffer_bytes` is
-    what the slots reserve of each buffer. `templates` are where each template begins and which it is, in
-    order; a program is right without them, but takes longer to price.
+    `steps` and `segments` are its code, every loop's body once. `hazards` are the classes of waits between
+    its pipes that hold. `buffer_bytes` is what the slots reserve of each buffer. What it stands for in full
+    (`instructions` and the waits) is worked out when somebody asks.
     """
 
-    instructions: tuple[Instruction, ...]
-    done_back: tuple[tuple[int, ...], ...]
-    end_back: tuple[tuple[int, ...], ...]
-    slots: tuple[Slot, ...]
-    buffer_bytes: Mapping[str, int]
-    templates: tuple[tuple[int, Template], ...] = ()
-    # Few instructions trail others, so a mapping is smaller than one more tuple for each instruction.
-    trail_back: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    def __init__(
+        self,
+        steps: tuple[Step, ...],
+        segments: tuple[Segment, ...],
+        slots: tuple[Slot, ...],
+        buffer_bytes: Mapping[str, int],
+        hazards: frozenset[str] = HAZARDS,
+        waits: Derived | None = None,
+    ) -> None:
+        self._given = waits
+        # What must live as long as this program: other programs may share its code.
+        self.keeps: object = None
+        self.steps = steps
+        self.segments = segments
+        self.slots = slots
+        self.buffer_bytes = buffer_bytes
+        self.hazards = hazards
+
+    @classmethod
+    def straight(
+        cls,
+        instructions: Sequence[Instruction],
+        slots: tuple[Slot, ...],
+        buffer_bytes: Mapping[str, int],
+        hazards: frozenset[str] = HAZARDS,
+        waits: Derived | None = None,
+        posts: Mapping[int, Post] | None = None,
+    ) -> Program:
+        """Return a program without loops."""
+        steps = (Step(Unit(tuple(instructions), None, posts)),)
+        return cls(steps, (Segment(0, 1),), slots, buffer_bytes, hazards, waits)
 
     def __len__(self) -> int:
-        return len(self.instructions)
+        sizes = [len(step.unit.instructions) for step in self.steps]
+        return sum(part.times * sum(sizes[part.first : part.last]) for part in self.segments)
+
+    def expanded(self) -> Iterator[Instruction]:
+        """Yield all instructions in order, loops unrolled."""
+        for part in self.segments:
+            for shift in part.shifts():
+                for unit, task, own in self.steps[part.first : part.last]:
+                    yield from unit.at(task, shift + own)
+
+    @cached_property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """All instructions in order, loops unrolled."""
+        return tuple(self.expanded())
+
+    def placed(self) -> Iterator[tuple[int, Unit]]:
+        """Yield where each unit begins, loops unrolled, and the unit."""
+        at = 0
+        for part in self.segments:
+            for _ in range(part.times):
+                for unit, _, _ in self.steps[part.first : part.last]:
+                    yield at, unit
+                    at += len(unit.instructions)
+
+    @cached_property
+    def posts(self) -> Mapping[int, Post]:
+        """The posts of all instructions that have one, by index."""
+        if not any(step.unit.posts for step in self.steps):
+            return {}
+        return {begin + at: post for begin, unit in self.placed() for at, post in unit.posts.items()}
+
+    @cached_property
+    def pipes(self) -> Sequence[str]:
+        """The name of every instruction's pipe, which tells its core, too (`posts.py`)."""
+        return tuple([pipe for _, unit in self.placed() for pipe in unit.names])
+
+    @cached_property
+    def used(self) -> tuple[str, ...]:
+        """The names of all pipes that it uses, in the order in which they are met."""
+        return tuple(dict.fromkeys([pipe for step in self.steps for pipe in step.unit.pipes]))
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """How many instructions each of its cores has: one number if it runs on one core only."""
+        sizes = [0] * (1 + max([core_of(pipe) for pipe in self.used], default=0))
+        if len(sizes) == 1:
+            return (len(self),)
+        for part in self.segments:
+            for unit, _, _ in self.steps[part.first : part.last]:
+                for pipe in unit.names:
+                    sizes[core_of(pipe)] += part.times
+        return tuple(sizes)
+
+    def core_of(self, index: int) -> int:
+        """Return the core of an instruction."""
+        return self.posts.get(index, HOME).core
+
+    @cached_property
+    def _waits(self) -> Derived:
+        if self._given is not None:
+            return self._given
+        return derive(self.instructions, len(self.slots), self.hazards, self.posts)
+
+    @property
+    def usual(self) -> bool:
+        """Whether its waits are those that follow from its slots, all classes of them."""
+        return self._given is None and self.hazards == HAZARDS
+
+    @property
+    def done_back(self) -> tuple[tuple[int, ...], ...]:
+        """For each instruction how far back those lie whose results must be visible before it starts."""
+        return self._waits.done_back
+
+    @property
+    def end_back(self) -> tuple[tuple[int, ...], ...]:
+        """For each instruction how far back those lie that must have left their pipe before it starts."""
+        return self._waits.end_back
+
+    @property
+    def trail_back(self) -> Mapping[int, tuple[int, ...]]:
+        """For instructions that trail others how far back those lie."""
+        return self._waits.trail_back
 
     @property
     def after_done(self) -> Waits:

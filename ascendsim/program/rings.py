@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ascendsim.program.laps import moved
 from ascendsim.program.places import Slot
-
-# Which of a task's places a slot holds, by number, and what of it; None: nothing that the task wants.
-Label = tuple[int, Hashable] | None
 
 
 class RingState(NamedTuple):
-    """A ring as a task finds it: whose turn it was last, and what of the task's places it holds."""
+    """A ring as code finds it: whose turn it was last, whether that slot is unused yet, and what slots hold.
+
+    Of a slot either the number of the unit's place and what of it, or, for a loop, the tile with its laps
+    counted from the round; None: nothing that counts.
+    """
 
     turn: int
-    labels: tuple[Label, ...]
+    fresh: bool
+    labels: tuple[Any, ...]
 
 
 class Ring:
     """Slots used in turn (ping-pong); a tile that is still there need not be loaded again.
 
-    A slot holds something of a place. A place is of one task and not of another: (image 3, first pixel 64),
-    say; what of it may be a box of taps.
+    A slot holds something of a place: (image 3, first pixel 64), say; what of it may be a box of taps. Made
+    by `ProgramBuilder.ring`, which has to know all rings: what they hold tells whether a loop repeats itself.
     """
 
     def __init__(self, slots: tuple[Slot, ...]) -> None:
@@ -32,6 +35,7 @@ class Ring:
     def restart(self) -> None:
         """Begin another program."""
         self._turn = -1
+        self._fresh = False
         self.forget()
 
     def forget(self) -> None:
@@ -44,11 +48,22 @@ class Ring:
         """The slot whose turn it was last."""
         return self._slots[self._turn]
 
+    @property
+    def turn(self) -> int:
+        """The number of that slot, from 0."""
+        return self._turn
+
     def next(self, place: Hashable = None, what: Hashable = None) -> Slot:
         """Return the next slot in turn and note what it will hold."""
         self._turn = (self._turn + 1) % len(self._slots)
         self._holds[self._turn] = place, what
+        self._fresh = True
         return self._slots[self._turn]
+
+    def begins(self) -> bool:
+        """Tell whether this is the first use of the last slot since its turn came; later ones add to it."""
+        fresh, self._fresh = self._fresh, False
+        return fresh
 
     def find(self, place: Hashable, what: Hashable = None) -> Slot | None:
         """Return the slot that holds a tile, or None."""
@@ -57,24 +72,33 @@ class Ring:
                 return slot
         return None
 
-    def state(self, places: tuple[Hashable, ...]) -> RingState:
-        """Return the ring as a task finds it that wants tiles of these places and no others."""
-        # Told by the task's own places, numbered: "image 3 of a task on image 3" and "image 4 of a task on
-        # image 4" are one state, which is why tasks recur at all.
+    def state(self, places: tuple[Hashable, ...] = ()) -> RingState:
+        """Return the ring as a unit of code finds it that wants tiles of these places and no others."""
+        # Told by the unit's own places, numbered: "image 3 of a task on image 3" and "image 4 of a task on
+        # image 4" are one state, which is why units recur at all.
         if not places:
-            return RingState(self._turn, ())
+            return RingState(self._turn, self._fresh, ())
         labels = [
             (places.index(held[0]), held[1]) if held is not None and held[0] in places else None
             for held in self._holds
         ]
-        return RingState(self._turn, tuple(labels))
+        return RingState(self._turn, self._fresh, tuple(labels))
 
-    def become(self, state: RingState, places: tuple[Hashable, ...]) -> None:
-        """Take the state in which the task with these places leaves the ring.
+    def become(self, state: RingState, places: tuple[Hashable, ...] = ()) -> None:
+        """Take the state in which the unit with these places leaves the ring.
 
-        Slots that hold nothing of the task keep what they hold: it has not used them.
+        Slots that hold nothing of the unit keep what they hold: it has not used them.
         """
-        self._turn = state.turn
+        self._turn, self._fresh = state.turn, state.fresh
         for number, label in enumerate(state.labels):
             if label is not None:
                 self._holds[number] = places[label[0]], label[1]
+
+    def whole(self, lap: int = 0) -> RingState:
+        """Return all that the ring holds, told from a round of a loop: its laps are counted from there."""
+        return RingState(self._turn, self._fresh, tuple([moved(held, -lap) for held in self._holds]))
+
+    def take(self, state: RingState, lap: int = 0) -> None:
+        """Take a state that `whole` has told, seen from another round."""
+        self._turn, self._fresh = state.turn, state.fresh
+        self._holds = [moved(held, lap) for held in state.labels]

@@ -61,6 +61,7 @@ KERNEL = (
         "Cycles in which the pipe is occupied, averaged over the used cores that have it, / cycles. The "
         "entry is no pipe's.",
     ),
+    Column("engine", "engine", "", "Which of the two engines found the cycles; they find the same."),
     Column("bound_by", "busiest", "", "The busiest pipe apart from the scalar unit S."),
     Column(
         "occupation",

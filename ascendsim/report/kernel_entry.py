@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.program.instruction import PIPES
 from ascendsim.report.columns import Entry
 from ascendsim.timing.critical_path import critical_path, cycles_by_cause
-from ascendsim.timing.timeline import Occupation, occupation
+from ascendsim.timing.times import Occupation, occupation
 
 if TYPE_CHECKING:
     from ascendsim.ops.results import KernelResult
     from ascendsim.profile import Profile
     from ascendsim.program.kernel import Core
-    from ascendsim.timing.timeline import Timeline
+    from ascendsim.timing.times import KernelTimes
 
 
 def kernel_entry(kernel: KernelResult, profile: Profile) -> Entry:
     """Describe one kernel with the columns of `KERNEL`."""
     # A kernel without instructions takes no cycle, and its shares are 0.
     cycles, mhz = max(kernel.cycles, 1), profile.clock.cube_mhz
-    entry = kernel.timeline.entry_cycles
-    # The timeline has the entry in the time of S; beside the entry it would count twice.
+    entry = kernel.times.entry_cycles
+    # The record has the entry in the time of S; beside the entry it would count twice.
     own = {pipe: busy - entry if pipe == "S" else busy for pipe, busy in kernel.busy.items()}
     return {
         "name": kernel.name,
@@ -35,8 +35,9 @@ def kernel_entry(kernel: KernelResult, profile: Profile) -> Entry:
         "cores_used": kernel.cores_used,
         "cube_utilisation": kernel.cube_utilisation,
         "busy": {pipe: busy / cycles for pipe, busy in own.items()},
+        "engine": kernel.engine,
         "bound_by": kernel.bound_by,
-        "occupation": occupation_entry(kernel.timeline),
+        "occupation": occupation_entry(kernel.times),
         "critical_path": cycles_by_cause(critical_path(kernel.timeline)),
         "macs": kernel.macs,
         "bytes": dict(kernel.bytes),
@@ -44,13 +45,13 @@ def kernel_entry(kernel: KernelResult, profile: Profile) -> Entry:
     }
 
 
-def occupation_entry(timeline: Timeline) -> Entry:
+def occupation_entry(times: KernelTimes) -> Entry:
     """Return the shares of the kernel's cycles in which each pipe was busy, waited (by cause) and was idle.
 
     Before them comes the entry, which is no pipe's: here it counts neither as busy nor as idle. The shares
     are averages over the used cores of the kinds that have the pipe, as in `average_busy`.
     """
-    parts = [(cores, occupation(timeline, cores[0])) for cores in _alike(timeline)]
+    parts = [(cores, occupation(times, cores[0])) for cores in _alike(times)]
     # A vector core is no idle cube core: it counts in the pipes of vector cores only.
     kinds = {
         pipe: {cores[0].kind for cores, found in parts if pipe in found}
@@ -60,18 +61,18 @@ def occupation_entry(timeline: Timeline) -> Entry:
     return {
         pipe: _mean(
             [(len(cores), found.get(pipe)) for cores, found in parts if cores[0].kind in kinds[pipe]],
-            timeline,
+            times,
             in_busy=pipe == "S",
         )
         for pipe in kinds
     }
 
 
-def _alike(timeline: Timeline) -> list[list[Core]]:
+def _alike(times: KernelTimes) -> list[list[Core]]:
     """Return the used cores in groups that did the same in every phase."""
-    # Cores that share a timeline in one phase may part in the next; only those that never do are one group.
+    # Cores that share times in one phase may part in the next; only those that never do are one group.
     did: dict[Core, list[tuple[int, int]]] = {}
-    for phase_number, phase in enumerate(timeline.phases):
+    for phase_number, phase in enumerate(times.phases):
         for number, work in enumerate(phase.cores):
             for core in work.cores:
                 did.setdefault(core, []).append((phase_number, number))
@@ -81,14 +82,14 @@ def _alike(timeline: Timeline) -> list[list[Core]]:
     return list(groups.values())
 
 
-def _mean(parts: list[tuple[int, Occupation | None]], timeline: Timeline, *, in_busy: bool) -> dict[str, Any]:
+def _mean(parts: list[tuple[int, Occupation | None]], times: KernelTimes, *, in_busy: bool) -> dict[str, Any]:
     """Average over cores, so many of each; a core that did not use the pipe left it idle.
 
-    `in_busy` says whether the timeline has the entry of the kernel in the time of this pipe.
+    `in_busy` says whether the record has the entry of the kernel in the time of this pipe.
     """
     # Whole cycles are added up and divided once, so that the four shares add up to 1.
     cores = sum(count for count, _ in parts)
-    all_cycles, entry = max(timeline.cycles, 1) * cores, timeline.entry_cycles * cores
+    all_cycles, entry = max(times.cycles, 1) * cores, times.entry_cycles * cores
     busy, waiting = -entry if in_busy else 0, Counter[str]()
     for count, found in parts:
         if found is not None:
@@ -97,6 +98,10 @@ def _mean(parts: list[tuple[int, Occupation | None]], timeline: Timeline, *, in_
     return {
         "entry": entry / all_cycles,
         "busy": busy / all_cycles,
-        "waiting": {cause: waiting[cause] / all_cycles for cause in PIPES if cause in waiting},
+        "waiting": {
+            cause: waiting[cause] / all_cycles
+            for cause in dict.fromkeys((*PIPES, *sorted(waiting)))
+            if cause in waiting
+        },
         "idle": (all_cycles - entry - busy - sum(waiting.values())) / all_cycles,
     }

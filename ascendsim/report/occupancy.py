@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ascendsim.program.posts import bare, core_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -38,10 +40,19 @@ def core_spans(timeline: Timeline, core_structure: str) -> list[CoreSpans]:
     # One core is enough: a plot of all would be a plot of none, and the longest decides when a phase ends.
     made = []
     for kind in ("cube", "vector"):
-        works = [core for phase in timeline.phases for core in phase.cores if core.cores[0].kind == kind]
+        works = [
+            (core, number)
+            for phase in timeline.phases
+            for core in phase.cores
+            for number in range(len(core.program.sizes))
+            if core.cores[0].beside(number).kind == kind
+        ]
         if works:
-            longest = max(works, key=lambda core: core.done[-1] - core.issue[0] if core.done else 0)
-            made.append(_spans_of(timeline, longest.cores[0], core_name(core_structure, kind)))
+            longest, number = max(
+                works, key=lambda work: work[0].done[-1] - work[0].issue[0] if work[0].done else 0
+            )
+            core = longest.cores[0].beside(number)
+            made.append(_spans_of(timeline, core, core_name(core_structure, kind)))
     return [core for core in made if core.pipes]
 
 
@@ -51,20 +62,26 @@ def _spans_of(timeline: Timeline, core: Core, name: str) -> CoreSpans:
     # A core may stand for other ones in each phase; the label tells the most that ever did the same.
     alike = 0
     for phase in timeline.phases:
-        work = _work_of(phase, core)
+        work, number = _work_of(phase, core)
         if work is None:
             continue
         alike = max(alike, len(work.cores))
-        for instruction, start, end in zip(work.program.instructions, work.start, work.end, strict=True):
-            starts.setdefault(instruction.pipe, []).append(start)
-            ends.setdefault(instruction.pipe, []).append(end)
+        for pipe, start, end in zip(work.program.pipes, work.start, work.end, strict=True):
+            if core_of(pipe) == number:
+                starts.setdefault(bare(pipe), []).append(start)
+                ends.setdefault(bare(pipe), []).append(end)
     pipes = tuple(pipe for pipe in PIPE_ORDER if pipe in starts)
     label = f"{name} {core.index}" + (f" (and {alike - 1} alike)" if alike > 1 else "")
     return CoreSpans(label, pipes, {pipe: (np.array(starts[pipe]), np.array(ends[pipe])) for pipe in pipes})
 
 
-def _work_of(phase: PhaseTimeline, core: Core) -> CoreTimeline | None:
-    return next((work for work in phase.cores if core in work.cores), None)
+def _work_of(phase: PhaseTimeline, core: Core) -> tuple[CoreTimeline | None, int]:
+    """Return the work that covers a core, and the number of the core in its program."""
+    for work in phase.cores:
+        for number in range(len(work.program.sizes)):
+            if core in [one.beside(number) for one in work.cores]:
+                return work, number
+    return None, 0
 
 
 def coverage(starts: Cycles, ends: Cycles, begin: int, end: int, bins: int) -> NDArray[np.float64]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.ops.results import KernelResult
 from ascendsim.program.instruction import PIPES
 from ascendsim.program.kernel import Core
+from ascendsim.program.posts import bare, core_of
 from ascendsim.report.files import replacing
 from ascendsim.report.occupancy import core_name
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, released_by
@@ -110,7 +111,8 @@ def _core_events(
     mhz: float,
     kinds: Mapping[str, str],
 ) -> Iterator[Event]:
-    pid = _pid(core.cores[0])
+    own = core.cores[0]
+    pid = _pid(own)
     arguments: dict[str, Any] = {"stands_for": _core_names(core.cores, kinds), "kernel": kernel.name}
     if taken < len(core.program):
         arguments["first_spans_only"] = taken
@@ -121,7 +123,7 @@ def _core_events(
     before: dict[str, int] = {}
     for index in range(taken):
         instruction = core.program.instructions[index]
-        pipe, start, end = instruction.pipe, core.start[index], core.end[index]
+        pipe, start, end = core.program.pipes[index], core.start[index], core.end[index]
         details = {
             "index": index,
             "shape": str(instruction.shape),
@@ -132,9 +134,11 @@ def _core_events(
             **_wait(core, phase, index, before.get(pipe)),
         }
         before[pipe] = index
-        tid = PIPES.index(pipe) + 1
+        tid = PIPES.index(bare(pipe)) + 1
         name = type(instruction).__name__
-        yield _span(pid, tid, name, begin_us + start / mhz, (end - start) / mhz, details)
+        yield _span(
+            _pid(own.beside(core_of(pipe))), tid, name, begin_us + start / mhz, (end - start) / mhz, details
+        )
 
 
 def _wait(core: CoreTimeline, phase: PhaseTimeline, index: int, last: int | None) -> dict[str, Any]:
@@ -146,7 +150,10 @@ def _wait(core: CoreTimeline, phase: PhaseTimeline, index: int, last: int | None
     cause, _ = released_by(core, index, last)
     on = core.program.instructions[cause]
     waited = core.start[index] - ready
-    return {"waited_cycles": waited, "waited_for": f"{type(on).__name__} {cause} on {on.pipe}"}
+    return {
+        "waited_cycles": waited,
+        "waited_for": f"{type(on).__name__} {cause} on {core.program.pipes[cause]}",
+    }
 
 
 def _span(pid: int, tid: int, name: str, ts: float, dur: float, args: dict[str, Any]) -> Event:

@@ -1,16 +1,17 @@
-"""Programs with their costs looked up: the form in which the timing executor reads them."""
+"""Programs with their costs looked up: the form in which the SimPy engine reads them."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.errors import ProgramError
-from ascendsim.program.instruction import Cost, Instruction, Traffic
+from ascendsim.program.instruction import Cost, Traffic
+from ascendsim.program.posts import VECTOR_CORES, core_of, pipe_on
 from ascendsim.program.program import Program
-from ascendsim.program.template import Template
+from ascendsim.program.units import Unit
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -48,7 +49,7 @@ class PricedProgram:
 
 
 class _Part(NamedTuple):
-    """Prices and pipes of a part of a program (a template, or what is between two).
+    """Prices and pipes of a unit of code.
 
     `orders` and `moving` say which of its instructions are on each pipe, and which move bytes, by offset.
     """
@@ -66,28 +67,24 @@ class CostBook:
         self._profile = profile
         # A program repeats few shapes many times; working out a cost, in fractions, is what is slow.
         self._prices: dict[tuple[type, str, Hashable], Priced] = {}
-        self._templates: dict[Template, _Part] = {}
+        self._units: dict[Unit, _Part] = {}
 
     def price(self, program: Program, kind: str) -> PricedProgram:
         """Look up every cost of a program for a core of this kind ("cube" or "vector").
 
         Raises   ProgramError for a pipe that the product does not have or a cost that cannot be
         """
-        depths = self._profile.vector_queues if kind == "vector" else self._profile.queues
+        depths = depths_of(self._profile, kind)
         prices: list[Priced] = []
         pipes: list[str] = []
         orders: dict[str, array[int]] = {}
         moving: list[int] = []
-        for begin, template, instructions in _parts(program):
-            part = self._part(template, instructions)
+        for begin, unit in program.placed():
+            part = self._part(unit)
             for pipe, offsets in part.orders.items():
                 # A pipe without a queue is one that this kind of core does not have.
                 if pipe not in depths:
-                    name = type(instructions[offsets[0]]).__name__
-                    raise ProgramError(
-                        f"instruction {begin + offsets[0]} ({name}) runs on pipe {pipe}, but "
-                        f"a {kind} core of {self._profile.variant} has queues for {', '.join(depths)}"
-                    )
+                    raise no_queue(program, begin + offsets[0], kind, self._profile)
                 if pipe not in orders:
                     orders[pipe] = array("q")
                 orders[pipe].extend([begin + offset for offset in offsets])
@@ -104,51 +101,64 @@ class CostBook:
             program, prices, pipes, orders, queue, moving, _count_traffic(moving, prices, pipes)
         )
 
-    def _part(self, template: Template | None, instructions: Sequence[Instruction]) -> _Part:
-        """Look up the costs of a part of a program; those of a template only once."""
-        if template is None:
-            return self._priced(instructions)
-        # Where a template recurs its slices of GM are others, but not what any instruction costs.
-        if template not in self._templates:
-            self._templates[template] = self._priced(instructions)
-        return self._templates[template]
+    def _part(self, unit: Unit) -> _Part:
+        """Look up the costs of a unit of code, once."""
+        # Where a unit recurs its slices of GM are others, but not what any instruction costs.
+        if unit not in self._units:
+            self._units[unit] = self._priced(unit)
+        return self._units[unit]
 
-    def _priced(self, instructions: Sequence[Instruction]) -> _Part:
+    def _priced(self, unit: Unit) -> _Part:
         """Look up the costs of consecutive instructions."""
         known = self._prices
         prices: list[Priced] = []
-        pipes: list[str] = []
         orders: dict[str, list[int]] = {}
-        for offset, instruction in enumerate(instructions):
-            pipe = instruction.pipe
-            key = (instruction.__class__, pipe, instruction.shape)
+        for offset, (instruction, pipe) in enumerate(zip(unit.instructions, unit.names, strict=True)):
+            key = (instruction.__class__, instruction.pipe, instruction.shape)
             # The pipe is part of the key because one class may run on several (`PipeBarrier`).
             priced = known.get(key)
             if priced is None:
-                priced = known[key] = _checked(key, instruction.cost(self._profile), instruction.drains)
+                priced = known[key] = checked(key, instruction.cost(self._profile), instruction.drains)
             order = orders.get(pipe)
             if order is None:
                 order = orders[pipe] = []
             order.append(offset)
             prices.append(priced)
-            pipes.append(pipe)
         moving = [offset for offset, priced in enumerate(prices) if priced.traffic is not None]
-        return _Part(tuple(prices), tuple(pipes), orders, tuple(moving))
+        return _Part(tuple(prices), tuple(unit.names), orders, tuple(moving))
 
 
-def _parts(program: Program) -> Iterator[tuple[int, Template | None, Sequence[Instruction]]]:
-    """Yield where each part of a program begins, its template if it has one, and its instructions."""
-    instructions, at = program.instructions, 0
-    for begin, template in program.templates:
-        if at < begin:
-            yield at, None, instructions[at:begin]
-        yield begin, template, template.instructions
-        at = begin + len(template)
-    if at < len(instructions):
-        yield at, None, instructions[at:]
+def depths_of(profile: Profile, kind: str) -> dict[str, int]:
+    """Return the depths of the queues of a core, and of those beside it, by the names of the pipes."""
+    if kind == "vector":
+        return dict(profile.vector_queues)
+    beside = {
+        pipe_on(core, pipe): depth
+        for core in range(1, 1 + VECTOR_CORES)
+        for pipe, depth in profile.vector_queues.items()
+    }
+    return {**profile.queues, **beside}
 
 
-def _checked(key: tuple[type, str, Hashable], cost: Cost, drains: bool) -> Priced:
+def no_queue(program: Program, index: int, kind: str, profile: Profile) -> ProgramError:
+    """Return the error of an instruction on a pipe that its core does not have."""
+    pipe = program.pipes[index]
+    name = type(program.instructions[index]).__name__
+    if kind == "vector" and core_of(pipe):
+        return ProgramError(
+            f"instruction {index} ({name}) runs on pipe {pipe}, but its program is that of a vector core; "
+            "only the program of a cube core covers others"
+        )
+    own, depths = (
+        ("vector", profile.vector_queues) if kind == "vector" or core_of(pipe) else ("cube", profile.queues)
+    )
+    return ProgramError(
+        f"instruction {index} ({name}) runs on pipe {pipe}, but "
+        f"a {own} core of {profile.variant} has queues for {', '.join(depths)}"
+    )
+
+
+def checked(key: tuple[type, str, Hashable], cost: Cost, drains: bool) -> Priced:
     """Return the price of an instruction whose cost is possible."""
     # Time that runs backwards would not fail in the simulation; it would only give wrong cycles.
     moved = cost.traffic

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ascendsim.program.kernel import Core
-from ascendsim.program.program import Program
+from ascendsim.program.posts import bare, core_of
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline, issue_cycles, released_by
 
 
@@ -61,34 +62,45 @@ def cycles_by_cause(path: list[PathStep]) -> dict[str, int]:
 
 
 def _steps_of(phase: PhaseTimeline, work: CoreTimeline) -> list[PathStep]:
-    """Return the steps of the core that finished last, the last one first."""
+    """Return the steps of the program that finished last, the last one first."""
     # Backwards: each event has one cause that was over last, while one cause may have many effects.
     times = {"issue": work.issue, "start": work.start, "end": work.end, "done": work.done}
-    previous = _previous(work.program)
+    pipes = work.program.pipes
+    previous = _previous(pipes)
+    issued = _previous([str(core_of(pipe)) for pipe in pipes]) if len(work.program.sizes) > 1 else None
     event: _Event | None = _Event("done", max(range(len(work.done)), key=work.done.__getitem__))
     steps: list[PathStep] = []
     while event is not None:
         time = times[event.what][event.instruction]
-        cause, before = _why(event, work, phase.begin, previous)
+        cause, before = _why(event, work, phase.begin, previous, issued)
         since = phase.begin if before is None else times[before.what][before.instruction]
         # Two events of one cycle make no step, but the chain goes through both.
         if since < time:
-            steps.append(PathStep(cause, since, time, phase.name, work.cores[0], event.instruction))
+            core = work.cores[0].beside(core_of(pipes[event.instruction]))
+            steps.append(PathStep(cause, since, time, phase.name, core, event.instruction))
         event = before
     return steps
 
 
 def _why(
-    event: _Event, work: CoreTimeline, begin: int, previous: list[int | None]
+    event: _Event,
+    work: CoreTimeline,
+    begin: int,
+    previous: list[int | None],
+    issued: list[int | None] | None,
 ) -> tuple[str, _Event | None]:
-    """Return the event that decided when this one happened, and what passed in between."""
+    """Return the event that decided when this one happened, and what passed in between.
+
+    `previous` is the instruction before each one on its pipe, `issued` that before it on its core (None: the
+    one before in the program, as there is one core).
+    """
     index = event.instruction
     last = previous[index]
     match event.what:
         case "done":
             return "latency", _Event("end", index)
         case "end":
-            return work.program.instructions[index].pipe, _begun(index, work)
+            return bare(work.program.pipes[index]), _begun(index, work)
         # The order of these cases is the rule for ties: pipe, issue, flag.
         case "start" if last is not None and work.end[last] == work.start[index]:
             return "", _Event("end", last)
@@ -98,9 +110,10 @@ def _why(
             other, time = released_by(work, index, last)
             return "flag", _Event("end" if work.end[other] == time else "done", other)
     # It was issued: as soon as the scalar unit could, or when its queue had room.
-    issued = work.issue[index - 1] if index else begin
-    if work.issue[index] == issued + issue_cycles(work, begin):
-        return "S", _Event("issue", index - 1) if index else None
+    before = issued[index] if issued is not None else index - 1 if index else None
+    since = begin if before is None else work.issue[before]
+    if work.issue[index] == since + issue_cycles(work, begin):
+        return "S", None if before is None else _Event("issue", before)
     # The depth of the queue is not in the spans; whoever made room was taken up in this very cycle.
     while last is not None and work.start[last] != work.issue[index]:
         last = previous[last]
@@ -115,11 +128,11 @@ def _begun(index: int, work: CoreTimeline) -> _Event:
     return _Event("done", last) if trailed and work.done[last] > work.start[index] else _Event("start", index)
 
 
-def _previous(program: Program) -> list[int | None]:
+def _previous(pipes: Sequence[str]) -> list[int | None]:
     """Return the instruction before each one on its pipe."""
     newest: dict[str, int] = {}
     result: list[int | None] = []
-    for index, instruction in enumerate(program.instructions):
-        result.append(newest.get(instruction.pipe))
-        newest[instruction.pipe] = index
+    for index, pipe in enumerate(pipes):
+        result.append(newest.get(pipe))
+        newest[pipe] = index
     return result

@@ -1,4 +1,10 @@
-"""Run a kernel for its cycles: build and price its programs, decide what L2 holds, run phase after phase."""
+"""Time a kernel: one door, two engines.
+
+"simpy"     the definition, event by event on SimPy (`simpy_engine.py`); it sees programs with their loops
+            unrolled
+"compiled"  the same rules as compiled loops over integers (`fast/`): same cycles, bytes, busy and waiting
+            cycles, and spans where they are asked for
+"""
 
 from __future__ import annotations
 
@@ -7,62 +13,106 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ascendsim.errors import ProgramError
+from ascendsim.errors import ConfigError
 from ascendsim.program.kernel import Kernel, Phase
-from ascendsim.timing.costing import CostBook
-from ascendsim.timing.l2.account import Start, account_of
-from ascendsim.timing.simpy_engine import Team, time_phase
-from ascendsim.timing.timeline import PhaseTimeline, Timeline
+from ascendsim.timing.l2.account import Start
+from ascendsim.timing.teams import require_alike, require_apart, require_covered
+from ascendsim.timing.timeline import PhaseTimeline, Timeline, times_of
+from ascendsim.timing.times import KernelTimes
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
+    from ascendsim.timing.costing import CostBook
+    from ascendsim.timing.simpy_engine import Team
+
+ENGINES = ("simpy", "compiled")
 
 
 def time_kernel(
-    kernel: Kernel, profile: Profile, *, folded: bool = True, l2_start: Start = "warm"
+    kernel: Kernel,
+    profile: Profile,
+    *,
+    folded: bool = True,
+    l2_start: Start = "warm",
+    engine: str = "simpy",
 ) -> Timeline:
     """Return the spans of all instructions of a kernel, in cycles of the cube clock, without its launch.
 
     Options  `folded` runs one core for all that promise to cost the same; the spans are the same without.
              `l2_start` says what L2 holds at the start: "warm", "cold", "handed", or what another kernel
-             has left (`l2/account.py`)
-    Raises   ProgramError for a program that breaks the rules of the machine
+             has left (`l2/account.py`). `engine` is one of `ENGINES`; the spans are the same
+    Raises   ProgramError for a program that breaks the rules of the machine, ConfigError for an engine that
+             there is not
     """
     with _collector_paused():
-        book = CostBook(profile)
-        phases = [_teams(phase, book, folded) for phase in kernel.phases]
-        groups = [[(len(team.cores), team.programs[0]) for team in teams] for teams in phases]
-        account = account_of(groups, kernel, profile, l2_start)
-        # The entry is part of the cycles, as profilers count it in the core's time; the launch is not.
-        now = profile.scalar.start_cycles
-        timed: list[PhaseTimeline] = []
-        for phase, teams, outcomes in zip(kernel.phases, phases, account.outcomes, strict=True):
-            # Between phases all cores wait for each other; before the first there is nobody to wait for.
-            if timed:
-                now += profile.sync.barrier_cycles
-            timed.append(time_phase(phase.name, teams, outcomes, now, profile))
-            now = timed[-1].end
+        if _compiled(engine):
+            from ascendsim.timing.fast.kernel import timeline
+
+            return timeline(kernel, profile, folded=folded, l2_start=l2_start)
+        return _simpy(kernel, profile, folded, l2_start)
+
+
+def measure_kernel(
+    kernel: Kernel,
+    profile: Profile,
+    *,
+    folded: bool = True,
+    l2_start: Start = "warm",
+    engine: str = "compiled",
+) -> KernelTimes:
+    """Return where the cycles of a kernel went: as `time_kernel`, without spans."""
+    with _collector_paused():
+        if _compiled(engine):
+            from ascendsim.timing.fast.kernel import times
+
+            return times(kernel, profile, folded=folded, l2_start=l2_start)
+        return times_of(_simpy(kernel, profile, folded, l2_start))
+
+
+def _compiled(engine: str) -> bool:
+    if engine not in ENGINES:
+        raise ConfigError(f"engine is {engine!r}; it must be one of {', '.join(ENGINES)}")
+    return engine == "compiled"
+
+
+def _simpy(kernel: Kernel, profile: Profile, folded: bool, l2_start: Start) -> Timeline:
+    # Imported here: who only estimates needs no SimPy.
+    from ascendsim.timing.costing import CostBook
+    from ascendsim.timing.l2.account import account_of
+    from ascendsim.timing.simpy_engine import time_phase
+
+    book = CostBook(profile)
+    phases = [_teams(phase, book, folded) for phase in kernel.phases]
+    groups = [[(len(team.cores), team.programs[0]) for team in teams] for teams in phases]
+    account = account_of(groups, kernel, profile, l2_start)
+    # The entry is part of the cycles, as profilers count it in the core's time; the launch is not.
+    now = profile.scalar.start_cycles
+    timed: list[PhaseTimeline] = []
+    for phase, teams, outcomes in zip(kernel.phases, phases, account.outcomes, strict=True):
+        # Between phases all cores wait for each other; before the first there is nobody to wait for.
+        if timed:
+            now += profile.sync.barrier_cycles
+        timed.append(time_phase(phase.name, teams, outcomes, now, profile))
+        now = timed[-1].end
     return Timeline(kernel.name, now, tuple(timed), account.bytes)
 
 
 def _teams(phase: Phase, book: CostBook, folded: bool) -> list[Team]:
     """Build the programs of one phase and look up their costs."""
+    from ascendsim.timing.simpy_engine import Team
+
     # Equal cores have equal rates on every link and equal outcomes in L2, so their spans are equal: one of
     # them run with the weight of all takes exactly their cycles.
+    require_apart(phase)
     teams = []
     for works in phase.teams():
-        first, cores = works[0], tuple(work.core for work in works)
+        cores = tuple(work.core for work in works)
         programs = tuple(
             book.price(work.build(), work.core.kind) for work in (works[:1] if folded else works)
         )
-        # Folded there is one program and nothing to compare; without folding a wrong signature shows here.
-        for core, program in zip(cores, programs, strict=False):
-            if len(program.prices) != len(programs[0].prices):
-                raise ProgramError(
-                    f"phase {phase.name}: cores {first.core} and {core} have equal signatures, but "
-                    f"{len(programs[0].prices)} and {len(program.prices)} instructions; a signature must "
-                    "tell all that the cost of a program depends on"
-                )
+        require_alike(phase.name, cores, [len(program.prices) for program in programs])
+        for priced in programs:
+            require_covered(phase.name, works[0], priced.program)
         teams.append(Team(cores, programs))
     return teams
 

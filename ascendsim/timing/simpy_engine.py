@@ -26,6 +26,10 @@ A coroutine may run ahead of simulated time; a transfer that it sends then begin
 a transfer takes may change until it has ended, as others begin and end on its links (`links.py`), so what
 follows it waits for its end.
 
+A program may cover a cube core and the vector cores beside it. Each of them has its own scalar unit, which
+issues its own instructions in program order, its own pipes and its own port on the links; a hand-over between
+them is a wait like any other.
+
 Equal cores may be folded into one of that weight: its rates are those of each of them.
 
 Apart from rates all rules are sums and maxima. So a faster figure never costs cycles where no transfer shares
@@ -45,6 +49,7 @@ from simpy.events import NORMAL
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.kernel import Core
+from ascendsim.program.posts import VECTOR_CORES, core_of
 from ascendsim.timing.costing import PricedProgram
 from ascendsim.timing.l2.accesses import HIT, Outcomes
 from ascendsim.timing.links import Sharer
@@ -69,14 +74,17 @@ class Team(NamedTuple):
 
 
 class CoreRun:
-    """One core (or equal ones) in one phase: its coroutines and what they have found out."""
+    """One program in one phase, of one core or of equal ones: its coroutines and what they have found out."""
 
     def __init__(self, priced: PricedProgram, cores: tuple[Core, ...], outcomes: Outcomes) -> None:
         count = len(priced.prices)
         self.priced = priced
         self.cores = cores
         self.outcomes = outcomes
-        self.sharer = Sharer(cores[0].kind, len(cores))
+        # Each core of the program has a port of its own.
+        self.sharers = [
+            Sharer(cores[0].beside(number).kind, len(cores)) for number in range(len(priced.program.sizes))
+        ]
         # Arrays of 64-bit integers: lists would take several times the memory for each figure.
         unknown = array("q", [UNKNOWN]) * count
         self.issue = unknown[:]
@@ -99,8 +107,8 @@ class CoreRun:
         # Coroutines and not processes of SimPy: a process takes an event for each value that it waits for,
         # while most values are known already or follow in this same cycle without the clock.
         self._pipes = {pipe: self._pipe(pipe) for pipe in self.priced.orders}
-        self._issuing = self._scalar()
-        self._ready = [*self._pipes.values(), self._issuing]
+        self._issuing = [self._scalar(core) for core in range(len(self.sharers))]
+        self._ready = [*self._pipes.values(), *self._issuing]
         self.run()
 
     def run(self) -> None:
@@ -110,17 +118,20 @@ class CoreRun:
         while ready:
             next(ready.pop(), None)
 
-    def _scalar(self) -> Coroutine:
-        """Issue the program (rule 1)."""
+    def _scalar(self, core: int) -> Coroutine:
+        """Issue the instructions of one core of the program (rule 1)."""
         issue, start, each = self.issue, self.start, self._issue_cycles
         waiting, ready = self._for_issue, self._ready
         time = self._begin
+        belongs = self.priced.program.core_of if len(self.sharers) > 1 else None
         for index, ahead in enumerate(self.priced.queue):
+            if belongs is not None and belongs(index) != core:
+                continue
             time += each
             if ahead >= 0:
                 # Everything after it in the program waits as well: the scalar unit never issues out of order.
                 if start[ahead] < 0:
-                    self._for_start.setdefault(ahead, []).append(self._issuing)
+                    self._for_start.setdefault(ahead, []).append(self._issuing[core])
                     yield
                 if start[ahead] > time:
                     time = start[ahead]
@@ -134,7 +145,7 @@ class CoreRun:
         issue, start, end, done = self.issue, self.start, self.end, self.done
         done_back, end_back, trails = program.done_back, program.end_back, program.trail_back
         for_start, for_end, ready = self._for_start, self._for_end, self._ready
-        memory, wake = self._memory, partial(self._wake, pipe)
+        memory, sharer, wake = self._memory, self.sharers[core_of(pipe)], partial(self._wake, pipe)
         # All that a pipe carries from one instruction to the next: when it is free, and its newest result.
         free = visible = self._begin
         for index in self.priced.orders[pipe]:
@@ -148,20 +159,14 @@ class CoreRun:
                 time = free
             if drains and time < visible:
                 time = visible
-            for back in done_back[index]:
-                other = index - back
-                if done[other] < 0:
-                    for_end.setdefault(other, []).append(self._pipes[pipe])
-                    yield
-                if time < done[other] + flag:
-                    time = done[other] + flag
-            for back in end_back[index]:
-                other = index - back
-                if end[other] < 0:
-                    for_end.setdefault(other, []).append(self._pipes[pipe])
-                    yield
-                if time < end[other] + flag:
-                    time = end[other] + flag
+            for over, back in ((done, done_back), (end, end_back)):
+                for distance in back[index]:
+                    other = index - distance
+                    if over[other] < 0:
+                        for_end.setdefault(other, []).append(self._pipes[pipe])
+                        yield
+                    if time < over[other] + flag:
+                        time = over[other] + flag
             start[index] = time
             if index in for_start:
                 ready.extend(for_start.pop(index))
@@ -169,8 +174,8 @@ class CoreRun:
                 time = yield from self._begin_of_work(pipe, index, time)
             free = time + cycles
             if traffic is not None:
-                transfer = memory.transfer(self.sharer.kind, traffic, self.outcomes.get(index, HIT))
-                memory.send(free, self.sharer, pipe, transfer, wake)
+                transfer = memory.transfer(sharer.kind, traffic, self.outcomes.get(index, HIT))
+                memory.send(free, sharer, pipe, transfer, wake)
                 # Nothing of this pipe goes on before the end is certain: a later start would be a guess.
                 yield
                 free = int(self._env.now)
@@ -232,7 +237,9 @@ def time_phase(
                 CoreRun(program, (core,), made)
                 for core, program in zip(team.cores, team.programs, strict=True)
             ]
-    memory = Transfers(profile, [run.sharer for run in runs], partial(appointment, env))
+    sharers = [sharer for run in runs for sharer in run.sharers]
+    paired = any(len(run.sharers) > VECTOR_CORES for run in runs)
+    memory = Transfers(profile, sharers, partial(appointment, env), paired)
     for run in runs:
         run.begin(env, memory, profile)
     env.run()

@@ -93,7 +93,8 @@ class Spreading:
 class Transfers:
     """The shared links of one phase, as the cores see them.
 
-    `schedule(cycle, call)` calls back in that cycle, which is this one or a later one.
+    `schedule(cycle, call)` calls back in that cycle, which is this one or a later one. `paired`: a program
+    covers both vector cores beside its cube core.
     """
 
     def __init__(
@@ -101,13 +102,14 @@ class Transfers:
         profile: Profile,
         cores: Sequence[Sharer],
         schedule: Callable[[int, Callable[[], None]], object],
+        paired: bool = False,
     ) -> None:
         self._schedule = schedule
         self._links = {
             name: Link(fixed_rate(figures.total_bytes_per_cycle)) for name, figures in profile.links.items()
         }
         vectors = sum(core.weight for core in cores if core.kind == "vector")
-        self.transfer = Spreading(profile, in_pairs=vectors > 2).transfer
+        self.transfer = Spreading(profile, in_pairs=paired or vectors > 2).transfer
         # By cycle: transfers that begin, and flows that end if nothing changes their rate before.
         self._begins: dict[int, list[tuple[Transfer, Flight]]] = {}
         self._ends: dict[int, list[Stream]] = {}

@@ -133,7 +133,7 @@ def _kernel(run: Run, profile: Profile) -> KernelResult:
     options = run._asdict()
     problem, dtype = options.pop("problem"), options.pop("dtype")
     # The product is the last kernel; casts of its operands come before it.
-    return estimate_matmul(problem, dtype, product=profile, **options).kernels[-1]
+    return estimate_matmul(problem, dtype, product=profile, engine="compiled", **options).kernels[-1]
 
 
 def gradient_us(row: Row, profile: Profile) -> Estimate:
@@ -157,6 +157,7 @@ def gradient_us(row: Row, profile: Profile) -> Estimate:
         output_mask=(row.kernel == "grad_input", row.kernel == "grad_weight", False),
         l2_start=row.l2_start,
         rules="hardware",
+        engine="compiled",
     )
     # A profiler lists the layout kernels around the gradient as kernels of their own.
     kernel = next(kernel for kernel in result.kernels if kernel.name.startswith(row.kernel))

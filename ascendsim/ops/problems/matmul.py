@@ -122,15 +122,13 @@ class MatmulGemm:
             compute_dtype,
         )
 
-    def copy_to_l1(
-        self, slot: Slot, tensor: GmTensor, batch: int, at: Pair, extent: Pair, line_bytes: int
-    ) -> CopyGmToL1:
-        """Return the copy of a piece of a stored matrix, which begins at row and column `at`, into L1."""
-        index = (batch, slice(at[0], at[0] + extent[0]), slice(at[1], at[1] + extent[1]))
+    def copy_to_l1(self, slot: Slot, place: Gm, extent: Pair, line_bytes: int) -> CopyGmToL1:
+        """Return the copy of a piece of a stored matrix, of so many rows and columns, into L1."""
+        tensor = place.tensor
         size = extent[0] * extent[1] * tensor.itemsize
         runs = self.problem.runs(*extent, tensor.itemsize)
         # The copy's cost asks whether every row begins at a line of L2: requests cross none.
         # Rows are turned into fractals on the way; a matrix in NZ lies in fractals already.
         relays = self.problem.layout == "ND"
         aligned = not relays or (tensor.shape[2] * tensor.itemsize) % line_bytes == 0
-        return CopyGmToL1(slot, Gm(tensor, index), size, extent, rows=runs, aligned=aligned, relays=relays)
+        return CopyGmToL1(slot, place, size, extent, rows=runs, aligned=aligned, relays=relays)

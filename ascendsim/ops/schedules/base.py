@@ -98,8 +98,8 @@ class Schedule(ABC):
         # Slices of GM are told by when they were met first: what is met again may be in L2.
         places: dict[str, int] = {}
         steps = tuple(
-            (type(step), step.pipe, step.shape, step.gm and places.setdefault(str(step.gm), len(places)))
-            for step in program.instructions
+            (type(step), pipe, step.shape, step.gm and places.setdefault(str(step.gm), len(places)))
+            for step, pipe in zip(program.instructions, program.pipes, strict=True)
         )
         whole = steps, program.done_back, program.end_back, tuple(program.trail_back.items())
         return self._signatures.setdefault(whole, len(self._signatures))

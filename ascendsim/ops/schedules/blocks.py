@@ -6,16 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import shares
 from ascendsim.ops.schedules.base import Schedule
+from ascendsim.ops.schedules.ranges import looped
 from ascendsim.ops.schedules.tiles import Sizes, tile_rings
 from ascendsim.ops.schedules.writeback import Writeback
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.places import GmTensor
 from ascendsim.program.program import Program
-from ascendsim.program.recurring import Places, Recurring
 
 
 class BlockProgram(ABC):
@@ -33,15 +34,11 @@ class BlockProgram(ABC):
         rings = tile_rings(b, cut.tiling, sizes, cut.gemm.sliding.itemsize)
         self.left, self.right, self.l0a, self.l0b, self.l0c = rings
         self.out = Writeback(b, cut.profile, target, sizes.m, sizes.n, c0)
-        self.recurring = Recurring(cut, b, (*rings, *self.out.rings))
-        # Tiles in L0 and UB are made anew for every product: of those rings only the turn counts, and only
-        # what L1 holds tells one unit of work from another.
-        self.plain_places: Places = ((),) * (len(rings) - 2 + len(self.out.rings))
 
     def emit(self, tasks: Sequence[Any]) -> Program:
         """Return the program of a core."""
-        self.recurring.restart()
-        for task in tasks:
+        self.b.restart()
+        for task in looped(self.b, tasks):
             self.append(task)
         return self.b.build()
 
@@ -103,11 +100,15 @@ class BlockSchedule(Schedule):
     def program(self, tasks: Sequence[Any]) -> Program:
         """Return the program of a core with these tasks."""
         sizes = self.tasks.sizes(tasks)
-        if sizes not in self._emitters:
-            self._emitters[sizes] = self.emitter(sizes)
-        return self._emitters[sizes].emit(tasks)
+        emitter = self._emitters.get(sizes)
+        if emitter is None:
+            emitter = self._emitters[sizes] = self.emitter(sizes)
+        program = emitter.emit(tasks)
+        program.keeps = emitter
+        return program
 
     @cached_property
-    def _emitters(self) -> dict[Sizes, BlockProgram]:
-        # By what a core reserves: cores that reserve the same share the templates that one has learned.
-        return {}
+    def _emitters(self) -> WeakValueDictionary[Sizes, BlockProgram]:
+        # By what a core reserves: cores that reserve the same share the units of code that one has emitted.
+        # Only as long as one of their programs is in use: code takes much memory.
+        return WeakValueDictionary()

@@ -17,15 +17,14 @@ from ascendsim.cube.movers import LoadL0A, LoadL0B
 from ascendsim.cube.tile_reads import Submatrix, round_up
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import require_whole_units
-from ascendsim.ops.problems.matmul import MatmulGemm, Pair
+from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, Pair
 from ascendsim.ops.schedules.base import TILES, Schedule
 from ascendsim.ops.schedules.order import MatmulOrder
-from ascendsim.ops.schedules.tiles import Sizes, held, tile_rings
+from ascendsim.ops.schedules.tiles import Index, Sizes, held, tile_rings
 from ascendsim.ops.schedules.writeback import Writeback
 from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.places import GmTensor, Slot
+from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import Program
-from ascendsim.program.rings import Ring
 
 
 class Task(NamedTuple):
@@ -138,6 +137,7 @@ class _MatmulProgram:
         self.prefetches = (
             t.al1_buffers > 1 and t.bl1_buffers > 1 and self.p.k > max(self.chunk_a, self.chunk_b)
         )
+        self.slices = _Slices(self.p, self.chunk_a, self.chunk_b)
 
     def emit(self) -> Program:
         """Return the program."""
@@ -146,26 +146,22 @@ class _MatmulProgram:
         return self.b.build()
 
     def _tile(self, tile: Task) -> None:
-        """Append the whole reduction of one tile, and write it."""
+        """Append the whole reduction of one tile, and write it; tiles that are alike share their code."""
         t = self.s.tiling
         # As the products' own kernels do, which bring both operands of every tile.
         if not t.reuse_l1:
             self.left.forget()
             self.right.forget()
-        accumulator = self.l0c.next()
-        spaced = spacing_needed(self.s.profile, tile.rows, tile.columns)
-        for first in range(0, self.p.k, t.base_k):
-            # A product of few fractals would want the accumulator before the one before has given it back.
-            if first and spaced:
-                self.b.add(PipeBarrier("M"))
-            self._product(tile, accumulator, first, min(t.base_k, self.p.k - first))
-        rows = slice(tile.row, tile.row + tile.rows)
-        self.out.write(
-            accumulator,
-            tile.rows,
-            tile.columns,
-            lambda start, count: (tile.batch, rows, slice(tile.column + start, tile.column + start + count)),
-        )
+        places = {self.left: (_left_place(tile),), self.right: (_right_place(tile),)}
+        for _ in self.b.once(tile, (tile.rows, tile.columns), places):
+            accumulator = self.l0c.next()
+            spaced = spacing_needed(self.s.profile, tile.rows, tile.columns)
+            for first in range(0, self.p.k, t.base_k):
+                # A product of few fractals would want the accumulator before it has been given back.
+                if first and spaced:
+                    self.b.add(PipeBarrier("M"))
+                self._product(tile, accumulator, first, min(t.base_k, self.p.k - first))
+            self.out.write(accumulator, tile.rows, tile.columns, _output, tile)
 
     def _product(self, tile: Task, accumulator: Slot, first: int, depth: int) -> None:
         """Add the product over one slice of the reduction.
@@ -175,28 +171,56 @@ class _MatmulProgram:
         """
         p, size, gemm = self.p, self.size, self.s.gemm
         in_a, in_b = first % self.chunk_a, first % self.chunk_b
-        first_a, first_b = first - in_a, first - in_b
-        extent = tile.rows, min(self.chunk_a, p.k - first_a)
-        left = self._held(self.left, gemm.a, tile.batch, (tile.row, first_a), extent, turned=p.transpose_a)
-        extent = min(self.chunk_b, p.k - first_b), tile.columns
-        right = self._held(
-            self.right, gemm.b, tile.batch, (first_b, tile.column), extent, turned=p.transpose_b
-        )
+        left = held(self.left, (_left_place(tile), first - in_a), self._load_left, tile, first - in_a)
+        right = held(self.right, (_right_place(tile), first - in_b), self._load_right, tile, first - in_b)
         a, b = self.l0a.next(), self.l0b.next()
         self.b.add(LoadL0B(b, right, Submatrix(in_b, depth, 0, tile.columns, p.transpose_b, size)))
         arriving = self.prefetches * (tile.rows + tile.columns) * depth * size
         self.b.add(LoadL0A(a, left, Submatrix(0, tile.rows, in_a, depth, p.transpose_a, size), arriving))
         self.b.add(Mmad(accumulator, a, b, tile.rows, depth, tile.columns, gemm.compute_dtype, first == 0))
 
-    def _held(
-        self, ring: Ring, tensor: GmTensor, batch: int, at: Pair, extent: Pair, *, turned: bool
-    ) -> Slot:
-        """Return the slot with a tile of a matrix, loading it unless it is still there."""
-        # A transposed matrix lies in GM with the axes exchanged; it is read so, and turned on the way to L0.
-        if turned:
-            at, extent = at[::-1], extent[::-1]
-        return held(ring, (batch, at), self._load, tensor, batch, at, extent)
+    def _load_left(self, slot: Slot, tile: Task, first: int) -> None:
+        extent = tile.rows, min(self.chunk_a, self.p.k - first)
+        self._load(slot, self.b.gm(self.s.gemm.a, self.slices.left, tile, first), extent, self.p.transpose_a)
 
-    def _load(self, slot: Slot, tensor: GmTensor, batch: int, at: Pair, extent: Pair) -> None:
-        line_bytes = self.s.profile.l2.line_bytes
-        self.b.add(self.s.gemm.copy_to_l1(slot, tensor, batch, at, extent, line_bytes))
+    def _load_right(self, slot: Slot, tile: Task, first: int) -> None:
+        extent = min(self.chunk_b, self.p.k - first), tile.columns
+        self._load(slot, self.b.gm(self.s.gemm.b, self.slices.right, tile, first), extent, self.p.transpose_b)
+
+    def _load(self, slot: Slot, place: Gm, extent: Pair, turned: bool) -> None:
+        # A transposed matrix lies in GM with the axes exchanged; it is read so, and turned on the way to L0.
+        stored = extent[::-1] if turned else extent
+        self.b.add(self.s.gemm.copy_to_l1(slot, place, stored, self.s.profile.l2.line_bytes))
+
+
+class _Slices(NamedTuple):
+    """Finds the slices of GM of tiles; `chunk_a` and `chunk_b` are how much of k L1 holds at once."""
+
+    problem: MatmulProblem
+    chunk_a: int
+    chunk_b: int
+
+    def left(self, tile: Task, first: int) -> Index:
+        """Return the rows of a tile in a, from column `first` on."""
+        rows = slice(tile.row, tile.row + tile.rows)
+        depth = slice(first, min(first + self.chunk_a, self.problem.k))
+        return (tile.batch, depth, rows) if self.problem.transpose_a else (tile.batch, rows, depth)
+
+    def right(self, tile: Task, first: int) -> Index:
+        """Return the columns of a tile in b, from row `first` on."""
+        columns = slice(tile.column, tile.column + tile.columns)
+        depth = slice(first, min(first + self.chunk_b, self.problem.k))
+        return (tile.batch, columns, depth) if self.problem.transpose_b else (tile.batch, depth, columns)
+
+
+def _left_place(tile: Task) -> Hashable:
+    return tile.batch, tile.row
+
+
+def _right_place(tile: Task) -> Hashable:
+    return tile.batch, tile.column
+
+
+def _output(tile: Task, first: int, count: int) -> Index:
+    begin = tile.column + first
+    return tile.batch, slice(tile.row, tile.row + tile.rows), slice(begin, begin + count)

@@ -11,16 +11,13 @@ from ascendsim.cube.tile_reads import TileRead
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.places import GmTensor, Slot
 from ascendsim.program.rings import Ring
 
 # L0C adds in float32, or in int32, whatever the operands are.
 ACCUMULATOR_BYTES = 4
 
 Index = tuple[Any, ...]
-# (unit of work, find, *args) -> find(cut, unit, *args): the slice of GM that an instruction names. A nest
-# that repeats templates notes here how the slices follow from the unit.
-Aim = Callable[..., Index]
 
 
 class Sizes(NamedTuple):
@@ -54,11 +51,11 @@ def tile_rings(builder: ProgramBuilder, tiling: Tiling, sizes: Sizes, itemsize: 
     """
     m, n, k, left_bytes, right_bytes = sizes
     return TileRings(
-        Ring(builder.slots("L1", left_bytes, "A1", tiling.al1_buffers)),
-        Ring(builder.slots("L1", right_bytes, "B1", tiling.bl1_buffers)),
-        Ring(builder.slots("L0A", m * k * itemsize, "A0", tiling.al0_buffers)),
-        Ring(builder.slots("L0B", k * n * itemsize, "B0", tiling.bl0_buffers)),
-        Ring(builder.slots("L0C", m * n * ACCUMULATOR_BYTES, "C0", tiling.cl0_buffers)),
+        builder.ring("L1", left_bytes, "A1", tiling.al1_buffers),
+        builder.ring("L1", right_bytes, "B1", tiling.bl1_buffers),
+        builder.ring("L0A", m * k * itemsize, "A0", tiling.al0_buffers),
+        builder.ring("L0B", k * n * itemsize, "B0", tiling.bl0_buffers),
+        builder.ring("L0C", m * n * ACCUMULATOR_BYTES, "C0", tiling.cl0_buffers),
     )
 
 
@@ -78,22 +75,22 @@ class Tiles:
     """Appends loads and products of tiles to a builder.
 
     cut   how the product is cut (`DgradTasks`, `WgradTasks`)
-    aim   finds slices of GM; None: as they are
     """
 
-    def __init__(self, builder: ProgramBuilder, cut: Any, aim: Aim | None = None) -> None:
+    def __init__(self, builder: ProgramBuilder, cut: Any) -> None:
         self._b = builder
         self._cut = cut
-        self._aim: Aim = aim or (lambda unit, find, *args: find(cut, unit, *args))
 
-    def _image(self, slot: Slot, tile: ImageTile, image: GmTensor, *aim: Any) -> None:
-        """Bring an image tile into L1."""
+    def _image(
+        self, slot: Slot, tile: ImageTile, image: GmTensor, find: Callable[..., Index], *task: Any
+    ) -> None:
+        """Bring an image tile into L1; find(*task) is its slice of the image."""
         if tile.clear:
             # A strided copy leaves gaps between its pixels; they are the zeros that the stride inserts.
             self._b.add(FillL1(slot, tile.l1_bytes, tile.window.tile_shape))
         # A tile may lie in the padding as a whole: then there is nothing to copy.
         if tile.rows is not None:
-            source = Gm(image, self._aim(*aim))
+            source = self._b.gm(image, find, *task)
             self._b.add(CopyGmToL1(slot, source, tile.gm_bytes, (), tile.window, tile.placement))
 
     def _product(

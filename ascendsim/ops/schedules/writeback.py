@@ -10,11 +10,11 @@ from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import UnsupportedError
 from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.places import Gm, GmTensor, Slot
-from ascendsim.program.rings import Ring
+from ascendsim.program.places import GmTensor, Slot
 from ascendsim.vector.instructions import CopyUbToGm
 
-Index = Callable[[int, int], tuple[Any, ...]]
+# find(task, first, count): the slice of the tensor for a range of a task's columns.
+Find = Callable[[Any, int, int], tuple[Any, ...]]
 
 
 class Writeback:
@@ -44,7 +44,6 @@ class Writeback:
         self._unit_flag = unit_flag
         # Unified cores have no Fixpipe: what leaves L0C goes through UB, in the vector pipe.
         self._direct = profile.has_path("L0C", "GM")
-        self.rings: tuple[Ring, ...] = ()
         if self._direct:
             return
         if not (profile.has_path("L0C", "UB") and profile.has_path("UB", "GM")):
@@ -58,14 +57,13 @@ class Writeback:
         unit = c0 or profile.cube.n0
         half = profile.buffers["UB"].capacity_bytes // 2
         self._piece = min(round_up(n, unit), max(unit, half // (m * tensor.itemsize) // unit * unit))
-        self._ring = Ring(builder.slots("UB", m * self._piece * tensor.itemsize, "out", 2))
-        self.rings = (self._ring,)
+        self._ring = builder.ring("UB", m * self._piece * tensor.itemsize, "out", 2)
 
-    def write(self, source: Slot, m: int, n: int, index: Index, *, atomic: bool = False) -> None:
-        """Write the tile; `index(first, count)` gives the slice of the tensor for a range of its columns."""
+    def write(self, source: Slot, m: int, n: int, find: Find, task: Any, *, atomic: bool = False) -> None:
+        """Write the tile of a task; find(task, first, count) is the slice for a range of its columns."""
         size = self._tensor.itemsize
         if self._direct:
-            place = Gm(self._tensor, index(0, n))
+            place = self._b.gm(self._tensor, find, task, 0, n)
             self._b.add(Fixpipe(place, source, m * n * size, self._c0, atomic, self._unit_flag))
             return
         for first in range(0, n, self._piece):
@@ -74,4 +72,5 @@ class Writeback:
             self._b.add(
                 CopyL0cToUb(slot, source, first, count, self._tensor.dtype, m * count, self._c0, self._pipe)
             )
-            self._b.add(CopyUbToGm(Gm(self._tensor, index(first, count)), slot, m * count * size, atomic))
+            place = self._b.gm(self._tensor, find, task, first, count)
+            self._b.add(CopyUbToGm(place, slot, m * count * size, atomic))

@@ -12,7 +12,7 @@ from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.schedules.matmul import Matmul
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
-from ascendsim.timing.kernel import time_kernel
+from ascendsim.timing.kernel import measure_kernel
 
 # A product of more Mmads is not timed at all: one run would take a second and more.
 MOST_MMADS = 20_000
@@ -50,4 +50,4 @@ def _cycles(gemm: MatmulGemm, profile: Profile, tiling: Tiling) -> int:
     tensors = {tensor.name: tensor for tensor in schedule.tensors}
     # How the sums are rounded costs no cycles.
     kernel = Kernel("matmul", schedule.phases(), tensors, MathSettings(AccumulationModel("exact")))
-    return time_kernel(kernel, profile).cycles
+    return measure_kernel(kernel, profile).cycles

@@ -8,7 +8,7 @@ to cores in contiguous ranges; tiles that the next task needs again stay in L1.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -20,6 +20,7 @@ from ascendsim.ops.plan import Tiling, require_whole_units, shares
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment, Taps, cut_taps, segments_of
+from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.profile import Profile
 
@@ -100,8 +101,10 @@ class DgradTasks:
         columns = round_up(columns, self.profile.cube.n0)
         return max(box.groups for box in self.right_boxes) * s.c0 * columns * s.itemsize
 
-    def sizes(self, tasks: list[Task]) -> Sizes:
+    def sizes(self, tasks: Sequence[Task]) -> Sizes:
         """Return what a core with these tasks reserves."""
+        if isinstance(tasks, TaskRange):
+            tasks = [self._task(0, 0, block) for _, block in tasks.kinds()]
         cube, columns = self.profile.cube, max(task.columns for task in tasks)
         ranges = {(task.first_pixel, task.pixels) for task in tasks}
         return Sizes(
@@ -118,19 +121,25 @@ class DgradTasks:
         return self.gemm.sliding.pixel_tiles(self.tiling.base_m, in_row=self.in_row)
 
     @cached_property
-    def tasks(self) -> list[Task]:
-        """All base blocks that anything contributes to, channels fastest."""
+    def blocks(self) -> list[tuple[int, int, int, int]]:
+        """Depth, first pixel, pixels and first column of the base blocks of an image, channels fastest."""
         # Channels fastest: the next block needs the same image tile, which so stays in L1.
-        gemm, t = self.gemm, self.tiling
         return [
-            Task(group, image, depth, first, pixels, column, min(t.base_n, gemm.columns - column))
-            for group in range(gemm.groups)
-            for image in range(gemm.batch)
-            for depth, pairs in enumerate(gemm.depths)
+            (depth, first, pixels, column)
+            for depth, pairs in enumerate(self.gemm.depths)
             if pairs
             for first, pixels in self.pixel_tiles
-            for column in range(0, gemm.columns, t.base_n)
+            for column in range(0, self.gemm.columns, self.tiling.base_n)
         ]
+
+    @cached_property
+    def tasks(self) -> TaskRange:
+        """All base blocks that anything contributes to: groups, images, blocks of an image."""
+        return TaskRange(range(self.gemm.groups), self.gemm.batch, self.blocks, self._task)
+
+    def _task(self, group: int, image: int, block: tuple[int, int, int, int]) -> Task:
+        column = block[3]
+        return Task(group, image, *block, min(self.tiling.base_n, self.gemm.columns - column))
 
     @cached_property
     def left_tiles(self) -> dict[tuple[int, int, Taps], ImageTile]:
@@ -154,12 +163,18 @@ class DgradTasks:
             for box in self.right_boxes
         }
 
-    def signature(self, tasks: list[Task]) -> Hashable:
+    def signature(self, tasks: Sequence[Task]) -> Hashable:
         """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
 
         Tiles are numbered by what they hold, as the rings in L1 know them, so that two cores that load the
         same pattern of tiles are told from two that only do as many.
         """
+        if isinstance(tasks, TaskRange) and len(self.gemm.depths) == self.gemm.groups == 1:
+            # Contiguous blocks share an image tile until their columns begin anew, and meet weights again
+            # from then on: where that is tells all.
+            columns = -(-self.gemm.columns // self.tiling.base_n)
+            column = tasks.begin % columns
+            return tasks.spelled(self._symbols), column if column + len(tasks) > columns else -1
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
         return tuple(
             (
@@ -175,6 +190,13 @@ class DgradTasks:
             )
             for task in tasks
         )
+
+    @cached_property
+    def _symbols(self) -> list[int]:
+        """Number the blocks of an image by the shapes of their tiles."""
+        numbers: dict[Hashable, int] = defaultdict(count().__next__)
+        alike = [self._task(0, 0, block) for block in self.blocks]
+        return [numbers[self.pixel_shapes[task.first_pixel], task.columns] for task in alike]
 
     @cached_property
     def pixel_shapes(self) -> dict[int, int]:

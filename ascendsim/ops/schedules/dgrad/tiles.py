@@ -7,9 +7,11 @@ from collections.abc import Callable
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.cube.tile_reads import Im2col, TapRows
 from ascendsim.ops.problems.taps import Segment, Taps
+from ascendsim.ops.schedules.dgrad.slices import DgradSlices
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
 from ascendsim.ops.schedules.tiles import Index, Tiles
-from ascendsim.program.places import Gm, Slot
+from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.places import Slot
 
 
 class DgradTiles(Tiles):
@@ -17,19 +19,23 @@ class DgradTiles(Tiles):
 
     _cut: DgradTasks
 
+    def __init__(self, builder: ProgramBuilder, cut: DgradTasks) -> None:
+        super().__init__(builder, cut)
+        self._slices = DgradSlices(cut)
+
     def load_image(self, slot: Slot, task: Task, pair: int, box: Taps) -> None:
         """Bring into L1 what the pixels of a task need of the source under a box of taps.
 
         `pair` counts the (kernel depth, source depth) pairs that reach the task's depth.
         """
         tile = self._cut.left_tiles[task.first_pixel, task.pixels, box]
-        self._image(slot, tile, self._cut.gemm.source, task, _source_index, pair, box)
+        self._image(slot, tile, self._cut.gemm.source, self._slices.source, task, pair, box)
 
     def load_weights(self, slot: Slot, task: Task, pair: int, box: Taps) -> None:
         """Bring into L1 the weights of a box for the columns of a task."""
         gemm = self._cut.gemm
         rows = gemm.sliding.c0 * task.columns
-        source = Gm(gemm.weights, self._aim(task, _weights_index, pair, box))
+        source = self._b.gm(gemm.weights, self._slices.weights, task, pair, box)
         size = box.groups * rows * gemm.sliding.itemsize
         self._b.add(CopyGmToL1(slot, source, size, (box.groups, rows)))
 
@@ -56,26 +62,7 @@ class DgradTiles(Tiles):
         sizes = task.pixels, groups * c0, task.columns
         self._product(accumulator, (image, l0[0], rows), (weights, l0[1], taps), sizes, first=first)
 
-    def output(self, task: Task) -> Callable[[int, int], Index]:
-        """Return what finds the slice of the output for a range of the task's columns."""
-        return lambda first, count: self._aim(task, _output_index, first, count)
-
-
-def _output_index(cut: DgradTasks, task: Task, first_column: int, columns: int) -> Index:
-    c0 = cut.gemm.sliding.c0
-    start = (task.first_column + first_column) // c0
-    pixels = slice(task.first_pixel, task.first_pixel + task.pixels)
-    return task.group, task.image, task.depth, slice(start, start + columns // c0), pixels
-
-
-def _source_index(cut: DgradTasks, task: Task, pair: int, box: Taps) -> Index:
-    tile = cut.left_tiles[task.first_pixel, task.pixels, box]
-    depth = cut.gemm.depths[task.depth][pair][1]
-    channels = slice(box.channel, box.channel + box.channels)
-    return task.group, task.image, depth, channels, tile.rows, tile.cols
-
-
-def _weights_index(cut: DgradTasks, task: Task, pair: int, box: Taps) -> Index:
-    columns = slice(task.first_column, task.first_column + task.columns)
-    depth = cut.gemm.depths[task.depth][pair][0]
-    return task.group, depth, *cut.kernel_slices[box], slice(None), columns
+    @property
+    def output(self) -> Callable[[Task, int, int], Index]:
+        """What finds the slice of the output for a range of a task's columns."""
+        return self._slices.output

@@ -14,7 +14,6 @@ from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import CoreWork, Phase
 from ascendsim.program.places import GmTensor
 from ascendsim.program.program import Program
-from ascendsim.program.rings import Ring
 from ascendsim.vector.instructions import FLOAT32_LANES, AddLanes, Fill
 from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
 
@@ -83,9 +82,9 @@ def _lane_sum_program(profile: Profile, source: GmTensor, sums: GmTensor, mine: 
     space, size = source.shape[2], source.itemsize
     b = ProgramBuilder(profile)
     most = min(space, piece_elements(profile, 4))
-    loads = Ring(b.slots("UB", mine.block * most * size, "in", 2))
+    loads = b.ring("UB", mine.block * most * size, "in", 2)
     (lanes,) = b.slots("UB", mine.block * FLOAT32_LANES * 4, "lanes")
-    totals = Ring(b.slots("UB", mine.block * 4, "total", 2))
+    totals = b.ring("UB", mine.block * 4, "total", 2)
     for channels, rows in mine.blocks():
         b.add(Fill(lanes, (rows, FLOAT32_LANES), rows * FLOAT32_LANES * 4))
         for image in mine.images:
@@ -112,9 +111,9 @@ def _row_sum_program(profile: Profile, source: GmTensor, sums: GmTensor, mine: _
     # As many images at once as the other half of a piece holds: each copy has a head of its own.
     most = max(1, piece_elements(profile, 4) // 2 // (mine.block * space))
     most = min(most, len(mine.images))
-    loads = Ring(b.slots("UB", most * mine.block * space * source.itemsize, "in", 2))
+    loads = b.ring("UB", most * mine.block * space * source.itemsize, "in", 2)
     (pixels,) = b.slots("UB", mine.block * space * 4, "pixels")
-    totals = Ring(b.slots("UB", mine.block * 4, "total", 2))
+    totals = b.ring("UB", mine.block * 4, "total", 2)
     for channels, rows in mine.blocks():
         length = rows * space
         b.add(Fill(pixels, (length,), length * 4))

@@ -105,8 +105,8 @@ def _cast_program(
     b = ProgramBuilder(profile)
     most = min(count, piece_elements(profile, widest))
     # Two slots each way: the next piece arrives, and the last one leaves, while this one is converted.
-    loads = Ring(b.slots("UB", most * source.itemsize, "in", 2))
-    results = Ring(b.slots("UB", most * target.itemsize, "out", 2))
+    loads = b.ring("UB", most * source.itemsize, "in", 2)
+    results = b.ring("UB", most * target.itemsize, "out", 2)
     for start, size in pieces(first, first + count, most):
         place = (slice(start, start + size),)
         given, result = load(b, loads, source, place, size), results.next()
@@ -170,8 +170,8 @@ def _sums_program(
     """
     b = ProgramBuilder(profile)
     most = min(max(end - start for _, start, end in runs), piece_elements(profile, 4))
-    loads = Ring(b.slots("UB", most * 4, "in", 2))
-    totals = Ring(b.slots("UB", most * 4, "total", 2))
+    loads = b.ring("UB", most * 4, "in", 2)
+    totals = b.ring("UB", most * 4, "total", 2)
     for rows, first, end in runs:
         for start, size in pieces(first, end, most):
             place = slice(start, start + size)

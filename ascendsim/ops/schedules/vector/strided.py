@@ -18,7 +18,6 @@ from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Phase
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import Program
-from ascendsim.program.rings import Ring
 from ascendsim.vector.instructions import CopyGmToUb
 from ascendsim.vector.rearrange import Rearrange
 
@@ -49,8 +48,8 @@ def _program(
     widest = max(each, Fraction(source.itemsize))
     b = ProgramBuilder(profile)
     piece = min(count, max(1, int(limit // widest)))
-    loads = Ring(b.slots("UB", ceil(piece * widest), "scattered", 2))
-    rows = loads if in_place else Ring(b.slots("UB", piece * source.itemsize, "in order", 2))
+    loads = b.ring("UB", ceil(piece * widest), "scattered", 2)
+    rows = loads if in_place else b.ring("UB", piece * source.itemsize, "in order", 2)
     for start, size in pieces(first, first + count, piece):
         place = (slice(start, start + size),)
         result = load = loads.next()

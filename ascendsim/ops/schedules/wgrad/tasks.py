@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, pairwise
+from itertools import count
 from typing import NamedTuple
 
 from ascendsim.cube.tile_reads import FRACTAL_ROWS, round_up
@@ -21,6 +21,7 @@ from ascendsim.ops.plan import Tiling, require_whole_units
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks, range_in_row
 from ascendsim.profile import Profile
@@ -94,24 +95,22 @@ class WgradTasks:
         return self.gemm.sliding.pixel_tiles(t.step_kb * t.base_k, in_row=in_row)
 
     @cached_property
-    def ranges(self) -> list[PixelRange]:
-        """The pixels of all images, in order."""
-        return [PixelRange(image, *run) for image in range(self.gemm.batch) for run in self.ranges_of_image]
+    def _reductions(self) -> list[TaskRange]:
+        """The segments of the whole reduction for each kernel depth: pairs of depths, images, ranges."""
+        return [
+            TaskRange(pairs, self.gemm.batch, self.ranges_of_image, _segment) for pairs in self.gemm.depths
+        ]
 
-    @cached_property
-    def parts(self) -> list[list[list[Segment]]]:
-        """The segments of each part of the reduction, for each kernel depth."""
-        found, split = [], self.tiling.k_split
-        for pairs in self.gemm.depths:
-            segments = [Segment(small, big, run) for small, big in pairs for run in self.ranges]
-            # Where there are fewer segments than parts, some parts get none.
-            edges = [len(segments) * part // split for part in range(split + 1)]
-            found.append([segments[first:last] for first, last in pairwise(edges)])
-        return found
+    def part(self, depth: int, part: int) -> TaskRange:
+        """Return the segments of one part of the reduction."""
+        # Where there are fewer segments than parts, some parts get none.
+        whole, split = self._reductions[depth], self.tiling.k_split
+        made: TaskRange = whole[len(whole) * part // split : len(whole) * (part + 1) // split]
+        return made
 
-    def segments(self, task: Task) -> list[Segment]:
+    def segments(self, task: Task) -> TaskRange:
         """Return the reduction of one task."""
-        return self.parts[task.depth][task.part]
+        return self.part(task.depth, task.part)
 
     @property
     def has_gaps(self) -> bool:
@@ -135,7 +134,7 @@ class WgradTasks:
             for part in range(t.k_split)
             for group in range(gemm.groups)
             for depth in range(len(gemm.depths))
-            if self.parts[depth][part]
+            if len(self.part(depth, part))
             for row in range(0, gemm.rows, t.base_m)
             for columns in self.column_blocks
         ]
@@ -164,24 +163,21 @@ class WgradTasks:
         }
 
     @cached_property
-    def _pixels(self) -> dict[tuple[int, int], tuple[tuple[int, int], ...]]:
-        """(First pixel, pixels) of the segments of each (kernel depth, part)."""
-        return {
-            (depth, part): tuple((run.first_pixel, run.pixels) for _, _, run in segments)
-            for depth, parts in enumerate(self.parts)
-            for part, segments in enumerate(parts)
-        }
+    def _parts(self) -> list[tuple[int, int]]:
+        """All (kernel depth, part)."""
+        return [(d, part) for d in range(len(self.gemm.depths)) for part in range(self.tiling.k_split)]
 
     @cached_property
     def _part_shapes(self) -> dict[tuple[int, int], int]:
         """Number the parts by the pixel ranges of their segments, from which the tiles follow."""
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
-        return {key: numbers[pixels] for key, pixels in self._pixels.items()}
+        symbols = range(len(self.ranges_of_image))
+        return {key: numbers[self.part(*key).spelled(symbols)] for key in self._parts}
 
     @cached_property
     def _kinds(self) -> dict[tuple[int, int], set[tuple[int, int]]]:
         # Images repeat the same few ranges: to find the largest tile, one of each is enough.
-        return {key: set(pixels) for key, pixels in self._pixels.items()}
+        return {key: {run for _, run in self.part(*key).kinds()} for key in self._parts}
 
     def sizes(self, tasks: list[Task]) -> Sizes:
         """Return what a core with these tasks reserves."""
@@ -216,3 +212,8 @@ class WgradTasks:
                 )
             met.append((shape, self._part_shapes[task.depth, part], tiles))
         return tuple(met)
+
+
+def _segment(pair: tuple[int, int], image: int, run: tuple[int, int]) -> Segment:
+    small, big = pair
+    return Segment(small, big, PixelRange(image, *run))

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.cube.tile_reads import Im2col, Transposed
 from ascendsim.ops.schedules.tiles import Index, Tiles
-from ascendsim.ops.schedules.wgrad.tasks import Segment, Task, WgradTasks
-from ascendsim.program.places import Gm, Slot
-
-
-class Load(NamedTuple):
-    """The pair of L1 tiles that one segment of a task's reduction needs."""
-
-    task: Task
-    segment: Segment
+from ascendsim.ops.schedules.wgrad.slices import Load, WgradSlices
+from ascendsim.ops.schedules.wgrad.tasks import Task, WgradTasks
+from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.places import Slot
 
 
 class WgradTiles(Tiles):
@@ -24,17 +18,21 @@ class WgradTiles(Tiles):
 
     _cut: WgradTasks
 
+    def __init__(self, builder: ProgramBuilder, cut: WgradTasks) -> None:
+        super().__init__(builder, cut)
+        self._slices = WgradSlices(cut)
+
     def load_small(self, slot: Slot, load: Load) -> None:
         """Bring into L1 a run of pixels of the small side, all channels of the task's rows."""
         s, rows, pixels = self._cut.gemm.sliding, load.task.rows, load.segment.range.pixels
-        source = Gm(self._cut.gemm.small, self._aim(load, _small_index))
+        source = self._b.gm(self._cut.gemm.small, self._slices.small, load)
         size = rows * pixels * s.itemsize
         self._b.add(CopyGmToL1(slot, source, size, (rows // s.c0, pixels, s.c0)))
 
     def load_big(self, slot: Slot, load: Load) -> None:
         """Bring into L1 what these pixels see of the big side under the task's box of taps."""
         tile = self._cut.tile(load.segment.range, load.task.columns.box)
-        self._image(slot, tile, self._cut.gemm.big, load, _big_index)
+        self._image(slot, tile, self._cut.gemm.big, self._slices.big, load)
 
     def multiply(
         self,
@@ -60,27 +58,9 @@ class WgradTiles(Tiles):
         sizes = task.rows, k, columns.groups * s.c0
         self._product(accumulator, (small, l0[0], rows), (big, l0[1], patches), sizes, first=first)
 
-    def output(self, task: Task, *, apart: bool = False) -> Callable[[int, int], Index]:
-        """Return what finds the slice of the output for a range of the task's columns.
+    def output(self, *, apart: bool) -> Callable[[Task, int, int], Index]:
+        """Return what finds the slice of the output for a range of a task's columns.
 
         `apart`: of a workspace in which every part of the reduction has a place of its own, in front.
         """
-        rows = slice(task.first_row, task.first_row + task.rows)
-        place = (*((task.part,) if apart else ()), task.group, task.depth, rows)
-        begin = task.columns.first_column
-        return lambda first, count: (*place, slice(begin + first, begin + first + count))
-
-
-def _small_index(cut: WgradTasks, load: Load) -> Index:
-    (task, (depth, _, run)), c0 = load, cut.gemm.sliding.c0
-    first = task.first_row // c0
-    pixels = slice(run.first_pixel, run.first_pixel + run.pixels)
-    return task.group, run.image, depth, slice(first, first + task.rows // c0), pixels
-
-
-def _big_index(cut: WgradTasks, load: Load) -> Index:
-    task, (_, depth, run) = load
-    box = task.columns.box
-    tile = cut.tile(run, box)
-    channels = slice(box.channel, box.channel + box.channels)
-    return task.group, run.image, depth, channels, tile.rows, tile.cols
+        return self._slices.output_part if apart else self._slices.output

@@ -80,7 +80,7 @@ class Rates:
     ) -> tuple[float, float]:
         extent = piece[::-1] if turned else piece
         line_bytes = self.profile.l2.line_bytes
-        cost = gemm.copy_to_l1(NOWHERE, tensor, 0, (0, 0), extent, line_bytes).cost(self.profile)
+        cost = gemm.copy_to_l1(NOWHERE, Gm(tensor, ()), extent, line_bytes).cost(self.profile)
         held = self._held(cost)
         # Only the next reader waits for the latency; the pipe itself goes on with the next copy.
         latency = cost.latency_cycles + self.profile.links["l2_read"].latency_cycles

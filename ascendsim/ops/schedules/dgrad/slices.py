@@ -1,0 +1,36 @@
+"""The slices of GM that the tasks of a dgrad name."""
+
+from __future__ import annotations
+
+from ascendsim.ops.problems.taps import Taps
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
+from ascendsim.ops.schedules.tiles import Index
+
+
+# Apart from the tiles, which know the builder: units of code keep what finds their slices, and code that knew
+# the builder that knows the code would stay until the garbage collector comes.
+class DgradSlices:
+    """Finds slices of GM for tasks, cut as `DgradTasks` says."""
+
+    def __init__(self, cut: DgradTasks) -> None:
+        self._cut = cut
+
+    def output(self, task: Task, first_column: int, columns: int) -> Index:
+        """Return the slice of the output for a range of a task's columns."""
+        c0 = self._cut.gemm.sliding.c0
+        start = (task.first_column + first_column) // c0
+        pixels = slice(task.first_pixel, task.first_pixel + task.pixels)
+        return task.group, task.image, task.depth, slice(start, start + columns // c0), pixels
+
+    def source(self, task: Task, pair: int, box: Taps) -> Index:
+        """Return what the pixels of a task need of the source under a box of taps."""
+        tile = self._cut.left_tiles[task.first_pixel, task.pixels, box]
+        depth = self._cut.gemm.depths[task.depth][pair][1]
+        channels = slice(box.channel, box.channel + box.channels)
+        return task.group, task.image, depth, channels, tile.rows, tile.cols
+
+    def weights(self, task: Task, pair: int, box: Taps) -> Index:
+        """Return the weights of a box for the columns of a task."""
+        columns = slice(task.first_column, task.first_column + task.columns)
+        depth = self._cut.gemm.depths[task.depth][pair][0]
+        return task.group, depth, *self._cut.kernel_slices[box], slice(None), columns

@@ -1,0 +1,117 @@
+"""Tasks in the order of nested loops, of which only a range is looked at: outer, image, block.
+
+A large batch has hundreds of thousands of tasks, and most differ by their image alone. So they are not
+listed; a range of them is a few runs: whole images, and the parts of images at its two ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ascendsim.program.builder import ProgramBuilder
+
+
+class Run(NamedTuple):
+    """Blocks number `first` to `last`, for each of some images."""
+
+    outer: int
+    images: range
+    first: int
+    last: int
+
+
+class TaskRange(Sequence[Any]):
+    """A range of the tasks make(outer, image, block), the blocks of an image fastest, then images.
+
+    An example: 2 groups, 3 images and 4 blocks are 24 tasks. Tasks 6 to 14 are blocks 2 and 3 of image 1 of
+    group 0, all blocks of image 2, and blocks 0 and 1 of image 0 of group 1: three runs.
+    """
+
+    __slots__ = ("_blocks", "_images", "_make", "_outers", "_range")
+
+    def __init__(
+        self,
+        outers: Sequence[Any],
+        images: int,
+        blocks: Sequence[Any],
+        make: Callable[[Any, int, Any], Any],
+        numbers: range | None = None,
+    ) -> None:
+        self._outers = outers
+        self._images = images
+        self._blocks = blocks
+        self._make = make
+        self._range = range(len(outers) * images * len(blocks)) if numbers is None else numbers
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    def __getitem__(self, index: Any) -> Any:
+        numbers = self._range[index]
+        if isinstance(numbers, range):
+            if numbers.step != 1:
+                return [self[at] for at in range(len(self))[index]]
+            return TaskRange(self._outers, self._images, self._blocks, self._make, numbers)
+        image, block = divmod(numbers, len(self._blocks))
+        outer, image = divmod(image, self._images)
+        return self._make(self._outers[outer], image, self._blocks[block])
+
+    def __iter__(self) -> Iterator[Any]:
+        for run in self.runs():
+            for image in run.images:
+                yield from self.tasks(run, image)
+
+    def runs(self) -> Iterator[Run]:
+        """Yield the runs of each outer: part of an image first, whole images, part of one at the end."""
+        each = len(self._blocks)
+        at, stop = self._range.start, self._range.stop
+        while at < stop:
+            image, first = divmod(at, each)
+            outer, image = divmod(image, self._images)
+            end = min(stop, (outer + 1) * self._images * each)
+            whole = 1 if first else (end - at) // each
+            last = each if whole and (end - at) >= each - first else first + end - at
+            yield Run(outer, range(image, image + max(whole, 1)), first, last)
+            at += max(whole, 1) * (last - first)
+
+    def tasks(self, run: Run, image: int) -> Iterator[Any]:
+        """Yield the tasks of a run in one of its images."""
+        outer = self._outers[run.outer]
+        for block in self._blocks[run.first : run.last]:
+            yield self._make(outer, image, block)
+
+    def kinds(self) -> set[tuple[Any, Any]]:
+        """Return the different (outer, block) in the range."""
+        return {
+            (self._outers[run.outer], block)
+            for run in self.runs()
+            for block in self._blocks[run.first : run.last]
+        }
+
+    @property
+    def begin(self) -> int:
+        """Number of the first task among the blocks of its image."""
+        return self._range.start % max(1, len(self._blocks))
+
+    def spelled(self, symbols: Sequence[int]) -> tuple[int, ...]:
+        """Return the symbols of all tasks, one after the other; `symbols` has one for each block."""
+        # Slices and repetitions of tuples: the sequence is long, but nothing is done for each of its tasks.
+        whole = tuple(symbols)
+        spelled: tuple[int, ...] = ()
+        for run in self.runs():
+            spelled += whole[run.first : run.last] * len(run.images)
+        return spelled
+
+
+def looped(builder: ProgramBuilder, tasks: Sequence[Any], body: Hashable = ()) -> Iterator[Any]:
+    """Yield the tasks whose code has to be emitted: images are a loop of the program.
+
+    Tasks that are listed one by one are no loop. `body` is what their code depends on besides.
+    """
+    if not isinstance(tasks, TaskRange):
+        yield from tasks
+        return
+    for run in tasks.runs():
+        for image in builder.loop(run.images, (body, run.outer, run.first, run.last)):
+            yield from tasks.tasks(run, image)

@@ -1,0 +1,48 @@
+"""The slices of GM that the loads and tasks of a wgrad name."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ascendsim.ops.schedules.tiles import Index
+from ascendsim.ops.schedules.wgrad.tasks import Segment, Task, WgradTasks
+
+
+class Load(NamedTuple):
+    """The pair of L1 tiles that one segment of a task's reduction needs."""
+
+    task: Task
+    segment: Segment
+
+
+# Apart from the tiles, which know the builder, as those of a dgrad are.
+class WgradSlices:
+    """Finds slices of GM for loads and tasks, cut as `WgradTasks` says."""
+
+    def __init__(self, cut: WgradTasks) -> None:
+        self._cut = cut
+
+    def output(self, task: Task, first: int, count: int) -> Index:
+        """Return the slice of the output for a range of a task's columns."""
+        rows = slice(task.first_row, task.first_row + task.rows)
+        begin = task.columns.first_column + first
+        return task.group, task.depth, rows, slice(begin, begin + count)
+
+    def output_part(self, task: Task, first: int, count: int) -> Index:
+        """Return the same of a workspace in which every part of the reduction has a place of its own."""
+        return task.part, *self.output(task, first, count)
+
+    def small(self, load: Load) -> Index:
+        """Return a run of pixels of the small side, all channels of the task's rows."""
+        (task, (depth, _, run)), c0 = load, self._cut.gemm.sliding.c0
+        first = task.first_row // c0
+        pixels = slice(run.first_pixel, run.first_pixel + run.pixels)
+        return task.group, run.image, depth, slice(first, first + task.rows // c0), pixels
+
+    def big(self, load: Load) -> Index:
+        """Return what these pixels see of the big side under the task's box of taps."""
+        task, (_, depth, run) = load
+        box = task.columns.box
+        tile = self._cut.tile(run, box)
+        channels = slice(box.channel, box.channel + box.channels)
+        return task.group, run.image, depth, channels, tile.rows, tile.cols

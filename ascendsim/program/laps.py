@@ -1,0 +1,79 @@
+"""Laps: the numbers of a loop's rounds, by which slices of GM are told apart from round to round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ascendsim.errors import ProgramError
+
+
+class Lap(int):
+    """The number of a round of a loop; a slice that names it moves on by one with every round.
+
+    A body is emitted for a few rounds only. In what it names for the others this number alone is another one,
+    so it may be moved by a constant, and nothing else: what would not move on by one a round, and what asks
+    which round it is, is refused.
+    """
+
+    __slots__ = ()
+
+    def __add__(self, other: int) -> Lap:
+        if type(other) is Lap:
+            _refuse(self, other)
+        return Lap(int(self) + int(other))
+
+    def __sub__(self, other: int) -> Lap:
+        if type(other) is Lap:
+            _refuse(self, other)
+        return Lap(int(self) - int(other))
+
+    __radd__ = __add__
+
+
+def _refuse(self: Lap, *_others: object) -> Any:
+    raise ProgramError(
+        f"lap {int(self)} of a loop is used in a way that does not move on by one a round, or that asks "
+        "which round it is; add or subtract a constant only, or go through a plain range instead of "
+        "ProgramBuilder.loop"
+    )
+
+
+# Equality and hash stay: keys of tiles name laps.
+for _name in (
+    *("mul", "rmul", "floordiv", "rfloordiv", "truediv", "rtruediv", "mod", "rmod", "divmod", "rdivmod"),
+    *("pow", "rpow", "rsub", "neg", "pos", "abs", "invert", "lshift", "rlshift", "rshift", "rrshift"),
+    *("and", "rand", "or", "ror", "xor", "rxor", "lt", "le", "gt", "ge"),
+):
+    setattr(Lap, f"__{_name}__", _refuse)
+
+
+def moved(value: Any, by: int) -> Any:
+    """Return a value with every lap in it moved: a lap, or a tuple of anything, records included."""
+    if type(value) is Lap:
+        return Lap(int(value) + by)
+    if isinstance(value, tuple):
+        # Most parts are plain numbers, and a call for each would be what is slow.
+        parts = [moved(part, by) if type(part) is Lap or isinstance(part, tuple) else part for part in value]
+        return tuple(parts) if type(value) is tuple else type(value)(*parts)
+    return value
+
+
+def named(index: tuple[Any, ...]) -> int:
+    """Return the axis of an index that a lap names, or -1."""
+    for axis, part in enumerate(index):
+        if type(part) is Lap:
+            return axis
+    return -1
+
+
+def require_whole(index: tuple[Any, ...]) -> None:
+    """Refuse an index with a slice of laps, which would not move on.
+
+    Raises   ProgramError
+    """
+    for part in index:
+        if isinstance(part, slice) and (type(part.start) is Lap or type(part.stop) is Lap):
+            raise ProgramError(
+                f"an index of global memory has the slice {part.start}:{part.stop} of laps, which does not "
+                "move on with the loop; give the tensor an axis that the lap names alone"
+            )

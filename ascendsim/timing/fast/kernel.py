@@ -1,0 +1,151 @@
+"""Run a whole kernel on the compiled engine: its code as tables, what L2 holds, phase after phase."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ascendsim.program.instruction import PIPES
+from ascendsim.program.kernel import Core, Kernel
+from ascendsim.program.posts import bare, pipe_on, seen_from
+from ascendsim.program.program import Program
+from ascendsim.timing.fast.code import CodeBook
+from ascendsim.timing.fast.lanes import SliceBook, traffics_of
+from ascendsim.timing.fast.phase import Answer, run_phase
+from ascendsim.timing.fast.tables import Run
+from ascendsim.timing.l2.account import Start, account_of_lanes
+from ascendsim.timing.l2.lanes import Lane, PhaseLanes
+from ascendsim.timing.teams import require_alike, require_apart, require_covered
+from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline
+from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseTimes
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
+
+class _Team(NamedTuple):
+    """Cores of one phase that promise to cost the same, with one program for all or one for each."""
+
+    cores: tuple[Core, ...]
+    programs: tuple[Program, ...]
+
+
+class _Timed(NamedTuple):
+    """A phase after its run."""
+
+    name: str
+    begin: int
+    end: int
+    runs: Sequence[Run]
+    answer: Answer
+
+
+def times(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_start: Start = "warm") -> KernelTimes:
+    """Return where the cycles of a kernel went; as `measure_kernel`."""
+    phases, moved = _run(kernel, profile, folded, l2_start, recorded=False)
+    each = profile.scalar.issue_cycles
+    made = [
+        PhaseTimes(
+            phase.name,
+            phase.begin,
+            phase.end,
+            tuple(
+                [
+                    _core_times(run, phase.answer, at, core, each)
+                    for at, run in enumerate(phase.runs)
+                    for core in range(len(run.program.sizes))
+                ]
+            ),
+        )
+        for phase in phases
+    ]
+    return KernelTimes(kernel.name, _end(phases, profile), tuple(made), moved)
+
+
+def timeline(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_start: Start = "warm") -> Timeline:
+    """Return the spans of all instructions of a kernel; as `time_kernel`."""
+    phases, moved = _run(kernel, profile, folded, l2_start, recorded=True)
+    made = []
+    for phase in phases:
+        cores = [
+            CoreTimeline(run.cores, run.program, *spans.T.tolist())
+            for run, spans in zip(phase.runs, phase.answer.spans, strict=True)
+        ]
+        made.append(PhaseTimeline(phase.name, phase.begin, phase.end, tuple(cores)))
+    return Timeline(kernel.name, _end(phases, profile), tuple(made), moved)
+
+
+def _run(
+    kernel: Kernel, profile: Profile, folded: bool, l2_start: Start, *, recorded: bool
+) -> tuple[list[_Timed], dict[str, int]]:
+    book = CodeBook(profile)
+    phases = []
+    for phase in kernel.phases:
+        require_apart(phase)
+        teams = []
+        for works in phase.teams():
+            cores = tuple([work.core for work in works])
+            programs = tuple([work.build() for work in (works[:1] if folded else works)])
+            require_alike(phase.name, cores, [len(program) for program in programs])
+            for program in programs:
+                book.check(program, cores[0].kind)
+                require_covered(phase.name, works[0], program)
+            teams.append(_Team(cores, programs))
+        phases.append(teams)
+    account = account_of_lanes([_lanes(teams, book) for teams in phases], kernel, profile, l2_start)
+    now = profile.scalar.start_cycles
+    timed: list[_Timed] = []
+    for phase, teams, (numbers, outcomes) in zip(kernel.phases, phases, account.phases, strict=True):
+        # Between phases all cores wait for each other; before the first there is nobody to wait for.
+        if timed:
+            now += profile.sync.barrier_cycles
+        runs = [
+            Run(cores, program, made)
+            for team, made in zip(teams, numbers, strict=True)
+            for cores, program in _each(team)
+        ]
+        answer = run_phase(phase.name, runs, outcomes, now, book, profile, recorded=recorded)
+        end = int(answer.done.max(initial=now))
+        timed.append(_Timed(phase.name, now, end, runs, answer))
+        now = end
+    return timed, dict(account.bytes)
+
+
+def _each(team: _Team) -> list[tuple[tuple[Core, ...], Program]]:
+    """Return the cores that run as one, with their program."""
+    if len(team.programs) == 1:
+        return [(team.cores, team.programs[0])]
+    return [((core,), program) for core, program in zip(team.cores, team.programs, strict=True)]
+
+
+def _lanes(teams: Sequence[_Team], book: CodeBook) -> PhaseLanes:
+    """Return the transfers of a phase as the account of L2 takes them: one program of each team."""
+    slices = SliceBook(book)
+    for team in teams:
+        slices.meet(team.programs[0])
+    lanes = [
+        Lane(len(team.cores), traffics_of(team.programs[0], book), numbers)
+        for team, numbers in zip(teams, slices.numbers(), strict=True)
+    ]
+    return PhaseLanes(tuple(book.traffics), tuple(lanes))
+
+
+def _core_times(run: Run, answer: Answer, at: int, core: int, issue_cycles: int) -> CoreTimes:
+    """Return the times of one core of a program."""
+    names = [pipe_on(number, pipe) for number in range(len(run.program.sizes)) for pipe in PIPES]
+    first = core * len(PIPES)
+    own = range(first, first + len(PIPES))
+    busy = {"S": run.program.sizes[core] * issue_cycles}
+    busy |= {bare(names[pipe]): int(answer.busy[at, pipe]) for pipe in own if names[pipe] in run.program.used}
+    waiting: dict[str, dict[str, int]] = {}
+    for pipe, cause in np.argwhere(answer.waits[at, first : own.stop]).tolist():
+        causes = waiting.setdefault(PIPES[pipe], {})
+        causes[seen_from(core, names[cause])] = int(answer.waits[at, first + pipe, cause])
+    cores = tuple([one.beside(core) for one in run.cores])
+    return CoreTimes(cores, busy, waiting, int(answer.done[at, core]))
+
+
+def _end(phases: Sequence[_Timed], profile: Profile) -> int:
+    return phases[-1].end if phases else profile.scalar.start_cycles

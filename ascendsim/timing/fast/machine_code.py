@@ -1,0 +1,54 @@
+"""The compiled engine as machine code: all of its functions in one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ascendsim.native import Native
+from ascendsim.timing.fast.cluster import issue_all, issued
+from ascendsim.timing.fast.cores import (
+    begin,
+    entered,
+    hold,
+    issue,
+    issue_time,
+    next_code,
+    nothing_before,
+    uses_held,
+)
+from ascendsim.timing.fast.engine import advance, land, revisit
+from ascendsim.timing.fast.engine import run as run_tables
+from ascendsim.timing.fast.flows import (
+    join,
+    leave,
+    level,
+    limits,
+    next_event,
+    own_level,
+    port_of,
+    settle,
+    share,
+)
+from ascendsim.timing.fast.pipes import behind, finish, know, outdone, send, start
+
+# Of each function those that it calls come before it.
+_FUNCTIONS: Any = [know, start, finish, outdone, behind, send]
+_FUNCTIONS += [next_code, uses_held, hold, begin, issue_time, entered, nothing_before, issue]
+_FUNCTIONS += [issued, issue_all, revisit, advance]
+_FUNCTIONS += [port_of, join, leave, own_level, level, limits, share, settle, next_event, land, run_tables]
+# What runs for every instruction, or every transfer.
+_INLINE: Any = (
+    next_code,
+    uses_held,
+    start,
+    finish,
+    nothing_before,
+    entered,
+    issue_time,
+    port_of,
+    join,
+    leave,
+    level,
+    limits,
+)
+ENGINE = Native(tuple(_FUNCTIONS), ("int64[]",), _INLINE)

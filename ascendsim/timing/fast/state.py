@@ -1,0 +1,78 @@
+"""What the compiled engine works on: tables of integers, and which column of them is what.
+
+All tables are flat arrays of 64-bit integers. A row begins at its number times the width of the table; the
+constants here are the columns. Plain arrays and not objects, because that is what a compiler makes fast.
+"""
+
+from __future__ import annotations
+
+# One instruction of the code. BEHIND has a bit for each pipe whose next transfer needs this instruction, or
+# a later one of its pipe.
+PIPE, PRICE, FIRST_USE, LAST_USE, TRAILS, MOVES, BEHIND = range(7)
+CODE = 7
+# What an instruction costs.
+CYCLES, LATENCY, TRAFFIC, DRAINS, LEAST, PACE, PIECE, LEAD = range(8)
+PRICES = 8
+# A transfer: latency that the links add, how many flows, then the flows.
+LINK_LATENCY, FLOWS, FLOW = 0, 1, 2
+LINK, SIZE, PEAK, CAP, CROSSES = range(5)
+FLOW_COLUMNS, MOST_FLOWS = 5, 4
+TRANSFERS = FLOW + MOST_FLOWS * FLOW_COLUMNS
+# Figures of the machine and sizes of the tables. TRAILED: whether any instruction trails others; MOVERS has a
+# bit for each pipe on which bytes move; SHORT: whether a program had no room for what it holds.
+ISSUE_CYCLES, FLAG_CYCLES, TRAFFICS, OUTCOMES, TEAMS, PIPES = range(6)
+QUEUE, HELD, TRAILED, MOVERS, PORTS, ROOM, SHORT = range(6, 13)
+# By link: its total, and how many flows are under way on it.
+TOTALS, UNDER_WAY, MACHINE = 13, 16, 19
+# One program, of a core or of equal ones: where it is, which instructions it holds. STALLED has a bit for
+# each of its cores whose scalar unit waits for room in a queue.
+SEGMENT, LAST_SEGMENT, TIMES, STEP, LAST_STEP, AT, LAST_AT, COUNT = range(8)
+STALLED, MOVED, FIRST_OUTCOME, KIND, WEIGHT, SLOT, RECORD, OF_CORES, HOLDS, ROUND, HELD_PIPES = range(8, 19)
+CORES = 19
+# One pipe of a core: how many instructions have been issued to it and started, when it is free, when its
+# newest result is visible, when the transfer under way has landed (-1: it has not). In the row of the scalar
+# unit FREE is when it has issued its newest instruction.
+ISSUED, STARTED, FREE, VISIBLE, LANDED = range(5)
+PIPE_COLUMNS = 5
+# An instruction that is held: it has to wait for a transfer, or its own is under way (FLIES), or it has not
+# been issued (ISSUE is -1).
+CODE_AT, ISSUE, INDEX, CLASS, FLIES, START, BEGUN, LAST = range(8)
+ENTRY = 8
+# The last writer of a slot: its pipe, its number (-1: none), when its result was visible, when its first
+# piece was. Who has read it since, as bits. In which rounds something held was found to write or to read it.
+W_PIPE, W_INDEX, W_DONE, W_LEAD, READERS, WRITE_HELD, READ_HELD = range(7)
+SLOTS = 7
+# The last reader of a slot on each pipe.
+R_INDEX, R_END = range(2)
+READER = 2
+# A transfer under way, by core and pipe: when it begins, which it is, how many of its flows have not ended,
+# and how many of those are on each link.
+F_BEGIN, F_TRANSFER, F_LEFT, F_ON = range(4)
+FLIGHT = 7
+# A flow under way on a link.
+F_FLIGHT, LEFT, RATE, SINCE, END, LIMIT, F_PEAK, F_CAP, F_CROSSES = range(9)
+FLOWING = 9
+# The port of a core on a link: how many of its pipes move there, what they ask for, the part that it gets
+# (-1: all that it asks for), and for how many equal cores it stands.
+MOVING, DEMAND, PART, P_WEIGHT = range(4)
+PORT = 4
+# Pipes of one core, in the order of `PIPES`; the cores of a program follow each other.
+UNIT = 7
+LINKS = 3
+NEVER = 1 << 62
+# What the engine answers.
+FINISHED, STUCK, FULL = 0, -1, -2
+
+
+# Tables in the order in which they lie in memory. Their places stand in the header behind the figures.
+TABLES = (
+    "code", "uses", "prices", "steps", "segments", "outcomes", "classes", "transfers", "depths",
+    "cores", "pipes", "starts", "known", "slots", "readers", "entries", "flights", "flows",
+    "waiting", "landed", "ports", "busy", "waits", "spans",
+)  # fmt: skip
+(
+    AT_CODE, AT_USES, AT_PRICES, AT_STEPS, AT_SEGMENTS, AT_OUTCOMES, AT_CLASSES, AT_TRANSFERS, AT_DEPTHS,
+    AT_CORES, AT_PIPES, AT_STARTS, AT_KNOWN, AT_SLOTS, AT_READERS, AT_ENTRIES, AT_FLIGHTS, AT_FLOWS,
+    AT_WAITING, AT_LANDED, AT_PORTS, AT_BUSY, AT_WAITS, AT_SPANS,
+) = range(MACHINE, MACHINE + len(TABLES))  # fmt: skip
+HEADER = MACHINE + len(TABLES)

@@ -1,0 +1,232 @@
+"""One phase as tables for the compiled engine (`state.py`): programs, transfers, the state at the begin."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ascendsim.program.instruction import PIPES
+from ascendsim.program.kernel import Core
+from ascendsim.program.posts import VECTOR_CORES
+from ascendsim.program.program import Program
+from ascendsim.timing.fast import state as f
+from ascendsim.timing.fast.code import CodeBook
+from ascendsim.timing.fast.lanes import cores_of, traffics_of
+from ascendsim.timing.l2.accesses import Outcome
+from ascendsim.timing.links import fixed_rate
+from ascendsim.timing.transfers import Spreading
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ascendsim.profile import Profile
+
+    Table = NDArray[np.int64]
+
+LINKS = ("l2_read", "l2_write", "memory")
+KINDS = ("cube", "vector")
+# No rate is as high: what a pipe without a peak of its own could do.
+NO_PEAK = 1 << 50
+# A transfer has at most so many flows on one link.
+ROOM_OF_A_FLIGHT = 3
+
+
+class Run(NamedTuple):
+    """One program of a phase, of a core or of equal ones, and what L2 makes of its transfers.
+
+    `outcomes` are numbers of outcomes, one for each transfer in program order.
+    """
+
+    cores: tuple[Core, ...]
+    program: Program
+    outcomes: NDArray[np.int32]
+
+
+def phase_tables(
+    runs: Sequence[Run],
+    counts: Sequence[int],
+    outcomes: Sequence[Outcome],
+    begin: int,
+    book: CodeBook,
+    profile: Profile,
+    *,
+    recorded: bool,
+) -> tuple[Table, dict[str, Table]]:
+    """Return the figures of the header, and all tables by name.
+
+    counts   the instructions of each program
+    """
+    units = max([len(run.program.sizes) for run in runs], default=1)
+    cores, steps, segments = _programs(runs, counts, book, recorded)
+    queue, depths = _depths(profile, max(counts, default=0), units)
+    made = np.concatenate([run.outcomes for run in runs]) if runs else np.empty(0, np.int32)
+    classes, transfers = _transfers(runs, outcomes, book, profile)
+    tables: dict[str, Any] = {
+        "code": _whole(book.code),
+        "uses": _whole(book.uses),
+        "prices": _whole(book.prices),
+        "steps": steps,
+        "segments": segments,
+        "outcomes": made,
+        "classes": classes,
+        "transfers": transfers,
+        "depths": depths,
+        "cores": cores,
+        **_state(runs, begin, queue, units, sum(counts) if recorded else 0),
+    }
+    return _figures(profile, runs, book, len(outcomes), queue, units), tables
+
+
+def laid_out(figures: Table, tables: Mapping[str, Any]) -> tuple[Table, dict[str, slice]]:
+    """Put all tables into one piece of memory, and their places into its header."""
+    ends = np.cumsum([f.HEADER, *(tables[name].size for name in f.TABLES)]).tolist()
+    memory = np.empty(ends[-1], np.int64)
+    memory[: f.MACHINE] = figures
+    memory[f.MACHINE : f.HEADER] = ends[:-1]
+    places = {name: slice(first, last) for name, (first, last) in zip(f.TABLES, pairwise(ends), strict=True)}
+    for name, place in places.items():
+        memory[place] = tables[name].reshape(-1)
+    return memory, places
+
+
+def _programs(
+    runs: Sequence[Run], counts: Sequence[int], book: CodeBook, recorded: bool
+) -> tuple[Table, Table, Table]:
+    """Return the tables of cores, steps and segments."""
+    cores = np.zeros((len(runs), f.CORES), np.int64)
+    steps: list[int] = []
+    segments: list[int] = []
+    slots = moved = recorded_so_far = 0
+    for number, (run, count) in enumerate(zip(runs, counts, strict=True)):
+        base = len(steps) // 2
+        for step in run.program.steps:
+            unit = book.unit(step.unit)
+            steps += unit.first, unit.last
+        first = len(segments) // 3
+        for part in run.program.segments:
+            segments += base + part.first, base + part.last, part.times
+        row = cores[number]
+        # The position before the first segment: as if one had just ended.
+        row[f.SEGMENT], row[f.LAST_SEGMENT] = first - 1, len(segments) // 3
+        row[f.FIRST_OUTCOME] = moved if run.outcomes.any() else -1
+        row[f.KIND], row[f.WEIGHT] = KINDS.index(run.cores[0].kind), len(run.cores)
+        row[f.OF_CORES] = len(run.program.sizes)
+        row[f.SLOT], row[f.RECORD] = slots, recorded_so_far if recorded else -1
+        slots += len(run.program.slots)
+        moved += len(run.outcomes)
+        recorded_so_far += count
+    return cores, _table(steps), _table(segments)
+
+
+def _whole(table: array[int]) -> Table:
+    # numpy takes no empty buffer, and a program may have no instruction.
+    return np.frombuffer(table, np.int64) if table else np.empty(0, np.int64)
+
+
+def _table(rows: list[int]) -> Table:
+    return np.array(rows, np.int64)
+
+
+def _depths(profile: Profile, longest: int, units: int) -> tuple[int, Table]:
+    """Return the size of the queues' tables, a power of two, and the depth of each queue by kind and pipe."""
+    # Beside a core of either kind there are vector cores. No queue holds more than the whole program.
+    depths = [
+        min(max(1, longest), queues.get(pipe, 1))
+        for own in (profile.queues, profile.vector_queues)
+        for queues in (own, *[profile.vector_queues] * (units - 1))
+        for pipe in PIPES
+    ]
+    return 1 << (max(depths) + 1).bit_length(), np.array(depths, np.int64)
+
+
+def _figures(
+    profile: Profile, runs: Sequence[Run], book: CodeBook, outcomes: int, queue: int, units: int
+) -> Table:
+    machine = np.zeros(f.MACHINE, np.int64)
+    machine[f.ISSUE_CYCLES], machine[f.FLAG_CYCLES] = profile.scalar.issue_cycles, profile.sync.flag_cycles
+    machine[f.TRAFFICS], machine[f.OUTCOMES] = len(book.traffics), outcomes
+    machine[f.TEAMS], machine[f.PIPES], machine[f.QUEUE] = len(runs), units * f.UNIT, queue
+    machine[f.TRAILED] = book.trails
+    # A core holds at most what its queues do, and one more on each pipe. Of several some may be far ahead.
+    machine[f.HELD] = machine[f.PIPES] * queue
+    machine[f.MOVERS] = book.movers
+    machine[f.PORTS], machine[f.ROOM] = len(runs) * units, ROOM_OF_A_FLIGHT * len(runs) * machine[f.PIPES]
+    for number, link in enumerate(LINKS):
+        machine[f.TOTALS + number] = fixed_rate(profile.links[link].total_bytes_per_cycle)
+    return machine
+
+
+def _transfers(
+    runs: Sequence[Run], outcomes: Sequence[Outcome], book: CodeBook, profile: Profile
+) -> tuple[Table, Table]:
+    """Return which transfer each (kind, traffic, outcome) is that occurs, and the transfers."""
+    # Cores that are vector cores, and those beside cube cores.
+    vectors = sum(len(run.cores) * (len(run.program.sizes) - (run.cores[0].kind == "cube")) for run in runs)
+    paired = any(len(run.program.sizes) > VECTOR_CORES for run in runs)
+    spreading = Spreading(profile, in_pairs=paired or vectors > 2)
+    width = len(outcomes)
+    classes = np.full(2 * max(1, len(book.traffics)) * width, -1, np.int64)
+    rows: list[Table] = []
+    for run in runs:
+        kind: Any = KINDS.index(run.cores[0].kind)
+        if len(run.program.sizes) > 1:
+            kind = np.where(cores_of(run.program, book) > 0, KINDS.index("vector"), kind)
+        keys = (kind * len(book.traffics) + traffics_of(run.program, book)) * width + run.outcomes
+        for key in np.unique(keys).tolist():
+            if classes[key] < 0:
+                of, rest = divmod(key, len(book.traffics) * width)
+                traffic, outcome = divmod(rest, width)
+                classes[key] = len(rows)
+                rows.append(_row(spreading.transfer(KINDS[of], book.traffics[traffic], outcomes[outcome])))
+    return classes, np.concatenate(rows) if rows else np.empty(0, np.int64)
+
+
+def _row(transfer: Any) -> Table:
+    row = np.zeros(f.TRANSFERS, np.int64)
+    row[f.LINK_LATENCY], row[f.FLOWS] = transfer.latency_cycles, len(transfer.flows)
+    for number, flow in enumerate(transfer.flows):
+        at = f.FLOW + number * f.FLOW_COLUMNS
+        row[at : at + f.FLOW_COLUMNS] = (
+            LINKS.index(flow.link),
+            flow.size,
+            NO_PEAK if flow.peak is None else flow.peak,
+            flow.cap,
+            flow.crosses,
+        )
+    return row
+
+
+def _state(runs: Sequence[Run], begin: int, queue: int, units: int, recorded: int) -> dict[str, Table]:
+    """Return the tables that the engine changes, as they are at the begin."""
+    teams, pipes = len(runs), units * f.UNIT
+    slots = sum(len(run.program.slots) for run in runs)
+    table = np.zeros((teams * pipes, f.PIPE_COLUMNS), np.int64)
+    table[:, f.FREE] = table[:, f.VISIBLE] = begin
+    table[:, f.LANDED] = -1
+    holders = np.zeros((slots, f.SLOTS), np.int64)
+    holders[:, f.W_INDEX] = -1
+    ports = np.zeros((f.LINKS, teams * units, f.PORT), np.int64)
+    ports[:, :, f.P_WEIGHT] = np.repeat([len(run.cores) for run in runs], units)
+    sizes = {
+        "starts": teams * pipes * queue,
+        "entries": teams * pipes * queue * f.ENTRY,
+        "flights": teams * pipes * f.FLIGHT,
+        "flows": f.LINKS * ROOM_OF_A_FLIGHT * teams * pipes * f.FLOWING,
+        "waiting": 1 + teams * pipes,
+        "landed": 1 + teams * pipes,
+        "busy": teams * pipes,
+        "waits": teams * pipes * pipes,
+        "spans": 4 * recorded,
+    }
+    return {
+        "pipes": table,
+        "known": np.full(teams * pipes * pipes, -1, np.int64),
+        "slots": holders,
+        "readers": np.full(slots * pipes * f.READER, -1, np.int64),
+        "ports": ports,
+        **{name: np.zeros(size, np.int64) for name, size in sizes.items()},
+    }

@@ -1,0 +1,121 @@
+"""Where the cycles of a kernel went: plain records, which both engines make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ascendsim.program.instruction import PIPES
+from ascendsim.program.kernel import Core
+
+
+@dataclass(frozen=True, slots=True)
+class CoreTimes:
+    """One core in one phase; `cores` are all cores it stands for (more than one when folded).
+
+    busy     pipe -> cycles in which an instruction held it; for S, in which it was issuing
+    waiting  pipe -> cause -> cycles in which an instruction had been issued and waited for a result or a free
+             slot of another pipe (its own name: until it had drained); for S, for room in that pipe's queue
+    done     the cycle in which its last result was visible
+    """
+
+    cores: tuple[Core, ...]
+    busy: Mapping[str, int]
+    waiting: Mapping[str, Mapping[str, int]]
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTimes:
+    """One phase: from `begin` (all cores start) to `end` (the last result is visible), in cycles."""
+
+    name: str
+    begin: int
+    end: int
+    cores: tuple[CoreTimes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTimes:
+    """The cycles of a kernel; the first phase begins when the scalar units are through with its entry.
+
+    `bytes` are the bytes moved by source: "l2_read" and "l2_write" are all traffic of the cores with L2,
+    "memory" is what crosses the link to main memory, "memory_read" of it inwards and "memory_write" outwards.
+    """
+
+    kernel: str
+    cycles: int
+    phases: tuple[PhaseTimes, ...]
+    bytes: Mapping[str, int]
+
+    @property
+    def entry_cycles(self) -> int:
+        """Cycles of every core's scalar unit from the entry of the kernel to its first instruction."""
+        return self.phases[0].begin if self.phases else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Occupation:
+    """The cycles of one pipe of one core by what they went into.
+
+    busy     an instruction held the pipe; for S, it was issuing, or preparing at the entry of the kernel
+    waiting  cause -> cycles in which an instruction had been issued and waited
+    idle     nothing was issued to it
+    """
+
+    busy: int
+    waiting: Mapping[str, int]
+    idle: int
+
+
+def occupation(times: KernelTimes, core: Core) -> dict[str, Occupation]:
+    """Return where the cycles of the kernel went, for each pipe that the core used."""
+    busy: dict[str, int] = {}
+    waiting: dict[str, dict[str, int]] = {}
+    for phase in times.phases:
+        for work in phase.cores:
+            # A folded core has the times of the one that ran for it.
+            if core in work.cores:
+                # Once for the kernel, not for each phase: the entry comes before the first.
+                busy.setdefault("S", times.entry_cycles)
+                for pipe, cycles in work.busy.items():
+                    busy[pipe] = busy.get(pipe, 0) + cycles
+                for pipe, causes in work.waiting.items():
+                    for cause, cycles in causes.items():
+                        own = waiting.setdefault(pipe, {})
+                        own[cause] = own.get(cause, 0) + cycles
+    return {
+        pipe: Occupation(
+            busy[pipe],
+            waiting.get(pipe, {}),
+            times.cycles - busy[pipe] - sum(waiting.get(pipe, {}).values()),
+        )
+        for pipe in PIPES
+        if pipe in busy
+    }
+
+
+def average_busy(times: KernelTimes) -> dict[str, float]:
+    """Return the busy cycles of each pipe, averaged over the used cores of the kinds that have the pipe."""
+    totals: dict[str, int] = {}
+    kinds: dict[str, set[str]] = {}
+    used: set[Core] = set()
+    for phase in times.phases:
+        for work in phase.cores:
+            used.update(work.cores)
+            for pipe, cycles in work.busy.items():
+                totals[pipe] = totals.get(pipe, 0) + cycles * len(work.cores)
+                kinds.setdefault(pipe, set()).add(work.cores[0].kind)
+    # Over the cores that have the pipe at all: profilers list cube and vector cores apart.
+    busy = {
+        pipe: totals[pipe] / sum(core.kind in kinds[pipe] for core in used)
+        for pipe in PIPES
+        if pipe in totals
+    }
+    return busy | {"S": busy["S"] + times.entry_cycles} if busy else busy
+
+
+def bound_by(busy: Mapping[str, float]) -> str:
+    """Return the busiest pipe apart from S ("S" if there is no other)."""
+    # S issues for all the others and is busy whatever binds; of equals the first in the order of PIPES.
+    return max((pipe for pipe in PIPES if pipe != "S" and pipe in busy), key=lambda p: busy[p], default="S")

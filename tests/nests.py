@@ -1,0 +1,133 @@
+"""Random loop nests over rings, as schedules write them, and a builder that unrolls them."""
+
+from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.program.places import GmTensor, Slot
+from ascendsim.vector.instructions import Add, CopyGmToUb, CopyUbToGm
+from tests.toy_profiles import toy_split
+
+TOY = toy_split()
+ROWS = GmTensor("rows", (200, 3, 8), "float32", 4)
+OUT = GmTensor("out", (200, 3, 8), "float32", 4, "output")
+
+
+class Unrolling(ProgramBuilder):
+    """Emits every round of every loop, and the code of every task."""
+
+    def loop(self, laps, body=None):  # noqa: ARG002 - of the same signature
+        """Every round, by plain numbers."""
+        yield from laps
+
+    def once(self, task, shape, places=None):
+        """The task, whether its code is known or not."""
+        del shape, places
+        yield task
+
+
+class Nest:
+    """Loops with random bodies: always the same code, whichever builder it is written to.
+
+    Rings 0 and 1 hold tiles that are looked for, 2 and 3 are used in turn only. A body has units, each of
+    which loads tiles (of its lap, of the next, or of none), adds, and writes; some stand outside of units.
+    """
+
+    def __init__(self, rng):
+        self.copies = [rng.randint(1, 3) for _ in range(4)]
+        self.loops = []
+        for _ in range(rng.randint(1, 4)):
+            begin = rng.randrange(20)
+            body = [self._unit(rng, number) for number in range(rng.randint(1, 3))]
+            inner = rng.choice((0, 0, 2, 3))
+            self.loops.append((range(begin, begin + rng.randint(1, 12)), inner, body))
+
+    def _unit(self, rng, number):
+        actions = [
+            (rng.choice(("own", "own", "next", "fixed", "add", "add", "write", "first")), rng.randrange(2),
+             rng.randrange(2), rng.randrange(3))
+            for _ in range(rng.randint(1, 5))
+        ]  # fmt: skip
+        return number, rng.random() < 0.8, actions
+
+    def emit(self, builder):
+        """The program of the nest."""
+        self.b = builder
+        self.rings = [builder.ring("UB", 32, f"ring {n}", copies) for n, copies in enumerate(self.copies)]
+        return self.again()
+
+    def again(self):
+        """The program once more, with what the builder knows by now."""
+        self.b.restart()
+        for ring in self.rings:
+            for _ in range(len(ring._slots)):
+                self.b.add(CopyGmToUb(ring.next("filled"), self.b.gm(ROWS, row_of, (0,), 0, 0), 32, (8,)))
+        for number, (laps, inner, body) in enumerate(self.loops):
+            for lap in self.b.loop(laps):
+                for turn in self.b.loop(range(inner)) if inner else (0,):
+                    for unit, once, actions in body:
+                        self._append((lap, number, turn), unit, once, actions)
+        return self.b.build()
+
+    def _append(self, task, unit, once, actions):
+        if not once:
+            self._act(task, actions)
+            return
+        places = {
+            self.rings[ring]: tuple(place_of(task, kind) for kind in ("own", "next", "fixed"))
+            for ring in range(2)
+        }
+        # The lap is not part of the shape: only slices of GM may follow from it.
+        for made in self.b.once(task, (task[1:], unit), places):
+            self._act(made, actions)
+
+    def _act(self, task, actions):
+        b, rings = self.b, self.rings
+        for kind, tiles, turns, column in actions:
+            ring, other = rings[tiles], rings[2 + turns]
+            if kind in ("own", "next", "fixed"):
+                place = place_of(task, kind)
+                if ring.find(place, column) is None:
+                    slot, offset = ring.next(place, column), 1 if kind == "next" else 0
+                    find = row_of if kind != "fixed" else fixed
+                    b.add(CopyGmToUb(slot, b.gm(ROWS, find, task, offset, column), 32, (8,)))
+            elif kind == "add":
+                b.add(Add(other.next(), ring.last, 8))
+            elif kind == "write":
+                b.add(CopyUbToGm(b.gm(OUT, row_of, task, 0, column), other.last, 32))
+            else:
+                b.add(Add(other.last, ring.last, 4 if other.begins() else 8))
+
+
+def row_of(task, offset, column):
+    """The row of a lap, or of the one after it."""
+    return task[0] + offset, column, slice(0, 8)
+
+
+def fixed(task, offset, column):
+    """A row that belongs to no lap."""
+    return 190 + offset, (column + task[2]) % 3, slice(0, 8)
+
+
+def place_of(task, kind):
+    """What tells a tile from others in its ring."""
+    return {"own": ("row", task[0]), "next": ("row", task[0] + 1), "fixed": ("fixed", task[2])}[kind]
+
+
+def plain(program):
+    """What a program says, with slots by place, so that those of two builders compare."""
+    return (
+        [plain_instruction(made) for made in program.instructions],
+        (program.done_back, program.end_back, dict(program.trail_back)),
+        (dict(program.buffer_bytes), [(slot.buffer, slot.size_bytes) for slot in program.slots]),
+    )
+
+
+def plain_instruction(made):
+    """An instruction with its slots by place, and its slice of GM by name and index."""
+    fields = [(f.buffer, f.index, f.size_bytes) if isinstance(f, Slot) else f for f in made]
+    return type(made), [(f.tensor.name, f.index) if hasattr(f, "tensor") else f for f in fields]
+
+
+def nest_kernel(*programs):
+    """A kernel of vector cores, each with a program of its own."""
+    work = [CoreWork(Core("vector", n), n, lambda made=made: made) for n, made in enumerate(programs)]
+    return Kernel("nest", (Phase("nest", tuple(work)),), {t.name: t for t in (ROWS, OUT)}, math=None)

@@ -1,0 +1,135 @@
+"""Would a wrong line of the compiled engine be noticed?  Change it in a copy: a test must fail.
+
+The tests that have to notice run the engine as plain Python, so that nothing is compiled anew. A row names
+the file, the text to change (it must occur exactly once) and what it becomes. Rows whose change cannot alter
+any cycle do not belong here: what only saves time, and what writes a figure that nobody reads.
+"""
+
+from mutating import Mutation, checks_of
+
+TESTS = "test_engine_rules"
+FAST = "timing/fast/"
+
+CORES = [
+    Mutation("cores", "m[c + f.TIMES] -= 1", "m[c + f.TIMES] -= 2"),
+    Mutation("engine", "free = max(m[p + f.LANDED], m[entry + f.LAST])", "free = m[p + f.LANDED]"),
+    Mutation(
+        "engine",
+        "late = m[m[f.AT_TRANSFERS] + m[entry + f.CLASS] * f.TRANSFERS + f.LINK_LATENCY]",
+        "late = 0",
+    ),
+    Mutation(
+        "engine",
+        "if m[c + f.HELD_PIPES] >> pipe & 1 or uses_held(m, core, row):",
+        "if uses_held(m, core, row):",
+    ),
+    Mutation(
+        "engine",
+        "if m[c + f.HELD_PIPES] >> pipe & 1 or uses_held(m, core, row):",
+        "if m[c + f.HELD_PIPES] >> pipe & 1:",
+    ),
+    Mutation(
+        "cores",
+        "began = behind(m, core, pipe, row, begun, entry)",
+        "behind(m, core, pipe, row, begun, entry)",
+    ),
+    Mutation("cores", "max(free, m[entry + f.LAST]), 0)", "free, 0)"),
+    Mutation("cores", "(m[use] & 1 and m[w + f.READ_HELD] == m[c + f.ROUND])", "False"),
+    Mutation("cores", "m[w + f.WRITE_HELD] == m[c + f.ROUND] or", "False or"),
+    Mutation("cores", "m[c + f.HELD_PIPES] |= 1 << pipe", "m[c + f.HELD_PIPES] = 1 << pipe"),
+    Mutation("cores", "time = before + m[f.ISSUE_CYCLES]", "time = before"),
+    Mutation("cores", "+= room - time\n            time = room", "+= room - time"),
+    Mutation("cores", "+ pipe] += room - time", "+ pipe] += room"),
+    Mutation("cores", "if m[p + f.STARTED] <= ahead:", "if m[p + f.STARTED] < ahead:"),
+    Mutation("cores", "m[m[f.AT_DEPTHS] + m[c + f.KIND] * pipes + pipe]", "m[m[f.AT_DEPTHS] + pipe]"),
+    Mutation("cores", "m[c + f.MOVED] += 1", "pass"),
+    Mutation("cores", "(kind * m[f.TRAFFICS] + traffic)", "traffic"),
+    Mutation("cores", "m[f.OUTCOMES] + outcome", "m[f.OUTCOMES]"),
+    Mutation("cores", "m[m[f.AT_CORES] + core * f.CORES + f.HELD_PIPES] | needing", "m[f.MOVERS]"),
+]
+PIPES = [
+    Mutation("pipes", "ready = max(issued, m[p + f.FREE])", "ready = issued"),
+    Mutation("pipes", "(writes or not m[row + f.TRAILS])", "True"),
+    Mutation("pipes", "(m[w + f.W_DONE] == after and on > newest)", "False"),
+    Mutation("pipes", "(m[r + f.R_END] == after and on > newest)", "False"),
+    Mutation("pipes", "new = not m[f.TRAILED] or know(m, core, pipe, m[w + f.W_PIPE], on)", "new = True"),
+    Mutation("pipes", "new = not m[f.TRAILED] or on > m[known + other]", "new = True"),
+    Mutation("pipes", "if readers & 1 and other != pipe:", "if readers & 1:"),
+    Mutation("pipes", "time = after + m[f.FLAG_CYCLES]", "time = after"),
+    Mutation("pipes", "m[p + f.VISIBLE] >= time", "m[p + f.VISIBLE] > time"),
+    Mutation("pipes", "time, cause = m[p + f.VISIBLE], pipe", "time = m[p + f.VISIBLE]"),
+    Mutation("pipes", "cause] += time - ready", "cause] += time"),
+    Mutation("pipes", "m[price + f.LATENCY] + late", "m[price + f.LATENCY]"),
+    Mutation("pipes", "visible = max(m[p + f.VISIBLE], free + latency)", "visible = free + latency"),
+    Mutation("pipes", "if free < began + least:", "if free < begun + least:"),
+    Mutation(
+        "pipes",
+        "        free = began + least\n        visible = max(visible, free)",
+        "        free = began + least",
+    ),
+    Mutation("pipes", "+= free - begun", "+= free - began"),
+    Mutation("pipes", "begun + m[price + f.LEAD]", "begun"),
+    Mutation("pipes", "m[w + f.READERS] |= 1 << pipe", "m[w + f.READERS] = 1 << pipe"),
+    Mutation("pipes", "began = max(began, m[w + f.W_LEAD])", "began = m[w + f.W_LEAD]"),
+    Mutation("pipes", "m[w + f.W_DONE] + piece)", "m[w + f.W_DONE])"),
+    Mutation("pipes", " or outdone(m, core, row, other, on):", ":"),
+]
+FLOWS = [
+    Mutation("flows", "if m[row + f.END] == now:", "if m[row + f.END] <= now + 1:"),
+    Mutation("flows", "if m[place + f.F_ON + link] == 1:", "if True:"),
+    Mutation("flows", "if m[place + f.F_ON + link] == 0:", "if True:"),
+    Mutation("flows", "if m[place + f.F_LEFT] == 0:", "if True:"),
+    Mutation("flows", "if full and m[row + f.F_CROSSES]:", "if full:"),
+    Mutation(
+        "flows", "if m[port + f.MOVING] > 1:\n                    part", "if False:\n                    part"
+    ),
+    Mutation("flows", "rate = min(rate, part)", "rate = part"),
+    Mutation("flows", "m[row + f.LEFT] -= m[row + f.RATE] * (now - m[row + f.SINCE])", "pass"),
+    Mutation("flows", "(m[row + f.LEFT] + rate - 1) // rate", "m[row + f.LEFT] // rate"),
+    Mutation("flows", "limit //= m[port + f.MOVING]", "pass"),
+    Mutation("flows", "limit = min(limit, m[row + f.F_PEAK])", "pass"),
+    Mutation("flows", "asked += limit * m[port + f.P_WEIGHT]", "asked += limit"),
+    Mutation(
+        "flows", "remaining -= m[port + f.DEMAND] * m[port + f.P_WEIGHT]", "remaining -= m[port + f.DEMAND]"
+    ),
+    Mutation("flows", "weights -= m[port + f.P_WEIGHT]", "weights -= 1"),
+    Mutation("flows", "weights += m[port + f.P_WEIGHT]", "weights += 1"),
+    Mutation(
+        "flows", "m[row + f.F_FLIGHT] // f.UNIT == port and m[row + f.F_CROSSES]", "m[row + f.F_CROSSES]"
+    ),
+    Mutation(
+        "flows",
+        "m[row + f.F_FLIGHT] // f.UNIT == port and m[row + f.F_CROSSES]",
+        "m[row + f.F_FLIGHT] // f.UNIT == port",
+    ),
+    Mutation("flows", "if limit <= met:", "if limit < met:"),
+]
+TABLES = [
+    Mutation("engine", "if dirty >> link & 1:", "if dirty & 1:"),
+    Mutation("tables", "table[:, f.FREE] = table[:, f.VISIBLE]", "table[:, f.VISIBLE]"),
+    Mutation("phase", "f.VISIBLE].max(axis=2)", "f.FREE].max(axis=2)"),
+    Mutation("tables", "moved += len(run.outcomes)", "pass"),
+    Mutation("tables", "slots += len(run.program.slots)", "pass"),
+    Mutation("tables", "in_pairs=paired or vectors > 2", "in_pairs=paired or vectors > 1"),
+    Mutation("tables", "machine[f.TRAILED] = book.trails", "machine[f.TRAILED] = 0"),
+    Mutation("tables", "[len(run.cores) for run in runs]", "[1 for run in runs]"),
+    Mutation("tables", "= table[:, f.VISIBLE] = begin", "= begin"),
+    Mutation("kernel", "busy |= {", "busy = {"),
+    Mutation("kernel", "now += profile.sync.barrier_cycles", "pass"),
+    Mutation(
+        "code",
+        "                uses.append(2 * slot.index + 1)",
+        "                uses.append(2 * slot.index)",
+    ),
+    Mutation("lanes", "if begin + traffic.bytes > traffic.tensor.size_bytes:", "if False:"),
+    Mutation("lanes", "once[1] += once[2] * np.repeat(own, [part.shape[1] for part in parts])", "pass"),
+    Mutation("lanes", "once + once[2] * shift * LAP for shift in shifts", "once for shift in shifts"),
+    Mutation("lanes", "found[0] * laps + found[1] for found", "found[0] for found"),
+    Mutation("lanes", "row[2, at] = type(index[axis]) is Lap", "row[2, at] = 1"),
+]
+EVERY = [row._replace(file=FAST + row.file) for row in (*CORES, *PIPES, *FLOWS, *TABLES)]
+
+STANDS, PASSES, FAILS = checks_of(EVERY, TESTS)
+test_the_line_to_change_exists_once = STANDS
+test_the_copy_passes_unchanged = PASSES
+test_a_changed_line_makes_a_test_fail = FAILS
