@@ -98,9 +98,12 @@ def test_no_more_workers_than_tasks_and_by_default_the_usable_cores(monkeypatch)
 
 # ---- Ends
 
+# A shell that runs a command in the background lets it ignore the interrupt, and so its children: not here.
 SCRIPT = """
+import signal
 import sys
 from functools import partial
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {tests!r})
 import parallel_jobs
 from ascendsim.parallel import in_order
