@@ -27,6 +27,10 @@ class FrozenMap(dict[Key, Value]):
         # As a dict it would be made empty and then filled item by item, which it refuses.
         return type(self), (dict(self),)
 
+    # By its items, as it never changes; a dict itself has no hash.
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({super().__repr__()})"
 

@@ -82,3 +82,13 @@ def test_a_deep_copy_has_its_own_values_and_a_copy_needs_none():
     assert deep == made
     assert deep["inner"] is not inner
     assert copy.copy(made) is made
+
+
+def test_equal_maps_have_one_hash_whatever_their_order():
+    assert hash(FrozenMap({"a": 1, "b": 2})) == hash(MADE)
+    assert len({MADE, FrozenMap({"a": 1, "b": 2}), FrozenMap({"a": 1})}) == 2
+
+
+def test_a_map_of_what_has_no_hash_has_none():
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(FrozenMap({"a": [1]}))

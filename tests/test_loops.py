@@ -387,3 +387,17 @@ def test_a_loop_that_is_left_early_leaves_the_builder_free_for_the_next():
     next(rounds)
     rounds.close()
     assert len(list(builder.loop(range(50)))) < 50
+
+
+def test_an_argument_of_a_slice_names_no_lap():
+    # The argument stays with the unit, so for the next task it would name the lap of the first.
+    builder = ProgramBuilder(TOY)
+    builder.slots("UB", 32, "tile")
+
+    def emit():
+        for lap in builder.loop(range(9)):
+            for task in builder.once((0, lap), "tile"):
+                builder.gm(ROWS, lambda task, lap: (lap, task[0]), task, lap)
+
+    with pytest.raises(ProgramError, match="let the task name the lap"):
+        emit()

@@ -123,6 +123,11 @@ class ProgramBuilder:
         Where the code of a task recurs for another one, the slice is found anew.
         """
         if self._aims is not None:
+            if Lap in map(type, args):
+                raise ProgramError(
+                    f"a unit of code finds a slice by {find.__name__} with a lap among the arguments {args}; "
+                    "they are the unit's own and do not move on with a loop: let the task name the lap"
+                )
             self._aims.append(Aim(find, args))
         return Gm(tensor, find(task, *args))
 

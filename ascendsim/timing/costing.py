@@ -35,27 +35,23 @@ class PricedProgram:
     """A program, the price of each instruction, the order on each pipe and the place in its queue.
 
     `queue[i]` is the instruction that must have left the pipe's queue before i fits into it (-1: none);
-    `moving` are the instructions that move bytes; `traffic` counts how often which traffic occurs on
-    which pipe.
+    `moving` are the instructions that move bytes.
     """
 
     program: Program
     prices: list[Priced]
-    pipes: list[str]
     orders: dict[str, array[int]]
     queue: array[int]
     moving: list[int]
-    traffic: dict[tuple[str, Traffic], int]
 
 
 class _Part(NamedTuple):
-    """Prices and pipes of a unit of code.
+    """Prices of a unit of code.
 
     `orders` and `moving` say which of its instructions are on each pipe, and which move bytes, by offset.
     """
 
     prices: tuple[Priced, ...]
-    pipes: tuple[str, ...]
     orders: dict[str, list[int]]
     moving: tuple[int, ...]
 
@@ -76,7 +72,6 @@ class CostBook:
         """
         depths = depths_of(self._profile, kind)
         prices: list[Priced] = []
-        pipes: list[str] = []
         orders: dict[str, array[int]] = {}
         moving: list[int] = []
         for begin, unit in program.placed():
@@ -89,7 +84,6 @@ class CostBook:
                     orders[pipe] = array("q")
                 orders[pipe].extend([begin + offset for offset in offsets])
             prices += part.prices
-            pipes += part.pipes
             moving += [begin + offset for offset in part.moving]
         queue = array("q", [-1]) * len(prices)
         # A queue of depth d takes an instruction when the one d places ahead on its pipe has been taken up.
@@ -97,9 +91,7 @@ class CostBook:
             for index, ahead in zip(order[depths[pipe] :], order, strict=False):
                 queue[index] = ahead
         # Timing and L2 look at bytes only where some move, which is at few instructions of a program.
-        return PricedProgram(
-            program, prices, pipes, orders, queue, moving, _count_traffic(moving, prices, pipes)
-        )
+        return PricedProgram(program, prices, orders, queue, moving)
 
     def _part(self, unit: Unit) -> _Part:
         """Look up the costs of a unit of code, once."""
@@ -125,7 +117,7 @@ class CostBook:
             order.append(offset)
             prices.append(priced)
         moving = [offset for offset, priced in enumerate(prices) if priced.traffic is not None]
-        return _Part(tuple(prices), tuple(unit.names), orders, tuple(moving))
+        return _Part(tuple(prices), orders, tuple(moving))
 
 
 def depths_of(profile: Profile, kind: str) -> dict[str, int]:
@@ -173,22 +165,3 @@ def checked(key: tuple[type, str, Hashable], cost: Cost, drains: bool) -> Priced
     # Traffic without bytes needs no link; with one it would wait for its turn there.
     traffic = moved if moved and moved.bytes else None
     return Priced(*own, traffic, drains, *more)
-
-
-def _count_traffic(
-    moving: list[int], prices: list[Priced], pipes: list[str]
-) -> dict[tuple[str, Traffic], int]:
-    """Count how often each traffic occurs on each pipe of a program."""
-    counts: dict[int, int] = {}
-    found: dict[int, int] = {}
-    for index in moving:
-        # Equal instructions share their price, pipe included, so its identity will do.
-        key = id(prices[index])
-        counts[key] = counts.get(key, 0) + 1
-        found[key] = index
-    result: dict[tuple[str, Traffic], int] = {}
-    for key, index in found.items():
-        traffic = prices[index].traffic
-        assert traffic is not None
-        result[pipes[index], traffic] = result.get((pipes[index], traffic), 0) + counts[key]
-    return result

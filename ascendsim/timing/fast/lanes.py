@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,24 +21,23 @@ if TYPE_CHECKING:
 
 def traffics_of(program: Program, book: CodeBook) -> NDArray[np.int32]:
     """Return the number of the traffic of every transfer, in program order."""
-    made = []
-    for part in program.segments:
-        once: list[int] = []
-        for step in program.steps[part.first : part.last]:
-            once.extend(book.unit(step.unit).traffics)
-        made.append(np.tile(np.array(once, np.int32), part.times))
-    return np.concatenate(made) if made else np.empty(0, np.int32)
+    return _of_transfers(program, lambda unit: book.unit(unit).traffics)
 
 
 def cores_of(program: Program, book: CodeBook) -> NDArray[np.int32]:
     """Return the core of the program that each transfer belongs to, in program order."""
-    made = []
+    return _of_transfers(program, lambda unit: book.unit(unit).cores)
+
+
+def _of_transfers(program: Program, of_unit: Callable[[Unit], Sequence[int]]) -> NDArray[np.int32]:
+    """Lay a number of each transfer of the units end to end, loops and all."""
+    made = [np.empty(0, np.int32)]
     for part in program.segments:
         once: list[int] = []
         for step in program.steps[part.first : part.last]:
-            once.extend(book.unit(step.unit).cores)
+            once.extend(of_unit(step.unit))
         made.append(np.tile(np.array(once, np.int32), part.times))
-    return np.concatenate(made) if made else np.empty(0, np.int32)
+    return np.concatenate(made)
 
 
 # Which of the three rows of a slice is its lap.
