@@ -48,7 +48,7 @@ def issue_all(m: Any, core: int) -> None:
         if (
             issued(m, core, pipe, entry)
             and m[c + f.HELD_PIPES] >> pipe & 1 == 0
-            and not uses_held(m, core, row)
+            and not uses_held(m, core, row, m[row + f.TRAILS])
             and begin(m, core, pipe, row, entry)
         ):
             continue

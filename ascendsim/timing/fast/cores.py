@@ -37,28 +37,41 @@ def next_code(m: Any, core: int) -> int:
 
 def begin(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
     """Start an instruction; tell whether it is over, or else its bytes are under way."""
-    begun = start(m, core, pipe, row, m[entry + f.ISSUE])
+    m[entry + f.START], m[entry + f.LAST] = start(m, core, pipe, row, m[entry + f.ISSUE]), -1
+    m[entry + f.FLIES] = f.TRAILING
+    return work(m, core, pipe, row, entry)
+
+
+def work(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
+    """Let an instruction that has started work, unless it trails something held; tell whether it is over."""
+    begun = m[entry + f.START]
     began = begun
-    m[entry + f.LAST] = -1
     if m[row + f.TRAILS]:
+        if uses_held(m, core, row, 0):
+            return False
         began = behind(m, core, pipe, row, begun, entry)
     free = began + m[m[f.AT_PRICES] + m[row + f.PRICE] * f.PRICES + f.CYCLES]
     if m[entry + f.CLASS] < 0:
         finish(m, core, pipe, row, m[entry + f.INDEX], begun, began, max(free, m[entry + f.LAST]), 0)
         return True
-    m[entry + f.FLIES], m[entry + f.START], m[entry + f.BEGUN] = 1, begun, began
+    m[entry + f.FLIES], m[entry + f.BEGUN] = f.FLYING, began
     send(m, core * m[f.PIPES] + pipe, m[entry + f.CLASS], free)
     return False
 
 
-def uses_held(m: Any, core: int, row: int) -> bool:
-    """Tell whether an instruction has to wait for one that is held, by the slots that both use."""
+def uses_held(m: Any, core: int, row: int, trails: int) -> bool:
+    """Tell whether an instruction has to wait for one that is held, by the slots that both use.
+
+    One that `trails` others does not wait for what it reads before it starts.
+    """
     c = m[f.AT_CORES] + core * f.CORES
     if m[c + f.HELD_PIPES] == 0:
         return False
     slots = m[f.AT_SLOTS] + m[c + f.SLOT] * f.SLOTS
     for use in range(m[f.AT_USES] + m[row + f.FIRST_USE], m[f.AT_USES] + m[row + f.LAST_USE]):
         w = slots + (m[use] >> 1) * f.SLOTS
+        if trails and m[use] & 1 == 0:
+            continue
         if m[w + f.WRITE_HELD] == m[c + f.ROUND] or (m[use] & 1 and m[w + f.READ_HELD] == m[c + f.ROUND]):
             return True
     return False
@@ -95,7 +108,7 @@ def issue(m: Any, core: int) -> None:
         m[c + f.COUNT] = index + 1
         if m[c + f.RECORD] >= 0:
             m[m[f.AT_SPANS] + 4 * (m[c + f.RECORD] + index)] = time
-        if m[c + f.HELD_PIPES] >> pipe & 1 == 0 and not uses_held(m, core, row):
+        if m[c + f.HELD_PIPES] >> pipe & 1 == 0 and not uses_held(m, core, row, m[row + f.TRAILS]):
             if not m[row + f.MOVES] and not m[row + f.TRAILS]:
                 # The usual instruction is over at once.
                 begun = start(m, core, pipe, row, time)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ascendsim.timing.fast import state as f
 from ascendsim.timing.fast.cluster import issue_all, issued
-from ascendsim.timing.fast.cores import begin, hold, issue, next_code, uses_held
+from ascendsim.timing.fast.cores import begin, hold, issue, next_code, uses_held, work
 from ascendsim.timing.fast.flows import next_event, settle, share
 from ascendsim.timing.fast.pipes import finish
 
@@ -38,7 +38,9 @@ def revisit(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
     c = m[f.AT_CORES] + core * f.CORES
     if m[entry + f.ISSUE] < 0 and not issued(m, core, pipe, entry):
         return False
-    if m[entry + f.FLIES]:
+    if m[entry + f.FLIES] == f.TRAILING:
+        return work(m, core, pipe, row, entry)
+    if m[entry + f.FLIES] == f.FLYING:
         p = m[f.AT_PIPES] + (core * m[f.PIPES] + pipe) * f.PIPE_COLUMNS
         if m[p + f.LANDED] < 0:
             return False
@@ -47,7 +49,7 @@ def revisit(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
         m[p + f.LANDED] = -1
         finish(m, core, pipe, row, m[entry + f.INDEX], m[entry + f.START], m[entry + f.BEGUN], free, late)
         return True
-    if m[c + f.HELD_PIPES] >> pipe & 1 or uses_held(m, core, row):
+    if m[c + f.HELD_PIPES] >> pipe & 1 or uses_held(m, core, row, m[row + f.TRAILS]):
         return False
     return begin(m, core, pipe, row, entry)
 

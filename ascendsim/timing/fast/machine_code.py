@@ -15,6 +15,7 @@ from ascendsim.timing.fast.cores import (
     next_code,
     nothing_before,
     uses_held,
+    work,
 )
 from ascendsim.timing.fast.engine import advance, land, revisit
 from ascendsim.timing.fast.engine import run as run_tables
@@ -33,7 +34,7 @@ from ascendsim.timing.fast.pipes import behind, finish, know, outdone, send, sta
 
 # Of each function those that it calls come before it.
 _FUNCTIONS: Any = [know, start, finish, outdone, behind, send]
-_FUNCTIONS += [next_code, uses_held, hold, begin, issue_time, entered, nothing_before, issue]
+_FUNCTIONS += [next_code, uses_held, hold, work, begin, issue_time, entered, nothing_before, issue]
 _FUNCTIONS += [issued, issue_all, revisit, advance]
 _FUNCTIONS += [port_of, join, leave, own_level, level, limits, share, settle, next_event, land, run_tables]
 # What runs for every instruction, or every transfer.

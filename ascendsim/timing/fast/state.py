@@ -38,6 +38,8 @@ PIPE_COLUMNS = 5
 # been issued (ISSUE is -1).
 CODE_AT, ISSUE, INDEX, CLASS, FLIES, START, BEGUN, LAST = range(8)
 ENTRY = 8
+# What FLIES says besides 0: it has started and trails something held, or its bytes are under way.
+TRAILING, FLYING = 1, 2
 # The last writer of a slot: its pipe, its number (-1: none), when its result was visible, when its first
 # piece was. Who has read it since, as bits. In which rounds something held was found to write or to read it.
 W_PIPE, W_INDEX, W_DONE, W_LEAD, READERS, WRITE_HELD, READ_HELD = range(7)
