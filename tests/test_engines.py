@@ -195,7 +195,7 @@ def test_what_trails_takes_up_its_pipe_while_what_it_trails_waits_for_a_transfer
     builder = ProgramBuilder(profile)
     tiles, sums = builder.slots("L1", 32, "tile", 9), builder.slots("L1", 32, "sum", 9)
     for tile, total in zip(tiles, sums, strict=True):
-        builder.add(Fake("MTE2", 2, kind="read", bytes=100, writes=(tile,)))
+        builder.add(Fake("MTE2", 2, kind="read", bytes=300, writes=(tile,)))
         builder.add(Fake("M", 40, latency=3, reads=(tile,), writes=(total,), lead=10))
         builder.add(Fake("FIX", 5, reads=(total,), trails=True, piece=4))
         builder.add(Fake("MTE3", 2, kind="read", bytes=64))  # it shares the link with the tile of the product
