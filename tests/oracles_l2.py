@@ -273,11 +273,12 @@ def _bytes_moved(phases: Sequence[Sequence[Group]], kernel: Kernel) -> dict[str,
     moved = {"l2_read": 0, "l2_write": 0}
     for groups in phases:
         for cores, priced in groups:
-            for (_, traffic), count in priced.traffic.items():
+            for index in priced.moving:
+                traffic = priced.prices[index].traffic
                 if traffic.tensor.name not in kernel.tensors:
                     raise ProgramError(
                         f"kernel {kernel.name} moves bytes of {traffic.tensor.name}, which is not among its "
                         f"tensors {', '.join(kernel.tensors)}; add it to Kernel.tensors"
                     )
-                moved[f"l2_{traffic.direction}"] += cores * count * traffic.bytes
+                moved[f"l2_{traffic.direction}"] += cores * traffic.bytes
     return moved

@@ -121,7 +121,6 @@ TABLES = [
         "                uses.append(2 * slot.index + 1)",
         "                uses.append(2 * slot.index)",
     ),
-    Mutation("lanes", "if begin + traffic.bytes > traffic.tensor.size_bytes:", "if False:"),
     Mutation("lanes", "once[1] += once[2] * np.repeat(own, [part.shape[1] for part in parts])", "pass"),
     Mutation("lanes", "once + once[2] * shift * LAP for shift in shifts", "once for shift in shifts"),
     Mutation("lanes", "found[0] * laps + found[1] for found", "found[0] for found"),

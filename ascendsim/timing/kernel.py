@@ -14,16 +14,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ascendsim.errors import ConfigError
-from ascendsim.program.kernel import Kernel, Phase
+from ascendsim.program.kernel import Kernel
 from ascendsim.timing.l2.account import Start
-from ascendsim.timing.teams import require_alike, require_apart, require_covered
+from ascendsim.timing.teams import teams_of
 from ascendsim.timing.timeline import PhaseTimeline, Timeline, times_of
 from ascendsim.timing.times import KernelTimes
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
-    from ascendsim.timing.costing import CostBook
-    from ascendsim.timing.simpy_engine import Team
 
 ENGINES = ("simpy", "compiled")
 
@@ -82,7 +80,7 @@ def _simpy(kernel: Kernel, profile: Profile, folded: bool, l2_start: Start) -> T
     from ascendsim.timing.simpy_engine import time_phase
 
     book = CostBook(profile)
-    phases = [_teams(phase, book, folded) for phase in kernel.phases]
+    phases = [teams_of(phase, folded, book.price) for phase in kernel.phases]
     groups = [[(len(team.cores), team.programs[0]) for team in teams] for teams in phases]
     account = account_of(groups, kernel, profile, l2_start)
     # The entry is part of the cycles, as profilers count it in the core's time; the launch is not.
@@ -95,26 +93,6 @@ def _simpy(kernel: Kernel, profile: Profile, folded: bool, l2_start: Start) -> T
         timed.append(time_phase(phase.name, teams, outcomes, now, profile))
         now = timed[-1].end
     return Timeline(kernel.name, now, tuple(timed), account.bytes)
-
-
-def _teams(phase: Phase, book: CostBook, folded: bool) -> list[Team]:
-    """Build the programs of one phase and look up their costs."""
-    from ascendsim.timing.simpy_engine import Team
-
-    # Equal cores have equal rates on every link and equal outcomes in L2, so their spans are equal: one of
-    # them run with the weight of all takes exactly their cycles.
-    require_apart(phase)
-    teams = []
-    for works in phase.teams():
-        cores = tuple(work.core for work in works)
-        programs = tuple(
-            book.price(work.build(), work.core.kind) for work in (works[:1] if folded else works)
-        )
-        require_alike(phase.name, cores, [len(program.prices) for program in programs])
-        for priced in programs:
-            require_covered(phase.name, works[0], priced.program)
-        teams.append(Team(cores, programs))
-    return teams
 
 
 @contextmanager

@@ -42,7 +42,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from simpy import Environment, Event
 from simpy.events import NORMAL
@@ -53,6 +53,7 @@ from ascendsim.program.posts import VECTOR_CORES, core_of
 from ascendsim.timing.costing import PricedProgram
 from ascendsim.timing.l2.accesses import HIT, Outcomes
 from ascendsim.timing.links import Sharer
+from ascendsim.timing.teams import Team
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline
 from ascendsim.timing.transfers import Transfers
 
@@ -64,13 +65,6 @@ UNKNOWN = -1
 
 
 Coroutine = Generator[None, None, None]
-
-
-class Team(NamedTuple):
-    """Cores of one phase that promise to cost the same, with one program for all or one for each."""
-
-    cores: tuple[Core, ...]
-    programs: tuple[PricedProgram, ...]
 
 
 class CoreRun:
@@ -223,20 +217,20 @@ class CoreRun:
 
 
 def time_phase(
-    name: str, teams: list[Team], outcomes: Sequence[Outcomes], begin: int, profile: Profile
+    name: str,
+    teams: Sequence[Team[PricedProgram]],
+    outcomes: Sequence[Outcomes],
+    begin: int,
+    profile: Profile,
 ) -> PhaseTimeline:
     """Run all cores of one phase from cycle `begin` to the cycle in which the last result is visible."""
     # An environment of its own for each phase: a barrier leaves nothing that could reach over it.
     env = Environment(begin)
-    runs: list[CoreRun] = []
-    for team, made in zip(teams, outcomes, strict=True):
-        if len(team.programs) == 1:
-            runs.append(CoreRun(team.programs[0], team.cores, made))
-        else:
-            runs += [
-                CoreRun(program, (core,), made)
-                for core, program in zip(team.cores, team.programs, strict=True)
-            ]
+    runs = [
+        CoreRun(program, cores, made)
+        for team, made in zip(teams, outcomes, strict=True)
+        for cores, program in team.each()
+    ]
     sharers = [sharer for run in runs for sharer in run.sharers]
     paired = any(len(run.sharers) > VECTOR_CORES for run in runs)
     memory = Transfers(profile, sharers, partial(appointment, env), paired)

@@ -1,12 +1,48 @@
-"""Cores with equal signatures promise to cost the same; where all of them run, that shows."""
+"""The cores of a phase in teams; cores with equal signatures promise to cost the same."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.kernel import Core, CoreWork, Phase
 from ascendsim.program.program import Program
+
+Taken = TypeVar("Taken")
+
+
+class Team(NamedTuple, Generic[Taken]):
+    """Cores of one phase that promise to cost the same, with one program for all or one for each."""
+
+    cores: tuple[Core, ...]
+    programs: tuple[Taken, ...]
+
+    def each(self) -> list[tuple[tuple[Core, ...], Taken]]:
+        """Return the cores that run as one, with their program."""
+        if len(self.programs) == 1:
+            return [(self.cores, self.programs[0])]
+        return [((core,), program) for core, program in zip(self.cores, self.programs, strict=True)]
+
+
+def teams_of(phase: Phase, folded: bool, take: Callable[[Program, str], Taken]) -> list[Team[Taken]]:
+    """Build the programs of a phase, each as `take(program, kind of core)` makes it for an engine.
+
+    folded   one program for each team: equal cores have equal rates on every link and equal outcomes in L2,
+             so one of them run with the weight of all takes exactly their cycles
+
+    Raises   ProgramError for a phase that breaks the rules below
+    """
+    require_apart(phase)
+    teams = []
+    for works in phase.teams():
+        programs = [work.build() for work in (works[:1] if folded else works)]
+        cores = tuple([work.core for work in works])
+        require_alike(phase.name, cores, [len(program) for program in programs])
+        for program in programs:
+            require_covered(phase.name, works[0], program)
+        teams.append(Team(cores, tuple([take(program, works[0].core.kind) for program in programs])))
+    return teams
 
 
 def require_alike(phase: str, cores: Sequence[Core], lengths: Sequence[int]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ascendsim.program.instruction import PIPES
-from ascendsim.program.kernel import Core, Kernel
+from ascendsim.program.kernel import Kernel
 from ascendsim.program.posts import bare, pipe_on, seen_from
 from ascendsim.program.program import Program
 from ascendsim.timing.fast.code import CodeBook
@@ -17,19 +17,12 @@ from ascendsim.timing.fast.phase import Answer, run_phase
 from ascendsim.timing.fast.tables import Run
 from ascendsim.timing.l2.account import Start, account_of_lanes
 from ascendsim.timing.l2.lanes import Lane, PhaseLanes
-from ascendsim.timing.teams import require_alike, require_apart, require_covered
+from ascendsim.timing.teams import Team, teams_of
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline
 from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseTimes
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
-
-
-class _Team(NamedTuple):
-    """Cores of one phase that promise to cost the same, with one program for all or one for each."""
-
-    cores: tuple[Core, ...]
-    programs: tuple[Program, ...]
 
 
 class _Timed(NamedTuple):
@@ -81,19 +74,12 @@ def _run(
     kernel: Kernel, profile: Profile, folded: bool, l2_start: Start, *, recorded: bool
 ) -> tuple[list[_Timed], dict[str, int]]:
     book = CodeBook(profile)
-    phases = []
-    for phase in kernel.phases:
-        require_apart(phase)
-        teams = []
-        for works in phase.teams():
-            cores = tuple([work.core for work in works])
-            programs = tuple([work.build() for work in (works[:1] if folded else works)])
-            require_alike(phase.name, cores, [len(program) for program in programs])
-            for program in programs:
-                book.check(program, cores[0].kind)
-                require_covered(phase.name, works[0], program)
-            teams.append(_Team(cores, programs))
-        phases.append(teams)
+
+    def checked(program: Program, kind: str) -> Program:
+        book.check(program, kind)
+        return program
+
+    phases = [teams_of(phase, folded, checked) for phase in kernel.phases]
     account = account_of_lanes([_lanes(teams, book) for teams in phases], kernel, profile, l2_start)
     now = profile.scalar.start_cycles
     timed: list[_Timed] = []
@@ -104,7 +90,7 @@ def _run(
         runs = [
             Run(cores, program, made)
             for team, made in zip(teams, numbers, strict=True)
-            for cores, program in _each(team)
+            for cores, program in team.each()
         ]
         answer = run_phase(phase.name, runs, outcomes, now, book, profile, recorded=recorded)
         end = int(answer.done.max(initial=now))
@@ -113,14 +99,7 @@ def _run(
     return timed, dict(account.bytes)
 
 
-def _each(team: _Team) -> list[tuple[tuple[Core, ...], Program]]:
-    """Return the cores that run as one, with their program."""
-    if len(team.programs) == 1:
-        return [(team.cores, team.programs[0])]
-    return [((core,), program) for core, program in zip(team.cores, team.programs, strict=True)]
-
-
-def _lanes(teams: Sequence[_Team], book: CodeBook) -> PhaseLanes:
+def _lanes(teams: Sequence[Team[Program]], book: CodeBook) -> PhaseLanes:
     """Return the transfers of a phase as the account of L2 takes them: one program of each team."""
     slices = SliceBook(book)
     for team in teams:

@@ -12,6 +12,7 @@ from ascendsim.program.laps import named as lap_axis
 from ascendsim.program.program import Program
 from ascendsim.program.units import Segment, Unit
 from ascendsim.timing.fast.code import CodeBook
+from ascendsim.timing.l2.lanes import comparable, next_place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,9 +108,9 @@ class SliceBook:
         places = list(unit.slices(task)) if code.moving else []
         for number, traffic in zip(code.moving, code.traffics, strict=True):
             if number < 0:
-                name, place = self._sequential(newest, traffic)
-                tensors.append(name)
-                indices.append(place)
+                moved = self._book.traffics[traffic]
+                tensors.append(moved.tensor.name)
+                indices.append(Sequential(*next_place(moved, newest)))
                 continue
             tensor, index = places[number]
             tensors.append(tensor.name)
@@ -120,16 +121,6 @@ class SliceBook:
         if min(code.moving, default=0) >= 0:
             self._named[key] = made
         return made
-
-    def _sequential(self, newest: dict[str, int], number: int) -> tuple[str, Sequential]:
-        """Return the place of a transfer that names none: it goes on through its tensor, and then again."""
-        traffic = self._book.traffics[number]
-        name = traffic.tensor.name
-        begin = newest.get(name, 0)
-        if begin + traffic.bytes > traffic.tensor.size_bytes:
-            begin = 0
-        newest[name] = begin + traffic.bytes
-        return name, Sequential(begin, traffic.bytes)
 
     def numbers(self) -> list[Numbers]:
         """Return for each program the number of the slice of every transfer, in program order."""
@@ -164,13 +155,6 @@ class SliceBook:
             if axis >= 0:
                 row[1, at] = int(index[axis])
                 row[2, at] = type(index[axis]) is Lap
-            # Slices can be hashed from Python 3.12 on; the package runs on 3.11.
-            key = (
-                name,
-                *[
-                    None if place == axis else (i.start, i.stop, i.step) if isinstance(i, slice) else i
-                    for place, i in enumerate(index)
-                ],
-            )
+            key = name, *[None if place == axis else comparable(part) for place, part in enumerate(index)]
             row[0, at] = known.setdefault(key, len(known))
         return row

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,7 @@ def _lane(
             number = known[id(traffic)] = traffics.setdefault(traffic, len(traffics))
         place = _place(instructions[index].gm)
         if place is None:
-            place = _next_place(traffic, newest)
+            place = next_place(traffic, newest)
         numbers.append(number)
         # Slices that overlap but differ count as two: to find what they have in common takes time for each
         # pair. `slices.py` corrects the sum of their bytes.
@@ -70,7 +70,7 @@ def _lane(
     return Lane(cores, np.array(numbers, np.int32), np.array(named, np.int64))
 
 
-def _next_place(traffic: Traffic, newest: dict[str, int]) -> Hashable:
+def next_place(traffic: Traffic, newest: dict[str, int]) -> tuple[int, int]:
     """Return the slice of a transfer that names none: it goes on through its tensor, and then again."""
     begin = newest.get(traffic.tensor.name, 0)
     if begin + traffic.bytes > traffic.tensor.size_bytes:
@@ -83,5 +83,10 @@ def _place(gm: Gm | None) -> Hashable:
     """Return the slice of a tensor as something that can be compared."""
     if gm is None:
         return None
+    return tuple([comparable(part) for part in gm.index])
+
+
+def comparable(part: Any) -> Hashable:
+    """Return a part of an index as something that can be compared and hashed."""
     # Slices can be hashed from Python 3.12 on; the package runs on 3.11.
-    return tuple([(i.start, i.stop, i.step) if isinstance(i, slice) else i for i in gm.index])
+    return (part.start, part.stop, part.step) if isinstance(part, slice) else part
