@@ -30,7 +30,7 @@ WHOLE = slice(0, COLUMNS)
 def double_rows(profile):
     """Return the program of one vector core that doubles every row."""
     builder = ProgramBuilder(profile)
-    # Two slots, used in turn: one row arrives while the other one is doubled and leaves. Nobody writes a wait.
+    # Two slots, used in turn: one row arrives while the other is doubled and leaves. Nobody writes a wait.
     rows = builder.ring("UB", ROW_BYTES, "row", 2)
     for row in builder.loop(range(ROWS)):
         slot = rows.next()
