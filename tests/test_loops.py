@@ -10,7 +10,7 @@ from ascendsim.errors import ProgramError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.schedules import blocks
 from ascendsim.program.builder import HAZARDS, ProgramBuilder
-from ascendsim.program.laps import Lap, moved, named
+from ascendsim.program.laps import Lap, first_lap, moved, named
 from ascendsim.program.places import Gm
 from ascendsim.program.program import Program
 from ascendsim.program.units import Segment, Step, Unit
@@ -401,3 +401,10 @@ def test_an_argument_of_a_slice_names_no_lap():
 
     with pytest.raises(ProgramError, match="let the task name the lap"):
         emit()
+
+
+def test_the_first_lap_of_a_value_is_found_wherever_it_stands():
+    assert first_lap((1, ("x", (Lap(3), Lap(4))), Lap(5))) == 3
+    assert first_lap((1, ("x", slice(0, 2)))) is None
+    assert first_lap(Lap(0)) == 0
+    assert first_lap(None) is None

@@ -58,6 +58,17 @@ def moved(value: Any, by: int) -> Any:
     return value
 
 
+def first_lap(value: Any) -> Lap | None:
+    """Return the first lap in a value, or None."""
+    if type(value) is Lap:
+        return value
+    if isinstance(value, tuple):
+        for part in value:
+            if (type(part) is Lap or isinstance(part, tuple)) and (lap := first_lap(part)) is not None:
+                return lap
+    return None
+
+
 def named(index: tuple[Any, ...]) -> int:
     """Return the axis of an index that a lap names, or -1."""
     for axis, part in enumerate(index):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ascendsim.program.laps import Lap
+from ascendsim.program.laps import Lap, first_lap, moved
 from ascendsim.program.laps import named as lap_axis
 from ascendsim.program.program import Program
 from ascendsim.program.units import Segment, Unit
@@ -57,7 +57,6 @@ class _Named(NamedTuple):
 
     tensors: tuple[str, ...]
     indices: tuple[Any, ...]
-    task: Any
 
 
 class SliceBook:
@@ -69,8 +68,10 @@ class SliceBook:
     def __init__(self, book: CodeBook) -> None:
         self._book = book
         self._programs: list[list[tuple[range, list[_Named], list[int]]]] = []
-        # Programs share tasks, so that most slices are found once; the task is kept, for its identity.
-        self._named: dict[tuple[int, int], _Named] = {}
+        # Programs share steps, and most tasks differ by their lap alone, so most slices are found once. By
+        # identity, which is fast, and by the task without its lap. What an identity is of is kept.
+        self._met: dict[tuple[int, int], tuple[_Named, int, Any]] = {}
+        self._named: dict[tuple[int, Hashable], _Named] = {}
         self._axes: dict[str, int] = {}
 
     def meet(self, program: Program) -> None:
@@ -82,10 +83,10 @@ class SliceBook:
             for shifts in self._rounds(program, part):
                 named, own = [], []
                 for unit, task, shift in program.steps[part.first : part.last]:
-                    found = self._slices(unit, task, newest)
+                    found, lap = self._slices(unit, task, newest)
                     if found.tensors:
                         named.append(found)
-                        own.append(shift)
+                        own.append(shift + lap)
                 met.append((shifts, named, own))
         self._programs.append(met)
 
@@ -96,31 +97,38 @@ class SliceBook:
             return [shifts]
         return [range(shift, shift + 1) for shift in shifts]
 
-    def _slices(self, unit: Unit, task: Any, newest: dict[str, int]) -> _Named:
-        """Return the slices of a step, from the table if it is known."""
-        key = id(unit), id(task)
-        known = self._named.get(key)
-        if known is not None:
-            return known
+    def _slices(self, unit: Unit, task: Any, newest: dict[str, int]) -> tuple[_Named, int]:
+        """Return the slices of a step as its task names them at lap 0, and its lap."""
+        if min(self._book.unit(unit).moving, default=0) < 0:
+            return self._found(unit, task, newest), 0
+        met = self._met.get((id(unit), id(task)))
+        if met is None:
+            lap = int(first_lap(task) or 0)
+            bare = moved(task, -lap)
+            found = self._named.get((id(unit), bare))
+            if found is None:
+                found = self._named[id(unit), bare] = self._found(unit, bare, newest)
+            met = self._met[id(unit), id(task)] = found, lap, task
+        return met[:2]
+
+    def _found(self, unit: Unit, task: Any, newest: dict[str, int]) -> _Named:
+        """Find the slices of a unit for a task."""
         code = self._book.unit(unit)
         tensors: list[str] = []
         indices: list[Any] = []
         places = list(unit.slices(task)) if code.moving else []
         for number, traffic in zip(code.moving, code.traffics, strict=True):
             if number < 0:
-                moved = self._book.traffics[traffic]
-                tensors.append(moved.tensor.name)
-                indices.append(Sequential(*next_place(moved, newest)))
+                unnamed = self._book.traffics[traffic]
+                tensors.append(unnamed.tensor.name)
+                indices.append(Sequential(*next_place(unnamed, newest)))
                 continue
             tensor, index = places[number]
             tensors.append(tensor.name)
             indices.append(index)
             if tensor.name not in self._axes and (axis := lap_axis(index)) >= 0:
                 self._axes[tensor.name] = axis
-        made = _Named(tuple(tensors), tuple(indices), task)
-        if min(code.moving, default=0) >= 0:
-            self._named[key] = made
-        return made
+        return _Named(tuple(tensors), tuple(indices))
 
     def numbers(self) -> list[Numbers]:
         """Return for each program the number of the slice of every transfer, in program order."""
