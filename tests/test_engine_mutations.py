@@ -20,12 +20,12 @@ CORES = [
     ),
     Mutation(
         "engine",
-        "if m[c + f.HELD_PIPES] >> pipe & 1 or uses_held(m, core, row):",
-        "if uses_held(m, core, row):",
+        "if m[c + f.HELD_PIPES] >> pipe & 1 or uses_held(m, core, row, m[row + f.TRAILS]):",
+        "if uses_held(m, core, row, m[row + f.TRAILS]):",
     ),
     Mutation(
         "engine",
-        "if m[c + f.HELD_PIPES] >> pipe & 1 or uses_held(m, core, row):",
+        "if m[c + f.HELD_PIPES] >> pipe & 1 or uses_held(m, core, row, m[row + f.TRAILS]):",
         "if m[c + f.HELD_PIPES] >> pipe & 1:",
     ),
     Mutation(
@@ -34,6 +34,9 @@ CORES = [
         "behind(m, core, pipe, row, begun, entry)",
     ),
     Mutation("cores", "max(free, m[entry + f.LAST]), 0)", "free, 0)"),
+    Mutation("cores", "if trails and m[use] & 1 == 0:", "if False:"),
+    Mutation("cores", "if uses_held(m, core, row, 0):", "if False:"),
+    Mutation("engine", "== f.TRAILING:", "== f.FLYING:"),
     Mutation("cores", "(m[use] & 1 and m[w + f.READ_HELD] == m[c + f.ROUND])", "False"),
     Mutation("cores", "m[w + f.WRITE_HELD] == m[c + f.ROUND] or", "False or"),
     Mutation("cores", "m[c + f.HELD_PIPES] |= 1 << pipe", "m[c + f.HELD_PIPES] = 1 << pipe"),

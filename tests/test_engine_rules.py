@@ -288,3 +288,22 @@ def test_an_index_outside_of_its_table_is_noticed():
             look(memory[2])
     with pytest.raises(TypeError):
         memory[2] + 1
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_what_trails_takes_up_its_pipe_while_what_it_trails_waits_for_a_transfer(depth):
+    # Fixpipe starts as soon as it is issued, and so makes room in its short queue, though the product that it
+    # trails waits for its tile: the loads behind it are issued meanwhile, on both engines in the same cycles.
+    profile = FakeProfile(issue_cycles=1, flag_cycles=2, read=(8, 8), depths={"FIX": depth})
+    builder = ProgramBuilder(profile)
+    tiles, sums = builder.slots("L1", 32, "tile", 9), builder.slots("L1", 32, "sum", 9)
+    for tile, total in zip(tiles, sums, strict=True):
+        builder.add(Fake("MTE2", 2, kind="read", bytes=300, writes=(tile,)))
+        builder.add(Fake("M", 40, latency=3, reads=(tile,), writes=(total,), lead=10))
+        builder.add(Fake("FIX", 5, reads=(total,), trails=True, piece=4))
+        builder.add(Fake("MTE3", 2, kind="read", bytes=64))  # it shares the link with the tile of the product
+    made = kernel([builder.build()])
+    check(made, profile)
+    compared = door.time_kernel(made, profile).phases[0].cores[0]
+    # The second Fixpipe is issued before its product has its tile.
+    assert compared.issue[6] < compared.done[4]

@@ -14,7 +14,6 @@ from ascendsim.program.builder import ProgramBuilder
 from ascendsim.timing.kernel import ENGINES, measure_kernel, time_kernel
 from ascendsim.timing.timeline import times_of
 from ascendsim.workloads import load_workload
-from tests import both_engines
 from tests.engine_samples import (
     MATMULS,
     PRODUCTS,
@@ -185,20 +184,3 @@ def test_with_every_index_checked_the_compiled_engine_says_the_same():
         [sys.executable, "-c", CHECKED], env=environment, cwd=root, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (0, "checked\n"), done.stderr[-2000:]
-
-
-@pytest.mark.parametrize("depth", [1, 2, 3])
-def test_what_trails_takes_up_its_pipe_while_what_it_trails_waits_for_a_transfer(depth):
-    # Fixpipe starts as soon as it is issued, and so makes room in its short queue, though the product that it
-    # trails waits for its tile: the loads behind it are issued meanwhile, on both engines in the same cycles.
-    profile = FakeProfile(issue_cycles=1, flag_cycles=2, read=(8, 8), depths={"FIX": depth})
-    builder = ProgramBuilder(profile)
-    tiles, sums = builder.slots("L1", 32, "tile", 9), builder.slots("L1", 32, "sum", 9)
-    for tile, total in zip(tiles, sums, strict=True):
-        builder.add(Fake("MTE2", 2, kind="read", bytes=300, writes=(tile,)))
-        builder.add(Fake("M", 40, latency=3, reads=(tile,), writes=(total,), lead=10))
-        builder.add(Fake("FIX", 5, reads=(total,), trails=True, piece=4))
-        builder.add(Fake("MTE3", 2, kind="read", bytes=64))  # it shares the link with the tile of the product
-    compared = both_engines.time_kernel(kernel([builder.build()]), profile).phases[0].cores[0]
-    # The second Fixpipe is issued before its product has its tile.
-    assert compared.issue[6] < compared.done[4]
