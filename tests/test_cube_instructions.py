@@ -176,6 +176,17 @@ def test_the_cost_of_load3d_depends_on_where_in_a_row_it_begins():
     assert Im2col(w, 32 + 16, 16, 0, 1, 2).shape == Im2col(w, 16, 16, 0, 1, 2).shape
 
 
+def test_a_command_of_load3d_has_cycles_of_its_own():
+    # 40 pixels are 3 fractals, of 5 (channel group, tap) pairs: 15 of 2 cycles each in rows of 64 pixels.
+    view = Im2col(window(64, 64, out_width=64), 0, 40, 0, 5, 2)
+    for covers, commands in (("matrix", 1), ("line", 3)):  # a line runs along the five
+        profile = toy_split(**{"load3d.L0A.command_cycles": 7, "load3d.L0A.command_covers": covers})
+        assert load(A0, view).cost(profile) == Cost(2 + 15 * 2 + commands * 7, 10)
+        assert load(B0, view).cost(profile) == load(B0, view).cost(TOY)  # a law for each buffer
+    few_groups = view._replace(groups=2)
+    assert load(A0, few_groups).cost(profile) == Cost(2 + 6 * 2 + 2 * 7, 10)  # now along the pixels
+
+
 # --- load2d
 
 
@@ -221,6 +232,24 @@ def test_the_transposed_view_costs_whole_fractals():
     assert load(A0, Transposed(2, 40, 5, 17, 16, 2)).cost(TOY) == Cost(2 + 8, 10)
 
 
+def test_the_transposed_view_may_take_load3d():
+    profile = toy_split(**{"load3d.L0A.transposes": True, "load3d.L0A.command_cycles": 7})
+    # 17 pixels from the tenth of a row of 20: 16 in two rows, 2 + 2 cycles, and one more, 2; of 3 groups.
+    view = Transposed(3, 40, 5, 17, 16, 2, 10, 20)
+    assert load(A0, view).cost(profile) == Cost(2 + 3 * (4 + 2) + 7, 10)
+    assert load(A0, view._replace(place=0, width=0)).cost(profile) == Cost(2 + 3 * (2 + 2) + 7, 10)
+
+
+def test_weights_that_are_turned_over_pay_for_every_block():
+    profile = toy_split(**{"load2d.turned_block_cycles": 10.5, "load2d.issue_cycles": 7})
+    # 3 taps of C0 = 16, 32 columns: 3072 bytes at 128 a cycle, and 6 blocks of 16 x 16.
+    view = TapRows(9, True, 0, 3, 16, 17, 2)
+    assert load(B0, view).cost(profile) == Cost(2 + 24 + 63, 10)
+    assert load(B0, view._replace(backwards=False)).cost(profile) == Cost(2 + 24, 10)
+    # C0 = 8 in float32: half of two blocks of 16 x 16, of 1024 bytes each.
+    assert load(B0, TapRows(9, True, 0, 1, 8, 32, 4)).cost(profile) == Cost(2 + 8 + 11, 10)  # 10.5 rounded up
+
+
 def test_a_part_of_a_plain_matrix_is_read_as_it_lies_or_transposed():
     # 3 x 4 numbered 1 to 12; rows 1 and 2 of columns 2 and 3, then of the transpose the same places.
     mem = memory()
@@ -234,7 +263,7 @@ def test_a_part_of_a_plain_matrix_is_read_as_it_lies_or_transposed():
 def test_a_part_of_a_plain_matrix_costs_the_same_wherever_it_lies():
     here, there, wider = (Submatrix(at, 2, at, 2 + more, False, 2) for at, more in ((0, 0), (5, 0), (0, 1)))
     assert here.shape == there.shape != wider.shape
-    assert here.load2d_commands == 0  # one load3d
+    assert here.load2d_commands(TOY) == 0  # one load3d
 
 
 def test_a_plain_load_pays_for_every_command():
@@ -430,10 +459,17 @@ def test_equal_shapes_cost_the_same():
     w = window(9, 30, out_width=30, stride=(2, 2))
     views = [Im2col(w, first, pixels, 0, 2, 2) for first in range(60) for pixels in (1, 16, 17, 40)]
     views += [TapRows(3, back, first, 2, 16, 20, 2) for back in (False, True) for first in range(4)]
-    views += [Transposed(2, 40, first, pixels, 16, 2) for first in range(4) for pixels in (1, 16, 17)]
-    prices = {}
-    for view in views:
-        for slot in (A0, B0):
-            instruction = load(slot, view)
-            price = instruction.cost(TOY)
-            assert prices.setdefault((type(instruction), instruction.shape), price) == price
+    views += [
+        Transposed(2, 40, first, pixels, 16, 2, place, 30)
+        for first in range(4)
+        for pixels in (1, 16, 17)
+        for place in (0, 15, 29)
+    ]
+    own = {"load3d.L0A.transposes": True, "load3d.L0A.command_cycles": 7, "load2d.turned_block_cycles": 3}
+    for profile in (TOY, toy_split(**own)):
+        prices = {}
+        for view in views:
+            for slot in (A0, B0):
+                instruction = load(slot, view)
+                price = instruction.cost(profile)
+                assert prices.setdefault((type(instruction), instruction.shape), price) == price

@@ -28,6 +28,14 @@ from tests.conv_cases import SPLIT, UNIFIED, problems
 
 PRODUCTS = ("910B2", "910_9382", "950PR_9589", "310P3", "910A")
 LAYERS = load_workload("resnet50").layers
+# A 910B2 whose commands of load3d make a matrix, or a line of it with cycles that differ by buffer.
+COMMANDS = {
+    "matrix": load_profile("910B2"),
+    "line": load_profile(
+        "910B2",
+        {f"load3d.{to}.command_covers": "line" for to in ("L0A", "L0B")} | {"load3d.L0B.command_cycles": 15},
+    ),
+}
 
 
 @cache
@@ -97,29 +105,37 @@ def test_all_layers_get_what_a_plain_search_finds(layer, product):
     st.integers(1, 500),
     st.integers(1, 40),
     st.sampled_from([("L0A", LoadL0A), ("L0B", LoadL0B)]),
+    st.sampled_from(["matrix", "line"]),
 )
-def test_a_load_of_patches_costs_what_the_instruction_says(out_size, stride, pixels, groups, load):
+def test_a_load_of_patches_costs_what_the_instruction_says(out_size, stride, pixels, groups, load, covers):
     # No load has more pixels than L0 of 64 KiB has rows.
     sliding = Sliding(out_size, (400, 400), (3, 3), (1, stride), (1, 1), (1, 1), (1, 1), 16, 2)
-    profile, (buffer, kind) = profile_of("910B2"), load
+    profile, (buffer, kind) = COMMANDS[covers], load
     costs = Costs(Rates(profile, "float16", 24), sliding, buffer)
     read = slow_tilings.image_read(sliding, pixels, groups)
     assert costs.load_image(pixels, groups) == kind(NOWHERE, NOWHERE, read).cost(profile).cycles
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
-@given(st.integers(1, 30), st.integers(1, 40), st.booleans())
-def test_plain_loads_cost_what_the_instruction_says(product, groups, columns, backwards):
-    profile = profile_of(product)
-    sliding = Sliding((9, 9), (9, 9), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), 16, 2)
+@given(st.integers(1, 30), st.integers(1, 40), st.booleans(), st.sampled_from([(16, 2), (8, 4)]))
+def test_loads_of_weights_cost_what_the_instruction_says(product, groups, columns, backwards, held):
+    profile, (c0, itemsize) = profile_of(product), held
+    sliding = Sliding((9, 9), (9, 9), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), c0, itemsize)
     costs = Costs(Rates(profile, "float16", 24), sliding, "L0A")
-    read = TapRows(9, backwards, 0, groups, 16, 16 * columns, 2)
-    plain = costs.load_plain("L0B", groups * 16 * 16 * columns, groups if backwards else 1)
-    assert plain == LoadL0B(NOWHERE, NOWHERE, read).cost(profile).cycles
-    # 5 pixels of a row take a whole fractal of 16.
-    read = Transposed(groups, 100, 0, 16 * columns - 11, 16, 2)
-    plain = costs.load_plain("L0A", groups * 16 * 16 * columns, groups)
-    assert plain == LoadL0A(NOWHERE, NOWHERE, read).cost(profile).cycles
+    for taps in (1, 9):
+        read = TapRows(taps, backwards, 0, groups, c0, 16 * columns - 3, itemsize)
+        found = costs.load_weights(groups * c0, 16 * columns - 3, backwards=backwards, taps=taps)
+        assert found == LoadL0B(NOWHERE, NOWHERE, read).cost(profile).cycles
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@given(st.tuples(st.integers(1, 9), st.integers(1, 40)), st.integers(1, 30), st.integers(1, 500))
+def test_turning_pixels_over_costs_what_the_instruction_says(product, out_size, groups, pixels):
+    profile, width = profile_of(product), out_size[1]
+    sliding = Sliding(out_size, (400, 400), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), 16, 2)
+    costs = Costs(Rates(profile, "float16", 24), sliding, "L0B")
+    read = Transposed(groups, 600, 0, pixels, 16, 2, 0, width)
+    assert costs.load_turned(pixels, groups) == LoadL0A(NOWHERE, NOWHERE, read).cost(profile).cycles
 
 
 @given(problems(40, 900), st.integers(1, 1200), st.data())

@@ -123,6 +123,8 @@ def _load3d(*, extra: int) -> dict:
         "most_cycles": 16,
         "extra_cycles": extra,
         "fast_strides": FAST_STRIDES,
+        "command_cycles": 0,
+        "command_covers": "matrix",
     }
 
 

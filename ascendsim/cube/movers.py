@@ -142,8 +142,9 @@ class LoadL0A(_Load, SlotToSlot):
     """Read a tile in L1 as the left matrix (m, k) of a product.
 
     Pipe     MTE1
-    Cost     head + the cycles of the read into L0A: load3d by row switches and stride; load2d by the path's
-             rate, its own head and least_cycles, and issue_cycles for each command beyond the first;
+    Cost     head + the cycles of the read into L0A: load3d by row switches and stride, and command_cycles for
+             each command; load2d by the path's rate, its own head and least_cycles, and issue_cycles for each
+             command beyond the first (weights that are turned over: turned_block_cycles for each block);
              and what the `written` bytes take that MTE2 puts into L1 meanwhile, as L1 has one port
     Source   AscendC LoadData pages; rates: profile paths, load3d and load2d
     """
@@ -170,9 +171,9 @@ class LoadL0A(_Load, SlotToSlot):
         # simulation of the port; so the schedule gives each load its part of the bytes that arrive.
         if self.written and profile.l1_write_bytes_per_cycle:
             data += self.written / Fraction(profile.l1_write_bytes_per_cycle)
-        # load3d finds the fractals of a whole tile itself; of load2d each command has a head or follows
-        # another after the cycles that it takes to issue one.
-        commands = self.tile_read.load2d_commands
+        # The commands of load3d are in its cycles; of load2d each has a head or follows another after the
+        # cycles that it takes to issue one.
+        commands = self.tile_read.load2d_commands(profile)
         if not commands:
             return Cost(path.head_cycles + ceil(data), path.latency_cycles)
         plain = profile.load2d

@@ -1,9 +1,9 @@
 """Views: how a tile in L1 is read as a matrix on its way to L0A or L0B.
 
 Four ways to read: `Im2col` (load3d: im2col on the fly), `TapRows` (load2d over weights, taps forwards or
-backwards), `Transposed` (load2d with transpose) and `Submatrix` (a part of a plain matrix). A read knows the
-matrix it makes, the bytes it moves and how many load2d commands that takes (0: it is one load3d); which
-buffer it feeds decides the rate.
+backwards), `Transposed` (channels become rows) and `Submatrix` (a part of a plain matrix). A read knows the
+matrix it makes, what moving it takes, and how many load2d commands that is (0: load3d, whose commands are in
+its cycles); which buffer it feeds decides the rate.
 
 The cube takes whole fractals of 512 bytes: 16 rows (of L0B columns) by 32 bytes of the reduction. So all
 cycles here are reckoned in fractals, and what a matrix lacks to a whole one is moved all the same.
@@ -89,18 +89,14 @@ class Im2col(NamedTuple):
         return self.pixels, self.groups * self.window.c0
 
     def cycles(self, profile: Profile, buffer: str) -> Fraction:
-        """Cycles of the data: every fractal of 16 pixels at the rate of the output rows it spans."""
-        # load3d makes a fractal from 16 pixels. Those of one output row lie a stride apart; each further row
-        # begins somewhere else and costs the mover a cycle more (the law is in `profile.load3d`).
+        """Cycles of load3d: fractals of 16 pixels at the rate of the output rows they span, and commands."""
         w = self.window
-        total = Fraction(0)
-        for spanned, count in row_spans(self.first_pixel % w.out_width, self.pixels, w.out_width).items():
-            total += count * FRACTAL_BYTES / profile.load3d_bytes_per_cycle(buffer, w.stride[1], spanned)
-        return total * self.groups
+        offset = self.first_pixel % w.out_width
+        return load3d_cycles(profile, buffer, w.stride[1], (offset, self.pixels, w.out_width), self.groups)
 
-    @property
-    def load2d_commands(self) -> int:
-        """None: it is one load3d."""
+    def load2d_commands(self, profile: Profile) -> int:
+        """None: it is load3d."""
+        del profile
         return 0
 
 
@@ -123,7 +119,7 @@ class TapRows(NamedTuple):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return ("tap rows", self.groups, self.c0, self.columns, self.itemsize, self.load2d_commands)
+        return ("tap rows", self.groups, self.c0, self.columns, self.itemsize, self.backwards, self.taps == 1)
 
     def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         """Copy the rows of the taps in the order of the reduction."""
@@ -141,21 +137,31 @@ class TapRows(NamedTuple):
         return self.groups * self.c0, self.columns
 
     def cycles(self, profile: Profile, buffer: str) -> Fraction:
-        """Cycles of the data: whole fractals at the path's rate."""
+        """Cycles of the data, whole fractals at the path's rate, and of turning over blocks of weights."""
         elements = self.groups * self.c0 * round_up(self.columns, FRACTAL_ROWS)
-        return Fraction(elements * self.itemsize) / profile.paths[f"L1_{buffer}"].bytes_per_cycle
+        data = Fraction(elements * self.itemsize) / profile.paths[f"L1_{buffer}"].bytes_per_cycle
+        if not self.backwards:
+            return data
+        # Backwards, rows and columns of the weights as they lie change places, block by block. Two slices of
+        # 8 channels share a block, so that each pays for half of its command.
+        blocks = Fraction(elements, FRACTAL_ROWS * FRACTAL_ROWS)
+        return data + blocks * profile.load2d.turned_block_cycles
 
-    @property
-    def load2d_commands(self) -> int:
-        """One, as the rows follow each other; one for each tap of each group if they are taken backwards."""
+    def load2d_commands(self, profile: Profile) -> int:
+        """One, as the rows follow each other; one for each tap of each group if they are taken backwards.
+
+        Where each block of weights has a command of its own, those are in the cycles.
+        """
         # A command goes forwards from fractal to fractal, so backwards each tap takes one of its own.
-        return self.groups if self.backwards and self.taps > 1 else 1
+        each = self.backwards and self.taps > 1 and not profile.load2d.turned_block_cycles
+        return self.groups if each else 1
 
 
 class Transposed(NamedTuple):
-    """load2d with transpose: channels become rows, pixels `first_pixel` ... become columns.
+    """Channels become rows, pixels `first_pixel` ... become columns: load2d with transpose, or load3d.
 
-    In grad_weight the reduction is over pixels, so grad_output is needed with its pixels as columns.
+    In grad_weight the reduction is over pixels, so grad_output is needed with its pixels as columns. Of these
+    the first lies at `place` in a row of `width` pixels of the image (0: all pixels are one row).
 
     Shapes   tile (channels, tile_pixels, C0) -> (channels * C0, pixels)
     """
@@ -166,11 +172,13 @@ class Transposed(NamedTuple):
     pixels: int
     c0: int
     itemsize: int
+    place: int = 0
+    width: int = 0
 
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return ("transposed", self.channels, self.pixels, self.c0, self.itemsize)
+        return ("transposed", self.channels, self.pixels, self.c0, self.itemsize, self.place, self.width)
 
     def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         """Copy the pixels of every channel into a row."""
@@ -183,14 +191,17 @@ class Transposed(NamedTuple):
         return self.channels * self.c0, self.pixels
 
     def cycles(self, profile: Profile, buffer: str) -> Fraction:
-        """Cycles of the data: whole fractals at the path's rate."""
+        """Cycles of load2d's data, whole fractals at the path's rate, or those of load3d over one tap."""
+        if profile.load3d[buffer].transposes:
+            run = self.place, self.pixels, self.width or self.place + self.pixels
+            return load3d_cycles(profile, buffer, 1, run, self.channels)
         elements = self.channels * self.c0 * round_up(self.pixels, FRACTAL_ROWS)
         return Fraction(elements * self.itemsize) / profile.paths[f"L1_{buffer}"].bytes_per_cycle
 
-    @property
-    def load2d_commands(self) -> int:
-        """One for each group of channels."""
-        return self.channels
+    def load2d_commands(self, profile: Profile) -> int:
+        """One for each group of channels, none where load3d turns them over."""
+        # Both ends of this path are on L0A: grad_output is the left matrix.
+        return 0 if profile.load3d["L0A"].transposes else self.channels
 
 
 class Submatrix(NamedTuple):
@@ -236,9 +247,9 @@ class Submatrix(NamedTuple):
         slower = path.transposing_bytes_per_cycle
         return Fraction(size) / (slower if turned and slower else path.bytes_per_cycle)
 
-    @property
-    def load2d_commands(self) -> int:
+    def load2d_commands(self, profile: Profile) -> int:
         """None: matmul kernels fetch a whole part with one load3d."""
+        del profile
         return 0
 
 
@@ -248,6 +259,22 @@ TileRead = Im2col | TapRows | Transposed | Submatrix
 def round_up(value: int, step: int) -> int:
     """Return the smallest multiple of `step` that is not below `value`."""
     return -(-value // step) * step
+
+
+def load3d_cycles(
+    profile: Profile, buffer: str, stride_w: int, run: tuple[int, int, int], groups: int
+) -> Fraction:
+    """Return the cycles of load3d for a run of pixels under `groups` (channel group, tap) pairs.
+
+    `run` is the first pixel's place in its row, the number of pixels, and the pixels of a row.
+    """
+    # load3d makes a fractal from 16 pixels. Those of one output row lie a stride apart; each further row
+    # begins somewhere else and costs the mover a cycle more (the law is in `profile.load3d`).
+    law, spans, total = profile.load3d[buffer], row_spans(*run), Fraction(0)
+    for spanned, count in spans.items():
+        total += count * FRACTAL_BYTES / profile.load3d_bytes_per_cycle(buffer, stride_w, spanned)
+    commands: int = law.commands(sum(spans.values()), groups)
+    return total * groups + law.command_cycles * commands
 
 
 def row_spans(offset: int, pixels: int, out_width: int) -> dict[int, int]:

@@ -109,8 +109,9 @@ def _values(tree: Mapping[str, Any]) -> dict[str, Any]:
     for key, entry in tree.items():
         if not is_figure(entry):
             values[key] = _values(entry)
-        # Rates divide bytes into cycles: a binary fraction would round differently on another path.
-        elif key.endswith("bytes_per_cycle"):
+        # Rates divide bytes into cycles: a binary fraction would round differently on another path. So would
+        # cycles that come in parts.
+        elif key.endswith("bytes_per_cycle") or key == "turned_block_cycles":
             values[key] = exact(entry["value"])
         else:
             values[key] = entry["value"]

@@ -94,7 +94,13 @@ class Cube:
 
 @dataclass(frozen=True)
 class Load3d:
-    """The img2col rate law of one L0 buffer, per 512-byte fractal of 16 output pixels."""
+    """The img2col rate law of one L0 buffer, per 512-byte fractal of 16 output pixels, and per command.
+
+    command_cycles   what each command takes, beside the path's head and its fractals
+    command_covers   what of the fractals, pixels by (channel group, tap), one command makes: "matrix", all of
+                     them; or "line", one row or one column of them
+    transposes       whether it also turns grad_output over on its way to L0A; else load2d does
+    """
 
     fractal_bytes: int
     cycles_per_stride: int
@@ -102,6 +108,16 @@ class Load3d:
     most_cycles: int
     extra_cycles: int
     fast_strides: tuple[int, ...]
+    command_cycles: int
+    command_covers: str
+    transposes: bool = False
+
+    def commands(self, pixel_fractals: Any, groups: Any) -> Any:
+        """Return the commands for fractals of pixels by (channel group, tap) pairs; numbers or arrays."""
+        if self.command_covers == "matrix":
+            return 1
+        # A line goes along the longer side, so that there are as few of them as can be.
+        return pixel_fractals + (groups - pixel_fractals) * (groups < pixel_fractals)
 
     def fractal_cycles(self, stride_w: int, rows: int) -> int:
         """Return the cycles of one fractal whose 16 pixels span `rows` rows at width stride `stride_w`.
@@ -119,11 +135,16 @@ class Load3d:
 
 @dataclass(frozen=True)
 class Load2d:
-    """A plain load into L0: its head, what it takes at least, and what each of several commands adds."""
+    """A plain load into L0: its head, what it takes at least, and what each of several commands adds.
+
+    turned_block_cycles   what the command for each 16 x 16 block of weights adds to its bytes where taps are
+                          walked backwards (0: a command for each tap, whatever blocks it has)
+    """
 
     head_cycles: int
     least_cycles: int
     issue_cycles: int
+    turned_block_cycles: Exact = 0
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ TRUTH = truth()
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "hifloat8")
 FORMATS = listed(", ".join(NARROW), word(*NARROW))
 TIES = word("RNE", "RNA", "RZ")
+# What one command of load3d makes: a whole matrix, or a line of its fractals.
+COVERS = ("matrix", "line")
 
 TREE: dict[str, Any] = {
     # split: cube and vector cores with programs of their own; unified: one core with both units.
@@ -91,11 +93,19 @@ TREE: dict[str, Any] = {
             "most_cycles": POSITIVE,
             "extra_cycles": COUNT,
             "fast_strides": STRIDES,
+            "command_cycles": COUNT,
+            "command_covers": word(*COVERS),
+            "transposes": Maybe(TRUTH),
         }
         for buffer in ("L0A", "L0B")
     },
     "l1_write_bytes_per_cycle": Maybe(RATE),
-    "load2d": {"head_cycles": COUNT, "least_cycles": COUNT, "issue_cycles": COUNT},
+    "load2d": {
+        "head_cycles": COUNT,
+        "least_cycles": COUNT,
+        "issue_cycles": COUNT,
+        "turned_block_cycles": Maybe(number(0)),
+    },
     "fixpipe": Maybe(
         {
             "read_bytes_per_cycle": Maybe(RATE),

@@ -51,10 +51,10 @@ class WgradTiles(Tiles):
         tile, columns = self._cut.tile(run, task.columns.box), task.columns
         # In GM and L1 a pixel lies beside its channels, while an Mmad adds along the rows of its left matrix:
         # the rows must be channels, so pixels and channels change places on the way to L0A.
-        rows = Transposed(task.rows // s.c0, run.pixels, at, k, s.c0, s.itemsize)
-        patches = Im2col(
-            tile.window, tile.first_pixel + at, k, columns.first_group, columns.groups, s.itemsize
-        )
+        width, size = tile.window.out_width, s.itemsize
+        place = (tile.first_pixel + at) % width
+        rows = Transposed(task.rows // s.c0, run.pixels, at, k, s.c0, size, place, width)
+        patches = Im2col(tile.window, tile.first_pixel + at, k, columns.first_group, columns.groups, size)
         sizes = task.rows, k, columns.groups * s.c0
         self._product(accumulator, (small, l0[0], rows), (big, l0[1], patches), sizes, first=first)
 

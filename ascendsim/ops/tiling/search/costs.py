@@ -8,6 +8,7 @@ instructions one by one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -94,34 +95,59 @@ class Costs:
         return head + -(-products // per_cycle) + latency * (fractals < spacing)
 
     @cached_property
-    def _fractals(self) -> NDArray[np.int64]:
-        """Cycles of a fractal whose 16 pixels span 1, 2, ... 16 output rows."""
-        law, stride = self.rates.profile.load3d[self.image_buffer], self.sliding.stride[1]
-        return np.array([law.fractal_cycles(stride, rows) for rows in range(1, FRACTAL_ROWS + 1)])
+    def _added_up(self) -> dict[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        return {}
 
-    @cached_property
-    def _added_up(self) -> NDArray[np.int64]:
-        """Cycles of the first 0, 1, 2, ... fractals of an image."""
-        # Longer than any load: a row in L0 has 32 bytes and more.
-        longest = self.rates.profile.buffers[self.image_buffer].capacity_bytes // 32
-        first, width = np.arange(0, longest, FRACTAL_ROWS), self.sliding.out_size[1]
-        return np.cumsum([0, *self._fractals[(first + FRACTAL_ROWS - 1) // width - first // width]])
+    def _by_fractals(self, buffer: str, stride: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Cycles of a fractal by its rows less one, and of the first 0, 1, 2, ... fractals of an image."""
+        if (buffer, stride) not in self._added_up:
+            law = self.rates.profile.load3d[buffer]
+            fractals = np.array([law.fractal_cycles(stride, rows) for rows in range(1, FRACTAL_ROWS + 1)])
+            # Longer than any load: a row in L0 has 32 bytes and more.
+            longest = self.rates.profile.buffers[buffer].capacity_bytes // 32
+            first, width = np.arange(0, longest, FRACTAL_ROWS), self.sliding.out_size[1]
+            total = np.cumsum([0, *fractals[(first + FRACTAL_ROWS - 1) // width - first // width]])
+            self._added_up[buffer, stride] = fractals, total
+        return self._added_up[buffer, stride]
 
     def load_image(self, pixels: Ints, groups: Ints) -> Ints:
         """Cycles of one load3d of the first pixels of an image, so many (channel group, tap) pairs."""
+        return self._load3d(self.image_buffer, self.sliding.stride[1], pixels, groups)
+
+    def load_turned(self, pixels: Ints, groups: Ints) -> Ints:
+        """Cycles of so many channel groups of grad_output, the first pixels of an image, turned into L0A."""
+        if self.rates.profile.load3d["L0A"].transposes:
+            return self._load3d("L0A", 1, pixels, groups)
+        elements = groups * self.sliding.c0 * round_up(pixels, FRACTAL_ROWS)
+        return self.load_plain("L0A", elements, groups)
+
+    def load_weights(self, rows: Ints, columns: Ints, *, backwards: bool, taps: int) -> Ints:
+        """Cycles of so many rows, (channel group, tap, c0), and columns of the weights into L0B."""
+        elements, turned = (
+            rows * round_up(columns, FRACTAL_ROWS),
+            self.rates.profile.load2d.turned_block_cycles,
+        )
+        if backwards and turned:
+            blocks = Fraction(turned) / (FRACTAL_ROWS * FRACTAL_ROWS)
+            return self.load_plain("L0B", elements, 1, blocks)
+        return self.load_plain("L0B", elements, rows // self.sliding.c0 if backwards and taps > 1 else 1)
+
+    def _load3d(self, buffer: str, stride: int, pixels: Ints, groups: Ints) -> Ints:
         profile, width = self.rates.profile, self.sliding.out_size[1]
+        law, (fractals, added_up) = profile.load3d[buffer], self._by_fractals(buffer, stride)
         whole, rest = pixels // FRACTAL_ROWS, pixels % FRACTAL_ROWS
         # The last fractal may be short, and then goes over the ends of fewer rows.
         rows = (pixels - 1) // width - whole * FRACTAL_ROWS // width
-        cycles = self._added_up[whole] + (rest > 0) * self._fractals[rows * (rest > 0)]
-        data = cycles * groups * FRACTAL_BYTES
-        head = profile.paths[f"L1_{self.image_buffer}"].head_cycles
-        return head + -(-data // profile.load3d[self.image_buffer].fractal_bytes)
+        cycles = added_up[whole] + (rest > 0) * fractals[rows * (rest > 0)]
+        data = -(-(cycles * groups * FRACTAL_BYTES) // law.fractal_bytes)
+        commands = law.commands(whole + (rest > 0), groups)
+        return profile.paths[f"L1_{buffer}"].head_cycles + data + law.command_cycles * commands
 
-    def load_plain(self, buffer: str, elements: Ints, commands: Ints) -> Ints:
-        """Cycles of one load of whole fractals by so many commands of load2d."""
+    def load_plain(self, buffer: str, elements: Ints, commands: Ints, more: Fraction = Fraction(0)) -> Ints:
+        """Cycles of one load of whole fractals by so many commands of load2d; `more` for each element."""
         rate, plain = self.rates.profile.paths[f"L1_{buffer}"].bytes_per_cycle, self.rates.profile.load2d
-        data = -(-elements * (self.sliding.itemsize * rate.denominator) // rate.numerator)
+        each = Fraction(self.sliding.itemsize) / Fraction(rate) + more
+        data = -(-elements * each.numerator // each.denominator)
         return np.maximum(plain.head_cycles + (commands - 1) * plain.issue_cycles + data, plain.least_cycles)
 
     def tile_bytes(self, pixels: Ints, box: Box) -> Ints:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.tile_reads import FRACTAL_ROWS, round_up
+from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.taps import Taps, first_box
@@ -152,7 +152,5 @@ def _useful_steps(whole: Taps, base_k: int, c0: int, most: int) -> list[int]:
 def slice_cycles(gemm: DgradGemm, costs: Costs, sizes: tuple[Ints, Ints, Ints]) -> Ints:
     """Bound the cycles of one Mmad and the loads of its operands."""
     (m, k, n), c0 = sizes, gemm.sliding.c0
-    # Taken backwards, each tap of the weights takes a command of its own.
-    commands = k // c0 if gemm.backwards and gemm.taps > 1 else 1
-    load = costs.load_image(m, k // c0) + costs.load_plain("L0B", k * round_up(n, FRACTAL_ROWS), commands)
-    return np.maximum(load, costs.mmad(m, k, n))
+    weights = costs.load_weights(k, n, backwards=gemm.backwards, taps=gemm.taps)
+    return np.maximum(costs.load_image(m, k // c0) + weights, costs.mmad(m, k, n))

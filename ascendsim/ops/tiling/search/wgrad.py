@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.tile_reads import FRACTAL_ROWS, round_up
+from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import CapacityError
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.taps import first_box
@@ -92,8 +92,7 @@ def _bounds(gemm: WgradGemm, costs: Costs, fitting: _Fitting) -> tuple[Ints, Int
     pixels, k, groups = np.minimum(step * base_k, s.pixels), np.minimum(base_k, s.pixels), n // s.c0
     images = gemm.batch * sum(len(pairs) for pairs in gemm.depths) / len(gemm.depths)
     segments = images * -(-s.pixels // pixels)
-    per_slice = costs.load_plain("L0A", m * round_up(k, FRACTAL_ROWS), m // s.c0)
-    per_slice = per_slice + costs.load_image(k, groups)
+    per_slice = costs.load_turned(k, m // s.c0) + costs.load_image(k, groups)
     slices_each = pixels / base_k
     # Neither operand is met again within a task, so every segment loads both.
     loads = pixels * m * s.itemsize + costs.tile_bytes(pixels, box)
