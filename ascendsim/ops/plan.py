@@ -17,6 +17,8 @@ PANELS = ("rows", "columns")
 SWITCHES = ("reuse_l1", "unit_flag")
 # Sizes for which 0 means: as large as one base block, which no default value could say.
 OF_ONE_BASE_BLOCK = ("single_core_m", "single_core_n")
+# Parts along the axes of a grid; 0, all of them: none.
+GRID = ("batch_dim", "m_dim", "n_dim", "k_dim")
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ class Tiling:
     panels         "rows" for that, or "columns" for panels of columns, taken row by row
     reuse_l1       matrix products: whether what L1 holds stays for the next tile of the core that needs it
     unit_flag      whether Fixpipe takes a tile piece by piece while the last product is added to it
+    batch_dim, m_dim, n_dim, k_dim
+                   the grid that a convolution is cut into: parts of the images, of the tiles along m and n,
+                   and in grad_weight of the runs of pixels of an image. Parts are equal but for the last, so
+                   that fewer may come out; cell i in order, the batch slowest, goes to core i modulo
+                   used_cores. 0 beside another one is 1; all of them 0: no grid, tasks in contiguous ranges
 
     Raises   ConfigError if a size is not a positive integer, `panels` neither, or a switch no bool
     """
@@ -65,6 +72,10 @@ class Tiling:
     panels: str = "rows"
     reuse_l1: bool = True
     unit_flag: bool = False
+    batch_dim: int = 0
+    m_dim: int = 0
+    n_dim: int = 0
+    k_dim: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""
@@ -85,6 +96,11 @@ class Tiling:
             object.__setattr__(self, name, number)
 
     @property
+    def has_grid(self) -> bool:
+        """Whether a grid says which core makes what."""
+        return any(getattr(self, name) for name in GRID)
+
+    @property
     def block_m(self) -> int:
         """Rows of the block that a core takes at a time."""
         return self.single_core_m or self.base_m
@@ -102,7 +118,7 @@ class Tiling:
 
 
 _SIZES = tuple(
-    (field.name, 0 if field.name in OF_ONE_BASE_BLOCK else 1)
+    (field.name, 0 if field.name in (*OF_ONE_BASE_BLOCK, *GRID) else 1)
     for field in fields(Tiling)
     if field.type == "int"
 )
@@ -159,6 +175,12 @@ def shares(tasks: int, cores: int) -> list[range]:
     each, more = divmod(tasks, cores)
     counts = (each + (core < more) for core in range(min(tasks, cores)))
     return [range(first, end) for first, end in pairwise(accumulate(counts, initial=0))]
+
+
+def chunks(total: int, parts: int) -> list[range]:
+    """Cut a range into parts of equal length but for the last; fewer parts where that uses it up."""
+    each = -(-total // max(1, parts))
+    return [range(first, min(first + each, total)) for first in range(0, total, max(1, each))]
 
 
 def even_parts(total: int, step: int, most: int) -> list[int]:

@@ -6,6 +6,7 @@ from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.layouts import pack_activation, pack_weight, unpack_activation, unpack_weight
+from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.packed import activation
 from ascendsim.ops.schedules.base import Schedule
@@ -40,6 +41,8 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
     _pack(call, graph, "grad_output")
     _pack(call, graph, "input")
     plan = call.plans["grad_weight"]
+    if schedule.cleared_apart:
+        VectorKernels(graph, call.profile, call.accumulation).clear("grad_weight", schedule.gemm.output)
     graph.add(
         product_kernel("grad_weight", schedule, plan, call.math("grad_weight"), p.macs, call.compute_dtype)
     )

@@ -88,6 +88,11 @@ class VectorKernels:
         self._add(f"fill_{name}", (zero_fill(self.profile, made, value),), (made,), dtype)
         self.graph.holds(name, made, shape)
 
+    def clear(self, name: str, tensor: GmTensor) -> None:
+        """Append the kernel (MemSet) that writes zeros where the next one adds; `name` is what it makes."""
+        made = flat(tensor)
+        self._add(f"memset_{name}", (zero_fill(self.profile, made),), (made,), tensor.dtype)
+
     def _add(
         self,
         name: str,

@@ -212,15 +212,17 @@ def _mmads(
 ) -> Iterator[tuple[int, int, int, int, int]]:
     """Yield (small depth, big depth, image, first pixel, end) of the Mmads of one part at a kernel depth."""
     meets = sources(problem, 0, forward=True)[tap]
+    images, numbers = order.grid[part] if order.grid else (range(problem.batch), range(len(order.ranges)))
     segments = [
         (small_depth, int(big_depth), image, first, first + pixels)
         for small_depth, big_depth in enumerate(meets)
         if big_depth >= 0
-        for image in range(problem.batch)
-        for first, pixels in order.ranges
+        for image in images
+        for first, pixels in (order.ranges[number] for number in numbers)
     ]
-    # Parts of equal length up to one, wherever images or depths end.
-    begin, end = (len(segments) * at // order.k_split for at in (part, part + 1))
+    # Parts of equal length up to one, wherever images or depths end; a part of a grid is cut already.
+    parts, at_part = (1, 0) if order.grid else (order.k_split, part)
+    begin, end = (len(segments) * at // parts for at in (at_part, at_part + 1))
     for small_depth, big_depth, image, first, last in segments[begin:end]:
         # Counted from the beginning of the range: the tiles in L1 hold one range, and no Mmad reads two.
         for at, stop in pairwise([*range(first, last, order.base_k), last]):

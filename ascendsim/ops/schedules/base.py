@@ -113,6 +113,11 @@ class Schedule(ABC):
         """Whether vector cores make the output from float32 sums, rather than the way out of L0C."""
         return False
 
+    @property
+    def cleared_apart(self) -> bool:
+        """Whether a kernel before this one (MemSet) must set its output to zero."""
+        return False
+
     def compute(self) -> Phase:
         """Return the phase in which the cores run their programs."""
         # Deferred: a call that is only lowered, for its workspace say, deals no tasks and builds no program.

@@ -71,7 +71,13 @@ class BlockSchedule(Schedule):
         return tasks
 
     def dealt(self) -> list[Any]:
-        """Return the tasks of each core: contiguous ranges, so that a core finds its last tiles again."""
+        """Return the tasks of each core: its cells of the grid, else a contiguous range.
+
+        Of contiguous ones a core finds its last tiles again.
+        """
+        if self.tiling.has_grid:
+            cells, cores = self.tasks.cells, self.tiling.used_cores
+            return [self.tasks.together(cells[core::cores]) for core in range(min(cores, len(cells)))]
         tasks = self.sequence()
         return [tasks[share.start : share.stop] for share in shares(len(tasks), self.tiling.used_cores)]
 

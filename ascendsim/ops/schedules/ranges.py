@@ -26,9 +26,11 @@ class TaskRange(Sequence[Any]):
 
     An example: 2 groups, 3 images and 4 blocks are 24 tasks. Tasks 6 to 14 are blocks 2 and 3 of image 1 of
     group 0, all blocks of image 2, and blocks 0 and 1 of image 0 of group 1: three runs.
+
+    Images are numbered from `first_image` on. `mark` tells blocks that are only some of a product's.
     """
 
-    __slots__ = ("_blocks", "_images", "_make", "_outers", "_range")
+    __slots__ = ("_blocks", "_first_image", "_images", "_make", "_outers", "_range", "mark")
 
     def __init__(
         self,
@@ -37,11 +39,15 @@ class TaskRange(Sequence[Any]):
         blocks: Sequence[Any],
         make: Callable[[Any, int, Any], Any],
         numbers: range | None = None,
+        first_image: int = 0,
+        mark: Hashable = None,
     ) -> None:
         self._outers = outers
         self._images = images
         self._blocks = blocks
         self._make = make
+        self._first_image = first_image
+        self.mark = mark
         self._range = range(len(outers) * images * len(blocks)) if numbers is None else numbers
 
     def __len__(self) -> int:
@@ -52,10 +58,11 @@ class TaskRange(Sequence[Any]):
         if isinstance(numbers, range):
             if numbers.step != 1:
                 return [self[at] for at in range(len(self))[index]]
-            return TaskRange(self._outers, self._images, self._blocks, self._make, numbers)
+            whole = self._outers, self._images, self._blocks, self._make
+            return TaskRange(*whole, numbers, self._first_image, self.mark)
         image, block = divmod(numbers, len(self._blocks))
         outer, image = divmod(image, self._images)
-        return self._make(self._outers[outer], image, self._blocks[block])
+        return self._make(self._outers[outer], image + self._first_image, self._blocks[block])
 
     def __iter__(self) -> Iterator[Any]:
         for run in self.runs():
@@ -72,7 +79,8 @@ class TaskRange(Sequence[Any]):
             end = min(stop, (outer + 1) * self._images * each)
             whole = 1 if first else (end - at) // each
             last = each if whole and (end - at) >= each - first else first + end - at
-            yield Run(outer, range(image, image + max(whole, 1)), first, last)
+            begin = self._first_image + image
+            yield Run(outer, range(begin, begin + max(whole, 1)), first, last)
             at += max(whole, 1) * (last - first)
 
     def tasks(self, run: Run, image: int) -> Iterator[Any]:
@@ -89,6 +97,12 @@ class TaskRange(Sequence[Any]):
             for block in self._blocks[run.first : run.last]
         }
 
+    def of_first_image(self) -> list[Any]:
+        """Return the tasks of the first image, for each outer."""
+        return [
+            self._make(outer, self._first_image, block) for outer in self._outers for block in self._blocks
+        ]
+
     @property
     def begin(self) -> int:
         """Number of the first task among the blocks of its image."""
@@ -104,14 +118,35 @@ class TaskRange(Sequence[Any]):
         return spelled
 
 
+class Cells(Sequence[Any]):
+    """The tasks of several ranges, one range after the other."""
+
+    def __init__(self, ranges: Sequence[TaskRange]) -> None:
+        self.ranges = tuple(ranges)
+
+    def __len__(self) -> int:
+        return sum(len(cell) for cell in self.ranges)
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(self)[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        for cell in self.ranges:
+            yield from cell
+
+
 def looped(builder: ProgramBuilder, tasks: Sequence[Any], body: Hashable = ()) -> Iterator[Any]:
     """Yield the tasks whose code has to be emitted: images are a loop of the program.
 
     Tasks that are listed one by one are no loop. `body` is what their code depends on besides.
     """
+    if isinstance(tasks, Cells):
+        for cell in tasks.ranges:
+            yield from looped(builder, cell, body)
+        return
     if not isinstance(tasks, TaskRange):
         yield from tasks
         return
     for run in tasks.runs():
-        for image in builder.loop(run.images, (body, run.outer, run.first, run.last)):
+        for image in builder.loop(run.images, (body, tasks.mark, run.outer, run.first, run.last)):
             yield from tasks.tasks(run, image)

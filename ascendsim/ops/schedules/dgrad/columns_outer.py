@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ascendsim.ops.schedules.base import TILES
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.dgrad.tasks import Task
 
@@ -18,6 +19,7 @@ class DgradColumnsOuter(Dgrad):
     """
 
     name: ClassVar[str] = "dgrad_columns_outer"
+    reads: ClassVar[frozenset[str]] = TILES | {"k_split"}
 
     def sequence(self) -> list[Task]:
         """Return all tasks, pixels fastest."""

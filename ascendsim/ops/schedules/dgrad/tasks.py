@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
-from ascendsim.ops.plan import Tiling, require_whole_units, shares
+from ascendsim.ops.plan import Tiling, chunks, require_whole_units, shares
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment, Taps, cut_taps, segments_of
-from ascendsim.ops.schedules.ranges import TaskRange
+from ascendsim.ops.schedules.ranges import Cells, TaskRange
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.profile import Profile
 
@@ -103,8 +103,9 @@ class DgradTasks:
 
     def sizes(self, tasks: Sequence[Task]) -> Sizes:
         """Return what a core with these tasks reserves."""
-        if isinstance(tasks, TaskRange):
-            tasks = [self._task(0, 0, block) for _, block in tasks.kinds()]
+        cells = tasks.ranges if isinstance(tasks, Cells) else [tasks] if isinstance(tasks, TaskRange) else []
+        if cells:
+            tasks = [self._task(0, 0, block) for cell in cells for _, block in cell.kinds()]
         cube, columns = self.profile.cube, max(task.columns for task in tasks)
         ranges = {(task.first_pixel, task.pixels) for task in tasks}
         return Sizes(
@@ -136,6 +137,26 @@ class DgradTasks:
     def tasks(self) -> TaskRange:
         """All base blocks that anything contributes to: groups, images, blocks of an image."""
         return TaskRange(range(self.gemm.groups), self.gemm.batch, self.blocks, self._task)
+
+    @property
+    def cells(self) -> list[TaskRange]:
+        """The cells of the grid: of images, then of column blocks, then of pixel tiles the fastest."""
+        t = self.tiling
+        columns = range(0, self.gemm.columns, t.base_n)
+        found = []
+        for images in chunks(self.gemm.batch, t.batch_dim):
+            for part in chunks(len(columns), t.n_dim):
+                for tiles in chunks(len(self.pixel_tiles), t.m_dim):
+                    kept = {self.pixel_tiles[at] for at in tiles}, set(columns[part.start : part.stop])
+                    own = [b for b in self.blocks if (b[1], b[2]) in kept[0] and b[3] in kept[1]]
+                    whole = range(self.gemm.groups), len(images), own, self._task
+                    found.append(TaskRange(*whole, first_image=images.start, mark=(part, tiles)))
+        return [cell for cell in found if len(cell)]
+
+    @staticmethod
+    def together(cells: Sequence[TaskRange]) -> Cells:
+        """Return the tasks of several cells."""
+        return Cells(cells)
 
     def _task(self, group: int, image: int, block: tuple[int, int, int, int]) -> Task:
         column = block[3]
@@ -169,12 +190,20 @@ class DgradTasks:
         Tiles are numbered by what they hold, as the rings in L1 know them, so that two cores that load the
         same pattern of tiles are told from two that only do as many.
         """
+        if isinstance(tasks, Cells):
+            # The images of a cell are alike, so one of each tells all but how many there are.
+            kinds = [task for cell in tasks.ranges for task in cell.of_first_image()]
+            return tuple(len(cell) for cell in tasks.ranges), self._spelled(kinds)
         if isinstance(tasks, TaskRange) and len(self.gemm.depths) == self.gemm.groups == 1:
             # Contiguous blocks share an image tile until their columns begin anew, and meet weights again
             # from then on: where that is tells all.
             columns = -(-self.gemm.columns // self.tiling.base_n)
             column = tasks.begin % columns
             return tasks.spelled(self._symbols), column if column + len(tasks) > columns else -1
+        return self._spelled(tasks)
+
+    def _spelled(self, tasks: Sequence[Task]) -> Hashable:
+        """Return the shapes of tasks and the numbers of their tiles, in the order in which they are met."""
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
         return tuple(
             (

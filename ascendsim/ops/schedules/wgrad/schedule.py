@@ -31,7 +31,7 @@ class Wgrad(BlockSchedule):
 
     name: ClassVar[str] = "wgrad"
     makes: ClassVar[str] = "grad_weight"
-    reads: ClassVar[frozenset[str]] = TILES | {"k_split"}
+    reads: ClassVar[frozenset[str]] = TILES | {"k_split", "batch_dim", "m_dim", "n_dim", "k_dim"}
 
     @cached_property
     def tasks(self) -> WgradTasks:
@@ -46,15 +46,15 @@ class Wgrad(BlockSchedule):
     @property
     def atomic(self) -> bool:
         """Whether tiles are added to a zeroed output."""
-        return self.tiling.k_split > 1 and self.sums == "atomic"
+        return self.tasks.split > 1 and self.sums == "atomic"
 
     @cached_property
     def target(self) -> GmTensor:
         """The tensor that receives the tiles."""
         output = self.gemm.output
-        if self.tiling.k_split == 1 or self.atomic:
+        if self.tasks.split == 1 or self.atomic:
             return output
-        return GmTensor.of("parts", (self.tiling.k_split, *output.shape), "float32", "workspace")
+        return GmTensor.of("parts", (self.tasks.split, *output.shape), "float32", "workspace")
 
     def emitter(self, sizes: Sizes) -> WgradProgram:
         """Return what emits the programs of all cores that reserve so much."""
@@ -62,8 +62,19 @@ class Wgrad(BlockSchedule):
 
     def order(self) -> WgradOrder:
         """Return the runs of pixels, and how the parts are added; in which order they arrive is not told."""
-        runs = tuple(self.tasks.ranges_of_image)
-        return WgradOrder(runs, self.tiling.base_k, self.tiling.k_split, tree=self.sums == "tree")
+        runs, t = tuple(self.tasks.ranges_of_image), self.tiling
+        grid = tuple(self.tasks.grid_parts) if t.has_grid else ()
+        return WgradOrder(runs, t.base_k, self.tasks.split, tree=self.sums == "tree", grid=grid)
+
+    @property
+    def needs_zeros(self) -> bool:
+        """Whether tiles are added to what GM holds, or some are missing."""
+        return self.tasks.has_gaps or self.atomic
+
+    @property
+    def cleared_apart(self) -> bool:
+        """Whether a kernel before this one (MemSet) writes the zeros, as before grids of the library."""
+        return self.needs_zeros and self.tiling.has_grid and self.target is self.gemm.output
 
     def phases(self) -> tuple[Phase, ...]:
         """Return zeros where tiles are added or missing, the tiles, and the sums of parts kept apart."""
@@ -71,10 +82,10 @@ class Wgrad(BlockSchedule):
         phases = [self.compute()]
         # A part without pixels, or a kernel depth that meets only padding, writes no tile. Its place would
         # keep what GM held before, and vector cores, or the user, would read that.
-        if self.tasks.has_gaps or self.atomic:
+        if self.needs_zeros and not self.cleared_apart:
             phases.insert(0, zero_fill(profile, flat(self.target)))
         if self.target is not output:
-            parts = replace(self.target, shape=(self.tiling.k_split, prod(output.shape)))
+            parts = replace(self.target, shape=(self.tasks.split, prod(output.shape)))
             if self.sums == "tree":
                 phases += tree_sum(profile, parts, flat(output))
             else:

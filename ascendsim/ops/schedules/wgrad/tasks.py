@@ -9,15 +9,15 @@ cores are added atomically in GM, or kept apart in a workspace and added in orde
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
+from itertools import accumulate, count, pairwise
 from typing import NamedTuple
 
 from ascendsim.cube.tile_reads import FRACTAL_ROWS, round_up
 from ascendsim.errors import ConfigError
-from ascendsim.ops.plan import Tiling, require_whole_units
+from ascendsim.ops.plan import Tiling, chunks, require_whole_units
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.problems.wgrad import WgradGemm
@@ -89,10 +89,40 @@ class WgradTasks:
     @cached_property
     def ranges_of_image(self) -> list[tuple[int, int]]:
         """The pixels of each range in one image."""
-        # A range ends with its image, as a load3d window lies in one image.
-        t = self.tiling
-        in_row = range_in_row(self.gemm, t, self.l1_budget)
-        return self.gemm.sliding.pixel_tiles(t.step_kb * t.base_k, in_row=in_row)
+        return [run for runs in self._ranges_by_rows for run in runs]
+
+    @cached_property
+    def _ranges_by_rows(self) -> list[list[tuple[int, int]]]:
+        """The same for each part of the rows; without a grid they are one part."""
+        # A range ends with its image, as a load3d window lies in one image, and with its part of the rows.
+        t, s = self.tiling, self.gemm.sliding
+        most = t.step_kb * t.base_k
+        if range_in_row(self.gemm, t, self.l1_budget) or not t.k_dim:
+            runs = s.pixel_tiles(most, in_row=range_in_row(self.gemm, t, self.l1_budget))
+            return [[runs[at] for at in part] for part in chunks(len(runs), t.k_dim)]
+        height, width = s.out_size
+        return [
+            [
+                (first, min(most, rows.stop * width - first))
+                for first in range(rows.start * width, rows.stop * width, most)
+            ]
+            for rows in chunks(height, t.k_dim)
+        ]
+
+    @cached_property
+    def grid_parts(self) -> list[tuple[range, range]]:
+        """The images, and the ranges of each of them by number, of every part of the reduction of a grid."""
+        ends = list(accumulate((len(runs) for runs in self._ranges_by_rows), initial=0))
+        return [
+            (images, range(*ranges))
+            for images in chunks(self.gemm.batch, self.tiling.batch_dim)
+            for ranges in pairwise(ends)
+        ]
+
+    @property
+    def split(self) -> int:
+        """Parts of the reduction."""
+        return len(self.grid_parts) if self.tiling.has_grid else self.tiling.k_split
 
     @cached_property
     def _reductions(self) -> list[TaskRange]:
@@ -103,6 +133,11 @@ class WgradTasks:
 
     def part(self, depth: int, part: int) -> TaskRange:
         """Return the segments of one part of the reduction."""
+        if self.tiling.has_grid:
+            images, ranges = self.grid_parts[part]
+            runs = self.ranges_of_image[ranges.start : ranges.stop]
+            whole_part = self.gemm.depths[depth], len(images), runs, _segment
+            return TaskRange(*whole_part, first_image=images.start, mark=ranges)
         # Where there are fewer segments than parts, some parts get none.
         whole, split = self._reductions[depth], self.tiling.k_split
         made: TaskRange = whole[len(whole) * part // split : len(whole) * (part + 1) // split]
@@ -115,6 +150,8 @@ class WgradTasks:
     @property
     def has_gaps(self) -> bool:
         """Whether some part of some kernel depth reduces nothing, so that no tile is written there."""
+        if self.tiling.has_grid:
+            return not all(self.gemm.depths)
         # Counted and not listed: a call that is only lowered may have thousands of millions of images.
         count = self.gemm.batch * len(self.ranges_of_image)
         return any(len(pairs) * count < self.tiling.k_split for pairs in self.gemm.depths)
@@ -128,16 +165,39 @@ class WgradTasks:
     def tasks(self) -> list[Task]:
         """All tasks that reduce anything, column blocks fastest."""
         # Parts outermost: the tasks of one core then share pixels, and with them tiles in L1.
-        gemm, t = self.gemm, self.tiling
         return [
-            Task(group, depth, part, row, min(t.base_m, gemm.rows - row), columns)
-            for part in range(t.k_split)
-            for group in range(gemm.groups)
-            for depth in range(len(gemm.depths))
-            if len(self.part(depth, part))
-            for row in range(0, gemm.rows, t.base_m)
-            for columns in self.column_blocks
+            task
+            for part in range(self.split)
+            for task in self._blocks(part, range(0, self.gemm.rows, self.tiling.base_m), self.column_blocks)
         ]
+
+    def _blocks(self, part: int, rows: Sequence[int], columns: Sequence[Columns]) -> Iterator[Task]:
+        """Yield the base blocks of some rows and columns over one part of the reduction."""
+        gemm, base_m = self.gemm, self.tiling.base_m
+        for group in range(gemm.groups):
+            for depth in range(len(gemm.depths)):
+                if not len(self.part(depth, part)):
+                    continue
+                for row in rows:
+                    for block in columns:
+                        yield Task(group, depth, part, row, min(base_m, gemm.rows - row), block)
+
+    @property
+    def cells(self) -> list[list[Task]]:
+        """The cells of the grid: of parts of the reduction, then of columns, then of rows the fastest."""
+        t, rows = self.tiling, range(0, self.gemm.rows, self.tiling.base_m)
+        cells = (
+            list(self._blocks(part, rows[m.start : m.stop], self.column_blocks[n.start : n.stop]))
+            for part in range(self.split)
+            for n in chunks(len(self.column_blocks), t.n_dim)
+            for m in chunks(len(rows), t.m_dim)
+        )
+        return [cell for cell in cells if cell]
+
+    @staticmethod
+    def together(cells: Sequence[list[Task]]) -> list[Task]:
+        """Return the tasks of several cells."""
+        return [task for cell in cells for task in cell]
 
     @cached_property
     def _tiles(self) -> dict[tuple[int, int, Taps], ImageTile]:
@@ -165,14 +225,17 @@ class WgradTasks:
     @cached_property
     def _parts(self) -> list[tuple[int, int]]:
         """All (kernel depth, part)."""
-        return [(d, part) for d in range(len(self.gemm.depths)) for part in range(self.tiling.k_split)]
+        return [(d, part) for d in range(len(self.gemm.depths)) for part in range(self.split)]
 
     @cached_property
     def _part_shapes(self) -> dict[tuple[int, int], int]:
         """Number the parts by the pixel ranges of their segments, from which the tiles follow."""
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
-        symbols = range(len(self.ranges_of_image))
-        return {key: numbers[self.part(*key).spelled(symbols)] for key in self._parts}
+        grid, whole = self.tiling.has_grid, range(len(self.ranges_of_image))
+        return {
+            key: numbers[self.part(*key).spelled(self.grid_parts[key[1]][1] if grid else whole)]
+            for key in self._parts
+        }
 
     @cached_property
     def _kinds(self) -> dict[tuple[int, int], set[tuple[int, int]]]:
