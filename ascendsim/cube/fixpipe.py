@@ -38,6 +38,7 @@ class _Fixpipe(NamedTuple):
     c0: int = 0
     atomic: bool = False
     unit_flag: bool = False
+    cut: bool = False
 
 
 class Fixpipe(_Fixpipe, Command):
@@ -48,9 +49,10 @@ class Fixpipe(_Fixpipe, Command):
     Cost     head, then the result's bytes over shared links, but least_cycles in all (plain matrix:
              fixpipe.matrix_least_cycles). Piece by piece it reads L0C at fixpipe.read_bytes_per_cycle, then
              writes at the rate of path L0C_GM (fixpipe.channel_split_bytes_per_cycle where fractals are cut
-             into groups of 8): the links see the mean. With `unit_flag` it takes up its pipe before the tile
-             is finished, begins with the last product into it, and writes the last fixpipe.unit_flag_bytes
-             of L0C after that
+             into groups of 8): the links see the mean. They are cut where `c0` says so, or `cut`: weights of
+             4 bytes, written here as a plain matrix, lie in such groups on the device. With `unit_flag` it
+             takes up its pipe before the tile is finished, begins with the last product into it, and writes
+             the last fixpipe.unit_flag_bytes of L0C after that
     Raises   (from the machine) two cores may touch one element only by atomic add, which is float32
     Source   AscendC Fixpipe page: F322F16 and F322BF16 round to nearest even; unit flag as in the 910B's file
     """
@@ -71,7 +73,7 @@ class Fixpipe(_Fixpipe, Command):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return self.dst.tensor.name, self.bytes, self.atomic, self.c0, self.unit_flag
+        return self.dst.tensor.name, self.bytes, self.atomic, self.c0, self.unit_flag, self.cut
 
     def execute(self, memory: CoreMemory) -> None:
         """Convert and store, or add in float32."""
@@ -83,11 +85,11 @@ class Fixpipe(_Fixpipe, Command):
         path, unit = profile.paths["L0C_GM"], profile.fixpipe
         rate, least = Fraction(path.bytes_per_cycle), path.least_cycles
         # A fractal of L0C has 16 columns; groups of 8 (float32) cut each in two, and that is slow.
-        if 0 < self.c0 < FRACTAL_COLUMNS and unit.channel_split_bytes_per_cycle:
-            rate = Fraction(unit.channel_split_bytes_per_cycle)
+        if self.cut or 0 < self.c0 < FRACTAL_COLUMNS:
+            rate = Fraction(unit.channel_split_bytes_per_cycle or rate)
         # A plain matrix has its fractals turned into rows on the way (NZ to ND), which has a least of its
         # own.
-        if not self.c0 and unit.matrix_least_cycles:
+        if not (self.c0 or self.cut) and unit.matrix_least_cycles:
             least = unit.matrix_least_cycles
         # It reads, then writes, in turns: cycles per byte add up. What is read is float32, what is written
         # may be half of it. The links see the mean of both.

@@ -14,6 +14,7 @@ from ascendsim.ops.matmul import estimate_matmul
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
+from ascendsim.ops.tiling.vendor.library.plans import library_plan
 from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
 from ascendsim.validate.compare import Estimate
 from ascendsim.validate.counters import active_us, core_active_cycles
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 MOST_SLICES = 200_000
 CONVOLVED = ("float16", "bfloat16", "float32")
 CONV_NOTE = "tiling inferred: this simulator's choice"
+LIBRARY_NOTE = "tiling inferred: by the rules of the product's library of 2-D kernels"
 
 
 class Run(NamedTuple):
@@ -137,7 +139,7 @@ def _kernel(run: Run, profile: Profile) -> KernelResult:
 
 
 def gradient_us(row: Row, profile: Profile) -> Estimate:
-    """Return the microseconds of the gradient's own kernel; the tilings are this simulator's own.
+    """Return the microseconds of the gradient's own kernel, under the product's rules where they are known.
 
     Raises   AscendSimError if the sizes do not fit each other or the product
     """
@@ -148,6 +150,7 @@ def gradient_us(row: Row, profile: Profile) -> Estimate:
     rates = profile.cube.rates
     if dtype not in CONVOLVED or (dtype != "float32" and dtype not in rates):
         raise UnsupportedError(f"operands of {row.compute_dtype} are not convolved on {profile.variant}")
+    plan = library_plan(problem, row.kernel, "hf32" if math_type else dtype, profile)
     result = estimate(
         problem,
         # Where the cube has no float32 its operands are cast before.
@@ -158,7 +161,9 @@ def gradient_us(row: Row, profile: Profile) -> Estimate:
         l2_start=row.l2_start,
         rules="hardware",
         engine="compiled",
+        tiling={row.kernel: plan} if plan else None,
     )
     # A profiler lists the layout kernels around the gradient as kernels of their own.
     kernel = next(kernel for kernel in result.kernels if kernel.name.startswith(row.kernel))
-    return Estimate(kernel.time_us, active_us(kernel.timeline, profile), CONV_NOTE)
+    note = LIBRARY_NOTE if plan else CONV_NOTE
+    return Estimate(kernel.time_us, active_us(kernel.timeline, profile), note)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
+from ascendsim.cube.fixpipe import FRACTAL_COLUMNS
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import shares
 from ascendsim.ops.schedules.base import Schedule
@@ -23,17 +24,27 @@ class BlockProgram(ABC):
     """Emits the programs of cores with equal needs, one after another, task after task.
 
     cut      how the product is cut (`DgradTasks`, `WgradTasks`)
-    target   the tensor that receives the tiles; `c0` > 0: in groups of so many channels
+    target   the tensor that receives the tiles; `c0` > 0: in groups of so many channels; `weights_of` > 0:
+             weights, here as a plain matrix, that the device lays out in such groups
     """
 
     def __init__(
-        self, cut: Any, sizes: Sizes, target: GmTensor, hazards: frozenset[str], c0: int = 0
+        self,
+        cut: Any,
+        sizes: Sizes,
+        target: GmTensor,
+        hazards: frozenset[str],
+        c0: int = 0,
+        *,
+        weights_of: int = 0,
     ) -> None:
         self.cut = cut
         b = self.b = ProgramBuilder(cut.profile, hazards)
         rings = tile_rings(b, cut.tiling, sizes, cut.gemm.sliding.itemsize)
         self.left, self.right, self.l0a, self.l0b, self.l0c = rings
-        self.out = Writeback(b, cut.profile, target, sizes.m, sizes.n, c0)
+        # Weights lie in groups of so many channels on the device.
+        small_groups = 0 < weights_of < FRACTAL_COLUMNS
+        self.out = Writeback(b, cut.profile, target, sizes.m, sizes.n, c0, cut=small_groups)
 
     def emit(self, tasks: Sequence[Any]) -> Program:
         """Return the program of a core."""

@@ -22,7 +22,7 @@ class Writeback:
 
     With a path L0C_GM a tile leaves by Fixpipe; with L0C_UB and UB_GM it goes through UB, in as many pieces
     of columns as UB asks for. `c0` > 0 writes NC1HWC0, else a plain matrix. `unit_flag` lets Fixpipe begin
-    with the last product into a tile.
+    with the last product into a tile. `cut` says that the device lays a plain matrix in groups of 8 channels.
 
     Raises   UnsupportedError if the product has neither path
     """
@@ -37,11 +37,13 @@ class Writeback:
         c0: int,
         *,
         unit_flag: bool = False,
+        cut: bool = False,
     ) -> None:
         self._b = builder
         self._tensor = tensor
         self._c0 = c0
         self._unit_flag = unit_flag
+        self._cut = cut
         # Unified cores have no Fixpipe: what leaves L0C goes through UB, in the vector pipe.
         self._direct = profile.has_path("L0C", "GM")
         if self._direct:
@@ -64,7 +66,7 @@ class Writeback:
         size = self._tensor.itemsize
         if self._direct:
             place = self._b.gm(self._tensor, find, task, 0, n)
-            self._b.add(Fixpipe(place, source, m * n * size, self._c0, atomic, self._unit_flag))
+            self._b.add(Fixpipe(place, source, m * n * size, self._c0, atomic, self._unit_flag, self._cut))
             return
         for first in range(0, n, self._piece):
             count = min(self._piece, n - first)

@@ -19,7 +19,7 @@ class WgradProgram(BlockProgram):
     def __init__(
         self, cut: WgradTasks, sizes: Sizes, target: GmTensor, atomic: bool, hazards: frozenset[str]
     ) -> None:
-        super().__init__(cut, sizes, target, hazards)
+        super().__init__(cut, sizes, target, hazards, weights_of=cut.gemm.sliding.c0)
         self.atomic = atomic
         self.tiles = WgradTiles(self.b, cut)
         self.find = self.tiles.output(apart=target is not cut.gemm.output)

@@ -1,0 +1,146 @@
+"""The grid and the tiles of a 2-D grad_input as the library of the 910B's operators cuts it.
+
+Source   measured kernels of AlexNet in HF32 on 910B2, whose counters tell grid and tiles; the older, public
+         version of the library for what they do not tell (which operand stays in L1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ascendsim.ops.plan import Tiling
+from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.tiling.search.costs import Costs
+from ascendsim.ops.tiling.search.rates import Rates
+from ascendsim.profile import Profile
+
+FRACTAL = 16
+# Fractals of an accumulator: one copy of it fills the 128 KiB of L0C. Of an operand: half of 64 KiB.
+MOST_RESULTS, MOST_OPERAND = 128, 64
+# A grid that does not divide the batch, or leaves cores idle, must be so much better than the best that does.
+PREFERENCE = 1.25
+
+
+class Parts(NamedTuple):
+    """A grid, with the images of one cell and its fractals along m and n."""
+
+    batch_dim: int
+    m_dim: int
+    n_dim: int
+    images: int
+    m: int
+    n: int
+
+
+class Tiles(NamedTuple):
+    """Fractals of a base block, the base blocks of one image in a cell, and the cycles of all their Mmads."""
+
+    m: int
+    n: int
+    blocks: int
+    cycles: int
+
+
+def library_dgrad(gemm: DgradGemm, profile: Profile) -> Tiling | None:
+    """Return the tiling of grad_input, None where whole rows of one channel group do not fit into L1.
+
+    Grid     the least images x tiles x steps x max(MTE1, M) of a cell, over all grids; one that divides the
+             batch and uses all cores is taken unless it is 25 % worse
+    Tiles    at most 128 fractals of L0C in one copy; one group of C0 channels and one tap for each Mmad
+    L1       least bytes over MTE2; an operand that is whole has one copy, the other one two
+    """
+    costs = Costs(Rates(profile, gemm.compute_dtype, profile.cores.cube), gemm.sliding, "L0A")
+    parts, tiles = _chosen(gemm, costs, profile.cores.cube)
+    s, used = gemm.sliding, parts.batch_dim * parts.m_dim * parts.n_dim
+    base = min(tiles.m * FRACTAL, s.pixels), min(tiles.n * FRACTAL, gemm.columns), s.c0
+    steps = _l1_steps(gemm, profile, parts, tiles, base)
+    if steps is None:
+        return None
+    whole = gemm.all_taps.groups
+    return Tiling(
+        *base,
+        *steps,
+        al1_buffers=1 if steps[0] == whole else 2,
+        bl1_buffers=1 if steps[1] == whole and tiles.n * FRACTAL >= parts.n * FRACTAL else 2,
+        used_cores=used,
+        batch_dim=parts.batch_dim,
+        m_dim=parts.m_dim,
+        n_dim=parts.n_dim,
+    )
+
+
+def _chosen(gemm: DgradGemm, costs: Costs, cores: int) -> tuple[Parts, Tiles]:
+    """Return the grid that is taken, and the tiles of a cell."""
+    ranked = []
+    for parts in _grids(gemm, cores):
+        tiles = min(_tilings(gemm, costs, parts), key=lambda found: found.cycles)
+        even = gemm.batch % parts.batch_dim == 0
+        full = parts.batch_dim * parts.m_dim * parts.n_dim == cores
+        ranked.append((parts.images * tiles.cycles, not (even and full), parts, tiles))
+    # Of equal ones the first: the batch is cut before the image.
+    best = min(ranked, key=lambda found: found[0])
+    preferred = min(ranked, key=lambda found: (found[1], found[0]))
+    taken = preferred if not preferred[1] and preferred[0] <= PREFERENCE * best[0] else best
+    return taken[2], taken[3]
+
+
+def _grids(gemm: DgradGemm, cores: int) -> Iterator[Parts]:
+    """Yield the grids of at most so many cells, those with most parts of the batch first."""
+    m, n = -(-gemm.sliding.pixels // FRACTAL), -(-gemm.columns // FRACTAL)
+    for batch_dim in range(min(gemm.batch, cores), 0, -1):
+        for m_dim in range(1, min(m, cores // batch_dim) + 1):
+            for n_dim in range(1, min(n, cores // (batch_dim * m_dim)) + 1):
+                each = -(-gemm.batch // batch_dim), -(-m // m_dim), -(-n // n_dim)
+                # Fewer parts of the same length would do: then those are the grid.
+                if (-(-m // each[1]), -(-n // each[2])) == (m_dim, n_dim):
+                    yield Parts(batch_dim, m_dim, n_dim, *each)
+
+
+def _tilings(gemm: DgradGemm, costs: Costs, parts: Parts) -> Iterator[Tiles]:
+    """Yield the ways to cut one image's share of a cell into base blocks, largest first."""
+    c0 = gemm.sliding.c0
+    for columns in range(1, parts.n + 1):
+        n = -(-parts.n // columns)
+        # The fewest rows of blocks that L0A and L0C allow; more would only load the weights more often.
+        rows = -(-parts.m // min(MOST_OPERAND, MOST_RESULTS // n)) if n <= MOST_OPERAND else 0
+        if not rows or (columns > 1 and n == -(-parts.n // (columns - 1))):
+            continue
+        m = -(-parts.m // rows)
+        pixels, width = min(m * FRACTAL, gemm.sliding.pixels), n * FRACTAL
+        load = costs.load_image(pixels, 1)
+        load += costs.load_weights(c0, width, backwards=gemm.backwards, taps=gemm.taps)
+        step = max(int(load), int(costs.mmad(pixels, c0, width)))
+        yield Tiles(m, n, rows * columns, rows * columns * gemm.all_taps.groups * step)
+
+
+def _l1_steps(
+    gemm: DgradGemm, profile: Profile, parts: Parts, tiles: Tiles, base: tuple[int, int, int]
+) -> tuple[int, int] | None:
+    """Return step_ka and step_kb, None if L1 holds no tiles of whole rows.
+
+    Least bytes are brought; of equal ways the shortest tiles of what is not whole, since the first of them is
+    what a block waits for.
+    """
+    s, room = gemm.sliding, profile.buffers["L1"].capacity_bytes
+    taps, channels = gemm.taps, gemm.channel_groups
+    column_tiles = -(-parts.n // tiles.n)
+    row_tiles = tiles.blocks // column_tiles
+    # Weights of float32 are turned over in blocks of 16 x 16: two groups of 8 channels together.
+    least = max(1, min(channels, FRACTAL // s.c0))
+    lengths = [n for n in range(least, channels) if channels % n == 0 and n % least == 0]
+    ways = []
+    for a in [*lengths, channels]:
+        left = s.tile_bytes(base[0], gemm.all_taps._replace(channels=a), in_row=False)
+        for b in [*lengths, channels]:
+            right = b * taps * s.c0 * tiles.n * FRACTAL * s.itemsize
+            # Whole weights stay for all images of a cell if there is one column of blocks.
+            stays = b == channels and column_tiles == 1
+            if (1 if a == channels else 2) * left + (1 if stays else 2) * right > room:
+                continue
+            # A whole image tile serves all columns of blocks.
+            brought = parts.images * row_tiles * left * (channels // a) * (
+                1 if a == channels else column_tiles
+            ) + right * (channels // b) * (1 if stays else parts.images * row_tiles * column_tiles)
+            ways.append((brought, a + b, a * taps, b * taps))
+    return min(ways)[2:] if ways else None

@@ -1,0 +1,31 @@
+"""Which gradients the library of 2-D kernels makes, and its plan for them."""
+
+from __future__ import annotations
+
+from ascendsim.ops.plan import Plan
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.tiling.vendor.library.dgrad import library_dgrad
+from ascendsim.ops.tiling.vendor.library.wgrad import library_wgrad
+from ascendsim.profile import Profile
+
+# The core for which its grids are known.
+ARCHITECTURE = "2201"
+
+
+def library_plan(problem: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> Plan | None:
+    """Return the plan of a 2-D gradient, None where the library does not make it or no rule is known.
+
+    problem         of one group and one depth, not transposed
+    gradient        "grad_input" or "grad_weight"
+    compute_dtype   what the cube multiplies
+    """
+    flat = problem.kernel[0] == problem.small_size[0] == problem.big_size[0] == 1
+    if profile.npu_arch != ARCHITECTURE or not flat or problem.groups > 1 or problem.transposed:
+        return None
+    if gradient == "grad_input":
+        tiling = library_dgrad(DgradGemm.of(problem, compute_dtype), profile)
+        return Plan("dgrad", tiling) if tiling else None
+    tiling = library_wgrad(WgradGemm.of(problem, compute_dtype), profile)
+    return Plan("wgrad", tiling) if tiling else None

@@ -1,0 +1,203 @@
+"""Do the library's rules find the grids that counters tell of, on this product and on changed ones?"""
+
+import json
+from collections import Counter
+from csv import DictReader
+from dataclasses import replace
+from statistics import median
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ascendsim import ConvProblem, estimate
+from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.tiling.vendor.library.plans import library_plan
+from ascendsim.profile import load_profile
+from ascendsim.validate.compare import bounds_of
+from ascendsim.validate.counters import active_us
+from tests.both_engines import time_kernel
+from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
+
+B2 = load_profile("910B2")
+CONV2 = ConvProblem((32, 64, 27, 27), (192, 64, 5, 5), 1, 2)
+CONV4 = ConvProblem((32, 384, 13, 13), (256, 384, 3, 3), 1, 1)
+GRADIENTS = ("grad_input", "grad_weight")
+
+
+def tiling_of(problem, gradient, profile=B2, compute="hf32"):
+    plan = library_plan(problem, gradient, compute, profile)
+    return plan and plan.tiling
+
+
+def grid(tiling):
+    return tiling.batch_dim, tiling.m_dim, tiling.n_dim, tiling.k_dim
+
+
+def base(tiling):
+    return tiling.base_m, tiling.base_n, tiling.base_k
+
+
+# --- grad_input
+
+
+def test_conv2_gives_a_third_of_four_images_to_each_core():
+    # Counters: M is busy for 4 images x 600 steps of 64 fractals and 15 cycles, which is 16 x 4 fractals.
+    # 12 parts of the batch would take 3 images x 23 x 4 fractals, a little less, but 12 is no divisor of 32.
+    tiling = tiling_of(CONV2, "grad_input")
+    assert grid(tiling) == (8, 3, 1, 0)
+    assert base(tiling) == (256, 64, 8)
+    assert tiling.used_cores == 24
+
+
+def test_conv4_gives_a_third_of_the_channels_of_four_images_to_each_core():
+    # 169 pixels are 11 fractals, 128 channels are 8: 88 of the 128 that L0C holds.
+    tiling = tiling_of(CONV4, "grad_input")
+    assert (grid(tiling), base(tiling)) == ((8, 1, 3, 0), (169, 128, 8))
+
+
+def test_an_uneven_grid_is_taken_where_it_is_much_better():
+    # 23 images: divisors of the batch are 1 and 23, and neither leaves 24 cells that use all cores well. With
+    # one image each on 23 cores a cell makes 24 column blocks in 3 tiles of 11 x 8; with the batch uncut it
+    # makes 23 images of one fractal of columns, 23 x (15 + 44 + 9) cycles a step against 3 x 133.
+    tiling = tiling_of(replace(CONV4, input=(23, 384, 13, 13)), "grad_input")
+    assert (grid(tiling), tiling.used_cores) == ((23, 1, 1, 0), 23)
+
+
+def test_weights_that_are_turned_in_blocks_come_in_pairs_of_channel_groups():
+    # 25 taps a group of 8 channels; a block of 16 x 16 takes two groups.
+    assert tiling_of(CONV2, "grad_input").step_kb == 50
+    assert tiling_of(CONV2, "grad_input", compute="float16").step_kb % 25 == 0
+
+
+# --- grad_weight
+
+
+def test_conv2_cuts_the_batch_the_rows_and_the_channels():
+    # Counters: MTE1 is busy for what 12 x 10 fractals and 32 pixels a step take, 8 images of a third of the
+    # rows, half of the channels of input; FIX for half of grad_weight.
+    tiling = tiling_of(CONV2, "grad_weight")
+    assert (grid(tiling), base(tiling)) == ((4, 1, 2, 3), (192, 160, 32))
+
+
+def test_conv4_keeps_its_images_whole():
+    # 169 pixels are 11 fractals: no run of more than one divides them.
+    tiling = tiling_of(CONV4, "grad_weight")
+    assert (grid(tiling), base(tiling)) == ((8, 1, 3, 1), (256, 128, 16))
+
+
+# --- any problem, changed products
+
+
+@st.composite
+def problems(draw):
+    kernel, stride = draw(st.sampled_from([(1, 1), (3, 1), (3, 2), (5, 1), (11, 4)]))
+    size = draw(st.integers(kernel, 40))
+    shape = draw(st.integers(1, 70)), draw(st.integers(1, 130)), size, size
+    return ConvProblem(shape, (draw(st.integers(1, 130)), shape[1], kernel, kernel), stride, kernel // 2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(), st.sampled_from(["hf32", "float16"]), st.sampled_from([24, 20, 12, 1]), st.booleans())
+def test_every_plan_is_one_that_a_program_can_follow(problem, compute, cores, half):
+    l1 = B2.buffers["L1"].capacity_bytes // (2 if half else 1)
+    profile = changed(cores, l1)
+    for gradient in GRADIENTS:
+        plan = library_plan(problem, gradient, compute, profile)
+        if plan is None:
+            continue
+        t = plan.tiling
+        assert t.used_cores <= cores
+        # Building a program reserves every slot, and refuses what a buffer does not hold.
+        dtype, mode = ("float32", 3) if compute == "hf32" else (compute, 0)
+        call = call_of(problem, dtype, mode, profile=profile, tilings={gradient: plan})
+        mask = gradient == "grad_input", gradient == "grad_weight", False
+        kernel = next(kernel for kernel in lower(call, mask).kernels if kernel.name == gradient)
+        work = kernel.phases[-1].work if gradient == "grad_input" else kernel.phases[0].work
+        assert 1 <= len(work) <= t.used_cores
+        work[0].build()
+
+
+PROFILES = {}
+
+
+def changed(cores, l1):
+    """A 910B2 with other cores and another L1, made once."""
+    if (cores, l1) not in PROFILES:
+        figures = {"cores.cube": cores, "cores.vector": 2 * cores, "buffers.L1.capacity_bytes": l1}
+        PROFILES[cores, l1] = load_profile("910B2", overrides=figures)
+    return PROFILES[cores, l1]
+
+
+def test_half_of_the_cores_get_twice_the_work():
+    profile = changed(12, B2.buffers["L1"].capacity_bytes)
+    tiling = tiling_of(CONV4, "grad_input", profile)
+    assert tiling.used_cores == 12
+    # 4 parts of 8 images each, the columns in thirds as before.
+    assert grid(tiling) == (4, 1, 3, 0)
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_what_the_library_does_not_make_has_no_plan(gradient):
+    assert tiling_of(ConvProblem((2, 16, 3, 8, 8), (16, 16, 3, 3, 3)), gradient) is None  # 3-D
+    assert tiling_of(ConvProblem((2, 32, 8, 8), (32, 16, 3, 3), groups=2), gradient) is None
+    assert tiling_of(CONV4, gradient, load_profile("950PR_9589")) is None
+    assert tiling_of(CONV4, gradient, load_profile("310P3"), "float16") is None
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_a_plan_gives_the_ordered_bits_on_its_grid_in_equal_cycles_on_both_engines(gradient):
+    problem = ConvProblem((6, 20, 9, 8), (24, 20, 3, 3), 1, 1)
+    plan = library_plan(problem, gradient, "hf32", B2)
+    call = call_of(problem, "float32", 3, profile=B2, tilings={gradient: plan})
+    mask = gradient == "grad_input", gradient == "grad_weight", False
+    tensors = tensors_of(problem, "float32")
+    made, arrivals = run(call, tensors, mask=mask)
+    want = reference_gradients(call, **tensors, arrivals=arrivals, mask=mask)[gradient]
+    assert_same_bits(made[gradient], want)
+    kernel = next(kernel for kernel in lower(call, mask).kernels if kernel.name == gradient)
+    time_kernel(kernel, B2)
+    made = Counter(
+        type(step).__name__ for work in kernel.phases[0].work for step in work.build().instructions
+    )
+    if gradient == "grad_input":
+        # A step is one tap of one group of 8 channels: a load of either operand and a Mmad each.
+        steps = call.schedule(gradient).gemm.all_taps.groups
+        assert made["Mmad"] == made["LoadL0A"] == made["LoadL0B"] == steps * made["Fixpipe"]
+    else:
+        assert made["Mmad"] == made["LoadL0A"] == made["LoadL0B"]
+        assert made["Fixpipe"] == sum(len(tasks) for tasks in call.schedule(gradient).dealt())
+
+
+# --- against silicon
+
+
+COUNTED = {"M": "mac", "MTE1": "mte1", "MTE2": "mte2", "FIX": "fixpipe"}
+
+
+@pytest.mark.parametrize("layer", ["conv2", "conv4"])
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_kernels_of_alexnet_come_near_the_table_and_are_bound_by_the_same_pipe(layer, gradient, data_dir):
+    problem = {"conv2": CONV2, "conv4": CONV4}[layer]
+    short = {"grad_input": "dX", "grad_weight": "dW"}[gradient]
+    with (data_dir / "silicon.csv").open(newline="") as table:
+        rows = [row for row in DictReader(table) if row["id"].startswith(f"msi-alex-{layer}-{short}-")]
+    counters = [json.loads(row["other_counters_json"]) for row in rows]
+    measured = median(float(row["measured_us"]) for row in rows)
+    busy = {
+        pipe: median(float(c[f"aic_{name}_time(us)"]) for c in counters) for pipe, name in COUNTED.items()
+    }
+    plan = library_plan(problem, gradient, "hf32", B2)
+    mask = gradient == "grad_input", gradient == "grad_weight", False
+    result = estimate(
+        problem, "float32", 3, product=B2, output_mask=mask, l2_start="handed", tiling={gradient: plan}
+    )
+    kernel = next(kernel for kernel in result.kernels if kernel.name == gradient)
+    assert abs(kernel.time_us / measured - 1) < 0.08
+    found = active_us(kernel.timeline, B2)
+    bound, ours = bounds_of(busy, found)
+    assert bound & ours
+    # What the plan decides, bytes beside it: MTE1 and M within a tenth, FIX within a fifth.
+    for pipe, most in {"MTE1": 0.1, "M": 0.1, "FIX": 0.2}.items():
+        assert abs(found[pipe] / busy[pipe] - 1) < most, pipe
