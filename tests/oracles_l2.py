@@ -78,6 +78,11 @@ class PhaseAccesses:
         for number in range(max((len(lane) for lane in self._lanes), default=0)):
             self._accesses += self._round([lane[number] for lane in self._lanes if number < len(lane)])
 
+    def added_to(self) -> set[str]:
+        """Return the names of the tensors that the phase adds to."""
+        traffics = [access.transfers[0].traffic for access in self._accesses]
+        return {traffic.tensor.name for traffic in traffics if traffic.kind == "atomic"}
+
     def _round(self, transfers: list[SliceTransfer]) -> Iterator[_Access]:
         """Yield the accesses of one round: those of one slice together, then of those like it."""
         together: dict[tuple[int, str], list[SliceTransfer]] = {}
@@ -262,9 +267,11 @@ def _begun(phases: Sequence[PhaseAccesses], kernel: Kernel, profile: Profile, l2
             phase.run(stack)
         stack.forget_bytes()
     elif l2_start == "handed":
-        # Kernels list their tensors with the one first that the kernel before hands over.
-        first = next(iter(kernel.tensors.values()))
-        stack.hold(first.name, first.size_bytes)
+        # The zeros to which the first phase adds, then the first input.
+        added = phases[0].added_to() if phases else set()
+        names = [name for name in kernel.tensors if name in added]
+        for name in dict.fromkeys([*names, next(iter(kernel.tensors))]):
+            stack.hold(name, kernel.tensors[name].size_bytes)
     return stack
 
 

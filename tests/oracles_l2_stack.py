@@ -37,6 +37,8 @@ class Stack:
         self._capacity = capacity_bytes
         self._stack: OrderedDict[int, Residency] = OrderedDict()
         self._before: dict[str, Residency] = {}
+        # Tensors of which what is here is spread evenly.
+        self._even: set[str] = set()
         self._used = 0
 
     def forget_bytes(self) -> None:
@@ -44,10 +46,10 @@ class Stack:
         self.read_bytes = self.written_bytes = 0
 
     def hold(self, tensor: str, size_bytes: int) -> None:
-        """Begin with the end of a tensor that was just written, as much of it as there is room for."""
-        # Dirty, as nobody has had a reason to write it back; what did not fit left when it was written.
+        """Begin with a tensor that another kernel has written, clean and spread evenly, as far as it fits."""
         residency = self._before[tensor] = Residency(tensor, size_bytes)
-        residency.resident = residency.dirty = min(size_bytes, self._capacity - self._used)
+        residency.resident = min(size_bytes, self._capacity - self._used)
+        self._even.add(tensor)
         self._used += residency.resident
 
     def take(self, state: L2State) -> None:
@@ -71,6 +73,7 @@ class Stack:
         # take a map of addresses; the amount is enough where a tensor is gone through from begin to end.
         for residency in self._stack.values():
             kept = self._before.setdefault(residency.tensor, Residency(residency.tensor, 0))
+            self._even.discard(residency.tensor)
             kept.resident += residency.resident
             kept.dirty += residency.dirty
         self._stack.clear()
@@ -85,7 +88,10 @@ class Stack:
         kept = self._before.get(residency.tensor)
         if kept is None or not kept.resident:
             return
-        found = min(residency.size, max(0, begin + residency.size - (end - kept.resident)))
+        if residency.tensor in self._even:
+            found = residency.size * min(kept.resident, end - begin) // (end - begin)
+        else:
+            found = min(residency.size, max(0, begin + residency.size - (end - kept.resident)))
         if found:
             residency.dirty = kept.dirty * found // kept.resident
             residency.resident = found

@@ -99,12 +99,13 @@ def test_a_kernel_that_is_handed_its_first_input_misses_the_others():
     assert memory(made) == (1000, 0)
 
 
-def test_what_is_handed_over_is_dirty_and_only_as_much_as_l2_holds():
-    # The last 1500 of A's 2000 bytes are there. Read from the front, each quarter is missed and pushes the
-    # next one out, as in any stack that is gone round; what goes was written and is written back.
+def test_what_is_handed_over_is_clean_and_spread_evenly_as_much_as_l2_holds():
+    # 1500 of A's 2000 bytes are there, so of the first 500 bytes 375. The 125 that come push as many of the
+    # others out: 1000 are left for 1500, so 333 of the next 500; 167 come, 500 are left for 1000, so 250;
+    # those 250 push out all that is left. Nothing was dirty, so nothing is written back.
     made = accounted([reads(A, 500, range(4))], l2_bytes=1500, l2_start="handed")
-    assert fetched(made, count=4) == [1, 1, 1, 1]
-    assert memory(made) == (2000, 1500)
+    assert fetched(made, count=4) == [Fraction(125, 500), Fraction(167, 500), Fraction(250, 500), 1]
+    assert memory(made) == (125 + 167 + 250 + 500, 0)
 
 
 def test_a_warm_start_is_what_a_run_from_cold_leaves():
@@ -158,9 +159,9 @@ def test_the_kernels_of_a_call_know_each_others_tensors():
     # grad_weight finds in L2 the grad_output that grad_input has read, under the same name, and no input.
     profile = load_profile("910B")
     problem = ConvProblem((2, 32, 16, 16), (32, 32, 1, 1))
-    first, second, _ = (
-        kernel.kernel for kernel in estimate(problem, output_mask=(True, True, False)).kernels
-    )
+    made = estimate(problem, output_mask=(True, True, False)).kernels
+    kernels = {result.name: result.kernel for result in made}
+    first, second = kernels["grad_input"], kernels["grad_weight"]
     rest = left_by(first, profile, "cold")
     assert set(rest) & set(second.tensors) == {"grad_output NDC1HWC0"}
     cold, chained = (account(second, profile, start).bytes["memory_read"] for start in ("cold", rest))

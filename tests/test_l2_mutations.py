@@ -19,7 +19,9 @@ STACK = [
     Mutation("timing/l2/lru", "            rows[row + DIRTY] = size", "            rows[row + DIRTY] = 0"),
     Mutation("timing/l2/lru", "fetched = 0 if kind == WRITE else missing", "fetched = missing"),
     Mutation("timing/l2/lru", "before[old + OLD] -= found", "pass"),
-    Mutation("timing/l2/lru", "(tensors[tensor + ALL] - kept)", "(tensors[tensor + ALL] - kept - 1)"),
+    Mutation("timing/l2/lru", "size - (untouched - kept)", "size - (untouched - kept - 1)"),
+    Mutation("timing/l2/lru", "share_of(size, min(kept, untouched), untouched)", "min(size, kept)"),
+    Mutation("timing/l2/lru", "before[BEFORE * tensor + EVEN] = 0", "pass"),
     Mutation("timing/l2/lru", "tensors[tensor + FRONT] = 0", "pass"),
     Mutation(
         "timing/l2/lru", "resident - share_of(resident, old - gone, old)", "share_of(resident, gone, old)"

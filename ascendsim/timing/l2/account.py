@@ -18,8 +18,9 @@ lies deeper than the capacity has gone. So a larger L2 never misses more.
   per tensor; it goes first, from all tensors alike, and is found by accesses that come in the same order, so
   by the last of them.
 - **Start.** Cold: empty. Warm: as the same kernel leaves it that began cold. A warm kernel that fits misses
-  nothing. Handed: the first input alone, dirty, as the kernel before has just written it; in a step of a
-  network that is larger than L2 weights and stored activations have gone by the time they are needed again.
+  nothing. Handed: the first input, clean and spread evenly, as another kernel has written it, and before it
+  tensors to which the first phase adds, whose zeros are even newer; in a step of a network that is larger
+  than L2 weights and stored activations have gone by the time they are needed again.
   Or what another kernel has left (`left_by`).
 
 What L2 makes of a transfer is an `Outcome` (`accesses.py` has an example). The pass is compiled: `slices.py`,
@@ -176,7 +177,9 @@ def _begun(phases: Sequence[Accesses], kernel: Kernel, profile: Profile, l2_star
             run(phase, stack)
         stack.forget_bytes()
     elif l2_start == "handed":
-        # Kernels list their tensors with the one first that the kernel before hands over.
-        first = next(iter(kernel.tensors.values()))
-        stack.hold(first.name, first.size_bytes)
+        # Zeros to which the kernel adds are a MemSet's just before. Kernels list their tensors with the one
+        # first that another kernel hands over.
+        tensors = list(kernel.tensors.values())
+        for number in dict.fromkeys([*(phases[0].added_to() if phases else ()), 0]):
+            stack.hold(tensors[number].name, tensors[number].size_bytes)
     return stack

@@ -33,7 +33,7 @@ KNOWN, OTHERS, WHOLE, APART, PARTS, ALL, FRONT, TENSOR_ROW = range(8)
 
 # `before`, a row for each tensor: bytes left from before the phase, how many are dirty, and whether it is
 # among those that `listed` has in the order in which they came.
-OLD, OLD_DIRTY, LISTED, BEFORE = range(4)
+OLD, OLD_DIRTY, LISTED, EVEN, BEFORE = range(5)
 
 # `state` of L2: its capacity, what it holds, bytes that crossed the link to memory, length of `listed`.
 CAPACITY, USED, READ_BYTES, WRITTEN_BYTES, LISTS, STATE = range(6)

@@ -17,6 +17,7 @@ from ascendsim.timing.l2.columns import (
     BELOW,
     CAPACITY,
     DIRTY,
+    EVEN,
     FETCH,
     FRONT,
     LISTED,
@@ -61,6 +62,7 @@ def end(rows: Ints, before: Ints, listed: Ints, state: Ints, ends: int) -> None:
             before[BEFORE * tensor + LISTED] = 1
             listed[state[LISTS]] = tensor
             state[LISTS] += 1
+        before[BEFORE * tensor + EVEN] = 0
         before[BEFORE * tensor + OLD] += rows[row + RESIDENT]
         before[BEFORE * tensor + OLD_DIRTY] += rows[row + DIRTY]
         number = rows[row + ABOVE]
@@ -92,12 +94,16 @@ def find(rows: Ints, tensors: Ints, before: Ints, number: int, ends: int) -> Non
     """
     row = ROW * number
     tensor, size = TENSOR_ROW * rows[row + TENSOR], rows[row + SIZE]
-    tensors[tensor + FRONT] += size
     old = BEFORE * rows[row + TENSOR]
-    kept = before[old + OLD]
-    # What came last before is what is still here, so it is the end of the tensor that is found. A tensor that
-    # is larger than L2 and read from the front again pushes its own end out before it gets there.
-    found = min(size, max(0, tensors[tensor + FRONT] - (tensors[tensor + ALL] - kept)))
+    kept, untouched = before[old + OLD], tensors[tensor + ALL] - tensors[tensor + FRONT]
+    tensors[tensor + FRONT] += size
+    if before[old + EVEN]:
+        # What is here is spread over all of the tensor that was not accessed yet.
+        found = share_of(size, min(kept, untouched), untouched)
+    else:
+        # What came last before is what is still here, so it is the end of the tensor that is found. A tensor
+        # that is larger than L2 and read from the front again pushes its own end out before it gets there.
+        found = min(size, max(0, size - (untouched - kept)))
     if kept and found:
         dirty = share_of(before[old + OLD_DIRTY], found, kept)
         rows[row + RESIDENT], rows[row + DIRTY] = found, dirty

@@ -46,6 +46,11 @@ class Accesses(NamedTuple):
     joined: Transfers
     alone: Table
 
+    def added_to(self) -> list[int]:
+        """Return the numbers of the tensors that the phase adds to, in rising order."""
+        table = self.table.reshape(-1, c.TRAFFIC)
+        return sorted(set(table[table[:, c.KIND] == c.ATOMIC, c.OF_TENSOR].tolist()))
+
 
 def prepared(phase: PhaseLanes, tensors: Mapping[str, int]) -> Accesses:
     """Cut the slices of a phase and order its accesses; `tensors` numbers all tensors of the kernel."""
