@@ -50,9 +50,9 @@ def image_read(sliding, pixels, groups):
     return Im2col(tile.window, 0, pixels, 0, groups, sliding.itemsize)
 
 
-def blocks(profile, itemsize, sizes, units):
+def blocks(profile, itemsize, sizes, units, most_m=MOST):
     """Yield the base blocks that L0 holds."""
-    for m in even_parts(sizes[0], units[0], MOST):
+    for m in even_parts(sizes[0], units[0], min(MOST, most_m)):
         for n in even_parts(sizes[1], units[1], MOST):
             block = base_block(profile, itemsize, m, n, units[2])
             if block is not None:
@@ -104,7 +104,11 @@ def _best(gemm, machine, *, shorten, in_row):
     """Return the best tiling with tiles of whole rows or inside a row, or None if nothing fits."""
     s = gemm.sliding
     pixels = s.out_size[1] if in_row else s.pixels
-    found = blocks(machine.profile, s.itemsize, (pixels, gemm.columns), (16, s.c0, s.c0))
+    most_m, ub = MOST, machine.profile.buffers["UB"].capacity_bytes
+    if machine.profile.core_structure == "unified" and s.insert != (1, 1):
+        # Two pieces of results, float32 if the reduction is split, beside four of a pixel of 32 bytes.
+        most_m = (ub - 4 * 32) // (2 * s.c0 * 4)
+    found = blocks(machine.profile, s.itemsize, (pixels, gemm.columns), (16, s.c0, s.c0), most_m)
     ranked = sorted((_rank(gemm, machine, block, in_row=in_row) for block in found), key=lambda c: c.bound)
     best = None
     for number, candidate in enumerate(ranked):

@@ -13,6 +13,7 @@ from ascendsim.program.places import Gm
 from ascendsim.program.program import Program
 from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
+from ascendsim.vector.zero_insertion import CopyUbToL1
 
 
 class StrictMemory(CoreMemory):
@@ -79,6 +80,8 @@ def tile_bytes(instruction, slot, shape, itemsize):
     if isinstance(instruction, CopyGmToL1 | FillL1) and len(shape) == 2:
         is_image = isinstance(instruction, FillL1) or instruction.window is not None
         return (elements - shape[1] * is_image) * itemsize  # the last row of zeros is the simulator's own
+    if isinstance(instruction, CopyUbToL1) and slot is instruction.dst:
+        return (elements - shape[1]) * itemsize
     if slot.buffer == "L0C" or isinstance(instruction, SumLanes | SumPixels):
         return elements * 4
     if isinstance(instruction, CopyGmToUb | Fill):

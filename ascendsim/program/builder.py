@@ -89,6 +89,14 @@ class ProgramBuilder:
         self._used[own] = need
         return self._made(buffer, size, name, copies)
 
+    def room(self, buffer: str) -> int:
+        """Return the bytes of a buffer of core 0 that are not reserved yet."""
+        return self.capacity(buffer) - self._used.get(buffer, 0)
+
+    def capacity(self, buffer: str) -> int:
+        """Return the bytes of a buffer."""
+        return self._profile.buffers[buffer].capacity_bytes
+
     def _made(self, buffer: str, size: int, name: str, copies: int) -> tuple[Slot, ...]:
         made = []
         for copy in range(copies):

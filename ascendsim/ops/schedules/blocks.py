@@ -15,6 +15,7 @@ from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.ranges import looped
 from ascendsim.ops.schedules.tiles import Sizes, tile_rings
 from ascendsim.ops.schedules.writeback import Writeback
+from ascendsim.ops.schedules.zero_insertion import ZeroInsertion
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.places import GmTensor
 from ascendsim.program.program import Program
@@ -26,6 +27,7 @@ class BlockProgram(ABC):
     cut      how the product is cut (`DgradTasks`, `WgradTasks`)
     target   the tensor that receives the tiles; `c0` > 0: in groups of so many channels; `weights_of` > 0:
              weights, here as a plain matrix, that the device lays out in such groups
+    spread   whether image tiles go through UB on their way to L1, to get zeros between their pixels
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class BlockProgram(ABC):
         c0: int = 0,
         *,
         weights_of: int = 0,
+        spread: bool = False,
     ) -> None:
         self.cut = cut
         b = self.b = ProgramBuilder(cut.profile, hazards)
@@ -44,7 +47,11 @@ class BlockProgram(ABC):
         self.left, self.right, self.l0a, self.l0b, self.l0c = rings
         # Weights lie in groups of so many channels on the device.
         small_groups = 0 < weights_of < FRACTAL_COLUMNS
-        self.out = Writeback(b, cut.profile, target, sizes.m, sizes.n, c0, cut=small_groups)
+        # Results, and pixels that get zeros between them, share UB.
+        self.out = Writeback(
+            b, cut.profile, target, sizes.m, sizes.n, c0, cut=small_groups, ub_share=1 + spread
+        )
+        self.insertion = ZeroInsertion(b) if spread else None
 
     def emit(self, tasks: Sequence[Any]) -> Program:
         """Return the program of a core."""

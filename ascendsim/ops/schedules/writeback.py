@@ -21,8 +21,9 @@ class Writeback:
     """Writes accumulator tiles of at most (m, n) to one tensor.
 
     With a path L0C_GM a tile leaves by Fixpipe; with L0C_UB and UB_GM it goes through UB, in as many pieces
-    of columns as UB asks for. `c0` > 0 writes NC1HWC0, else a plain matrix. `unit_flag` lets Fixpipe begin
-    with the last product into a tile. `cut` says that the device lays a plain matrix in groups of 8 channels.
+    of columns as its part of UB, one of `ub_share`, asks for. `c0` > 0 writes NC1HWC0, else a plain matrix.
+    `unit_flag` lets Fixpipe begin with the last product into a tile. `cut` says that the device lays a plain
+    matrix in groups of 8 channels.
 
     Raises   UnsupportedError if the product has neither path
     """
@@ -38,6 +39,7 @@ class Writeback:
         *,
         unit_flag: bool = False,
         cut: bool = False,
+        ub_share: int = 1,
     ) -> None:
         self._b = builder
         self._tensor = tensor
@@ -57,7 +59,7 @@ class Writeback:
         # Pieces of whole fractals, or of whole groups of channels, and two of them in UB: one is converted
         # while the other one leaves.
         unit = c0 or profile.cube.n0
-        half = profile.buffers["UB"].capacity_bytes // 2
+        half = builder.room("UB") // ub_share // 2
         self._piece = min(round_up(n, unit), max(unit, half // (m * tensor.itemsize) // unit * unit))
         self._ring = builder.ring("UB", m * self._piece * tensor.itemsize, "out", 2)
 

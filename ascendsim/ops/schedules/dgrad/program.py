@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ascendsim.ops.schedules.blocks import BlockProgram
+from ascendsim.ops.schedules.dgrad.room import inserts_in_ub
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
 from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
 from ascendsim.ops.schedules.tiles import Sizes, held
@@ -15,8 +16,9 @@ class DgradProgram(BlockProgram):
     """Emits the programs of grad_input; base blocks that are alike share their code."""
 
     def __init__(self, cut: DgradTasks, sizes: Sizes, target: GmTensor, hazards: frozenset[str]) -> None:
-        super().__init__(cut, sizes, target, hazards, cut.gemm.sliding.c0)
-        self.tiles = DgradTiles(self.b, cut)
+        spread = inserts_in_ub(cut.gemm, cut.profile)
+        super().__init__(cut, sizes, target, hazards, cut.gemm.sliding.c0, spread=spread)
+        self.tiles = DgradTiles(self.b, cut, self.insertion)
 
     def append(self, task: Task) -> None:
         """Append one base block: for each part, kernel depth, box of taps in L1, base_k: multiply."""

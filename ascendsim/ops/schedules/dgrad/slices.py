@@ -5,6 +5,7 @@ from __future__ import annotations
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
 from ascendsim.ops.schedules.tiles import Index
+from ascendsim.ops.schedules.zero_insertion import Piece
 
 
 # Apart from the tiles, which know the builder: units of code keep what finds their slices, and code that knew
@@ -28,6 +29,18 @@ class DgradSlices:
         depth = self._cut.gemm.depths[task.depth][pair][1]
         channels = slice(box.channel, box.channel + box.channels)
         return task.group, task.image, depth, channels, tile.rows, tile.cols
+
+    def source_piece(self, task: Task, pair: int, box: Taps, piece: Piece) -> Index:
+        """Return what a piece of that holds."""
+        group, image, depth, *whole = self.source(task, pair, box)
+        parts = piece.channels, piece.source_rows, piece.source_cols
+        return (
+            *(group, image, depth),
+            *(
+                slice(own.start + part.start, own.start + part.stop)
+                for own, part in zip(whole, parts, strict=True)
+            ),
+        )
 
     def weights(self, task: Task, pair: int, box: Taps) -> Index:
         """Return the weights of a box for the columns of a task."""

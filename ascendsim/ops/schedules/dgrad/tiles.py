@@ -10,6 +10,7 @@ from ascendsim.ops.problems.taps import Segment, Taps
 from ascendsim.ops.schedules.dgrad.slices import DgradSlices
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
 from ascendsim.ops.schedules.tiles import Index, Tiles
+from ascendsim.ops.schedules.zero_insertion import ZeroInsertion
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.places import Slot
 
@@ -19,9 +20,12 @@ class DgradTiles(Tiles):
 
     _cut: DgradTasks
 
-    def __init__(self, builder: ProgramBuilder, cut: DgradTasks) -> None:
+    def __init__(
+        self, builder: ProgramBuilder, cut: DgradTasks, insertion: ZeroInsertion | None = None
+    ) -> None:
         super().__init__(builder, cut)
         self._slices = DgradSlices(cut)
+        self._insertion = insertion
 
     def load_image(self, slot: Slot, task: Task, pair: int, box: Taps) -> None:
         """Bring into L1 what the pixels of a task need of the source under a box of taps.
@@ -29,6 +33,10 @@ class DgradTiles(Tiles):
         `pair` counts the (kernel depth, source depth) pairs that reach the task's depth.
         """
         tile = self._cut.left_tiles[task.first_pixel, task.pixels, box]
+        if self._insertion is not None and tile.rows is not None:
+            find = self._slices.source_piece
+            self._insertion.load(slot, tile, self._cut.gemm.source, find, task, pair, box)
+            return
         self._image(slot, tile, self._cut.gemm.source, self._slices.source, task, pair, box)
 
     def load_weights(self, slot: Slot, task: Task, pair: int, box: Taps) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ascendsim.cube.tile_reads import FRACTAL_ROWS, round_up
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.taps import Taps, first_box
+from ascendsim.ops.schedules.dgrad.room import taken_bytes
 from ascendsim.ops.tiling.legal.space import COPIES, Base, Cut, Footprint, Space
 from ascendsim.profile import Profile
 
@@ -31,6 +32,7 @@ class DgradSpace(Space):
         super().__init__(gemm, profile)
         s = gemm.sliding
         self.c0 = c0 = s.c0
+        self.ub_taken = taken_bytes(gemm, profile)
         self.sizes = (
             range(FRACTAL_ROWS, round_up(s.pixels, FRACTAL_ROWS) + 1, FRACTAL_ROWS),
             range(c0, gemm.columns + 1, c0),

@@ -54,12 +54,14 @@ class Space(ABC):
     sizes    the legal values of base_m, base_n and base_k, each for itself
     splits   those of k_split
     c0       channels that leave L0C together; 0: rows of a plain matrix
+    ub_taken bytes of UB that something else than results takes
     """
 
     schedule: str
     sizes: tuple[range, range, range]
     splits: range
     c0: int
+    ub_taken: int = 0
 
     def __init__(self, gemm: Any, profile: Profile) -> None:
         self.gemm, self.profile = gemm, profile
@@ -131,4 +133,5 @@ class Space(ABC):
         """Return whether tiles of so many rows can leave: without Fixpipe two pieces of them lie in UB."""
         if self.profile.has_path("L0C", "GM"):
             return True
-        return self.copies_held("UB", m * (self.c0 or self.profile.cube.n0) * itemsize) >= 2
+        ub, piece = self.profile.buffers["UB"], m * (self.c0 or self.profile.cube.n0) * itemsize
+        return self.ub_taken + 2 * round_up(piece, ub.alignment_bytes) <= ub.capacity_bytes

@@ -47,13 +47,19 @@ MOST_M = 512
 MOST_N = 512
 
 
-def blocks(profile: Profile, itemsize: int, sizes: tuple[int, int], units: tuple[int, int, int]) -> Blocks:
+def blocks(
+    profile: Profile,
+    itemsize: int,
+    sizes: tuple[int, int],
+    units: tuple[int, int, int],
+    most_m: int = MOST_M,
+) -> Blocks:
     """Return the base blocks that L0A, L0B and L0C hold, both operands in two copies; n fastest.
 
-    `sizes` are the whole m and n, `units` those of m, n and k.
+    `sizes` are the whole m and n, `units` those of m, n and k; no block has more than `most_m` rows.
     """
     # Only sizes that cut the whole evenly: a small block at the edge takes the cycles of a large one.
-    m: Ints = np.array(even_parts(sizes[0], units[0], MOST_M))[:, None]
+    m: Ints = np.array(even_parts(sizes[0], units[0], min(MOST_M, most_m)))[:, None]
     n: Ints = np.array(even_parts(sizes[1], units[1], MOST_N))[None, :]
     l0a, l0b, l0c = (profile.buffers[name].capacity_bytes for name in ("L0A", "L0B", "L0C"))
     rows, columns = round_up(m, profile.cube.m0), round_up(n, profile.cube.n0)

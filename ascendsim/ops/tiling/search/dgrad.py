@@ -7,11 +7,12 @@ from itertools import product
 
 import numpy as np
 
-from ascendsim.cube.tile_reads import round_up
+from ascendsim.cube.tile_reads import FRACTAL_ROWS, round_up
 from ascendsim.errors import CapacityError
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.tiling.search.costs import Blocks, Costs, blocks, even_slices
+from ascendsim.ops.schedules.dgrad.room import inserts_in_ub, most_rows
+from ascendsim.ops.tiling.search.costs import MOST_M, Blocks, Costs, blocks, even_slices
 from ascendsim.ops.tiling.search.dgrad_tiles import Candidate, Fitting, best_tiles, slice_cycles
 from ascendsim.ops.tiling.search.rates import BaseBlock, Rates, nothing_fits
 from ascendsim.profile import Profile
@@ -40,7 +41,10 @@ def _best(gemm: DgradGemm, costs: Costs, *, shorten: bool, in_row: bool) -> Tili
     """Return the best tiling with tiles of whole rows or inside a row, or None if nothing fits."""
     s = gemm.sliding
     pixels = s.out_size[1] if in_row else s.pixels
-    found = blocks(costs.rates.profile, s.itemsize, (pixels, gemm.columns), (16, s.c0, s.c0))
+    profile, units = costs.rates.profile, (FRACTAL_ROWS, s.c0, s.c0)
+    # Where results leave through UB they share it with the pixels of a strided gradient.
+    most_m = most_rows(gemm, profile) if inserts_in_ub(gemm, profile) else MOST_M
+    found = blocks(profile, s.itemsize, (pixels, gemm.columns), units, most_m)
     best: Fitting | None = None
     for number, candidate in enumerate(_ranked(gemm, costs, found, in_row=in_row)):
         # Loads only add to a bound without them: no later candidate can be better than such a best one.
