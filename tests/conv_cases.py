@@ -15,7 +15,7 @@ from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.graph import TransData
 from ascendsim.ops.lowering.layouts import unpack_weight
 from ascendsim.ops.lowering.lower import lower
-from ascendsim.ops.plan import Plan
+from ascendsim.ops.plan import GRID, Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import execute
@@ -123,7 +123,9 @@ def split(call, image_parts, filter_parts):
         plans["grad_input"] = Plan("dgrad", replace(plans["grad_input"].tiling, k_split=parts))
     if filter_parts:
         cores = call.profile.cores.cube
-        tiling = replace(plans["grad_weight"].tiling, k_split=filter_parts, used_cores=cores)
+        # Instead of a grid, which cuts the reduction its own way.
+        whole = replace(plans["grad_weight"].tiling, **dict.fromkeys(GRID, 0))
+        tiling = replace(whole, k_split=filter_parts, used_cores=cores)
         plans["grad_weight"] = Plan("wgrad", tiling)
     return replace(call, plans=plans)
 

@@ -20,18 +20,24 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.problems.views import View
+from ascendsim.ops.tiling.choose import STRATEGIES
 from ascendsim.ops.tiling.given import plans_of, schedules_given, tilings_given
+from ascendsim.ops.tiling.vendor.product import is_known
 from ascendsim.profile import Profile, load_profile
 from ascendsim.rules import Decision
 from ascendsim.timing.kernel import ENGINES
 
 Product = str | Path | Profile
-Tilings = Tiling | Plan | Mapping[str, Tiling | Plan] | None
+Tilings = Tiling | Plan | str | Mapping[str, Tiling | Plan | str] | None
 Schedules = str | type | Sequence[str | type] | Mapping[str, str | type] | None
 
 NOTES = (
     "Layout conversions between NCHW and NC1HWC0 (TransData kernels) are not part of the cycles.",
     "Tilings are this simulator's own; the product's operators choose their own.",
+)
+PRODUCT_NOTE = (
+    "Tilings follow the rules of the product's operators as far as they are public; their tables of tuned "
+    "shapes are not."
 )
 L2_NOTES = {
     "warm": "L2 is warm, as a run of the same kernel leaves it: a kernel whose tensors fit misses nothing.",
@@ -50,7 +56,8 @@ class ProductOptions(TypedDict, total=False):
     product        name of a product or variant, path of a TOML file, or a loaded Profile
     accumulation   name of an accumulation model; None: the product's default for the compute dtype
     tiling         a Tiling (or a Plan of another call) for the one product computed on the cube, or
-                   {"grad_input": ..., "grad_weight": ...}; None: chosen
+                   {"grad_input": ..., "grad_weight": ...}; None or "product": chosen as the product's
+                   operators choose, where their rules are known; "search": by this simulator's search
     schedule       a loop nest by its name, or a class derived from ascendsim.Schedule; several of them in a
                    list, or {"grad_input": ...}; None: the usual ones
     l2_start       "warm" (L2 holds what a run of the same kernel leaves in it), "cold" or "handed" (it holds
@@ -138,8 +145,9 @@ class Options:
         if self.engine is not None and self.engine not in ENGINES:
             raise _refusal("engine", self.engine, f"one of {', '.join(ENGINES)}, or None")
         plans = tuple(self.tiling.values()) if isinstance(self.tiling, Mapping) else (self.tiling,)
-        if self.tiling is not None and not all(isinstance(plan, Tiling | Plan) for plan in plans):
-            raise _refusal("tiling", self.tiling, 'a Tiling, {"grad_input": Tiling(...), ...} or None')
+        if self.tiling is not None and not all(map(_is_plan, plans)):
+            rule = f'a Tiling, {{"grad_input": Tiling(...), ...}}, one of {", ".join(STRATEGIES)}, or None'
+            raise _refusal("tiling", self.tiling, rule)
         self._check_output_dtypes()
 
     def _check_output_dtypes(self) -> None:
@@ -217,8 +225,8 @@ class Options:
     def notes(self, decision: Decision, *, strided: bool) -> tuple[str, ...]:
         """Return the sentences that a reader of the result must know."""
         # Who gives the tilings knows whose they are.
-        chosen = NOTES if self.tiling is None else NOTES[:1]
-        found = [*chosen, L2_NOTES[self.l2_start], f"Call checked by the rule set {self.rules}."]
+        chosen = [] if self.tiling not in (None, *STRATEGIES) else [self._chosen_note()]
+        found = [NOTES[0], *chosen, L2_NOTES[self.l2_start], f"Call checked by the rule set {self.rules}."]
         if strided:
             found.append(STRIDED_NOTE)
         if not decision.empty and self.model(decision.compute_dtype).half:
@@ -231,6 +239,15 @@ class Options:
                 )
             found.append("With a float16 accumulator the cycles are those of a float32 one.")
         return (*found, *decision.warnings)
+
+    def _chosen_note(self) -> str:
+        """Return whose the chosen tilings are."""
+        return PRODUCT_NOTE if self.tiling != "search" and is_known(self.profile) else NOTES[1]
+
+
+def _is_plan(given: object) -> bool:
+    """Tell whether a value is a plan, or a way to choose one."""
+    return isinstance(given, Tiling | Plan) or (isinstance(given, str) and given in STRATEGIES)
 
 
 def _refusal(name: str, given: object, rule: str) -> ConfigError:

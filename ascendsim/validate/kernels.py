@@ -14,8 +14,8 @@ from ascendsim.ops.matmul import estimate_matmul
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
-from ascendsim.ops.tiling.vendor.library.plans import library_plan
 from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
+from ascendsim.ops.tiling.vendor.product import is_known
 from ascendsim.validate.compare import Estimate
 from ascendsim.validate.counters import active_us, core_active_cycles
 from ascendsim.validate.schema import PLAN, Row, refuse_beyond_memory, wrong
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_SLICES = 200_000
 CONVOLVED = ("float16", "bfloat16", "float32")
 CONV_NOTE = "tiling inferred: this simulator's choice"
-LIBRARY_NOTE = "tiling inferred: by the rules of the product's library of 2-D kernels"
+PRODUCT_NOTE = "tiling inferred: by the rules of the product's operators where they are known"
 
 
 class Run(NamedTuple):
@@ -150,7 +150,6 @@ def gradient_us(row: Row, profile: Profile) -> Estimate:
     rates = profile.cube.rates
     if dtype not in CONVOLVED or (dtype != "float32" and dtype not in rates):
         raise UnsupportedError(f"operands of {row.compute_dtype} are not convolved on {profile.variant}")
-    plan = library_plan(problem, row.kernel, "hf32" if math_type else dtype, profile)
     result = estimate(
         problem,
         # Where the cube has no float32 its operands are cast before.
@@ -161,9 +160,8 @@ def gradient_us(row: Row, profile: Profile) -> Estimate:
         l2_start=row.l2_start,
         rules="hardware",
         engine="compiled",
-        tiling={row.kernel: plan} if plan else None,
     )
     # A profiler lists the layout kernels around the gradient as kernels of their own.
     kernel = next(kernel for kernel in result.kernels if kernel.name.startswith(row.kernel))
-    note = LIBRARY_NOTE if plan else CONV_NOTE
+    note = PRODUCT_NOTE if is_known(profile) else CONV_NOTE
     return Estimate(kernel.time_us, active_us(kernel.timeline, profile), note)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from weakref import ref
 
+from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
@@ -15,7 +16,10 @@ from ascendsim.ops.tiling.search.dgrad import dgrad_tiling
 from ascendsim.ops.tiling.search.matmul import matmul_tiling
 from ascendsim.ops.tiling.search.wgrad import wgrad_tiling
 from ascendsim.ops.tiling.vendor.matmul import basic_tiling
+from ascendsim.ops.tiling.vendor.product import product_plan
 from ascendsim.profile import Profile
+
+STRATEGIES = ("product", "search")
 
 
 def choose_tiling(
@@ -26,6 +30,7 @@ def choose_tiling(
     *,
     hf32: bool = False,
     out_dtype: str | None = None,
+    strategy: str = "product",
 ) -> Plan:
     """Return the plan of one gradient, or of a matrix product.
 
@@ -33,10 +38,15 @@ def choose_tiling(
     gradient   what is computed
     dtype      the format in which the operands lie in memory; hf32: float32 that the cube rounds to HF32
     out_dtype  of a matrix product: the format of its result; None: the usual one
+    strategy   "product": as the product's operators choose, where their rules are known; "search": this
+               simulator's own search
 
-    Raises     CapacityError if no tile fits into the buffers
+    Raises     CapacityError if no tile fits into the buffers; ConfigError for an unknown strategy
     """
-    return _remembered(problem, gradient, dtype, hf32, out_dtype, _Machine(profile.content, ref(profile)))
+    if strategy not in STRATEGIES:
+        raise ConfigError(f"strategy is {strategy!r}; it must be one of {', '.join(STRATEGIES)}")
+    machine = _Machine(profile.content, ref(profile))
+    return _remembered(problem, gradient, dtype, hf32, out_dtype, strategy, machine)
 
 
 @dataclass(frozen=True)
@@ -55,13 +65,18 @@ def _remembered(
     dtype: str,
     hf32: bool,
     out_dtype: str | None,
+    strategy: str,
     machine: _Machine,
 ) -> Plan:
-    """Return what `search_plan` does; a problem that is asked for again is not searched again."""
-    profile = machine.profile()
+    """Return what `search_plan` or `product_plan` do; who asks again for a problem is not kept waiting."""
+    profile, compute_dtype = machine.profile(), "hf32" if hf32 else dtype
     # It is the caller's, who still holds it.
     assert profile is not None
-    return search_plan(problem, gradient, "hf32" if hf32 else dtype, profile, out_dtype)
+    if strategy == "product" and isinstance(problem, ConvProblem):
+        plan = product_plan(problem, gradient, compute_dtype, profile)
+        if plan is not None:
+            return plan
+    return search_plan(problem, gradient, compute_dtype, profile, out_dtype)
 
 
 def search_plan(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ascendsim.errors import ConfigError
@@ -36,25 +37,37 @@ def plans_of(
     plans = {}
     for gradient in gradients:
         tiling, schedule = tilings.get(gradient), schedules.get(gradient)
+        strategy = "product"
+        if isinstance(tiling, str):
+            strategy, tiling = tiling, None
         if isinstance(tiling, Plan):
             schedule, tiling = schedule or tiling.schedule, tiling.tiling
         # A choice may take long, so none is made where everything is given.
         if tiling is None or schedule is None:
             stored, hf32 = stored_name(compute_dtype), compute_dtype == "hf32"
-            chosen = choose_tiling(problem, gradient, stored, profile, hf32=hf32, out_dtype=out_dtype)
+            choose = partial(
+                choose_tiling, problem, gradient, stored, profile, hf32=hf32, out_dtype=out_dtype
+            )
+            chosen = choose(strategy=strategy)
+            # A nest of the user's own may not know what the product's plan says; the search says the least.
+            if schedule and not set(chosen.tiling.set_fields()) <= schedule_named(schedule).reads:
+                chosen = choose(strategy="search")
             tiling, schedule = tiling or chosen.tiling, schedule or chosen.schedule
         _require_makes(schedule, gradient)
         plans[gradient] = Plan(schedule, tiling)
     return plans
 
 
-def tilings_given(tiling: Any, gradients: Sequence[str]) -> dict[str, Tiling | Plan]:
-    """Return the user's tilings by gradient.
+def tilings_given(tiling: Any, gradients: Sequence[str]) -> dict[str, Tiling | Plan | str]:
+    """Return the user's tilings by gradient; a text is the strategy by which to choose one.
 
     Raises   ConfigError where one tiling stands for several gradients, or a key is none
     """
     if tiling is None:
         return {}
+    # How to choose is said for all gradients at once.
+    if isinstance(tiling, str):
+        return dict.fromkeys(gradients, tiling)
     # One tiling cannot serve two gradients: m, n and k mean other axes in each.
     if not isinstance(tiling, Mapping):
         if len(gradients) != 1:

@@ -1,0 +1,112 @@
+"""grad_input of the first generation: whole images in a block, what fits of weights and image in L1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+from typing import NamedTuple
+
+from ascendsim.cube.tile_reads import FRACTAL_ROWS, round_up
+from ascendsim.ops.plan import Tiling
+from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.schedules.dgrad.room import most_rows
+from ascendsim.ops.tiling.vendor.first.fractals import L0, Tile, Units, divisors, last_of, least_traffic
+from ascendsim.profile import Profile
+
+
+class _Grid(NamedTuple):
+    """Blocks along images, columns and rows."""
+
+    batch: int
+    n: int
+    m: int
+
+    @property
+    def blocks(self) -> int:
+        """All of them."""
+        return self.batch * self.n * self.m
+
+
+def first_dgrad(gemm: DgradGemm, profile: Profile) -> Tiling | None:
+    """Return the tiling of a grad_input; None if L1 holds no tile of whole image rows.
+
+    Source   the operators' search of the first generation; block counts of measured kernels
+    """
+    best: tuple[tuple[int, ...], Tiling] | None = None
+    for grid in _grids(gemm, profile):
+        # In fractals of 16 pixels, groups of C0 channels, and (channel group, tap) pairs.
+        m = ceil(ceil(gemm.sliding.pixels / FRACTAL_ROWS) / grid.m)
+        n = gemm.columns // gemm.sliding.c0 // grid.n
+        tile = least_traffic(m, n, _tiles(gemm, profile, m, n))
+        tiling = tile and _in_l1(gemm, profile, tile, n // tile.n)
+        if tile is None or tiling is None:
+            continue
+        passes = ceil(gemm.batch / grid.batch) * ceil(m / tile.m) * (n // tile.n)
+        traffic = grid.batch * grid.m * gemm.columns + grid.n * gemm.sliding.pixels
+        key = passes, -grid.blocks, traffic
+        if best is None or key < best[0]:
+            used = min(profile.cores.cube, grid.blocks)
+            dealt = replace(tiling, batch_dim=grid.batch, n_dim=grid.n, m_dim=grid.m, used_cores=used)
+            best = key, dealt
+    return best and best[1]
+
+
+def _grids(gemm: DgradGemm, profile: Profile) -> Iterator[_Grid]:
+    """Yield the grids that come into question: images first, whatever is left to columns and rows."""
+    # Images are dealt to as many blocks as there are cores, even where they do not divide: 32 images on 30
+    # cores take as long as two images each.
+    batch = min(gemm.batch, profile.cores.cube)
+    left = profile.cores.cube // batch
+    rows = ceil(gemm.sliding.pixels / FRACTAL_ROWS)
+    for n in divisors(gemm.columns // gemm.sliding.c0):
+        if n <= left:
+            yield _Grid(batch, n, min(rows, left // n))
+
+
+def _tiles(gemm: DgradGemm, profile: Profile, m: int, n: int) -> Iterator[Tile]:
+    """Yield the tiles that L0 holds: n and k divide the whole, m fills what they leave."""
+    c0 = gemm.sliding.c0
+    l0 = L0(profile, Units(FRACTAL_ROWS, c0, c0, gemm.sliding.itemsize))
+    m = min(m, most_rows(gemm, profile) // FRACTAL_ROWS)
+    for n0 in divisors(n):
+        for k0 in divisors(gemm.channel_groups * gemm.taps):
+            # Two copies in L0C: a tile leaves while the next one is added up.
+            m0 = last_of(m, lambda rows: l0.longest(rows, n0) >= k0 and l0.sums(rows, n0) == 2)  # noqa: B023
+            if m0:
+                yield Tile(m0, n0, k0)
+
+
+def _in_l1(gemm: DgradGemm, profile: Profile, tile: Tile, columns: int) -> Tiling | None:
+    """Return the tiling that L1 holds with the least traffic from GM; `columns` are the tiles along n.
+
+    In this order: all weights of the block beside two image tiles or one; the whole reduction of two or one
+    image tiles and of two tiles of weights; an image tile with its whole reduction, weights in parts; both in
+    parts.
+    """
+    s, taps, whole = gemm.sliding, gemm.taps, gemm.all_taps
+    l1, all_k = profile.buffers["L1"].capacity_bytes, gemm.channel_groups * gemm.taps // tile.k
+    m, c0 = tile.m * FRACTAL_ROWS, s.c0
+
+    def image(channels: int) -> int:
+        return s.tile_bytes(m, whole._replace(channels=channels), in_row=False)
+
+    def weights(channels: int) -> int:
+        return channels * taps * c0 * round_up(tile.n * c0, profile.cube.n0) * s.itemsize
+
+    def tiling(left: int, right: int, al1: int, bl1: int) -> Tiling:
+        step_ka, step_kb = (max(1, channels * taps // tile.k) for channels in (left, right))
+        return Tiling(m, tile.n * c0, tile.k * c0, step_ka, step_kb, al1, bl1, cl0_buffers=2)
+
+    c1 = whole.channels
+    for bl1 in (columns, 2):
+        for al1 in (2, 1):
+            if al1 * image(c1) + bl1 * weights(c1) <= l1:
+                return replace(tiling(c1, c1, al1, bl1), step_ka=all_k, step_kb=all_k)
+    for part in reversed(divisors(c1)):
+        if image(c1) + 2 * weights(part) <= l1:
+            return tiling(c1, part, 1, 2)
+    for part in reversed(divisors(c1)):
+        if 2 * (image(part) + weights(part)) <= l1:
+            return tiling(part, part, 2, 2)
+    return None

@@ -1,0 +1,90 @@
+"""grad_weight of the first generation: images dealt to blocks, each of which adds all of its result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+
+from ascendsim.cube.tile_reads import FRACTAL_ROWS
+from ascendsim.ops.plan import Tiling
+from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.tiling.vendor.first.fractals import L0, Tile, Units, divisors, least_traffic
+from ascendsim.profile import Profile
+
+# Blocks along images where a batch has as many. Parts with 30 cores run 32 blocks in two rounds: so the block
+# counts of measured kernels say.
+BLOCKS = {"1001": 32}
+# Below so many blocks for each image the operator leaves cores idle rather than load an operand twice.
+LEAST_PER_IMAGE = 4
+
+
+def first_wgrad(gemm: WgradGemm, profile: Profile) -> Tiling | None:
+    """Return the tiling of a grad_weight; None if L1 holds no tile of whole image rows.
+
+    Source   the operators' search of the first generation; block counts of measured kernels
+    """
+    cores = profile.cores.cube
+    batch = min(gemm.batch, BLOCKS.get(profile.npu_arch, cores))
+    left = cores // batch if cores // batch >= LEAST_PER_IMAGE else 1
+    m, n = gemm.rows // gemm.sliding.c0, gemm.all_taps.groups
+    m_dim, n_dim = _parts(m, gemm.all_taps.channels, left)
+    tile = least_traffic(m // m_dim, n // n_dim, _tiles(gemm, profile, m // m_dim, n // n_dim))
+    tiling = tile and _in_l1(gemm, profile, tile, m // m_dim // tile.m, n // n_dim // tile.n)
+    if tiling is None:
+        return None
+    used = min(cores, batch * m_dim * n_dim)
+    return replace(tiling, batch_dim=batch, m_dim=m_dim, n_dim=n_dim, used_cores=used)
+
+
+def _parts(m: int, channels: int, most: int) -> tuple[int, int]:
+    """Return the parts of rows and columns, of at most so many blocks, that load the least in each block."""
+    pairs = [(a, b) for a in divisors(m) for b in divisors(channels) if a * b <= most]
+    # Most blocks first: a block less is a core less.
+    return min(pairs, key=lambda pair: (-pair[0] * pair[1], m / pair[0] + channels / pair[1]))
+
+
+def _l0(gemm: WgradGemm, profile: Profile) -> L0:
+    c0 = gemm.sliding.c0
+    return L0(profile, Units(c0, c0, FRACTAL_ROWS, gemm.sliding.itemsize))
+
+
+def _tiles(gemm: WgradGemm, profile: Profile, m: int, n: int) -> Iterator[Tile]:
+    """Yield the tiles that L0 holds: m and n divide the whole, n in whole kernel rows, k fills the rest."""
+    l0, taps, k = _l0(gemm, profile), gemm.all_taps, ceil(gemm.sliding.pixels / FRACTAL_ROWS)
+    for m0 in divisors(m):
+        for n0 in divisors(n):
+            k0 = min(l0.longest(m0, n0), k)
+            if n0 % taps.cols == 0 and k0 and l0.sums(m0, n0):
+                yield Tile(m0, n0, k0)
+
+
+def _in_l1(gemm: WgradGemm, profile: Profile, tile: Tile, rows: int, columns: int) -> Tiling | None:
+    """Return the tiling that L1 holds with the least traffic; `rows` and `columns` are the tiles of a block.
+
+    A pair of L1 tiles holds as many pixels as fit, both in two copies. Where those are a whole image,
+    operands stay for all tiles of the block as far as they fit: both, the right one, the left one.
+    """
+    s, taps = gemm.sliding, gemm.all_taps
+    l1, whole = profile.buffers["L1"].capacity_bytes, ceil(s.pixels / (tile.k * FRACTAL_ROWS))
+    each = taps.rows * taps.cols
+    # A run of columns that begins inside a channel group touches one group more.
+    touched = min(taps.channels, ceil(tile.n / each) + (tile.n % each != 0 and each % tile.n != 0))
+    box = taps._replace(channels=touched)
+    for steps in range(whole, 0, -1):
+        pixels = steps * tile.k * FRACTAL_ROWS
+        left = tile.m * s.c0 * pixels * s.itemsize
+        right = s.tile_bytes(min(pixels, s.pixels), box, in_row=False)
+        if 2 * (left + right) <= l1:
+            break
+    else:
+        return None
+    copies = _l0(gemm, profile).sums(tile.m, tile.n)
+    made = Tiling(tile.m * s.c0, tile.n * s.c0, tile.k * FRACTAL_ROWS, steps, steps, 2, 2, cl0_buffers=copies)
+    if steps < whole:
+        return made
+    resident = ((rows, columns), (2, columns), (1, columns), (rows, 2), (rows, 1))
+    fitting = [(a, b) for a, b in resident if a * left + b * right <= l1]
+    # Of a single tile there is nothing to keep, but the next image may come meanwhile.
+    al1, bl1 = fitting[0] if fitting and rows * columns > 1 else (2, 2)
+    return replace(made, al1_buffers=al1, bl1_buffers=bl1)

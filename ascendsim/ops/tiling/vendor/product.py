@@ -1,0 +1,23 @@
+"""The plan of a convolution as the product's own operator chooses it, as far as its rules are known."""
+
+from __future__ import annotations
+
+from ascendsim.ops.plan import Plan
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.tiling.vendor.first.plans import first_plan
+from ascendsim.ops.tiling.vendor.library.plans import ARCHITECTURE, library_plan
+from ascendsim.profile import Profile
+
+# Each knows the rules of some products, and says None where it does not.
+RULES = (first_plan, library_plan)
+
+
+def product_plan(problem: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> Plan | None:
+    """Return the plan that the product's operator takes, None if its rules are unknown or do not apply."""
+    plans = (rule(problem, gradient, compute_dtype, profile) for rule in RULES)
+    return next((plan for plan in plans if plan), None)
+
+
+def is_known(profile: Profile) -> bool:
+    """Tell whether some rules of a product's convolutions are known."""
+    return profile.core_structure == "unified" or profile.npu_arch == ARCHITECTURE

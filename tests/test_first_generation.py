@@ -1,0 +1,184 @@
+"""Do tilings of the 910 and 310P follow the rules of their operators, on any problem and any product?"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ascendsim import Tiling, convolution_backward, estimate
+from ascendsim.errors import ConfigError
+from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.tiling.choose import choose_tiling
+from ascendsim.ops.tiling.vendor.first.fractals import last_of
+from ascendsim.ops.tiling.vendor.first.plans import first_plan
+from ascendsim.profile import load_profile
+from ascendsim.vector.zero_insertion import CopyUbToL1, SpreadPixels
+from tests.conv_cases import UNIFIED, call_of, problems
+
+OLD = load_profile("910B_old_1001")
+# 128 <- 128 channels of 3x3 on 40x40, 32 images.
+LAYER = ConvProblem((32, 128, 40, 40), (128, 128, 3, 3), 1, 1)
+
+
+def tiling_of(problem, gradient, profile=OLD):
+    return first_plan(problem, gradient, "float16", profile).tiling
+
+
+def grid_of(tiling):
+    return tiling.batch_dim, tiling.n_dim, tiling.m_dim, tiling.used_cores
+
+
+# --- grids
+
+
+def test_images_are_dealt_to_as_many_blocks_as_there_are_cores():
+    # 32 images on 30 cores: two each, so that 16 cores have work and 14 have none.
+    tiling = tiling_of(LAYER, "grad_input")
+    assert grid_of(tiling) == (30, 1, 1, 30)
+    dealt = call_of(LAYER, profile=OLD, tilings={"grad_input": tiling}).schedule("grad_input").dealt()
+    assert [len({task.image for task in tasks}) for tasks in dealt] == [2] * 16
+
+
+def test_grad_weight_has_32_blocks_also_on_30_cores():
+    tiling = tiling_of(LAYER, "grad_weight")
+    assert grid_of(tiling) == (32, 1, 1, 30)
+    dealt = call_of(LAYER, profile=OLD, tilings={"grad_weight": tiling}).schedule("grad_weight").dealt()
+    # Blocks 30 and 31 come in a second round, on cores 0 and 1.
+    assert [sorted({task.part for task in tasks}) for tasks in dealt[:3]] == [[0, 30], [1, 31], [2]]
+
+
+def test_what_images_leave_of_the_cores_goes_to_columns_and_rows():
+    # 2 images leave 15 blocks for each. 8 groups of channels have the divisors 1, 2, 4, 8, for which rows
+    # take 15, 7, 3 and 1: none leaves more than two cores idle.
+    tiling = tiling_of(replace(LAYER, input=(2, 128, 40, 40)), "grad_input")
+    assert tiling.batch_dim == 2
+    assert tiling.n_dim * tiling.m_dim <= 15
+    assert tiling.used_cores >= 28
+
+
+def test_half_of_the_cores_stay_idle_rather_than_load_an_operand_twice():
+    # 16 images on 30 cores leave one block for each, as 17 of 21 measured kernels show.
+    assert grid_of(tiling_of(replace(LAYER, input=(16, 128, 40, 40)), "grad_weight")) == (16, 1, 1, 16)
+    # One image leaves 30: of 8 groups of rows and 8 of columns 4 x 4 blocks load least, 8 x 2 of them more.
+    tiling = tiling_of(replace(LAYER, input=(1, 128, 40, 40)), "grad_weight")
+    assert tiling.n_dim * tiling.m_dim == 16
+
+
+# --- tiles
+
+
+def test_base_blocks_load_l0_the_least():
+    # m = 100 fractals of pixels, n = 8 groups of channels, k = 72 (group, tap) pairs. n0 = 8 loads the left
+    # operand once; k0 = 4 of the divisors of 72 leaves m0 = 64 / 4 = 16, and 16 x 8 is half of L0C.
+    tiling = tiling_of(LAYER, "grad_input")
+    assert (tiling.base_m, tiling.base_n, tiling.base_k, tiling.cl0_buffers) == (256, 128, 64, 2)
+
+
+def test_grad_weight_takes_all_of_l0c_where_that_loads_less():
+    # m = 16 groups of channels, n = 16 x 9: with 16 x 12 sums the right operand is loaded once, the left one
+    # 12 times; half of L0C, 8 x 12, would load the right one twice. k0 = 64 / 16 = 4 fractals of pixels.
+    problem = ConvProblem((32, 256, 40, 40), (256, 256, 3, 3), 2, 1)
+    tiling = tiling_of(problem, "grad_weight")
+    assert (tiling.base_m, tiling.base_n, tiling.base_k, tiling.cl0_buffers) == (256, 192, 64, 1)
+
+
+def test_weights_stay_in_l1_where_they_fit():
+    # 1x1, 512 <- 512 on 20x20: the four tiles of 128 columns take 128 KiB each, the image tile of 256 pixels
+    # 256 KiB: with all four there is room for one.
+    tiling = tiling_of(ConvProblem((32, 512, 20, 20), (512, 512, 1, 1)), "grad_input")
+    assert (tiling.base_n, tiling.bl1_buffers, tiling.al1_buffers) == (128, 4, 1)
+
+
+@given(least=st.integers(0, 50), most=st.integers(0, 50))
+def test_the_last_number_that_fits_is_found(least, most):
+    assert last_of(most, lambda number: number <= least) == min(least, most)
+
+
+# --- any problem, any product
+
+
+@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(problem=problems(most_channels=80, most_pixels=300), share=st.sampled_from([1, 2, 4]), data=st.data())
+def test_plans_fit_the_buffers_of_any_product(gradient, problem, share, data):
+    capacity = OLD.buffers["L1"].capacity_bytes // share
+    cores = data.draw(st.integers(1, 40))
+    profile = load_profile("910A", {"buffers.L1.capacity_bytes": capacity, "cores.cube": cores})
+    plan = first_plan(problem, gradient, "float16", profile)
+    if plan is None:
+        return
+    call = call_of(problem, profile=profile, tilings={gradient: plan})
+    # Building refuses what does not fit.
+    for phase in call.schedule(gradient).phases():
+        for work in phase.work:
+            work.build()
+
+
+@pytest.mark.parametrize("problem", [
+    ConvProblem((2, 32, 8, 8), (32, 16, 3, 3), 1, 1, groups=2),
+    ConvProblem((2, 32, 8, 8), (32, 16, 3, 3), 1, 1, transposed=True),
+], ids=["groups", "transposed"])  # fmt: skip
+def test_where_no_rule_is_known_the_search_plans(problem):
+    assert first_plan(problem, "grad_input", "float16", OLD) is None
+    made = choose_tiling(problem, "grad_input", "float16", OLD)
+    assert made == choose_tiling(problem, "grad_input", "float16", OLD, strategy="search")
+
+
+def test_the_strategy_is_the_products_unless_another_is_asked_for():
+    product = choose_tiling(LAYER, "grad_input", "float16", OLD)
+    assert product == first_plan(LAYER, "grad_input", "float16", OLD)
+    assert choose_tiling(LAYER, "grad_input", "float16", OLD, strategy="search") != product
+    with pytest.raises(ConfigError, match="strategy is 'fast'; it must be one of product, search"):
+        choose_tiling(LAYER, "grad_input", "float16", OLD, strategy="fast")
+
+
+def test_a_call_takes_the_strategy_as_its_tiling_and_says_whose_it_is():
+    small = ConvProblem((2, 32, 8, 8), (32, 32, 3, 3), 1, 1)
+    mask = (True, False, False)
+    product, searched = (
+        estimate(small, product="910A", output_mask=mask, tiling=tiling) for tiling in ("product", "search")
+    )
+    assert product.kernels[0].kernel.facts["plan"].tiling.batch_dim == 2
+    assert searched.kernels[0].kernel.facts["plan"].tiling.batch_dim == 0
+    assert any("rules of the product's operators" in note for note in product.notes)
+    assert any("this simulator's own" in note for note in searched.notes)
+    one = estimate(small, product="910A", output_mask=mask, tiling={"grad_input": "search"})
+    assert one.cycles == searched.cycles
+
+
+# --- schedules
+
+
+def test_a_strided_grad_input_goes_through_ub_on_unified_cores_alone():
+    strided = ConvProblem((2, 24, 10, 12), (20, 24, 3, 3), 2, 1)
+    for name, through_ub in (("910A", True), ("310P3", True), ("910B2", False)):
+        call = call_of(strided, profile=load_profile(name))
+        [kernel] = lower(call, (True, False, False)).kernels
+        kinds = {type(i) for phase in kernel.phases for work in phase.work for i in work.build().instructions}
+        assert ({SpreadPixels, CopyUbToL1} <= kinds) == through_ub, name
+
+
+def test_the_way_through_ub_gives_what_a_strided_copy_gives():
+    # One order of additions on both: the unified 910A spreads pixels in UB, the 910B2 in L1.
+    problem = ConvProblem((5, 20, 7, 8), (40, 20, 3, 3), 2, 1)
+    rng = np.random.default_rng(3)
+    tensors = [
+        rng.standard_normal(shape).astype(np.float16)
+        for shape in (problem.grad_output, problem.input, problem.weight)
+    ]
+    made = [
+        convolution_backward(
+            *tensors, None, (2, 2), (1, 1), (1, 1), False, (0, 0), 1, (True, False, False), 0,
+            product=product, tiling=Tiling(16, 16, 48, 3, 3, used_cores=3),
+        ).grad_input
+        for product in ("910A", "910B2")
+    ]  # fmt: skip
+    np.testing.assert_array_equal(*made)
+
+
+def test_toy_cores_are_planned_by_the_same_rules():
+    # The random problems of the operators' tests run on them, so these rules are tried on all of them.
+    assert first_plan(ConvProblem((2, 8, 5, 6), (12, 8, 3, 3), 1, 1), "grad_input", "float16", UNIFIED)
