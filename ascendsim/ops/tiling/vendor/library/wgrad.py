@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ascendsim.cube.tile_reads import row_spans
+from ascendsim.cube.load3d import row_spans
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.profile import Profile
@@ -27,6 +27,7 @@ FRACTAL = 16
 LOAD3D_CYCLES, MMAD_CYCLES, COPY_CYCLES = 42, 20, 300
 COPY_BYTES, READ_BYTES, WRITE_BYTES = 96, 256, 128
 FAST_STRIDES, SLOW_BYTES = (1, 2, 4, 8), {"L0A": 32, "L0B": 28}
+FLOAT32_SLOWER = 2  # beside HF32: a Mmad of float32 takes twice its fractals
 EXTRA = {"L0A": 0, "L0B": 2}
 # Fractals of L0C, and of half of L0A or L0B; no side of a base block is longer than the last.
 MOST_RESULTS, MOST_OPERAND, LONGEST = 128, 64, 32
@@ -135,7 +136,8 @@ class _Search:
         pixels = rows * width
         steps = images * -(-pixels // k)
         blocks = -(-sizes[0] // m) * -(-sizes[1] // n)
-        mmad = m * n * self._units * (k // FRACTAL) + MMAD_CYCLES
+        slower = FLOAT32_SLOWER if gemm.compute_dtype == "float32" else 1
+        mmad = slower * m * n * self._units * (k // FRACTAL) + MMAD_CYCLES
         mte1 = 2 * LOAD3D_CYCLES + _load_cycles(width, "L0A", 1, k) * m * self._units
         mte1 += _load_cycles(width, "L0B", s.stride[1], k) * n * self._units
         moved = pixels * m * FRACTAL * s.itemsize + self._window_bytes(grid, n, rows)
