@@ -90,6 +90,14 @@ def test_conv4_keeps_its_images_whole():
     assert (grid(tiling), base(tiling)) == ((8, 1, 3, 1), (256, 128, 16))
 
 
+def test_a_side_that_l1_does_not_hold_whole_is_sixteen_fractals_long_at_most():
+    # AlexNet's conv1: 19 of 55 rows see 83 rows of 224 pixels of 32 bytes, more than L1 holds. Of the 61
+    # fractals of 121 taps 16 make 4 even blocks; 31, in 2 blocks, would take fewer loads of grad_output.
+    conv1 = ConvProblem((32, 3, 224, 224), (64, 3, 11, 11), 4, 2)
+    tiling = tiling_of(conv1, "grad_weight")
+    assert (grid(tiling), base(tiling)) == ((8, 1, 1, 3), (64, 256, 32))
+
+
 # --- any problem, changed products
 
 
