@@ -65,6 +65,18 @@ def test_a_grid_deals_every_base_block_once_and_gives_the_ordered_bits(problem, 
     assert_same_bits(made[gradient], want)
 
 
+@pytest.mark.parametrize("problem", [PLAIN, DEEP], ids=["plain", "deep"])
+def test_parts_of_a_grid_that_are_kept_apart_are_added_in_order(problem):
+    tiling = replace(WGRAD, batch_dim=2, k_dim=2, n_dim=2)
+    call = on_grid(problem, "grad_weight", tiling, deterministic=True)
+    assert call.schedule("grad_weight").target.shape[0] == 4  # 2 parts of the images, each of 2 of the rows
+    tensors = tensors_of(problem)
+    made, arrivals = run(call, tensors, mask=ONLY["grad_weight"])
+    want = reference_gradients(call, **tensors, mask=ONLY["grad_weight"])["grad_weight"]
+    assert arrivals is None
+    assert_same_bits(made["grad_weight"], want)
+
+
 @pytest.mark.parametrize("profile", [SPLIT, UNIFIED], ids=["split", "unified"])
 @pytest.mark.parametrize(
     ("gradient", "tiling"),

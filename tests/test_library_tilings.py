@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, estimate
 from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.tiling.vendor.library.plans import library_plan
+from ascendsim.ops.tiling.vendor.library.wgrad import Grid, _Search
 from ascendsim.profile import load_profile
 from ascendsim.validate.compare import bounds_of
 from ascendsim.validate.counters import active_us
@@ -68,7 +70,8 @@ def test_an_uneven_grid_is_taken_where_it_is_much_better():
 def test_weights_that_are_turned_in_blocks_come_in_pairs_of_channel_groups():
     # 25 taps a group of 8 channels; a block of 16 x 16 takes two groups.
     assert tiling_of(CONV2, "grad_input").step_kb == 50
-    assert tiling_of(CONV2, "grad_input", compute="float16").step_kb % 25 == 0
+    # 3 groups are no pairs: they come whole, or one by one where L1 is too small for that.
+    assert tiling_of(replace(CONV2, weight=(24, 64, 5, 5)), "grad_input").step_kb == 75
 
 
 # --- grad_weight
@@ -85,6 +88,14 @@ def test_conv4_keeps_its_images_whole():
     # 169 pixels are 11 fractals: no run of more than one divides them.
     tiling = tiling_of(CONV4, "grad_weight")
     assert (grid(tiling), base(tiling)) == ((8, 1, 3, 1), (256, 128, 16))
+
+
+def test_a_side_that_l1_does_not_hold_whole_is_sixteen_fractals_long_at_most():
+    # AlexNet's conv1: 19 of 55 rows see 83 rows of 224 pixels of 32 bytes, more than L1 holds. Of the 61
+    # fractals of 121 taps 16 make 4 even blocks; 31, in 2 blocks, would take fewer loads of grad_output.
+    conv1 = ConvProblem((32, 3, 224, 224), (64, 3, 11, 11), 4, 2)
+    tiling = tiling_of(conv1, "grad_weight")
+    assert (grid(tiling), base(tiling)) == ((8, 1, 1, 3), (64, 256, 32))
 
 
 # --- any problem, changed products
@@ -136,6 +147,19 @@ def test_half_of_the_cores_get_twice_the_work():
     assert tiling.used_cores == 12
     # 4 parts of 8 images each, the columns in thirds as before.
     assert grid(tiling) == (4, 1, 3, 0)
+
+
+def test_sizes_of_16_bits_were_not_measured_for_grad_input():
+    assert tiling_of(CONV4, "grad_input", compute="float16") is None
+    assert tiling_of(CONV4, "grad_weight", compute="float16").has_grid
+
+
+def test_true_float32_counts_twice_in_the_search_for_grad_weight():
+    # M decides sooner: with conv4 the grid stays, and the cycles that a cell is thought to take double.
+    slow, fast = (_Search(WgradGemm.of(CONV4, compute), B2) for compute in ("float32", "hf32"))
+    cell = Grid(8, 3, 1, 1)
+    best = [min(search.tiles(cell), key=lambda tiles: tiles.cycles).cycles for search in (slow, fast)]
+    assert 1.5 < best[0] / best[1] < 2
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)

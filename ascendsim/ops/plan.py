@@ -47,8 +47,8 @@ class Tiling:
     unit_flag      whether Fixpipe takes a tile piece by piece while the last product is added to it
     batch_dim, m_dim, n_dim, k_dim
                    the grid that a convolution is cut into: parts of the images, of the tiles along m and n,
-                   and in grad_weight of the runs of pixels of an image. Parts are equal but for the last, so
-                   that fewer may come out; cell i in order, the batch slowest, goes to core i modulo
+                   and in grad_weight of the rows of an image. Parts are equal but for the last, so that
+                   fewer may come out; cell i in order, the batch slowest, goes to core i modulo
                    used_cores. 0 beside another one is 1; all of them 0: no grid, tasks in contiguous ranges
 
     Raises   ConfigError if a size is not a positive integer, `panels` neither, or a switch no bool

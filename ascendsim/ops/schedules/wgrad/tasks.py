@@ -12,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, count, pairwise
+from itertools import count
 from typing import NamedTuple
 
-from ascendsim.cube.tile_reads import FRACTAL_ROWS, round_up
+from ascendsim.cube.load3d import FRACTAL_ROWS
+from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Tiling, chunks, require_whole_units
 from ascendsim.ops.problems.sliding import ImageTile
@@ -23,7 +24,8 @@ from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.ops.schedules.tiles import Sizes
-from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks, range_in_row
+from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks
+from ascendsim.ops.schedules.wgrad.parts import grid_parts, ranges_by_rows
 from ascendsim.profile import Profile
 
 
@@ -94,30 +96,12 @@ class WgradTasks:
     @cached_property
     def _ranges_by_rows(self) -> list[list[tuple[int, int]]]:
         """The same for each part of the rows; without a grid they are one part."""
-        # A range ends with its image, as a load3d window lies in one image, and with its part of the rows.
-        t, s = self.tiling, self.gemm.sliding
-        most = t.step_kb * t.base_k
-        if range_in_row(self.gemm, t, self.l1_budget) or not t.k_dim:
-            runs = s.pixel_tiles(most, in_row=range_in_row(self.gemm, t, self.l1_budget))
-            return [[runs[at] for at in part] for part in chunks(len(runs), t.k_dim)]
-        height, width = s.out_size
-        return [
-            [
-                (first, min(most, rows.stop * width - first))
-                for first in range(rows.start * width, rows.stop * width, most)
-            ]
-            for rows in chunks(height, t.k_dim)
-        ]
+        return ranges_by_rows(self.gemm, self.tiling, self.l1_budget)
 
     @cached_property
     def grid_parts(self) -> list[tuple[range, range]]:
         """The images, and the ranges of each of them by number, of every part of the reduction of a grid."""
-        ends = list(accumulate((len(runs) for runs in self._ranges_by_rows), initial=0))
-        return [
-            (images, range(*ranges))
-            for images in chunks(self.gemm.batch, self.tiling.batch_dim)
-            for ranges in pairwise(ends)
-        ]
+        return grid_parts(self.gemm.batch, self.tiling.batch_dim, self._ranges_by_rows)
 
     @property
     def split(self) -> int:

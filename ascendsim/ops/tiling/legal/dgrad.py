@@ -9,7 +9,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from ascendsim.cube.tile_reads import FRACTAL_ROWS, round_up
+from ascendsim.cube.load3d import FRACTAL_ROWS
+from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.taps import Taps, first_box
 from ascendsim.ops.schedules.dgrad.room import taken_bytes

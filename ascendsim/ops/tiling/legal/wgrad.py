@@ -9,7 +9,8 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from ascendsim.cube.tile_reads import FRACTAL_ROWS, round_up
+from ascendsim.cube.load3d import FRACTAL_ROWS
+from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.taps import Taps, first_box
 from ascendsim.ops.problems.wgrad import WgradGemm

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ascendsim.cube.tile_reads import FRACTAL_BYTES, FRACTAL_ROWS, round_up
+from ascendsim.cube.load3d import FRACTAL_BYTES, FRACTAL_ROWS
+from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.plan import even_parts
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.tiling.search.rates import Rates

@@ -126,13 +126,13 @@ def _l1_steps(
     taps, channels = gemm.taps, gemm.channel_groups
     column_tiles = -(-parts.n // tiles.n)
     row_tiles = tiles.blocks // column_tiles
-    # Weights of float32 are turned over in blocks of 16 x 16: two groups of 8 channels together.
-    least = max(1, min(channels, FRACTAL // s.c0))
-    lengths = [n for n in range(least, channels) if channels % n == 0 and n % least == 0]
+    # Weights of 4 bytes are turned over in blocks of 16 x 16: two groups of 8 channels together.
+    pairs = FRACTAL // s.c0
+    lengths = [n for n in range(1, channels + 1) if channels % n == 0]
     ways = []
-    for a in [*lengths, channels]:
+    for a in lengths:
         left = s.tile_bytes(base[0], gemm.all_taps._replace(channels=a), in_row=False)
-        for b in [*lengths, channels]:
+        for b in lengths:
             right = b * taps * s.c0 * tiles.n * FRACTAL * s.itemsize
             # Whole weights stay for all images of a cell if there is one column of blocks.
             stays = b == channels and column_tiles == 1
@@ -142,5 +142,7 @@ def _l1_steps(
             brought = parts.images * row_tiles * left * (channels // a) * (
                 1 if a == channels else column_tiles
             ) + right * (channels // b) * (1 if stays else parts.images * row_tiles * column_tiles)
-            ways.append((brought, a + b, a * taps, b * taps))
-    return min(ways)[2:] if ways else None
+            alone = (a % pairs and a < channels) + (b % pairs and b < channels)
+            ways.append((alone, brought, a + b, a * taps, b * taps))
+    # Single groups only where no pairs fit.
+    return min(ways)[3:] if ways else None

@@ -10,8 +10,8 @@ from ascendsim.ops.tiling.vendor.library.dgrad import library_dgrad
 from ascendsim.ops.tiling.vendor.library.wgrad import library_wgrad
 from ascendsim.profile import Profile
 
-# The core for which its grids are known.
-ARCHITECTURE = "2201"
+# The core for which its grids are known, and the bytes of an operand for which its grad_input was measured.
+ARCHITECTURE, MEASURED_BYTES = "2201", 4
 
 
 def library_plan(problem: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> Plan | None:
@@ -25,7 +25,11 @@ def library_plan(problem: ConvProblem, gradient: str, compute_dtype: str, profil
     if profile.npu_arch != ARCHITECTURE or not flat or problem.groups > 1 or problem.transposed:
         return None
     if gradient == "grad_input":
-        tiling = library_dgrad(DgradGemm.of(problem, compute_dtype), profile)
+        # How many groups of 16 channels a Mmad takes is not known: only operands of 4 bytes were measured.
+        gemm = DgradGemm.of(problem, compute_dtype)
+        if gemm.sliding.itemsize != MEASURED_BYTES:
+            return None
+        tiling = library_dgrad(gemm, profile)
         return Plan("dgrad", tiling) if tiling else None
     tiling = library_wgrad(WgradGemm.of(problem, compute_dtype), profile)
     return Plan("wgrad", tiling) if tiling else None

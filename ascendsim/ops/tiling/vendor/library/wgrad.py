@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ascendsim.cube.tile_reads import row_spans
+from ascendsim.cube.load3d import row_spans
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.profile import Profile
@@ -27,9 +27,10 @@ FRACTAL = 16
 LOAD3D_CYCLES, MMAD_CYCLES, COPY_CYCLES = 42, 20, 300
 COPY_BYTES, READ_BYTES, WRITE_BYTES = 96, 256, 128
 FAST_STRIDES, SLOW_BYTES = (1, 2, 4, 8), {"L0A": 32, "L0B": 28}
+FLOAT32_SLOWER = 2  # beside HF32: a Mmad of float32 takes twice its fractals
 EXTRA = {"L0A": 0, "L0B": 2}
-# Fractals of L0C, and of half of L0A or L0B; no side of a base block is longer than the last.
-MOST_RESULTS, MOST_OPERAND, LONGEST = 128, 64, 32
+# Fractals of L0C, of half of L0A or L0B, and of one side of a base block.
+MOST_RESULTS, MOST_OPERAND, LONGEST = 128, 64, 16
 # Grids that use fewer of the cores are not looked at.
 LEAST_USE = 0.8
 
@@ -119,10 +120,14 @@ class _Search:
         m_all = -(-gemm.rows // (FRACTAL * grid.rows))
         groups = -(-whole.channels // grid.columns) * whole.rows * whole.cols
         n_all = -(-groups * gemm.sliding.c0 // FRACTAL)
-        for m in _even(m_all, LONGEST):
-            for n in _even(n_all, min(LONGEST, MOST_RESULTS // m)):
-                if min(m, n) > FRACTAL:
-                    continue
+        # A side is at most 16 fractals long, 32 where L1 holds its operand whole for the image of a cell.
+        left = pixels * m_all * FRACTAL * gemm.sliding.itemsize
+        long_m, long_n = (
+            LONGEST * (1 + (whole_bytes <= self.profile.buffers["L1"].capacity_bytes))
+            for whole_bytes in (left, self._window_bytes(grid, n_all, rows))
+        )
+        for m in _even(m_all, long_m):
+            for n in _even(n_all, min(long_n, MOST_RESULTS // m)):
                 k = _divisor(-(-pixels // FRACTAL), MOST_OPERAND // (self._units * max(m, n)))
                 if k:
                     yield self._costed(grid, (m_all, n_all), (m, n, k * FRACTAL), rows)
@@ -135,7 +140,8 @@ class _Search:
         pixels = rows * width
         steps = images * -(-pixels // k)
         blocks = -(-sizes[0] // m) * -(-sizes[1] // n)
-        mmad = m * n * self._units * (k // FRACTAL) + MMAD_CYCLES
+        slower = FLOAT32_SLOWER if gemm.compute_dtype == "float32" else 1
+        mmad = slower * m * n * self._units * (k // FRACTAL) + MMAD_CYCLES
         mte1 = 2 * LOAD3D_CYCLES + _load_cycles(width, "L0A", 1, k) * m * self._units
         mte1 += _load_cycles(width, "L0B", s.stride[1], k) * n * self._units
         moved = pixels * m * FRACTAL * s.itemsize + self._window_bytes(grid, n, rows)
