@@ -63,7 +63,7 @@ MAY_IMPORT = {
     | {"ops/results"},
     "validate": LOOPS | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling"},
     "aclnn": CALL | {"ops/convolution_backward", "ops/conv_tbc_backward"},
-    "torch": {"arguments", "errors", "frozen", "numerics", "profile", "studies"}
+    "torch": {"arguments", "errors", "frozen", "numerics", "profile", "rules", "studies"}
     | {"ops/convolution_backward", "ops/lowering", "ops/options", "ops/problems", "ops/results"},
     "report": MACHINE | {"", "timing", "studies", "validate", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}

@@ -164,6 +164,7 @@ def test_an_output_padding_that_no_kernel_leaves_over_is_refused():
         ({"cube_math_type": "1"}, ConfigError),
         ({"output_dtypes": ("float32",) * 3}, ConfigError),
         ({"product": "910C"}, ConfigError),
+        ({"rules": "none"}, ConfigError),
         ({"accumulation": 5}, ConfigError),
         ({"accumulate": "seq:RNE"}, TypeError),
     ],

@@ -8,8 +8,9 @@ Simulation             runs the convolutions of an unmodified script, records ea
 convolution, Setting   one convolution with its gradients, by name
 Conv1d .. ConvTranspose3d
                        torch's modules with a `setting`
+record                 some training steps of a model: tensors of each layer's backward in .npz files
 
-PyTorch is an extra: pip install 'ascendsim[torch]'.
+docs/torch.md explains them. PyTorch is an extra: pip install 'ascendsim[torch]'.
 """
 
 try:
@@ -27,6 +28,7 @@ from ascendsim.torch.modules import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
+from ascendsim.torch.recorder import record
 from ascendsim.torch.records import Record
 from ascendsim.torch.setting import Setting
 
@@ -41,4 +43,5 @@ __all__ = [
     "Setting",
     "Simulation",
     "convolution",
+    "record",
 ]

@@ -11,6 +11,7 @@ from ascendsim.frozen import FrozenMap
 from ascendsim.numerics.formats.dtypes import DTYPES, find
 from ascendsim.ops.options import CallOptions, Options, Product, require_known
 from ascendsim.profile import Profile
+from ascendsim.rules import load_rules
 
 # HF32 is how the cube reads float32: no tensor is stored in it.
 OPERANDS = tuple(known for known in DTYPES if not known.name.startswith("hf32"))
@@ -51,6 +52,7 @@ class Setting:
         if whole(cube_math_type) is None:
             raise ConfigError(f"Setting: cube_math_type is {cube_math_type!r}; it must be 0, 1, 2 or 3")
         checked = Options(product=product, **options)
+        load_rules(checked.rules)
         values = {
             "product": checked.profile,
             "cube_math_type": cube_math_type,
