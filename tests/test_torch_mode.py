@@ -4,11 +4,24 @@ import copy
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, convolution_backward, estimate
 from ascendsim.errors import AclnnError, AscendSimError, ConfigError, ShapeError, UnsupportedError
 from ascendsim.ops.reference.float64 import gradients_float64
-from tests.torch_samples import KINDS, door, normal, ones_and_zeros, same_bits, small_network, torch, train
+from tests.call_strategy import problems
+from tests.torch_samples import (
+    KINDS,
+    attributes,
+    door,
+    normal,
+    ones_and_zeros,
+    same_bits,
+    small_network,
+    torch,
+    train,
+)
 
 Simulation = door.Simulation
 ON_8_BITS = {"product": "910_95", "rules": "hardware"}
@@ -57,6 +70,31 @@ def test_gradients_under_the_mode_are_those_of_the_direct_call(kind, biased):
     assert same_bits(conv.weight.grad, door.tensors.tensor_of(made.grad_weight, x))
     if biased:
         assert same_bits(conv.bias.grad, door.tensors.tensor_of(made.grad_bias, x))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(problem=problems(), kind=st.sampled_from(tuple(KINDS)[:3]), biased=st.booleans(), frozen=st.booleans())
+def test_random_layers_have_torchs_results(problem, kind, biased, frozen):
+    # Of -1, 0 and 1 every sum is exact in float32: what is left is one rounding to the format of a result,
+    # the same on both sides. The sum with a bias would be a second one, but for float32.
+    assume(len(np.atleast_1d(problem.padding)) <= problem.rank)
+    biased = biased and kind == "float32"
+    shapes = (problem.input, problem.weight, problem.grad_output[1:2])[: 3 if biased else 2]
+    leaves = [torch.from_numpy(ones_and_zeros(shape, at)) for at, shape in enumerate(shapes)]
+    grad_output = torch.from_numpy(ones_and_zeros(problem.grad_output, 9))
+
+    def results(dtype):
+        tensors = [leaf.to(dtype, copy=True).requires_grad_() for leaf in leaves]
+        tensors[0].requires_grad_(not frozen)
+        made = torch.ops.aten.convolution(*tensors, *(() if biased else (None,)), *attributes(problem))
+        wanted = [tensor for tensor in tensors if tensor.requires_grad]
+        return [made.detach(), *torch.autograd.grad(made, wanted, grad_output.to(dtype))]
+
+    exact = results(torch.float64)
+    with Simulation(errors="never"):
+        made = results(KINDS[kind])
+    for a, b in zip(made, exact, strict=True):
+        assert torch.equal(a, b.to(KINDS[kind]))
 
 
 @pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2"])

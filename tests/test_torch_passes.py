@@ -11,7 +11,7 @@ from ascendsim.numerics.formats.casts import decode, encode, round_to
 from tests.call_strategy import problems
 from tests.conv_cases import assert_same_bits
 from tests.operator_calls import ApiCall
-from tests.torch_samples import door, ones_and_zeros, torch
+from tests.torch_samples import attributes, door, ones_and_zeros, torch
 
 run_forward, run_backward, mirrored = door.passes.run_forward, door.passes.run_backward, door.passes.mirrored
 Setting = door.Setting
@@ -22,13 +22,6 @@ QUICK = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 USUAL_SETTING = Setting("910B")
-
-
-def attributes(problem):
-    rank = problem.rank
-    spread = [np.broadcast_to(v, rank).tolist() for v in (problem.stride, problem.padding, problem.dilation)]
-    spare = np.broadcast_to(problem.output_padding, rank).tolist()
-    return *spread, problem.transposed, spare, problem.groups
 
 
 @QUICK

@@ -36,6 +36,13 @@ def same_bits(a, b):
     return a.dtype == b.dtype and torch.equal(*bits)
 
 
+def attributes(problem):
+    """Return stride, padding, dilation, transposed, output_padding and groups as torch takes them."""
+    spread = (problem.stride, problem.padding, problem.dilation, problem.output_padding)
+    *sizes, spare = (np.broadcast_to(value, problem.rank).tolist() for value in spread)
+    return *sizes, problem.transposed, spare, problem.groups
+
+
 def small_network():
     """A network with every kind of layer: grouped, strided, transposed, with a bias and without."""
     torch.manual_seed(0)
