@@ -124,7 +124,7 @@ def test_hf32_is_seen_by_a_script_in_both_passes():
         made = conv(x)
         made.sum().backward()
     assert made.item() == conv.weight.grad.item() == 1.0
-    with Simulation("910B", cube_math_type=3, passes=("backward",)):
+    with Simulation("910B", cube_math_type=3, passes="backward"):
         assert conv(x).item() == 1 + 2**-13
     assert {record.estimate.compute_dtype for record in simulation.records} == {"hf32_11"}
 
@@ -246,6 +246,27 @@ def test_layers_that_are_alike_share_one_estimate_and_it_is_the_usual_one():
     problem = ConvProblem((1, 4, 5, 5), (4, 4, 3, 3), 1, 1)
     assert backward[0].estimate == estimate(problem, "float32", product="910B2")
     assert backward[0].time_us == backward[0].estimate.time_us > 0
+
+
+def test_the_table_has_a_row_for_each_pass_and_their_sums():
+    conv = torch.nn.Conv1d(2, 2, 1)
+    with Simulation("910B2") as simulation:
+        for _ in range(2):
+            conv(normal((1, 2, 3))).sum().backward()
+    forward, backward = simulation.records
+    heads, first, second, total = (line.split() for line in simulation.table().splitlines())
+    assert heads[:3] == ["layer", "pass", "calls"]
+    for row, record in ((first, forward), (second, backward)):
+        name, direction, calls, compute, cycles, time, *errors = row
+        assert (name, direction, calls, compute) == ("Conv1d", record.layer.direction, "2", "float32")
+        assert (int(cycles.replace(",", "")), float(time)) == (record.cycles, round(record.time_us, 2))
+        assert [word for word in errors if word.isidentifier()] == list(record.layer.results)
+    assert total[4:6] + total[7:9] == [
+        "forward",
+        f"{forward.time_us:.2f}",
+        "backward",
+        f"{backward.time_us:.2f}",
+    ]
 
 
 def test_gradients_that_nobody_needs_are_not_made():

@@ -134,6 +134,11 @@ def test_mistakes_are_errors_of_the_simulator():
         door.convolution(torch.ones(3, 3), torch.ones(1, 1, 1, 1))
     with pytest.raises(ShapeError, match="channels"):
         door.convolution(torch.ones(1, 3, 3, 3), torch.ones(1, 1, 1, 1))
+    with pytest.raises(ShapeError, match="stride is None"):
+        door.convolution(torch.ones(1, 1, 3, 3), torch.ones(1, 1, 1, 1), stride=None)
+    for bias in (torch.ones(1), torch.ones(3), torch.ones(2, 1)):
+        with pytest.raises(ShapeError, match=r"bias has shape .* needs \(2,\)"):
+            door.convolution(torch.ones(1, 1, 3), torch.ones(2, 1, 1), bias)
     with pytest.raises(ShapeError, match="stride"):
         door.convolution(torch.ones(1, 1, 3, 3), torch.ones(1, 1, 1, 1), stride=(1, 2, 3))
     with pytest.raises(AclnnError, match="cube_math_type"):

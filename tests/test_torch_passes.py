@@ -173,3 +173,5 @@ def test_a_setting_with_some_keywords_changed_keeps_the_others():
     assert (setting.cube_math_type, setting.operands) == (0, None)
     assert setting.options == {"accumulation": "seq:RNE", "deterministic": True}
     assert setting.product.variant == Setting("910B").product.variant
+    words = "product='910B2', cube_math_type=0, accumulation='seq:RNE', deterministic=True"
+    assert repr(setting) == f"Setting({words})"

@@ -65,7 +65,7 @@ def problem_of(
     Raises   ShapeError for what does not fit
     """
     given = (stride, padding, dilation, output_padding)
-    s, p, d, spare = (one if isinstance(one, int) or len(one) != 1 else one[0] for one in given)
+    s, p, d, spare = (one[0] if isinstance(one, Sequence) and len(one) == 1 else one for one in given)
     return ConvProblem(tuple(input.shape), tuple(weight.shape), s, p, d, transposed, spare, groups)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -41,7 +42,7 @@ class Simulation(ConvolutionMode):
         *,
         layers: Filter = None,
         per_layer: PerLayer | None = None,
-        passes: tuple[str, ...] = ("forward", "backward"),
+        passes: str | Sequence[str] = ("forward", "backward"),
         errors: str = "first",
         refused: str = "raise",
         **keywords: Any,
@@ -51,7 +52,8 @@ class Simulation(ConvolutionMode):
         self._layers = checked_filter(layers)
         given = (per_layer or {}).items()
         self._own_settings = [(pattern, self._setting.but(**other)) for pattern, other in given]
-        self._passes = tuple(_one_of("passes", one, ("forward", "backward")) for one in passes)
+        asked = (passes,) if isinstance(passes, str) else passes
+        self._passes = tuple(_one_of("passes", one, ("forward", "backward")) for one in asked)
         self._errors = _one_of("errors", errors, ERRORS)
         self._refused = _one_of("refused", refused, REFUSED)
         self._ledger = Ledger()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ascendsim.errors import UnsupportedError
+from ascendsim.errors import ShapeError, UnsupportedError
 from ascendsim.numerics.formats.casts import decode, encode, round_to
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.ops.convolution_backward import convolution_backward, estimate
@@ -162,7 +162,11 @@ def run_forward(
     Types    the output has the format of `input`, whatever the operands are rounded to
     Bias     is added to the product in float32 and the sum rounded once, as an addition of its own after the
              kernel would do; in 16 bits the product itself has been rounded before
+    Raises   ShapeError for a bias of another length than the channels; as `mirrored` and `run`
     """
+    channels = problem.grad_output[1]
+    if bias is not None and bias.shape != (channels,):
+        raise ShapeError(f"convolution: bias has shape {bias.shape}; the output needs ({channels},)")
     (part,) = forward_parts(problem, _names(input, weight), setting)
     # The door looks at its shape and format only: no gradient that is asked for reads it.
     output = np.zeros(problem.grad_output, input.dtype)

@@ -49,16 +49,22 @@ HEADS = ("layer", "pass", "calls", "in the cube", "cycles", "us", "mean relative
 
 
 def table(records: Sequence[Record]) -> str:
-    """Return the records as lines of text: costs of one call, errors of the last that was judged."""
+    """Return the records as lines of text: costs of one call, errors of the last that was judged; the sum."""
     rows = [HEADS, *(_row(record) for record in records)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
-    return "\n".join(
+    lines = [
         "  ".join(
             cell.rjust(width) if head in ("calls", "cycles", "us") else cell.ljust(width)
             for head, cell, width in zip(HEADS, row, widths, strict=True)
         ).rstrip()
         for row in rows
-    )
+    ]
+    passes = {
+        direction: sum(record.time_us for record in records if record.layer.direction == direction)
+        for direction in ("forward", "backward")
+    }
+    times = ", ".join(f"{direction} {time:.2f} us" for direction, time in passes.items())
+    return "\n".join([*lines, f"one call of each: {times}, launches included"])
 
 
 def _row(record: Record) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ OPERANDS = tuple(known for known in DTYPES if not known.name.startswith("hf32"))
 NAMES = ("product", "cube_math_type", "operands", *CallOptions.__annotations__)
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Setting:
     """The machine and the arithmetic of a convolution, for both passes.
 
@@ -61,6 +61,12 @@ class Setting:
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        # A whole profile would fill pages.
+        told = {"product": self.product.variant, "cube_math_type": self.cube_math_type}
+        told |= {"operands": self.operands} if self.operands else {}
+        return f"Setting({', '.join(f'{name}={value!r}' for name, value in (told | self.options).items())})"
 
     def but(self, **changes: Any) -> Setting:
         """Return the setting with other values for some keywords."""
