@@ -7,7 +7,7 @@ import torch
 
 from ascendsim.torch import Simulation
 
-STEPS, BATCH, SIZE, CLASSES = 5, 4, 8, 3
+STEPS, BATCH, SIZE, CLASSES = 3, 4, 8, 3
 
 
 def train():
@@ -16,10 +16,10 @@ def train():
     network = torch.nn.Sequential(
         torch.nn.Conv2d(1, 8, 3, padding=1),
         torch.nn.ReLU(),
-        torch.nn.Conv2d(8, 16, 3, stride=2, padding=1, bias=False),
+        torch.nn.Conv2d(8, 8, 3, stride=2, padding=1, bias=False),
         torch.nn.ReLU(),
         torch.nn.Flatten(),
-        torch.nn.Linear(16 * (SIZE // 2) ** 2, CLASSES),
+        torch.nn.Linear(8 * (SIZE // 2) ** 2, CLASSES),
     )
     optimizer = torch.optim.SGD(network.parameters(), lr=0.2)
     images, classes = torch.randn(BATCH, 1, SIZE, SIZE), torch.randint(CLASSES, (BATCH,))
