@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ascendsim.arguments import truth, whole
 from ascendsim.errors import ConfigError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
@@ -50,7 +51,8 @@ def convolution_backward(
     """Compute the gradients of a convolution bit for bit, and the cycles they take.
 
     Shapes   input (N, C, spatial...) with one, two or three spatial axes; weight (Cout, C / groups, taps...),
-             transposed (C, Cout / groups, taps...); grad_output (N, Cout, spatial...); bias_sizes (Cout,)
+             transposed (C, Cout / groups, taps...); grad_output (N, Cout, spatial...); bias_sizes (Cout,);
+             None, or torch's [0] where no grad_bias is asked for: a layer without bias
     Types    numpy arrays of float16, float32, bfloat16, float8_e4m3fn, float8_e5m2 (ml_dtypes), or
              HiFloat8Array; which ones, and which mixtures, the rule set and the product say
     Views    of any strides are taken; each that is not contiguous costs a kernel of its own
@@ -67,7 +69,8 @@ def convolution_backward(
     attributes = stride, padding, dilation, transposed, output_padding, groups
     described = [operand.described for operand in operands.values()]
     axes = len(operands["input"].view.shape) - 2
-    asked = _asked(described, bias_sizes, attributes, axes, output_mask, cube_math_type)
+    sizes = None if _without_bias(bias_sizes, output_mask) else bias_sizes
+    asked = _asked(described, sizes, attributes, axes, output_mask, cube_math_type)
     decision = decide(asked, options)
     # Without elements there is no product: the interface accepts the call and writes zeros.
     if decision.empty:
@@ -133,6 +136,15 @@ def _asked(
     last = transposed, output_padding, groups, output_mask, cube_math_type
     in_order: tuple[Any, ...] = (*described, bias_sizes, *sizes, *last)
     return ConvolutionBackwardCall(*in_order)
+
+
+def _without_bias(bias_sizes: Any, output_mask: Any) -> bool:
+    """Tell whether bias_sizes is the [0] that torch's autograd passes for a layer without bias."""
+    # The interface itself wants the channels in any case; what else is in the mask is for the rules to say.
+    mask_is_known = isinstance(output_mask, Sequence) and len(output_mask) == 3
+    if not mask_is_known or truth(output_mask[2]) is not False:
+        return False
+    return isinstance(bias_sizes, Sequence) and len(bias_sizes) == 1 and whole(bias_sizes[0]) == 0
 
 
 def decide(asked: ConvolutionBackwardCall, options: Options) -> Decision:

@@ -1,0 +1,47 @@
+"""Convolutions of PyTorch scripts on the simulator: forward and backward, bit for bit.
+
+    with ascendsim.torch.Simulation(product="910B2", cube_math_type=1) as simulation:
+        train(...)                       # as it stands; every convolution inside is simulated
+    print(simulation.table())            # cycles, times and errors of each layer
+
+Simulation             runs the convolutions of an unmodified script, records each layer
+convolution, Setting   one convolution with its gradients, by name
+Conv1d .. ConvTranspose3d
+                       torch's modules with a `setting`
+record                 some training steps of a model: tensors of each layer's backward in .npz files
+
+docs/torch.md explains them. PyTorch is an extra: pip install 'ascendsim[torch]'.
+"""
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError("ascendsim.torch needs PyTorch: pip install 'ascendsim[torch]'") from error
+
+from ascendsim.torch.autograd import convolution
+from ascendsim.torch.mode import Simulation
+from ascendsim.torch.modules import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
+from ascendsim.torch.recorder import record
+from ascendsim.torch.records import Record
+from ascendsim.torch.setting import Setting
+
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "Record",
+    "Setting",
+    "Simulation",
+    "convolution",
+    "record",
+]
