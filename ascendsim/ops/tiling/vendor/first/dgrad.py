@@ -7,7 +7,8 @@ from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
-from ascendsim.cube.tile_reads import FRACTAL_ROWS, round_up
+from ascendsim.cube.load3d import FRACTAL_ROWS
+from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.schedules.dgrad.room import most_rows

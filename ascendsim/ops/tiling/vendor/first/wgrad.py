@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
-from ascendsim.cube.tile_reads import FRACTAL_ROWS
+from ascendsim.cube.load3d import FRACTAL_ROWS
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.tiling.vendor.first.fractals import L0, Tile, Units, divisors, least_traffic
