@@ -5,6 +5,7 @@ one gives another answer; the answer is derived beside it, and must be the twin'
 """
 
 import math
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -141,6 +142,25 @@ NAMES = [
 def test_a_bound_that_is_nearly_met_gives_the_exact_answer(name: str) -> None:
     case = {**SUMS, **ALIGNED}[name]
     assert same(compiled(case.model, case.c, case.pairs), case.answer)
+
+
+def test_a_sum_in_double_that_is_cut_loses_up_to_two_units_a_step() -> None:
+    # Beside 1 a double has the unit u = 2^-52. x y is a multiple of u and 0.999 u, the product of the low
+    # halves 2^-74: added and taken away, each is cut by nearly u. After 24 of them the double is 48 u below
+    # the exact sum 1 + 2^-23 + 2 u; the 3 * 26 + 8 roundings that a bound for nearest counts are 43 u.
+    x, y = (Fraction(high * 2**12 + 1, 2**37) for high in (3071, 2048))
+    rest = Fraction(1, 2**23) + 2 * Fraction(1, 2**52) - 24 * (x * y - Fraction(1, 2**74))
+    most = Fraction(int(rest * 2**46), 2**46)  # 24 bits of it, and 24 bits of what is left
+    little = Fraction(round((rest - most) * 2**53), 2**53)
+    pairs = [*[(float(x), float(y))] * 24, (float(most), 1.0), (float(little), 1.0)]
+    assert compiled("block:26:RZ+split3", 1.0, pairs) == 1 + 2.0**-23
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_cut_keeps_an_accumulator_when_all_products_are_zero(sign: float) -> None:
+    # Whatever is taken off 1 + 2^-23 for an error that cannot be there would cut it to 1.
+    c = sign * (1 + 2.0**-23)
+    assert compiled("block:4:RZ", c, [(1.5, 2.0**-30), (-1.5, 2.0**-30)] + [(0.0, 1.0)] * 6) == c
 
 
 # Blocks of K and F fraction bits: products just below 4 and c just below 2 add up to (4 K + 2) 2^F units.
