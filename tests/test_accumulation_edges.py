@@ -262,6 +262,18 @@ def test_subnormal_operands_are_all_low_half_under_split3() -> None:
     assert same(compiled("seq:RZ+split3", 1.0, [(-3 * SMALLEST, 3 * SMALLEST)]), 1.0)
 
 
+@pytest.mark.parametrize("low", [2.0**-23, 2.0**-12])
+@pytest.mark.parametrize("kind", ["seq:RNE", "block:2:RNE"])
+def test_split3_sees_the_lowest_and_the_highest_bit_of_a_low_half(kind: str, low: float) -> None:
+    # (1 + u)^2 = 1 + 2 u + u^2, of which the low halves make u^2: beside -(1 + 2 u) that is all that is left.
+    pairs = [(1 + low, 1 + low)]
+    assert compiled(kind, -(1 + 2 * low), pairs) == low**2
+    assert same(compiled(f"{kind}+split3", -(1 + 2 * low), pairs), 0.0)
+    # One bit further up there is no low half.
+    high = 2.0**-11
+    assert compiled(f"{kind}+split3", -(1 + 2 * high), [(1 + high, 1 + high)]) == high**2
+
+
 @pytest.mark.parametrize("overflow", ["wrap", "saturate"])
 def test_an_int32_sum_is_exact_up_to_both_ends_and_then_as_it_is_called(overflow: str) -> None:
     ends = np.iinfo(np.int32)

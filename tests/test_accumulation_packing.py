@@ -79,7 +79,7 @@ def test_a_workspace_fits_into_its_memory(m, k, n, block):
     a, b = operands(m, k, n)
     memory = memory_for(a, b, 7)
     memory.doubles[:] = memory.singles[:] = np.nan
-    how = Rounding(RNE, False, 0.0, False)
+    how = Rounding(RNE, False, 0.0)
     work = prepare(a, b, memory, KernelModel(block, how, False, how, True))
     packed = work.a_low - work.a
     last_of_c = work.c_extents + 2 * groups(m, ROWS)
@@ -100,7 +100,7 @@ def test_a_workspace_fits_into_its_memory(m, k, n, block):
 def test_extents_are_measured_per_group_and_block():
     a = np.arange(1, 11, dtype=np.float32).reshape(2, 5)
     b = np.ones((5, 1), np.float32)
-    how = Rounding(RNE, False, 0.0, False)
+    how = Rounding(RNE, False, 0.0)
     work = prepare(a, b, memory_for(a, b), KernelModel(2, how, False, how, False))
     found = work.doubles[0, work.a_extents : work.b_extents].reshape(3, 2)
     # Columns 0 and 1, 2 and 3, and 4 of both rows (and zeros): 1 2 6 7, 3 4 8 9, 5 10.

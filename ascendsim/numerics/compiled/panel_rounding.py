@@ -94,7 +94,7 @@ class Rounding(NamedTuple):
     mode: int
     half: bool
     flush_below: float
-    cuts: bool
+    cuts: bool = False
 
 
 @inlined
