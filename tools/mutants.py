@@ -34,8 +34,7 @@ KERNELS = ("test_accumulation_edges", "test_accumulation_kernels", "test_default
 TESTS = {
     "formats/ulp": ("test_standards", "test_metrics"),
     "formats": FORMATS,
-    "metrics": ("test_metrics", "test_standards"),
-    "metric_columns": ("test_metrics", "test_docs"),
+    "metric": ("test_metrics", "test_standards", "test_docs"),
     "standards": ("test_standards", "test_metrics", "test_formats"),
     "accumulation/models": ("test_accumulation_models", "test_model_hints", "test_accumulation_twins"),
     "accumulation/settings": ("test_accumulation_models", "test_matmul_int8", "test_options"),
@@ -48,7 +47,9 @@ TESTS = {
     "compiled/kernels_fused": ("test_accumulation_kernels seq", *KERNELS),
     "compiled/kernels_half": ("test_accumulation_kernels seq", *KERNELS),
     "compiled/kernels_tree": ("test_accumulation_kernels tree", *KERNELS),
+    "accumulation": ("test_accumulation_models", "test_accumulation_twins", *KERNELS),
     "compiled": (*PARTS, *KERNELS),
+    "": (*FORMATS, *PARTS, *KERNELS),
 }
 
 
