@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ascendsim.errors import ProgramError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.kernel import Core, Kernel, Phase
 from ascendsim.program.memory import CoreMemory
@@ -28,6 +29,7 @@ Order = Sequence[Sequence[tuple[Core, int]]]
 Observer = Callable[[Phase, Core, Instruction], None]
 
 
+@default_arithmetic
 def run_kernel(
     kernel: Kernel,
     gm: dict[str, Carrier],

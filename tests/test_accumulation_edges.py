@@ -5,6 +5,7 @@ one gives another answer; the answer is derived beside it, and must be the twin'
 """
 
 import math
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -143,6 +144,25 @@ def test_a_bound_that_is_nearly_met_gives_the_exact_answer(name: str) -> None:
     assert same(compiled(case.model, case.c, case.pairs), case.answer)
 
 
+def test_a_sum_in_double_that_is_cut_loses_up_to_two_units_a_step() -> None:
+    # Beside 1 a double has the unit u = 2^-52. x y is a multiple of u and 0.999 u, the product of the low
+    # halves 2^-74: added and taken away, each is cut by nearly u. After 24 of them the double is 48 u below
+    # the exact sum 1 + 2^-23 + 2 u; the 3 * 26 + 8 roundings that a bound for nearest counts are 43 u.
+    x, y = (Fraction(high * 2**12 + 1, 2**37) for high in (3071, 2048))
+    rest = Fraction(1, 2**23) + 2 * Fraction(1, 2**52) - 24 * (x * y - Fraction(1, 2**74))
+    most = Fraction(int(rest * 2**46), 2**46)  # 24 bits of it, and 24 bits of what is left
+    little = Fraction(round((rest - most) * 2**53), 2**53)
+    pairs = [*[(float(x), float(y))] * 24, (float(most), 1.0), (float(little), 1.0)]
+    assert compiled("block:26:RZ+split3", 1.0, pairs) == 1 + 2.0**-23
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_cut_keeps_an_accumulator_when_all_products_are_zero(sign: float) -> None:
+    # Whatever is taken off 1 + 2^-23 for an error that cannot be there would cut it to 1.
+    c = sign * (1 + 2.0**-23)
+    assert compiled("block:4:RZ", c, [(1.5, 2.0**-30), (-1.5, 2.0**-30)] + [(0.0, 1.0)] * 6) == c
+
+
 # Blocks of K and F fraction bits: products just below 4 and c just below 2 add up to (4 K + 2) 2^F units.
 # On the left the last F for which that stays below 2^31, on the right the first for which it does not.
 @pytest.mark.parametrize(
@@ -240,6 +260,18 @@ def test_subnormal_operands_are_all_low_half_under_split3() -> None:
         compiled("block:2:RNE+split3", -0.0, [(-3 * SMALLEST, 2.0**126 * (1 + 2.0**-23))]), -(3 * 2.0**-23)
     )
     assert same(compiled("seq:RZ+split3", 1.0, [(-3 * SMALLEST, 3 * SMALLEST)]), 1.0)
+
+
+@pytest.mark.parametrize("low", [2.0**-23, 2.0**-12])
+@pytest.mark.parametrize("kind", ["seq:RNE", "block:2:RNE"])
+def test_split3_sees_the_lowest_and_the_highest_bit_of_a_low_half(kind: str, low: float) -> None:
+    # (1 + u)^2 = 1 + 2 u + u^2, of which the low halves make u^2: beside -(1 + 2 u) that is all that is left.
+    pairs = [(1 + low, 1 + low)]
+    assert compiled(kind, -(1 + 2 * low), pairs) == low**2
+    assert same(compiled(f"{kind}+split3", -(1 + 2 * low), pairs), 0.0)
+    # One bit further up there is no low half.
+    high = 2.0**-11
+    assert compiled(f"{kind}+split3", -(1 + 2 * high), [(1 + high, 1 + high)]) == high**2
 
 
 @pytest.mark.parametrize("overflow", ["wrap", "saturate"])

@@ -30,12 +30,21 @@ HARD = "hard_data and "
 COMPILED = [
     # one rounding
     ("panel_rounding", "| as_ones(inexact, bits))", "| as_ones(overshot, bits))", HARD + "ftz-acc"),
-    ("panel_rounding", "bits - as_ones(absolute(x) <", "bits + as_ones(absolute(x) <", HARD + "seq:RZ"),
-    ("panel_rounding", "return how.mode == RNE and not how.half", "return not how.half", HARD + "seq:RZ"),
+    ("panel_rounding", "bits - as_ones(absolute(x) <", "bits + as_ones(absolute(x) <", HARD + "align:4"),
+    ("panel_rounding", "how.mode == RNE and not how.half", "not how.half", HARD + "seq:RNA"),
     ("kernels_fused", "acc = fma(rows(singles, a + t * ROWS), columns(singles, b + t * LANES), acc)",
      "acc = acc + rows(singles, a + t * ROWS) * columns(singles, b + t * LANES)", HARD + "seq:RNE"),
-    ("kernels_block", "rounded(exact_sum(widen(acc), widen(result)), model.add",
-     "rounded(exact_sum(widen(acc), widen(result)), model.sum", HARD + "block-add"),
+    ("kernels_block", "rounded(total, model.add", "rounded(total, model.sum", HARD + "block-add"),
+    # one rounding of the processor's own
+    ("panel_rounding", "x + y if how.cuts else exact_sum(x, y)", "x + y", HARD + "seq:RNA"),
+    ("kernels_chain", "        round_toward_zero()", "        pass", HARD + "seq-muladd:RZ+split3"),
+    ("kernels_tree", "        round_toward_zero()", "        pass", HARD + "tree:8:halves:RZ"),
+    ("kernels_block", "        round_toward_zero()", "        pass", HARD + "exact:RZ"),
+    ("kernels_fused", "        round_toward_zero()", "        pass", HARD + "seq:RZ"),
+    ("kernels_half", "    round_toward_zero()", "    pass", HARD + "fp16-acc and seq:RZ"),
+    ("block_sums", "        round_to_nearest()", "        pass", HARD + "block:4:RZ"),
+    ("accumulate", "and not model.ftz_acc", "", HARD + "ftz-acc"),
+    ("accumulate", 'modes == {"RZ"}', '"RZ" in modes', HARD + "block-add:8:RZ:RNE"),
     # one tie rule
     ("panel_rounding", "equal(x - below, above - x)", "(above - x < x - below)", HARD + "RNA"),
     # one block size, one ragged end, one pairing
@@ -46,7 +55,7 @@ COMPILED = [
     ("kernels_tree", "if t >= length:", "if t > length:", HARD + "tree:16"),
     # one proof each: more is believed exact than is
     ("block_sums", "EXACT_UNITS: Final = 2.0**53", "EXACT_UNITS: Final = 2.0**58", "block"),
-    ("block_sums", "(3 * block.length + 8) * _ROUNDOFF", "0.0 * _ROUNDOFF", "block"),
+    ("block_sums", "spread(units * _ROUNDOFF)", "spread(0.0 * _ROUNDOFF)", "block"),
     ("block_sums", "lost = lost + absolute(second)", "lost = lost * absolute(second)", "block"),
     ("block_sums", "(reach + block.bound) * _GROWTH", "block.bound * _GROWTH", "block"),
     ("kernels_align", "largest <= _ACCUMULATOR_LIMIT and", "largest <= np.inf and", HARD + "align"),
@@ -78,7 +87,8 @@ EDGES = [
     ("block_sums", "_GROWTH: Final = 1.001", "_GROWTH: Final = 1.0"),
     ("block_sums", "_SUBNORMAL: Final = 2.0**-24", "_SUBNORMAL: Final = 0.0"),
     ("block_sums", "SAFE_UNIT: Final = 2.0**-100", "SAFE_UNIT: Final = 2.0**-300"),
-    ("block_sums", "(3 * block.length + 8)", "(3 * block.length - 8)"),
+    ("block_sums", "3 * block.length + 8", "3 * block.length - 8"),
+    ("block_sums", "        units = 2 * units", "        pass"),
     ("block_sums", "_SUBNORMAL, min(unit, block.unit)", "_SUBNORMAL, block.unit"),
     ("kernels_block", "_LARGEST_UNIT: Final = 32.0", "_LARGEST_UNIT: Final = 256.0"),
     ("kernels_block", "if block.unit < SAFE_UNIT or any_lane", "if any_lane"),

@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -225,6 +226,37 @@ def test_others_keep_the_cache_folder_they_set(tmp_path: Path) -> None:
     theirs, ours = run_python(code, NUMBA_CACHE_DIR=str(tmp_path)).split()
     assert theirs == str(tmp_path)
     assert Path(ours).parent == tmp_path / "ascendsim"
+
+
+def test_cache_folders_of_other_sources_go_after_a_day(tmp_path: Path) -> None:
+    base = tmp_path / "ascendsim"
+    names = ("numba-old", "removed-old", "numba-recent", "native", "something else")
+    for name in names:
+        (base / name).mkdir(parents=True)
+        (base / name / "code").write_text("")
+        used = time.time() - 3600 * (1 if name == "numba-recent" else 25)
+        os.utime(base / name, (used, used))
+    code = "from ascendsim.numerics.compiled.jit import cache_folder; print(cache_folder())"
+    ours = Path(run_python(code, NUMBA_CACHE_DIR=str(tmp_path)))
+    left = {path.name for path in base.iterdir()}
+    assert left == {*names, ours.name} - {"numba-old", "removed-old"}
+    # Used again, although nothing was written: it must not look old to the next process.
+    os.utime(ours, (used, used))
+    run_python(code, NUMBA_CACHE_DIR=str(tmp_path))
+    assert time.time() - ours.stat().st_mtime < 3600
+
+
+def test_a_process_whose_cache_folder_is_removed_goes_on(tmp_path: Path) -> None:
+    code = (
+        "import shutil\n"
+        "from ascendsim.numerics.compiled.jit import cache_folder, kernel\n"
+        "folder = cache_folder(); shutil.rmtree(folder)\n"
+        "from native_functions import read_at\n"
+        "import numpy as np\n"
+        "print(kernel(read_at)(np.array([5, 6, 7]), 1), any(folder.rglob('*.nbi')))"
+    )
+    found = run_python(code, NUMBA_CACHE_DIR=str(tmp_path), PYTHONPATH=os.pathsep.join(["tests", *sys.path]))
+    assert found == "6 True"
 
 
 def test_a_cache_folder_that_cannot_be_written_is_replaced_and_cleaned_up(tmp_path: Path) -> None:

@@ -101,6 +101,15 @@ def test_products_of_hf32_values_are_exact_in_float32(bits):
     np.testing.assert_array_equal((a * b).astype(np.float64), a.astype(np.float64) * b.astype(np.float64))
 
 
+@pytest.mark.parametrize(("bits", "above_one"), [(1, 1.5), (22, 1 + 2.0**-22)])
+def test_the_narrowest_and_the_widest_width_are_taken(bits, above_one):
+    # The next value after 1, and a hair less than halfway to it.
+    below_half = np.nextafter(np.float32((1 + above_one) / 2), np.float32(0))
+    assert hf32(np.float32([above_one, below_half]), bits).tolist() == [above_one, 1.0]
+    with pytest.raises(UnsupportedError, match="0 mantissa bits"):
+        hf32(np.float32(1), 0)
+
+
 def test_wrong_arguments_are_refused():
     with pytest.raises(UnsupportedError, match="23 mantissa bits"):
         hf32(np.float32(1), 23)

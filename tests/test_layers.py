@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "program": {"errors", "numerics", "profile"},
     "cube": MACHINE,
     "vector": MACHINE,
-    "functional": MACHINE,
+    "functional": MACHINE | {"native"},
     "timing": {"errors", "native", "profile", "program"},
     "ops": set(),
     "ops/plan": {"arguments", "errors", "profile"},
@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "ops/running": LOOPS
     | {"functional", "rules", "timing", "ops/lowering", "ops/options", "ops/results"}
     | {"ops/summary"},
-    "ops/reference": LOOPS | {"ops/lowering", "ops/schedules"},
+    "ops/reference": LOOPS | {"native", "ops/lowering", "ops/schedules"},
     "ops/convolution_backward": CALL,
     "ops/many": {"errors", "frozen", "parallel", "profile", "progress", "ops/convolution_backward"}
     | {"ops/options", "ops/problems", "ops/results"},

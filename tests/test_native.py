@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib import util
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.native import Native
 from ascendsim.native.cache import cache_file, read, write
+from ascendsim.native.folder import remove_unused
 from ascendsim.native.processor import ObjectCode
 
 TESTS = Path(__file__).parent
@@ -254,6 +256,56 @@ def module_of(path, text):
 
 
 SOURCE = "def helper(x):\n    return x + SHIFT\ndef entry(x):\n    return helper(x)\n"
+
+
+def age(path, hours):
+    """Make a file or folder look as if it was used so many hours ago."""
+    used = time.time() - 3600 * hours
+    os.utime(path, (used, used))
+
+
+def test_code_that_nobody_has_used_for_a_day_is_removed_when_its_sources_have_changed(tmp_path):
+    made = ObjectCode("name", b"code")
+    old, recent, other, new = (tmp_path / name for name in ("f-1", "f-2", "g-1", "f-3"))
+    for path, hours in ((old, 25), (recent, 23), (other, 25)):
+        write(path, made)
+        age(path, hours)
+    write(new, made)
+    # Another function's code is not older code of this one.
+    assert sorted(tmp_path.iterdir()) == [recent, new, other]
+
+
+def test_reading_is_using(tmp_path):
+    old, new = tmp_path / "f-1", tmp_path / "f-2"
+    write(old, ObjectCode("name", b"code"))
+    age(old, 25)
+    assert read(old) == ObjectCode("name", b"code")
+    write(new, ObjectCode("name", b"code"))
+    assert old.exists()
+
+
+def test_folders_are_removed_as_a_whole_and_what_is_gone_is_no_error(tmp_path):
+    old, recent, missing = (tmp_path / name for name in ("old", "recent", "missing"))
+    for folder, hours in ((old, 25), (recent, 23)):
+        (folder / "inner").mkdir(parents=True)
+        (folder / "inner" / "file").write_text("code")
+        age(folder, hours)
+    remove_unused([missing, old, recent])
+    assert list(tmp_path.iterdir()) == [recent]
+    assert (recent / "inner" / "file").read_text() == "code"
+
+
+def test_a_folder_that_may_not_be_removed_stays(tmp_path, monkeypatch):
+    old = tmp_path / "old"
+    old.mkdir()
+    age(old, 25)
+
+    def refuse(*_arguments):
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    remove_unused([old])
+    assert list(tmp_path.iterdir()) == [old]
 
 
 def test_code_of_a_changed_source_is_other_code(tmp_path):

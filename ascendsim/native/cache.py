@@ -8,7 +8,7 @@ from types import FunctionType, ModuleType
 
 import numpy as np
 
-from ascendsim.native.folder import usable_folder
+from ascendsim.native.folder import mark_used, remove_unused, usable_folder
 from ascendsim.native.processor import ObjectCode, identity
 
 
@@ -39,11 +39,15 @@ def read(path: Path) -> ObjectCode | None:
         return None
     if digest != _digest(symbol, code):
         return None
+    mark_used(path)
     return ObjectCode(symbol.decode(), code)
 
 
 def write(path: Path, object_code: ObjectCode) -> None:
-    """Keep object code in a file, all at once; where that fails, leave nothing behind."""
+    """Keep object code in a file, all at once; where that fails, leave nothing behind.
+
+    Files of the same name, made of other sources, that nobody has used for a day are removed.
+    """
     symbol = object_code.symbol.encode()
     try:
         handle, part = tempfile.mkstemp(dir=path.parent)
@@ -56,6 +60,8 @@ def write(path: Path, object_code: ObjectCode) -> None:
         Path(part).replace(path)
     except OSError:
         Path(part).unlink(missing_ok=True)
+    name, _, _ = path.name.rpartition("-")
+    remove_unused(other for other in path.parent.glob(f"{name}-*") if other != path)
 
 
 def _digest(symbol: bytes, code: bytes) -> bytes:

@@ -1,9 +1,16 @@
-"""Find a folder of the user's that keeps machine code."""
+"""Find a folder of the user's that keeps machine code, and remove what nobody uses any more."""
 
+import contextlib
 import os
 import sys
 import tempfile
+import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
+
+# Who goes back and forth between two versions within a day compiles neither twice.
+UNUSED_SECONDS: Final = 24 * 3600
 
 
 def usable_folder(name: str, chosen: str) -> Path | None:
@@ -37,3 +44,30 @@ def _bases(chosen: str) -> list[Path]:
     if sys.platform == "win32":
         return [Path(os.environ.get("LOCALAPPDATA", home)) / "ascendsim" / "cache"]
     return [home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "ascendsim"]
+
+
+def mark_used(path: Path) -> None:
+    """Say that a file or folder is used now, by its time of change; no error where that is not allowed."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def remove_unused(paths: Iterable[Path]) -> None:
+    """Remove the files and folders that nobody has marked as used for a day.
+
+    A process that has run for longer may still want one of them: it finds nothing there, compiles, and keeps
+    the code anew. What cannot be removed stays.
+    """
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > UNUSED_SECONDS:
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if not path.is_dir():
+        path.unlink()
+        return
+    # Renamed first, which happens at once: nobody ever finds a part of a folder.
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix="removed-") as place:
+        path.rename(Path(place) / path.name)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ascendsim.errors import AscendSimError, ProgramError
+from ascendsim.native.default_arithmetic import default_arithmetic
 
 if TYPE_CHECKING:
     from ascendsim.native.processor import Loaded
@@ -51,9 +52,11 @@ class Native:
             )
         self._check_count(self.functions[-1].__code__.co_argcount, "the entry takes")
 
+    @default_arithmetic
     def __call__(self, *arguments: Any) -> int:
         """Run the compiled code, without the interpreter lock; return what the entry returns, an int64.
 
+        Under the default arithmetic, whatever the calling thread has set.
         Arrays: 1-D, C-contiguous, of exactly the type declared, else AscendSimError. An array that the entry
         writes is changed in place, even if numpy has it as read-only. ProgramError if the code stops: at an
         index out of bounds, where that is checked, or at a `raise`.

@@ -31,10 +31,14 @@ class ObjectCode:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A function in memory. It lives as long as its engine, which is kept here for that reason alone."""
+    """Functions in memory, one of them ready to call. They live as long as the engine."""
 
     call: Callable[[int, int, int], int]
-    engine: object
+    engine: Any
+
+    def address(self, symbol: str) -> int:
+        """Return where a function of the code begins."""
+        return int(self.engine.get_function_address(symbol))
 
 
 def identity() -> str:
@@ -83,6 +87,7 @@ def _machine() -> Any:
 def _initialize() -> None:
     _llvm.initialize_native_target()
     _llvm.initialize_native_asmprinter()
+    _llvm.initialize_native_asmparser()  # the control word is read and written by instructions in text
 
 
 # numba's own variables: who narrows the processor for numba's code means this code too.

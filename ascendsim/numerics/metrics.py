@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ascendsim.errors import ShapeError, UnsupportedError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats import dtypes
 from ascendsim.numerics.formats.casts import decode, round_to
 from ascendsim.numerics.formats.dtypes import DType
@@ -82,6 +83,7 @@ class _ChunkTotals(NamedTuple):
     counts: tuple[int, ...]
 
 
+@default_arithmetic
 def error_metrics(
     actual: "npt.NDArray[Any] | HiFloat8Array", reference: npt.NDArray[Any], dtype: "str | DType"
 ) -> ErrorMetrics:

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ascendsim.errors import ConfigError, ShapeError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.formats.dtypes import DType
 
@@ -225,6 +226,7 @@ def _blocks(model: AccumulationModel, pairs: list[Pair]) -> Iterator[list[Pair]]
     return (pairs[i : i + size] for i in range(0, len(pairs), size))
 
 
+@default_arithmetic
 def accumulate_twin(
     model: AccumulationModel, a: npt.NDArray[Any], b: npt.NDArray[Any], c: npt.NDArray[Any]
 ) -> FloatArray:

@@ -4,6 +4,7 @@ From the bottom up; each module imports only from lines above its own:
 
     jit               compile a function, and keep the machine code
     panels            a value of ROWS x LANES accumulators in vector registers, and its operations
+    rounding_mode     the processor's own rounding toward zero, while a kernel runs
     panel_memory      panels and scalars from and to memory
     panel_rounding    sticky doubles, two-term sums, one correct rounding in any mode
     extents           largest magnitude and lowest set bit of operands: the proofs that doubles suffice
@@ -12,9 +13,9 @@ From the bottom up; each module imports only from lines above its own:
     workspace         the memory of one call, filled; the model's parameters
     block_sums        one block of products, summed as fast as is proven exact
     kernels_*         a loop over panels for each kind of model:
-        fused         seq and seq-muladd in RNE, by the processor's own instructions
+        fused         seq and seq-muladd in RNE and RZ, by the processor's own instructions
         chain         the same in any rounding, and with split products
-        half          the same in RNE with binary16 accumulators, on narrow operands
+        half          the same with binary16 accumulators: RNE on narrow operands, RZ
         block         block, block-add, exact
         tree          tree
         align         align

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation.models import MAX_BLOCK, AccumulationModel
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _LOW_HALF_BITS = np.int32(0xFFF)
 _ALL = 1 << 30  # more products than any k, and as many as a long integer can add without a carry
 
 
+@default_arithmetic
 def accumulate(model: AccumulationModel, a: FloatArray, b: FloatArray, c: FloatArray) -> None:
     """Add a product to `c` in place, bit for bit as the model's twin defines it.
 
@@ -31,6 +33,7 @@ def accumulate(model: AccumulationModel, a: FloatArray, b: FloatArray, c: FloatA
     Types    float32 carriers
     Order    blocks begin at k = 0 of this call
     Special  as `twins` says; the payload of a NaN is not promised
+    Modes    of the processor (rounding, flush to zero) that the calling thread has set change nothing
     Raises   ShapeError if the sizes differ, UnsupportedError for another dtype or a c that cannot be written
              in place, ConfigError if the model's block is still `cube_k`
     """
@@ -77,11 +80,9 @@ def _kernel(model: AccumulationModel, split: bool) -> Kernel:
     if not isinstance(model.block, int):
         raise ConfigError(f"accumulation model {model}: resolve cube_k to a number before computing")
     from ascendsim.numerics.compiled.panel_rounding import MODES, Rounding
+    from ascendsim.numerics.compiled.rounding_mode import CAN_CUT
     from ascendsim.numerics.compiled.workspace import KernelModel
 
-    flush = 2.0**model.accumulator.min_exponent if model.ftz_acc else 0.0
-    how = Rounding(MODES[model.rounding], model.half, flush)
-    nearest = model.rounding == "RNE" and not model.ftz_acc and not split
     kind = model.kind
     # A block of one product is a chain, and the root of a tree of one leaf is the rounded product.
     if model.block == 1:
@@ -90,10 +91,15 @@ def _kernel(model: AccumulationModel, split: bool) -> Kernel:
     # Chains have blocks only to be measured, which nobody reads; `exact` has one block, whatever k is.
     block = MAX_BLOCK if chained else _ALL if kind == "exact" else model.block
     separate = kind in ("block-add", "seq-muladd")
+    modes = {model.rounding, model.add_rounding} if kind == "block-add" else {model.rounding}
+    # The processor's own mode serves where everything is cut, and into binary32 without more ado.
+    cuts = CAN_CUT and modes == {"RZ"} and kind != "align" and not model.half and not model.ftz_acc
+    flush = 2.0**model.accumulator.min_exponent if model.ftz_acc else 0.0
+    how = Rounding(MODES[model.rounding], model.half, flush, cuts)
     add = how._replace(mode=MODES[model.add_rounding])
     parameters = KernelModel(block, how, separate, add, split)
     if chained:
-        return _chain(parameters, nearest, model.half)
+        return _chain(parameters)
     if kind == "tree":
         from ascendsim.numerics.compiled.kernels_tree import tree
 
@@ -107,20 +113,24 @@ def _kernel(model: AccumulationModel, split: bool) -> Kernel:
     return lambda a, b, c: sum_blocks(a, b, c, parameters)
 
 
-def _chain(parameters: "KernelModel", nearest: bool, half: bool) -> Kernel:
+def _chain(parameters: "KernelModel") -> Kernel:
     """Choose the function for a chain: the processor's own arithmetic where it rounds as the model does."""
-    if nearest and not half:
+    from ascendsim.numerics.compiled.kernels_chain import chain
+    from ascendsim.numerics.compiled.panel_rounding import RNE, RZ
+    from ascendsim.numerics.compiled.rounding_mode import CAN_CUT
+
+    how, fused = parameters.sum, not parameters.separate
+    own = how.mode == RNE or (how.mode == RZ and CAN_CUT)
+    if not own or how.flush_below > 0.0 or parameters.split:
+        return lambda a, b, c: chain(a, b, c, parameters)
+    if not how.half:
         from ascendsim.numerics.compiled.kernels_fused import seq
 
-        return lambda a, b, c: seq(a, b, c, not parameters.separate)
-    from ascendsim.numerics.compiled.kernels_chain import chain
-
-    if not nearest:
-        return lambda a, b, c: chain(a, b, c, parameters)
-    from ascendsim.numerics.compiled.kernels_half import half_chain
+        return lambda a, b, c: seq(a, b, c, fused, how.cuts)
+    from ascendsim.numerics.compiled.kernels_half import cut_half_chain, half_chain
 
     def half_or_any(a: FloatArray, b: FloatArray, c: FloatArray) -> None:
-        if not half_chain(a, b, c, not parameters.separate):
+        if not half_chain(a, b, c, fused):
             chain(a, b, c, parameters)
 
-    return half_or_any
+    return half_or_any if how.mode == RNE else lambda a, b, c: cut_half_chain(a, b, c, fused)

@@ -10,6 +10,8 @@ The exact sum of a block is handed on as a *sticky* double (see `panel_rounding`
 
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from ascendsim.numerics.compiled.extents import extent
 from ascendsim.numerics.compiled.jit import called, inlined
 from ascendsim.numerics.compiled.long_integer import add_term, sticky_value
@@ -31,6 +33,7 @@ from ascendsim.numerics.compiled.panels import (
     to_single,
     widen,
 )
+from ascendsim.numerics.compiled.rounding_mode import round_to_nearest, round_toward_zero
 from ascendsim.numerics.compiled.workspace import (
     PANEL,
     KernelModel,
@@ -44,6 +47,7 @@ from ascendsim.numerics.compiled.workspace import (
 Panel = Any
 
 EXACT_UNITS: Final = 2.0**53
+_ZERO: Final = np.float32(0.0)
 # What rounding adds to a bound. Into 11 bits or more: 2^-10 of it at most, in any mode (1.001 is above that).
 # Low halves of products, which `split3` takes away late: 2^-22 of it. Into subnormal halves: a unit, 2^-24.
 _GROWTH: Final = 1.001
@@ -114,17 +118,24 @@ def plain_sum(work: Workspace, block: Block, acc: Panel, split: bool) -> Panel:
 
 
 @inlined
-def error_bound(work: Workspace, block: Block, start: Panel) -> Panel:
+def error_bound(work: Workspace, block: Block, start: Panel, cuts: bool) -> Panel:
     """Bound what `plain_sum` loses: two roundings per product or fewer, each 2^-53 of a partial sum.
 
     Counting three leaves room for the roundings of the bound itself, which is summed in singles, and the
-    eight for those of `total - error` and `total + error`.
+    eight for those of `total - error` and `total + error`. A cut loses up to twice as much as a rounding.
     """
-    size = absolute(to_single(start))
+    reach = absolute(to_single(start))
+    size = spread(_ZERO) if cuts else reach
     for t in range(block.length):
         x, y = single_factors(work, block.a, block.b, t)
         size = fma(x, y, size)
-    return widen(size) * spread((3 * block.length + 8) * _ROUNDOFF)
+    units = 3 * block.length + 8
+    if cuts:
+        # Products that are all zero lose nothing. A bound above zero would leave two answers wherever the
+        # accumulator itself is one, since it is cut to another value as soon as anything is taken away.
+        size = select(nonzero(size), size + reach, size)
+        units = 2 * units
+    return widen(size) * spread(units * _ROUNDOFF)
 
 
 @inlined
@@ -153,7 +164,11 @@ def careful_sum(work: Workspace, block: Block, model: KernelModel) -> None:
             store(plain_sum(work, block, start, model.split), work.doubles, work.result, LANES)
             return
     if block.unit < SAFE_UNIT or not _bounded_sum(work, block, start, model):
+        # These sums know their errors by rounding to nearest.
+        round_to_nearest()
         _sum_with_errors(work, block, model.split)
+        if model.sum.cuts:
+            round_toward_zero()
 
 
 @inlined
@@ -161,7 +176,7 @@ def _bounded_sum(work: Workspace, block: Block, start: Panel, model: KernelModel
     """Sum in double, and tell whether the error cannot change how any of the sums rounds."""
     need_magnitudes(work)
     total = plain_sum(work, block, start, model.split)
-    error = error_bound(work, block, start)
+    error = error_bound(work, block, start, model.sum.cuts)
     # Rounding is monotonic: where both ends go to one value, so does the exact sum between them. Compared as
     # bits, since -0 and +0 are different answers, and a NaN here is one on both sides.
     low = rounded(total - error, model.sum, work.doubles, work.result)

@@ -17,7 +17,7 @@ from ascendsim.numerics.compiled.block_sums import (
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.packing import Accumulators, give_back, read_panel, whole_panels, write_panel
 from ascendsim.numerics.compiled.panel_memory import at, store, tile
-from ascendsim.numerics.compiled.panel_rounding import exact_sum, is_plain, rounded
+from ascendsim.numerics.compiled.panel_rounding import is_plain, rounded, sum_for
 from ascendsim.numerics.compiled.panels import (
     LANES,
     ROWS,
@@ -29,6 +29,7 @@ from ascendsim.numerics.compiled.panels import (
     to_single,
     widen,
 )
+from ascendsim.numerics.compiled.rounding_mode import round_to_nearest, round_toward_zero
 from ascendsim.numerics.compiled.workspace import KernelModel, Memory, Workspace, measure, memory_for, prepare
 
 Array = Any
@@ -51,13 +52,17 @@ def block(a: Array, b: Array, c: Array, model: KernelModel) -> None:
 def _block(a: Array, b: Array, c: Array, memory: Memory, model: KernelModel) -> None:
     work = prepare(a, b, memory, model)
     cells = whole_panels(c, memory.singles, memory.spare)
+    if model.sum.cuts:
+        round_toward_zero()
     _run(work, cells, model)
+    round_to_nearest()
     give_back(cells, c)
 
 
-@inlined
+@called
 def _run(work: Workspace, cells: Accumulators, model: KernelModel) -> None:
     """Take all accumulators through all blocks, each panel by the fastest way that is proven for it."""
+    out_of_line()
     usual = is_plain(model.sum) and not model.separate and not model.split
     groups, n = cells.rows // ROWS, cells.columns
     measure(cells.values, cells.first, work.doubles, work.c_extents, groups, ROWS, n, n)
@@ -67,8 +72,10 @@ def _run(work: Workspace, cells: Accumulators, model: KernelModel) -> None:
             reach, unit = at(work.doubles, known), at(work.doubles, known + 1)
             if _proven(work, i, j, reach, unit, model):
                 _proven_panel(work, cells, i, j, model)
+            elif usual and model.sum.cuts:
+                _cut_panel(work, cells, i, j, reach, unit, model)
             elif usual:
-                _bounded_panel(work, cells, i, j, reach, unit, model)
+                _nearest_panel(work, cells, i, j, reach, unit, model)
             else:
                 _careful_panel(work, cells, i, j, model)
 
@@ -103,16 +110,39 @@ def _new_accumulators(work: Workspace, acc: Panel, total: Panel, model: KernelMo
     """Round the sum of a block, and for `block-add` its sum with the accumulator."""
     result = rounded(total, model.sum, work.doubles, work.result)
     if model.separate:
-        result = rounded(exact_sum(widen(acc), widen(result)), model.add, work.doubles, work.result)
+        total = sum_for(model.add, widen(acc), widen(result))
+        result = rounded(total, model.add, work.doubles, work.result)
     return result
 
 
 @called
-def _bounded_panel(
+def _nearest_panel(
     work: Workspace, cells: Accumulators, i: int, j: int, reach: float, unit: float, model: KernelModel
 ) -> None:
-    """Take one panel through all blocks, by proofs and else by error bounds; for sums rounded as usual."""
     out_of_line()
+    _bounded_panel(work, cells, i, j, reach, unit, model, False)
+
+
+@called
+def _cut_panel(
+    work: Workspace, cells: Accumulators, i: int, j: int, reach: float, unit: float, model: KernelModel
+) -> None:
+    out_of_line()
+    _bounded_panel(work, cells, i, j, reach, unit, model, True)
+
+
+@inlined
+def _bounded_panel(
+    work: Workspace,
+    cells: Accumulators,
+    i: int,
+    j: int,
+    reach: float,
+    unit: float,
+    model: KernelModel,
+    cuts: bool,
+) -> None:
+    """Take one panel through all blocks, by proofs and else by error bounds."""
     need_magnitudes(work)
     acc = read_panel(cells, i, j)
     for number in range(work.blocks):
@@ -122,7 +152,7 @@ def _bounded_panel(
         total = plain_sum(work, block, start, False)
         found = to_single(total)
         if not is_exact(reach, unit):
-            error = error_bound(work, block, start)
+            error = error_bound(work, block, start, cuts)
             # As `careful_sum` would ask first, but without a call while the panel is in registers.
             found, high = to_single(total - error), to_single(total + error)
             if block.unit < SAFE_UNIT or any_lane(differs(as_bits(found), as_bits(high))):

@@ -1,7 +1,7 @@
-"""Run `seq` and `seq-muladd` in RNE on the machine's own binary32 arithmetic.
+"""Run `seq` and `seq-muladd` in RNE and RZ on the machine's own binary32 arithmetic.
 
 A fused multiply-add is c <- R(c + a*b) for all binary32 operands, and a multiplication is R(a*b): these two
-models need no proof, no widening and no special cases.
+models need no proof, no widening and no special cases, whichever way the processor rounds.
 """
 
 from typing import Any
@@ -18,23 +18,28 @@ from ascendsim.numerics.compiled.packing import (
 )
 from ascendsim.numerics.compiled.panel_memory import columns, rows
 from ascendsim.numerics.compiled.panels import LANES, ROWS, fma, out_of_line
+from ascendsim.numerics.compiled.rounding_mode import round_to_nearest, round_toward_zero
 
 Array = Any
 
 
-def seq(a: Array, b: Array, c: Array, fused: bool) -> None:
-    """Add one product to c, fused (`seq:RNE`) or with rounded products (`seq-muladd:RNE`).
+def seq(a: Array, b: Array, c: Array, fused: bool, cuts: bool) -> None:
+    """Add one product to c, fused (`seq`) or with rounded products (`seq-muladd`).
 
+    Modes    RNE, with `cuts` RZ
     Shapes   a (m, k), b (k, n), c (m, n), C-contiguous float32; m, k, n positive
     """
-    _seq(a, b, c, singles_for(a, b), fused)
+    _seq(a, b, c, singles_for(a, b), fused, cuts)
 
 
 @kernel
-def _seq(a: Array, b: Array, c: Array, singles: Array, fused: bool) -> None:
+def _seq(a: Array, b: Array, c: Array, singles: Array, fused: bool, cuts: bool) -> None:
     first, second, spare = pack(a, b, singles, 0)
     cells = whole_panels(c, singles, spare)
+    if cuts:
+        round_toward_zero()
     _run(singles, first, second, cells, a.shape[1], fused)
+    round_to_nearest()
     give_back(cells, c)
 
 

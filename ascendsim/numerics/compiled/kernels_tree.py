@@ -19,8 +19,9 @@ from ascendsim.numerics.compiled.packing import (
     write_panel,
 )
 from ascendsim.numerics.compiled.panel_memory import store, tile
-from ascendsim.numerics.compiled.panel_rounding import exact_sum, is_plain, rounded
+from ascendsim.numerics.compiled.panel_rounding import is_plain, rounded, sum_for
 from ascendsim.numerics.compiled.panels import LANES, ROWS, out_of_line, spread, widen
+from ascendsim.numerics.compiled.rounding_mode import round_to_nearest, round_toward_zero
 from ascendsim.numerics.compiled.workspace import (
     PANEL,
     KernelModel,
@@ -53,11 +54,13 @@ def tree(a: Array, b: Array, c: Array, model: KernelModel, halves: bool) -> None
 def _tree(a: Array, b: Array, c: Array, memory: Memory, model: KernelModel, halves: bool) -> None:
     work = prepare(a, b, memory, model)
     cells = whole_panels(c, memory.singles, memory.spare)
-    # A single product rounded to nearest is what the machine's own multiplication gives, and likewise a sum:
+    # A product rounded once into a single is what the machine's own multiplication gives, and likewise a sum:
     # then no double is needed.
     plain = is_plain(model.sum) and not model.split
     if plain:
         fill_singles(work.doubles, work.a, work.a_low, work.singles, work.a_single)
+    if model.sum.cuts:
+        round_toward_zero()
     for j in range(0, cells.columns, LANES):
         for i in range(0, cells.rows, ROWS):
             # Two functions, so that the plain one keeps its registers free of what the other needs.
@@ -65,6 +68,7 @@ def _tree(a: Array, b: Array, c: Array, memory: Memory, model: KernelModel, halv
                 _plain_panel(work, cells, i, j, model, halves)
             else:
                 _rounding_panel(work, cells, i, j, model, halves)
+    round_to_nearest()
     give_back(cells, c)
 
 
@@ -133,7 +137,9 @@ def _leaf(work: Workspace, a: int, b: int, t: int, length: int, model: KernelMod
 
 @inlined
 def _sum(work: Workspace, x: Panel, y: Panel, model: KernelModel, plain: bool) -> Panel:
-    return x + y if plain else rounded(exact_sum(widen(x), widen(y)), model.sum, work.doubles, work.result)
+    if plain:
+        return x + y
+    return rounded(sum_for(model.sum, widen(x), widen(y)), model.sum, work.doubles, work.result)
 
 
 @called

@@ -83,17 +83,31 @@ def sticky(total: Panel, error: Panel) -> Panel:
 
 
 class Rounding(NamedTuple):
-    """Rounding of sums: mode, into binary16 or not, magnitude below which they become zero (0.0: none)."""
+    """How sums are rounded.
+
+    mode          RNE, RNA or RZ
+    half          into binary16, not binary32
+    flush_below   magnitude below which results become zero (0.0: none)
+    cuts          the processor itself rounds toward zero while the kernel runs; with RZ only
+    """
 
     mode: int
     half: bool
     flush_below: float
+    cuts: bool = False
 
 
 @inlined
 def is_plain(how: Rounding) -> bool:
     """Tell whether this is the machine's own conversion of doubles into singles."""
-    return how.mode == RNE and not how.half and how.flush_below == 0.0
+    return how.cuts or (how.mode == RNE and not how.half and how.flush_below == 0.0)
+
+
+@inlined
+def sum_for(how: Rounding, x: Panel, y: Panel) -> Panel:
+    """Return x + y as a double that `rounded` makes the right result of."""
+    # Cut here and cut again there is cut once; any other rounding needs a sticky double.
+    return x + y if how.cuts else exact_sum(x, y)
 
 
 @inlined

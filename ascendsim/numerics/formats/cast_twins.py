@@ -8,10 +8,12 @@ that float32 can hold (so Inf, NaN and the sign of zero are at hand); arithmetic
 import math
 from fractions import Fraction
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.dtypes import DType
 from ascendsim.numerics.formats.hifloat8_codes import positive_values
 
 
+@default_arithmetic
 def cast_twin(value: float, fmt: DType, rounding: str = "RINT", overflow: str = "ieee") -> float:
     """Round one value into a format; modes and overflow rules as in `casts.round_to`.
 
@@ -115,6 +117,7 @@ def _nearest_hifloat8(x: Fraction) -> Fraction:
     return min(ladder, key=lambda v: (abs(x - v), -v))
 
 
+@default_arithmetic
 def hybrid_twin(x: Fraction, variant: str, source: str = "float32") -> Fraction:
     """Apply the hybrid rule of hifloat8 to a magnitude, by the bits of the float32 or float16 that holds it.
 

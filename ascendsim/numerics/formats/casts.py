@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ascendsim.errors import UnsupportedError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats import dtypes
 from ascendsim.numerics.formats.dtypes import DType
 from ascendsim.numerics.formats.format_rounding import (
@@ -31,6 +32,7 @@ from ascendsim.numerics.formats.tables import decode_codes, encode_codes
 HF32_TIES = ("RNE", "RNA", "RZ")
 
 
+@default_arithmetic
 def round_to(
     values: npt.ArrayLike, dtype: "str | DType", rounding: str | None = None, overflow: str = "ieee"
 ) -> Float32Array:
@@ -60,6 +62,7 @@ def round_to(
     return round_fields(array, fmt, rounding, overflow)
 
 
+@default_arithmetic
 def hf32(values: npt.ArrayLike, mantissa_bits: int, ties: str = "RNE") -> Float32Array:
     """Round float32 operands to HF32 as the cube does on the way in from L0A and L0B.
 
@@ -98,6 +101,7 @@ def _cut_mantissa(values: Float32Array, drop: int, ties: str) -> Float32Array:
     return rounded.view(np.float32)
 
 
+@default_arithmetic
 def decode(array: "npt.NDArray[Any] | HiFloat8Array", dtype: "str | DType") -> Float32Array:
     """Return the carrier of stored elements: the same values as float32.
 
@@ -122,6 +126,7 @@ def decode(array: "npt.NDArray[Any] | HiFloat8Array", dtype: "str | DType") -> F
     return (array.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
+@default_arithmetic
 def encode(carrier: npt.NDArray[np.float32], dtype: "str | DType") -> "npt.NDArray[Any] | HiFloat8Array":
     """Return the stored elements of a carrier; exact, so the values must lie on the format's grid.
 
@@ -143,6 +148,7 @@ def encode(carrier: npt.NDArray[np.float32], dtype: "str | DType") -> "npt.NDArr
     return (bits >> np.uint32(16)).astype(np.uint16).view(_storage(fmt))
 
 
+@default_arithmetic
 def is_on_grid(carrier: npt.NDArray[np.float32], dtype: "str | DType") -> bool:
     """Say whether every value is one of the format's (NaN counts)."""
     fmt = dtypes.dtype(dtype)

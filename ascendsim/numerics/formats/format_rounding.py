@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ascendsim.errors import UnsupportedError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.dtypes import DType
 
 Float32Array = npt.NDArray[np.float32]
@@ -63,6 +64,7 @@ def require_choice(value: str, choices: tuple[str, ...], where: str) -> None:
         raise UnsupportedError(f"{where}: '{value}' is not one of {', '.join(choices)}")
 
 
+@default_arithmetic
 def round_fields(values: Float32Array, fmt: DType, rounding: str, overflow: str) -> Float32Array:
     """Round to a format with fixed fields, any mode, any overflow rule.
 
@@ -180,6 +182,7 @@ def _binades(fmt: DType) -> _Binades:
     return _Binades(drop.astype(np.uint32), unit.astype(np.float32))
 
 
+@default_arithmetic
 def narrow_to_odd(values: npt.NDArray[np.float64]) -> Float32Array:
     """Narrow float64 to float32 so that one more rounding to 22 bits or fewer is as good as a single one.
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ascendsim.errors import UnsupportedError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.format_rounding import (
     MAGNITUDE,
     OVERFLOWS,
@@ -45,6 +46,7 @@ class _Widths(NamedTuple):
     tie_only: Mask  # exponents -3..3: hybrid rounding is ROUND here
 
 
+@default_arithmetic
 def round_hifloat8(values: Float32Array, rounding: str, overflow: str) -> Float32Array:
     """Round float32 values to HiFloat8: ROUND, HYBRID:doc-literal or HYBRID:strict.
 
@@ -62,6 +64,7 @@ def round_hifloat8(values: Float32Array, rounding: str, overflow: str) -> Float3
     return round_hybrid(values, rounding.removeprefix("HYBRID:"), overflow=overflow)
 
 
+@default_arithmetic
 def round_hybrid(
     values: npt.ArrayLike, variant: str, source: str = "float32", overflow: str = "ieee"
 ) -> Float32Array:

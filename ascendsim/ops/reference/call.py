@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.ops.lowering.call import Call, vector_overflow
 from ascendsim.ops.reference.ordered import bias_gradient, ordered_dgrad, ordered_wgrad, product_of
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.reference.ordered import Floats, Product
 
 
+@default_arithmetic
 def reference_gradients(
     call: Call,
     grad_output: Floats,

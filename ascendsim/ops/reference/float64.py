@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.problems.convolution import ConvProblem, Triple
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _CHUNK_BYTES = 32 << 20
 Gradients = tuple[Any, Any, Any]
 
 
+@default_arithmetic
 def gradients_float64(
     problem: ConvProblem,
     grad_output: NDArray[Any],
