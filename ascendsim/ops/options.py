@@ -70,7 +70,8 @@ class ProductOptions(TypedDict, total=False):
 class CallOptions(ProductOptions, total=False):
     """Keywords of the convolution operators, besides those of every operator.
 
-    deterministic  add the parts of grad_weight in a fixed order; None: the product's default
+    deterministic  add the parts of grad_weight in a fixed order; None: as the rule set says. Where the rule
+                   set says that a product has one order, neither value changes it
     output_dtypes  formats of the three gradients; None: those of input, weight and grad_output (or bias)
     rules          rule set that says what is accepted and in which type it computes
     fixpipe        which of the vendor's pages says when Fixpipe saturates: "ctrl48" or "c-api-pages"
@@ -188,7 +189,6 @@ class Options:
     def call(self, problem: ConvProblem, decision: Decision, views: Mapping[str, View]) -> Call:
         """Return everything that fixes the kernels of a decided call."""
         # Only the two products have a plan: grad_bias is a sum on the vector cores.
-        deterministic = self.deterministic
         cube = [name for name, wanted in zip(GRADIENTS[:2], decision.wanted[:2], strict=True) if wanted]
         return Call(
             problem,
@@ -196,11 +196,19 @@ class Options:
             decision.compute_dtype,
             dict(decision.dtypes),
             self.model(decision.compute_dtype),
-            self.profile.deterministic_default if deterministic is None else bool(deterministic),
+            self.one_order(decision),
             self.plans(problem, cube, decision.compute_dtype),
             {name: view for name, view in views.items() if not view.is_contiguous},
             self.fixpipe,
         )
+
+    def one_order(self, decision: Decision) -> bool:
+        """Return whether the parts of grad_weight are added in one order."""
+        if decision.determinism == "fixed":
+            return True
+        if self.deterministic is not None:
+            return bool(self.deterministic)
+        return decision.determinism == "product" and self.profile.deterministic_default
 
     def plans(
         self,
@@ -221,6 +229,8 @@ class Options:
         found = [*chosen, L2_NOTES[self.l2_start], f"Call checked by the rule set {self.rules}."]
         if strided:
             found.append(STRIDED_NOTE)
+        if decision.determinism == "fixed" and self.deterministic is not None and not self.deterministic:
+            found.append(f"{decision.product} adds grad_weight in one order; deterministic changes nothing.")
         if not decision.empty and self.model(decision.compute_dtype).half:
             # The vendor's cube has one only in its older generations, and only for float16.
             half = self.profile.generation.half_accumulator and decision.compute_dtype == "float16"

@@ -54,6 +54,17 @@ class Tensor(TensorDescription):
         """True if it has no elements."""
         return 0 in self.shape
 
+    @property
+    def is_contiguous(self) -> bool:
+        """True if its elements lie row after row without gaps."""
+        # Along an axis of one element nothing is stepped over, and without elements there is no gap.
+        step = 1
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides or ()), strict=False):
+            if extent > 1 and stride != step:
+                return self.is_empty
+            step *= extent
+        return True
+
 
 def typed(call: SomeCall) -> SomeCall:
     """Return the call with tuples of int, bools and `Tensor`s, or refuse it.
