@@ -1,5 +1,6 @@
 """What does the first phase answer, and how much workspace does it ask for?"""
 
+import resource
 import time
 
 import numpy as np
@@ -121,6 +122,7 @@ def test_an_input_that_is_no_acltensor(value):
 
 TOO_LARGE = [
     conv((1, 1, 2**31 - 2), (1, 1, 3), groups=1, dtype="float16"),  # one endless row
+    conv((1, 1, 5 * 10**6, 1, 1), (1, 1, 1, 1, 1), groups=1, padding=0, dtype="float16"),  # slices
     conv((1, 1, 10**6, 1, 1), (1, 1, 10**5, 1, 1), groups=1, padding=0, dtype="float16"),  # depth pairs
 ]
 LARGE = [
@@ -150,6 +152,23 @@ def test_the_first_phase_takes_no_longer_for_more_images():
         first_phase(call, arguments_of(call, arrays=False))
         seconds[batch] = time.process_time() - started
     assert seconds[10**6] < seconds[10] + 0.5  # to deal out a million images takes ten
+
+
+AT_THE_LIMIT = {
+    "a volume of 250,000 slices": conv(
+        (1, 16, 250_000, 3, 3), (16, 16, 1, 3, 3), groups=1, padding=(0, 1, 1), dtype="float16"
+    ),
+    "a series of 2^24 steps": tbc(time=2**24, batch=1, channels=16, taps=3, made=16, dtype="float16"),
+    "an image of 2^25 pixels": conv((1, 16, 2**13, 2**12), (16, 16, 3, 3), groups=1, dtype="float16"),
+}
+
+
+@pytest.mark.parametrize("call", AT_THE_LIMIT.values(), ids=AT_THE_LIMIT)
+def test_the_largest_calls_that_are_planned_take_little(call):
+    peak, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    first_phase(call, arguments_of(call, arrays=False))
+    assert time.process_time() - started < 5
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 2**20  # KiB
 
 
 @pytest.mark.parametrize("call", TOO_LARGE, ids=lambda call: "x".join(map(str, call.input.shape)))

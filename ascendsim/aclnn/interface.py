@@ -9,6 +9,7 @@ from ascendsim.aclnn.executor import Executor
 from ascendsim.aclnn.tensor import AclTensor, describe
 from ascendsim.aclnn.workspace import workspace_bytes
 from ascendsim.errors import AclnnError, ConfigError
+from ascendsim.profile import is_file_name
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, resolve
 from ascendsim.rules.typed import CHECK, typed
 
@@ -111,10 +112,8 @@ def first_phase(
     """Check, decide, and plan; both interfaces and `ascendsim check` come together here."""
     # A name goes to the rules as it is: they know products of which there is no file of figures, and refuse a
     # call there for a reason of the interface. A file or a Profile must be loaded to tell its product.
-    named = product if isinstance(product, str) and not _is_file(product) else _profile(product)
+    named = product if isinstance(product, str) and not is_file_name(product) else _profile(product)
     try:
-        if not isinstance(rules, str | Path):
-            raise ConfigError(f"rules is {type(rules).__name__}; it must be the name of a rule set or a path")
         decision = resolve(call, named, rules)
     except ConfigError as error:
         raise AclnnError(INVALID, CHECK, str(error)) from error
@@ -122,11 +121,6 @@ def first_phase(
     profile, checked = _profile(product), typed(call)
     size = workspace_bytes(checked, decision, profile, rules)
     return size, Executor(checked, decision, size, tensors, profile, rules)
-
-
-def _is_file(product: str) -> bool:
-    """Tell a path from a name, on any system."""
-    return product.endswith(".toml") or "/" in product or "\\" in product
 
 
 def _profile(product: Any) -> Profile:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 SYSTEM_BYTES = 16 * 2**20
 INNER = 561103  # ACLNN_ERR_INNER_NULLPTR
 # Larger calls are accepted by the rules and not planned: choosing how to cut one image, and matching depths
-# with taps in depth, would take minutes and gigabytes. At these limits it takes seconds and a gigabyte.
+# with taps in depth, would take minutes and gigabytes. At these limits it takes a second or two.
 LARGEST = {
     "pixels in one image": 2**25,
-    "pairs of depth and kernel depth": 5 * 10**6,
+    "pairs of depth and kernel depth": 250_000,
 }
 
 

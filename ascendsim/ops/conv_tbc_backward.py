@@ -11,7 +11,7 @@ from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.lower import append_gradients
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand
-from ascendsim.ops.options import CallOptions, Options, options_of
+from ascendsim.ops.options import CallOptions, Options, options_of, require_order
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import ConvolutionBackwardResult
 from ascendsim.ops.running import common_fields, encoded, name_of, run_graph
@@ -44,12 +44,13 @@ def conv_tbc_backward(
     Source   operator page of aclnnConvTbcBackward; positions as torch's conv_tbc_backward
     """
     options = options_of("conv_tbc_backward", keywords)
+    require_order(order)
     given = zip((*INPUTS, "bias"), (grad_output, input, weight, bias), strict=True)
-    operands = {name: Operand.of(value) for name, value in given}
+    operands = {name: Operand.of(value, name) for name, value in given}
     described = (operand.described for operand in operands.values())
     in_order: tuple[Any, ...] = (*described, pad, cube_math_type)
     asked = ConvTbcBackwardCall(*in_order)
-    decision = resolve(asked.with_usual_outputs(options.wanted_dtypes), options.profile, options.rules)
+    decision = resolve(asked.with_usual_outputs(options.wanted_dtypes), options.asked_product, options.rules)
     if decision.empty:
         graph, model = _empty_graph(operands, decision, options), "none"
     else:

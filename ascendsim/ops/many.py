@@ -108,7 +108,10 @@ class _Estimates:
         if not isinstance(product, str | Path):
             return product
         if product not in self._profiles:
-            self._profiles[product] = load_profile(product)
+            try:
+                self._profiles[product] = load_profile(product)
+            except ConfigError:
+                return product  # the rules may know it, and say what is to be said of it
         return self._profiles[product]
 
 

@@ -12,7 +12,7 @@ from ascendsim.ops.lowering import matmul_formats
 from ascendsim.ops.lowering.cube import product_kernel
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.vector import VectorKernels
-from ascendsim.ops.options import Options, ProductOptions, options_of
+from ascendsim.ops.options import Options, ProductOptions, options_of, require_order
 from ascendsim.ops.problems.hf32 import full_name, stored_name
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, problem_of
 from ascendsim.ops.results import Estimate, MatmulResult
@@ -47,7 +47,8 @@ def matmul(
     """
     from ascendsim.ops.operands import Operand
 
-    left, right = Operand.of(a), Operand.of(b)
+    require_order(order)
+    left, right = Operand.of(a, "a"), Operand.of(b, "b")
     problem = problem_of(left.view.shape, right.view.shape, transpose_a=transpose_a, transpose_b=transpose_b)
     options = options_of("matmul", keywords, ProductOptions)
     graph, said = _lowered(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ascendsim.arguments import truth
+from ascendsim.arguments import items, shown, truth, whole
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, AccumulationModel
 from ascendsim.numerics.formats.controls import FIXPIPE_PRESETS
@@ -21,7 +21,7 @@ from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.tiling.given import plans_of, schedules_given, tilings_given
-from ascendsim.profile import Profile, load_profile
+from ascendsim.profile import Profile, is_file_name, load_profile
 from ascendsim.rules import Decision
 from ascendsim.timing.kernel import ENGINES
 
@@ -79,7 +79,7 @@ class CallOptions(ProductOptions, total=False):
 
     deterministic: bool | None
     output_dtypes: Sequence[str | None] | None
-    rules: str
+    rules: str | Path
     fixpipe: str
 
 
@@ -121,41 +121,54 @@ class Options:
     engine: str | None = None
     deterministic: bool | None = None
     output_dtypes: Sequence[str | None] | None = None
-    rules: str = "documented"
+    rules: str | Path = "documented"
     fixpipe: str = "ctrl48"
 
     def __post_init__(self) -> None:
         """Refuse values without a meaning."""
-        if self.fixpipe not in FIXPIPE_PRESETS:
-            raise _refusal("fixpipe", self.fixpipe, f"one of {', '.join(FIXPIPE_PRESETS)}")
+        for name, known in (("fixpipe", FIXPIPE_PRESETS), ("l2_start", L2_NOTES), ("engine", ENGINES)):
+            value = getattr(self, name)
+            # By its type first: what has no hash, or compares element by element, is in no table.
+            if not isinstance(value, str) or value not in known:
+                if name == "engine" and value is None:
+                    continue
+                raise _refusal(name, value, f"one of {', '.join(known)}" + ", or None" * (name == "engine"))
+        if not isinstance(self.rules, str | Path):
+            raise _refusal("rules", self.rules, "the name of a rule set, or the path of a .toml file")
         if not isinstance(self.product, str | Path | Profile):
             raise _refusal("product", self.product, "a name, the path of a .toml file, or a loaded Profile")
         if not isinstance(self.accumulation, str | AccumulationModel | None):
             raise _refusal("accumulation", self.accumulation, "the text of a model, a model or None")
         if self.deterministic is not None and truth(self.deterministic) is None:
             raise _refusal("deterministic", self.deterministic, "true, false or None")
-        if self.l2_start not in L2_NOTES:
-            raise _refusal("l2_start", self.l2_start, f"one of {', '.join(L2_NOTES)}")
-        if self.engine is not None and self.engine not in ENGINES:
-            raise _refusal("engine", self.engine, f"one of {', '.join(ENGINES)}, or None")
         plans = tuple(self.tiling.values()) if isinstance(self.tiling, Mapping) else (self.tiling,)
         if self.tiling is not None and not all(isinstance(plan, Tiling | Plan) for plan in plans):
             raise _refusal("tiling", self.tiling, 'a Tiling, {"grad_input": Tiling(...), ...} or None')
         self._check_output_dtypes()
 
     def _check_output_dtypes(self) -> None:
-        if isinstance(self.output_dtypes, str) or not isinstance(self.output_dtypes, Sequence | None):
+        if self.output_dtypes is None:
+            return
+        given = items(self.output_dtypes)
+        if given is None:
             raise _refusal("output_dtypes", self.output_dtypes, "three formats, None: default")
-        if len(self.wanted_dtypes) != 3:
+        if len(given) != 3:
             raise ConfigError(
-                f"output_dtypes has {len(self.wanted_dtypes)} entries {self.wanted_dtypes}; it needs three, "
-                "None: default"
+                f"output_dtypes has {len(given)} entries {shown(given)}; it needs three, None: default"
             )
+        object.__setattr__(self, "output_dtypes", given)
+        _ = self.wanted_dtypes  # an unknown format is told at once
 
     @cached_property
     def profile(self) -> Profile:
         """The product."""
         return self.product if isinstance(self.product, Profile) else load_profile(self.product)
+
+    @property
+    def asked_product(self) -> str | Profile:
+        """What the rules are asked about: a name as it is, since they know products without a file."""
+        name = self.product
+        return name if isinstance(name, str) and not is_file_name(name) else self.profile
 
     @property
     def wanted_dtypes(self) -> tuple[str | None, ...]:
@@ -243,5 +256,17 @@ class Options:
         return (*found, *decision.warnings)
 
 
+def require_order(order: Any) -> None:
+    """Refuse an order of execution without a meaning, before anything is computed.
+
+    Raises   ConfigError
+    """
+    if isinstance(order, str) and order in ("program", "arrival"):
+        return
+    seed = None if isinstance(order, str) else whole(order)
+    if seed is None or seed < 0:
+        raise _refusal("order", order, '"program", "arrival" or a whole number of 0 or more, the seed')
+
+
 def _refusal(name: str, given: object, rule: str) -> ConfigError:
-    return ConfigError(f"{name} is {given!r}; it must be {rule}")
+    return ConfigError(f"{name} is {shown(given)}; it must be {rule}")

@@ -147,7 +147,7 @@ def _on_generation(choice: _Choice, overrides: Mapping[str, Any]) -> _Choice:
 
 def _base(path: Path, file: _File, base: str, above: tuple[str, ...]) -> _Choice:
     """Resolve what a file builds on; a base that is a file lies beside it, wherever the command runs."""
-    name = str(path.parent / base) if _is_file_name(base) else base
+    name = str(path.parent / base) if is_file_name(base) else base
     try:
         return _choose(name, (*above, str(path)))
     except ConfigError as error:
@@ -156,7 +156,7 @@ def _base(path: Path, file: _File, base: str, above: tuple[str, ...]) -> _Choice
 
 def _locate(name: str) -> tuple[Path, str]:
     """Find the file of a name and, where the name is a variant's, which one."""
-    if _is_file_name(name):
+    if is_file_name(name):
         return Path(name), ""
     # Vendors' tools write Ascend910B3 for what the platform files call 910B3.
     plain = name.lower().removeprefix("ascend")
@@ -167,7 +167,11 @@ def _locate(name: str) -> tuple[Path, str]:
     # A variant usually starts like its product: look there first, since reading a file costs milliseconds.
     known: list[str] = []
     for path in sorted(shipped, key=lambda path: -_common_prefix(path.stem.lower(), plain)):
-        for variant in _read(path).variants:
+        file = _read(path)
+        # Pages speak of an Atlas A2, and rules do: it is the product that a 910B is.
+        if file.texts.get("series", "").lower() == plain:
+            return path, ""
+        for variant in file.variants:
             if variant.lower() == plain:
                 return path, variant
             known.append(variant)
@@ -177,7 +181,8 @@ def _locate(name: str) -> tuple[Path, str]:
     raise ConfigError(f"unknown product {name!r}; {what} The path of a .toml file works as well")
 
 
-def _is_file_name(name: str) -> bool:
+def is_file_name(name: str) -> bool:
+    """Tell the path of a product file from the name of a product."""
     # A product has neither, so that a mistyped path is told as a path.
     return name.endswith(".toml") or "/" in name or "\\" in name
 
@@ -198,9 +203,13 @@ def _read(path: Path, table: str = "") -> _File:
     It is parsed again only if its text has changed. Reading is cheap; parsing takes milliseconds.
     """
     try:
-        return _parsed(path, path.read_bytes(), table)
+        written = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; expected a product file") from None
+    except ValueError as error:  # a NUL in it
+        raise ConfigError(f"{str(path)!r}: cannot be read: {error}; expected a product file") from None
+    try:
+        return _parsed(path, written, table)
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not text in UTF-8; expected a product file in TOML") from None
 

@@ -119,8 +119,11 @@ def _like(source: object, dtype: str | None) -> TensorDescription | None:
 
 
 def _channels(grad_output: TensorDescription | None) -> Any:
-    """Return (grad_output.shape[1],), or None where there is no such axis."""
-    try:
-        return (grad_output.shape[1],) if isinstance(grad_output, TensorDescription) else None
-    except Exception:  # whatever else it is, the checks will say so
+    """Return (grad_output.shape[1],), None where there is no grad_output."""
+    if not isinstance(grad_output, TensorDescription):
         return None
+    try:
+        return (grad_output.shape[1],)
+    except Exception:
+        # Without such an axis grad_output is refused: of it, and not of outputs that nobody passed.
+        return (0,)

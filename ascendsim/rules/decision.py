@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ascendsim.rules.calls import GRADIENTS
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -40,3 +42,8 @@ class Decision:
     empty: bool = False
     empty_grad_bias: str = "zeros"
     warnings: tuple[str, ...] = ()
+
+    @property
+    def wanted_gradients(self) -> tuple[str, ...]:
+        """Names of the gradients that are asked for."""
+        return tuple(name for name, wanted in zip(GRADIENTS, self.wanted, strict=True) if wanted)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from ascendsim.arguments import truth, whole
+from ascendsim.arguments import items, shown, truth, whole
 from ascendsim.errors import ShapeError
 
 Pair = tuple[int, int]
@@ -251,10 +250,9 @@ def _integers(name: str, values: object) -> tuple[int, ...]:
 
     Raises   ShapeError if they are not integers
     """
-    try:
-        given: tuple[Any, ...] = tuple(None if isinstance(values, str) else values)  # type: ignore[arg-type]
-    except TypeError:
-        raise ShapeError(f"convolution: {name} is {values!r}; it must be a sequence of integers") from None
+    given = items(values)
+    if given is None:
+        raise ShapeError(f"convolution: {name} is {shown(values)}; it must be a sequence of integers")
     numbers = tuple(number for value in given if (number := whole(value)) is not None)
-    _require(len(numbers) == len(given), f"{name} is {given}; every value must be an integer")
+    _require(len(numbers) == len(given), f"{name} is {shown(given)}; every value must be an integer")
     return numbers

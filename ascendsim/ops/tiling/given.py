@@ -106,4 +106,4 @@ def _require_keys(what: str, given: Given, gradients: Sequence[str]) -> None:
     known = ("matmul",) if "matmul" in gradients else ("grad_input", "grad_weight")
     unknown = set(given) - set(known)
     if unknown:
-        raise ConfigError(f"{what} has keys {sorted(unknown)}; it takes {' and '.join(known)}")
+        raise ConfigError(f"{what} has keys {sorted(unknown, key=repr)}; it takes {' and '.join(known)}")
