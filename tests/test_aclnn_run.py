@@ -247,12 +247,12 @@ def test_the_signatures_are_those_of_the_interface():
     assert names == [
         *("grad_output", "input", "weight", "bias_sizes", "stride", "padding", "dilation", "transposed"),
         *("output_padding", "groups", "output_mask", "cube_math_type", "grad_input", "grad_weight"),
-        *("grad_bias", "product", "rules"),
+        *("grad_bias", "product", "rules", "options", "strict"),
     ]
     names = list(inspect.signature(conv_tbc_backward_get_workspace_size).parameters)
     assert names == [
         *("grad_output", "input", "weight", "bias", "pad", "cube_math_type"),
-        *("grad_input", "grad_weight", "grad_bias", "product", "rules"),
+        *("grad_input", "grad_weight", "grad_bias", "product", "rules", "options", "strict"),
     ]
     assert list(inspect.signature(AclTensor).parameters) == ["shape_or_array", "dtype", "format", "strides"]
 

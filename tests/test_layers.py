@@ -21,7 +21,15 @@ MACHINE = {"errors", "numerics", "profile", "program"}
 LOOPS = MACHINE | {"cube", "vector", "arguments", "ops/plan", "ops/problems"}
 CALL = LOOPS | {"ops/lowering", "ops/operands", "ops/options", "ops/results", "ops/running", "rules"}
 MAY_IMPORT = {
-    "": {"ops/conv_tbc_backward", "ops/convolution_backward", "ops/matmul", "ops/matmul_tiling", "profile"}
+    "": {
+        "errors",
+        "rules",
+        "ops/conv_tbc_backward",
+        "ops/convolution_backward",
+        "ops/matmul",
+        "ops/matmul_tiling",
+        "profile",
+    }
     | {"ops/many", "ops/plan", "ops/problems", "ops/schedules", "ops/tiling"},
     "errors": set(),
     "frozen": set(),
@@ -62,7 +70,7 @@ MAY_IMPORT = {
     | {"ops/convolution_backward", "ops/lowering", "ops/plan", "ops/problems", "ops/reference"}
     | {"ops/results"},
     "validate": LOOPS | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling"},
-    "aclnn": CALL | {"ops/convolution_backward", "ops/conv_tbc_backward"},
+    "aclnn": CALL | {"frozen", "ops/convolution_backward", "ops/conv_tbc_backward"},
     "report": MACHINE | {"", "timing", "studies", "validate", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
     | {"parallel", "progress", "studies", "validate"},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.aclnn.outputs import require_writable
 from ascendsim.aclnn.tensor import AclTensor, describe, memory_of, values_of, write
 from ascendsim.errors import AclnnError, AscendSimError
+from ascendsim.frozen import FrozenMap
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
 from ascendsim.rules.typed import shown, typed
 
@@ -24,12 +25,21 @@ GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 INVALID, INNER = 161002, 561103
 
 
+@dataclass
+class ExecutorState:
+    """What changes about an executor: how often it has run, and whether a strict one may run again."""
+
+    runs: int = 0
+    repeatable: bool = False
+
+
 @dataclass(frozen=True)
 class Executor:
-    """A checked call, ready to run as often as wanted.
+    """A checked call, ready to run as often as wanted; where it is strict, once, unless made repeatable.
 
     decision        what the rules decided: compute dtype, dtypes of the outputs, warnings
     workspace_size  bytes that `run` must be given
+    options         keywords of the operator that are no arguments of the interface: accumulation, order, ...
     """
 
     call: ConvolutionBackwardCall | ConvTbcBackwardCall
@@ -38,6 +48,9 @@ class Executor:
     tensors: Mapping[str, AclTensor | None] = field(repr=False)
     profile: Profile = field(repr=False)
     rules: str | Path = "documented"
+    options: Mapping[str, Any] = FrozenMap()
+    strict: bool = False
+    state: ExecutorState = field(default_factory=ExecutorState, compare=False, repr=False)
 
     def run(self, workspace_size: int) -> ConvolutionBackwardResult:
         """Compute the gradients, write them into outputs that have arrays, and return them with the cycles.
@@ -46,6 +59,12 @@ class Executor:
                  tensor that is not what the first phase has checked, 361001 where one has no values or
                  cannot be written; 561103 where the operators fail
         """
+        if self.strict and self.state.runs and not self.state.repeatable:
+            raise AclnnError(
+                INVALID,
+                "run",
+                "the executor has run; one that shall run again must be made repeatable before",
+            )
         self._check(workspace_size)
         self._check_tensors()
         # Read when the call runs, not when it is checked: the first phase of the vendor's interface sees
@@ -64,6 +83,7 @@ class Executor:
         # A masked gradient leaves its output untouched, as the device does.
         for name in self.decision.wanted_gradients:
             self._write(name, getattr(result, name))
+        self.state.runs += 1
         return result
 
     def _check(self, workspace_size: Any) -> None:
@@ -103,6 +123,7 @@ class Executor:
     def _computed(self, inputs: dict[str, Any]) -> ConvolutionBackwardResult:
         """Run the operator; what outputs are made of goes with it."""
         options: dict[str, Any] = {
+            **self.options,
             "product": self.profile,
             "rules": self.rules,
             "output_dtypes": [self.decision.dtypes.get(name) for name in GRADIENTS],

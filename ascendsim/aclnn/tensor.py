@@ -10,6 +10,7 @@ from ascendsim.rules import TensorDescription
 from ascendsim.rules.typed import CHECK, dtype_name, shown
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 RUNTIME = 361001  # ACLNN_ERR_RUNTIME_ERROR
@@ -147,6 +148,17 @@ def _same_strides(array: Any, given: Any) -> bool:
         )
     except Exception:  # whatever the strides are: the checks of types will say so
         return True
+
+
+def storage_dtype(name: Any) -> np.dtype[Any] | None:
+    """Return the numpy dtype that holds a format; None where no operator takes it."""
+    import numpy as np
+
+    from ascendsim.numerics.formats.dtypes import dtype as lookup
+
+    names = _storage_names(name)
+    # Of hifloat8 the bare codes: no array of our own lies in flat memory.
+    return np.dtype(np.uint8) if "hifloat8" in names else lookup(names[0]).storage if names else None
 
 
 def _storage_names(dtype: Any) -> tuple[str, ...]:

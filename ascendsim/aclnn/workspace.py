@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ascendsim.errors import AclnnError, AscendSimError
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
 
 if TYPE_CHECKING:
+    from ascendsim.ops.options import Options
     from ascendsim.ops.problems.convolution import ConvProblem
-    from ascendsim.profile import Profile
 
 # What the runtime takes for itself beside the kernels.
 SYSTEM_BYTES = 16 * 2**20
@@ -23,7 +23,7 @@ LARGEST = {
 
 
 def workspace_bytes(
-    call: ConvolutionBackwardCall | ConvTbcBackwardCall, decision: Decision, profile: Profile, rules: Any
+    call: ConvolutionBackwardCall | ConvTbcBackwardCall, decision: Decision, options: Options
 ) -> int:
     """Return what the kernels of a typed, accepted call declare, and 16 MiB.
 
@@ -38,7 +38,7 @@ def workspace_bytes(
     try:
         problem = _tbc_problem(call) if isinstance(call, ConvTbcBackwardCall) else _problem(call, decision)
         _require_plannable(problem, check)
-        return SYSTEM_BYTES + _declared(problem, decision, profile, rules)
+        return SYSTEM_BYTES + _declared(problem, decision, options)
     except AclnnError:
         raise
     except AscendSimError as error:
@@ -47,12 +47,10 @@ def workspace_bytes(
         raise AclnnError(INNER, check, "the call is too large: its kernels do not fit into memory") from None
 
 
-def _declared(problem: ConvProblem, decision: Decision, profile: Profile, rules: Any) -> int:
+def _declared(problem: ConvProblem, decision: Decision, options: Options) -> int:
     """Lower the convolution and add up what its kernels want in global memory for themselves."""
     from ascendsim.ops.lowering.lower import lower
-    from ascendsim.ops.options import Options
 
-    options = Options(profile, rules=rules)
     # Kernels are described and not run, so that shapes without values are enough.
     graph = lower(options.call(problem, decision, {}), decision.wanted)
     return sum(

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any, ClassVar, TypeVar
+
+
+class CubeMathType(IntEnum):
+    """What the cube may compute in, under the interface's names."""
+
+    KEEP_DTYPE = 0
+    ALLOW_FP32_DOWN_PRECISION = 1
+    USE_FP16 = 2
+    USE_HF32 = 3
+
 
 GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 # Formats that frameworks give tensors of these ranks.

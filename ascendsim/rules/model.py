@@ -24,7 +24,7 @@ class OneOf(NamedTuple):
 Family = Annotated[str, OneOf("product")]
 DType = Annotated[str, OneOf("dtype", DTYPES)]
 Computed = Annotated[str, OneOf("compute dtype", (*DTYPES, "hf32", REFUSED, ABSENT))]
-Layout = Annotated[str, OneOf("format", tuple(FORMATS))]
+Layout = Annotated[str, OneOf("format", FORMATS)]
 Axis = Annotated[str, OneOf("axis", ("D", "H", "W"))]
 Rank = Annotated[int, OneOf("rank", (3, 4, 5))]
 Output = Annotated[str, OneOf("output", GRADIENTS)]

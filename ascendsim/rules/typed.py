@@ -12,7 +12,7 @@ from operator import index
 from typing import Any
 
 from ascendsim.errors import AclnnError
-from ascendsim.rules.calls import USUAL_FORMATS, SomeCall, TensorDescription
+from ascendsim.rules.calls import USUAL_FORMATS, CubeMathType, SomeCall, TensorDescription
 
 CHECK = "0 (argument types)"
 # Longer arrays are nothing that the interface means; reading them could take for ever.
@@ -79,10 +79,12 @@ def typed(call: SomeCall) -> SomeCall:
             values[name] = None if given is None else _tensor(name, given)
         elif name == "transposed":
             values[name] = _bool(name, given)
-        elif name in ("groups", "cube_math_type", "pad"):
+        elif name == "cube_math_type":
+            values[name] = _int(name, cube_math_number(given))
+        elif name in ("groups", "pad"):
             values[name] = _int(name, given, INT32 if name == "groups" else INT64)
         elif given is not None:
-            values[name] = _bools(name, given) if name == "output_mask" else _ints(name, given)
+            values[name] = flags(name, given) if name == "output_mask" else numbers(name, given)
     return replace(call, **values)
 
 
@@ -101,6 +103,12 @@ def dtype_name(value: Any) -> str | None:
     return DTYPE_SYNONYMS.get(plain, plain)
 
 
+def cube_math_number(given: Any) -> Any:
+    """Return the number of a cubeMathType that is given by its name, in any case; anything else as it is."""
+    name = given.strip().upper() if isinstance(given, str) else ""
+    return CubeMathType[name] if name in CubeMathType.__members__ else given
+
+
 def format_name(value: Any, rank: int) -> str | None:
     """Return the plain name of a storage format; of None, the usual one of the rank."""
     if value is None:
@@ -113,7 +121,7 @@ def format_name(value: Any, rank: int) -> str | None:
 def _tensor(name: str, given: Any) -> Tensor:
     if not isinstance(given, TensorDescription):
         raise _refusal(name, given, "a tensor or None")
-    shape = _ints(f"{name}.shape", given.shape)
+    shape = numbers(f"{name}.shape", given.shape)
     # Extents of 0 are for the checks of empty tensors; below that nothing makes sense.
     if min(shape, default=0) < 0:
         raise _refusal(f"{name}.shape", shape, "extents of 0 or more")
@@ -125,7 +133,7 @@ def _tensor(name: str, given: Any) -> Tensor:
         raise _refusal(f"{name}.format", given.format, "the name of a format, such as NCHW")
     strides = given.strides
     if strides is not None:
-        strides = _ints(f"{name}.strides", strides)
+        strides = numbers(f"{name}.strides", strides)
         if len(strides) != len(shape):
             raise _refusal(f"{name}.strides", strides, f"one for each of the {len(shape)} axes")
     return Tensor(shape, dtype, layout, strides)
@@ -149,7 +157,11 @@ def _items(name: str, given: Any) -> list[Any]:
         raise _refusal(name, given, expected) from None
 
 
-def _ints(name: str, given: Any) -> tuple[int, ...]:
+def numbers(name: str, given: Any) -> tuple[int, ...]:
+    """Return the whole numbers of an array argument.
+
+    Raises   AclnnError 161002, check 0
+    """
     return tuple(_int(f"{name}[{i}]", item) for i, item in enumerate(_items(name, given)))
 
 
@@ -166,7 +178,11 @@ def _int(name: str, given: Any, bits: int = INT64) -> int:
     return number
 
 
-def _bools(name: str, given: Any) -> tuple[bool, ...]:
+def flags(name: str, given: Any) -> tuple[bool, ...]:
+    """Return the truth values of an array argument.
+
+    Raises   AclnnError 161002, check 0
+    """
     return tuple(_bool(f"{name}[{i}]", item) for i, item in enumerate(_items(name, given)))
 
 
