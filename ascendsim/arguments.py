@@ -11,6 +11,9 @@ from typing import Any
 # Longer lists of numbers are nothing that an operator takes; reading them could take for ever.
 LONGEST = 64
 SHOWN = 60
+# Texts and numbers as far as a message takes them; of long lists the beginning.
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = SHOWN
 
 
 def whole(value: Any) -> int | None:
@@ -41,7 +44,7 @@ def items(value: Any) -> tuple[Any, ...] | None:
 def shown(value: Any) -> str:
     """Return a text for any value at all, never long."""
     try:
-        text = reprlib.repr(value)
+        text = _SHORT.repr(value)
     except Exception:  # likewise
         text = f"a {type(value).__name__}"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

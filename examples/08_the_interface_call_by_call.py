@@ -1,8 +1,7 @@
 """aclnnConvolutionBackward as a C program calls it, call by call, down to the numbers that it prints.
 
-Run it with `python examples/08_the_interface_call_by_call.py`. Names and arguments are those of the
-operator's page; an `Out` stands where C passes an address. To check a C program of your own, carry it over line
-by line.
+Run it with `python examples/08_the_interface_call_by_call.py`. Names and arguments are those of the page; an
+`Out` stands where C passes an address. To check a C program of your own, carry it over line by line.
 """
 
 import numpy as np

@@ -38,8 +38,8 @@ MAY_IMPORT = {
     "arguments": set(),
     "native": {"errors"},
     "numerics": {"errors", "native"},
-    "profile": {"errors", "frozen"},
-    "rules": {"errors", "frozen", "profile"},
+    "profile": {"arguments", "errors", "frozen"},
+    "rules": {"arguments", "errors", "frozen", "profile"},
     "workloads": {"errors"},
     "program": {"errors", "numerics", "profile"},
     "cube": MACHINE,
@@ -62,7 +62,15 @@ MAY_IMPORT = {
     | {"ops/summary"},
     "ops/reference": LOOPS | {"ops/lowering", "ops/schedules"},
     "ops/convolution_backward": CALL,
-    "ops/many": {"errors", "frozen", "parallel", "profile", "progress", "ops/convolution_backward"}
+    "ops/many": {
+        "arguments",
+        "errors",
+        "frozen",
+        "parallel",
+        "profile",
+        "progress",
+        "ops/convolution_backward",
+    }
     | {"ops/options", "ops/problems", "ops/results"},
     "ops/conv_tbc_backward": CALL,
     "ops/matmul": CALL | {"ops/schedules"},

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.aclnn.outputs import require_writable
 from ascendsim.aclnn.tensor import AclTensor, describe, memory_of, values_of, write
+from ascendsim.arguments import shown
 from ascendsim.errors import AclnnError, AscendSimError
 from ascendsim.frozen import FrozenMap
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
-from ascendsim.rules.typed import shown, typed
+from ascendsim.rules.typed import typed
 
 if TYPE_CHECKING:
     from ascendsim.ops.results import ConvolutionBackwardResult

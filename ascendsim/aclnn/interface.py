@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.aclnn.executor import Executor
 from ascendsim.aclnn.tensor import AclTensor, describe
 from ascendsim.aclnn.workspace import workspace_bytes
+from ascendsim.arguments import shown
 from ascendsim.errors import AclnnError, AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.profile import is_file_name
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, resolve
-from ascendsim.rules.typed import CHECK, shown, typed
+from ascendsim.rules.typed import CHECK, typed
 
 if TYPE_CHECKING:
     from ascendsim.ops.options import Options

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.arguments import shown
 from ascendsim.errors import AclnnError, UnsupportedError
 from ascendsim.rules import TensorDescription
-from ascendsim.rules.typed import CHECK, dtype_name, shown
+from ascendsim.rules.typed import CHECK, dtype_name
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ascendsim.arguments import shown
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.convolution_backward import estimate
@@ -120,8 +121,8 @@ def _item(number: int, given: Any) -> Item:
         return given
     if not isinstance(given, Mapping):
         raise ConfigError(
-            f"estimate_many: item {number} (counted from 0) is {given!r}; it must be Item(problem, ...) or a "
-            "mapping of these names"
+            f"estimate_many: item {number} (counted from 0) is {shown(given)}; it must be Item(problem, ...) "
+            "or a mapping of these names"
         )
     try:
         return Item(**given)

@@ -33,6 +33,7 @@ NOTES = (
     "Layout conversions between NCHW and NC1HWC0 (TransData kernels) are not part of the cycles.",
     "Tilings are this simulator's own; the product's operators choose their own.",
 )
+LONGEST_MODEL = 200  # no model has a name half as long; a message should stay short
 L2_NOTES = {
     "warm": "L2 is warm, as a run of the same kernel leaves it: a kernel whose tensors fit misses nothing.",
     "cold": "L2 is cold: every tensor is fetched from main memory when a kernel first reads it.",
@@ -137,7 +138,8 @@ class Options:
             raise _refusal("rules", self.rules, "the name of a rule set, or the path of a .toml file")
         if not isinstance(self.product, str | Path | Profile):
             raise _refusal("product", self.product, "a name, the path of a .toml file, or a loaded Profile")
-        if not isinstance(self.accumulation, str | AccumulationModel | None):
+        model = self.accumulation
+        if not isinstance(model, str | AccumulationModel | None) or len(str(model)) > LONGEST_MODEL:
             raise _refusal("accumulation", self.accumulation, "the text of a model, a model or None")
         if self.deterministic is not None and truth(self.deterministic) is None:
             raise _refusal("deterministic", self.deterministic, "true, false or None")

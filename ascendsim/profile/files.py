@@ -7,12 +7,15 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
 from ascendsim.profile.build import build_profile
 from ascendsim.profile.check import Layer, check, hint, merge, nearest, problems_text
 from ascendsim.profile.overrides import mark_overridden, override_layer
 from ascendsim.profile.records import Profile
 from ascendsim.profile.schema import ABOUT_TABLES, ABOUT_TEXTS
+
+LONGEST_NAME = 4096  # no system has longer paths; a message should stay short
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
 
     Raises   ConfigError naming the file, the dotted path, what was got and what is expected
     """
+    if not isinstance(name, str | Path) or len(str(name)) > LONGEST_NAME:
+        raise ConfigError(f"product is {shown(name)}; it must be a name, or the path of a .toml file")
     # Overrides are another layer on top, checked like a file.
     choice = _on_generation(_choose(str(name)), overrides or {})
     if not overrides:
@@ -122,7 +127,9 @@ def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
     base = file.texts.get("base")
     below = _base(path, file, base, above) if base else _Choice((), ())
     if file.variants and chosen not in file.variants:
-        raise ConfigError(f"{file.label}: unknown variant {chosen!r}{hint(chosen, tuple(file.variants))}")
+        raise ConfigError(
+            f"{file.label}: unknown variant {shown(chosen)}{hint(chosen, tuple(file.variants))}"
+        )
     inherited = dict(below.names)
     # A file of one's own keeps the product of its base; one that is shipped is a product itself.
     product = path.stem if path.parent == configs_directory() else inherited.get("product", path.stem)
@@ -169,7 +176,7 @@ def _locate(name: str) -> tuple[Path, str]:
     for path in sorted(shipped, key=lambda path: -_common_prefix(path.stem.lower(), plain)):
         file = _read(path)
         # Pages speak of an Atlas A2, and rules do: it is the product that a 910B is.
-        if file.texts.get("series", "").lower() == plain:
+        if file.texts.get("series", "").lower() == plain != "":
             return path, ""
         for variant in file.variants:
             if variant.lower() == plain:
@@ -178,7 +185,7 @@ def _locate(name: str) -> tuple[Path, str]:
     products = [path.stem for path in shipped]
     near = nearest(plain, [*products, *known])
     what = f"did you mean {near}?" if near else "products are " + ", ".join(products) + "."
-    raise ConfigError(f"unknown product {name!r}; {what} The path of a .toml file works as well")
+    raise ConfigError(f"unknown product {shown(name)}; {what} The path of a .toml file works as well")
 
 
 def is_file_name(name: str) -> bool:
@@ -207,7 +214,7 @@ def _read(path: Path, table: str = "") -> _File:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; expected a product file") from None
     except ValueError as error:  # a NUL in it
-        raise ConfigError(f"{str(path)!r}: cannot be read: {error}; expected a product file") from None
+        raise ConfigError(f"{shown(str(path))}: cannot be read: {error}; expected a product file") from None
     try:
         return _parsed(path, written, table)
     except UnicodeDecodeError:

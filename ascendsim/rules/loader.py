@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -10,10 +9,12 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
 from ascendsim.rules.build import build
 from ascendsim.rules.model import ConvolutionRules, ProductName, RuleSet, TbcRules
 
+LONGEST_NAME = 4096  # no system has longer paths; a message should stay short
 PRODUCTS, BASE = "products", "base"
 # What a rule set with `from_cube` does not list itself.
 CUBE_TABLES = ("dtypes", "dtypes_transposed", "cube_math")
@@ -40,9 +41,9 @@ def load_rules(name: str | Path = "documented") -> RuleSet:
 
     Raises   ConfigError naming the file, the key, what was got and what is expected
     """
-    if not isinstance(name, str | Path):
+    if not isinstance(name, str | Path) or len(str(name)) > LONGEST_NAME:
         raise ConfigError(
-            f"rules is {reprlib.repr(name)}; it must be the name of a rule set, or the path of a .toml file"
+            f"rules is {shown(name)}; it must be the name of a rule set, or the path of a .toml file"
         )
     path = _path(name)
     return _built(path, tuple(_chain(path)))
@@ -97,7 +98,7 @@ def _path(name: str | Path) -> Path:
         return rules_directory() / f"{name}.toml"
     near = get_close_matches(str(name), names, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names)},"
-    raise ConfigError(f"unknown rule set {name!r}; {hint} or the path of a .toml file of your own")
+    raise ConfigError(f"unknown rule set {shown(name)}; {hint} or the path of a .toml file of your own")
 
 
 def _chain(path: Path) -> Iterator[tuple[Path, bytes]]:
@@ -136,7 +137,7 @@ def _read(path: Path) -> bytes:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; expected a rule set") from None
     except ValueError as error:  # a NUL in it
         raise ConfigError(
-            f"{str(path)!r}: cannot be read: {error}; expected the path of a rule set"
+            f"{shown(str(path))}: cannot be read: {error}; expected the path of a rule set"
         ) from None
 
 

@@ -6,23 +6,20 @@ stays None wherever the interface takes a pointer: null pointers are for check 1
 
 from __future__ import annotations
 
-import reprlib
 from dataclasses import dataclass, fields, replace
 from operator import index
 from typing import Any
 
+from ascendsim.arguments import LONGEST, shown
 from ascendsim.errors import AclnnError
 from ascendsim.rules.calls import USUAL_FORMATS, CubeMathType, SomeCall, TensorDescription
 
 CHECK = "0 (argument types)"
-# Longer arrays are nothing that the interface means; reading them could take for ever.
-LONGEST_ARRAY = 64
 # No dtype or format has a name half as long; a message should stay short.
 LONGEST_NAME = 40
 # Bits beside the sign. groups is a C int in the interface; the other numbers are taken as int64_t.
 INT64 = 63
 INT32 = 31
-SHOWN = 60
 # The vendor's enum, numpy and torch spell the same formats differently.
 DTYPE_SYNONYMS = {
     "float": "float32",
@@ -147,7 +144,7 @@ def _items(name: str, given: Any) -> list[Any]:
         raise _refusal(name, given, expected)
     try:
         count = len(given)
-        if count > LONGEST_ARRAY:
+        if count > LONGEST:
             raise AclnnError(161002, CHECK, f"{name} has {count} items; no array of the interface is so long")
         # By place, not by iteration: an endless iterator with a short length cannot hang the check.
         return [given[place] for place in range(count)]
@@ -201,12 +198,3 @@ def _bool(name: str, given: Any) -> bool:
 def _refusal(name: str, given: Any, expected: str) -> AclnnError:
     """Make the error for an argument of a wrong type."""
     return AclnnError(161002, CHECK, f"{name} is {shown(given)}; it must be {expected}")
-
-
-def shown(value: Any) -> str:
-    """Return a text for any value at all, never long."""
-    try:
-        text = reprlib.repr(value)
-    except Exception:  # likewise
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

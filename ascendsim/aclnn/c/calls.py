@@ -14,9 +14,10 @@ from ascendsim.aclnn.interface import (
     conv_tbc_backward_get_workspace_size,
     convolution_backward_get_workspace_size,
 )
+from ascendsim.arguments import shown
 from ascendsim.errors import AclnnError
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall
-from ascendsim.rules.typed import CHECK, shown
+from ascendsim.rules.typed import CHECK
 
 NULL = 161001  # ACLNN_ERR_PARAM_NULLPTR
 Simulated = Mapping[str, Any] | None

@@ -17,7 +17,7 @@ from ascendsim.aclnn.c.values import (
     ACL_SUCCESS,
     aclSysParamOpt,
 )
-from ascendsim.rules.typed import shown
+from ascendsim.arguments import shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,8 +16,9 @@ from ascendsim.aclnn.c.values import (
     aclFormat,
 )
 from ascendsim.aclnn.tensor import AclTensor, storage_dtype
+from ascendsim.arguments import shown
 from ascendsim.errors import AclnnError
-from ascendsim.rules.typed import CHECK, flags, numbers, shown
+from ascendsim.rules.typed import CHECK, flags, numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,7 +116,7 @@ def aclCreateTensor(
             _first("storageDims", storageDims, storageDimsNum, numbers),
             tensorData,
         )
-    except ValueError as error:  # an AclnnError, or a number that is none of an enumeration
+    except Exception as error:  # an AclnnError, or whatever an enumeration is asked about a foreign object
         failed(ACL_ERROR_INVALID_PARAM, f"aclCreateTensor: {error}")
         return None
 

@@ -45,7 +45,7 @@ class ConvProblem:
         for name in ("input", "weight"):
             object.__setattr__(self, name, _integers(f"{name} shape", getattr(self, name)))
         transposed = truth(self.transposed)
-        _require(transposed is not None, f"transposed is {self.transposed!r}; it must be true or false")
+        _require(transposed is not None, f"transposed is {shown(self.transposed)}; it must be true or false")
         object.__setattr__(self, "transposed", transposed)
         of_input = f"input has rank {len(self.input)} {self.input}"
         _require(len(self.input) in (3, 4, 5), f"{of_input}; it must be 3, 4 or 5")
@@ -69,7 +69,7 @@ class ConvProblem:
         input, weight = self.input, self.weight
         _require(min(*input, *weight) >= 1, f"input {input} and weight {weight} must not be empty")
         groups = whole(self.groups) or 0
-        _require(groups >= 1, f"groups is {self.groups!r}; it must be an integer of at least 1")
+        _require(groups >= 1, f"groups is {shown(self.groups)}; it must be an integer of at least 1")
         object.__setattr__(self, "groups", groups)
         # A transposed weight has the input's channels in front, undivided; a plain one those of one group.
         ours = weight[0] if self.transposed else weight[1] * groups

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -81,11 +82,13 @@ def schedules_given(schedule: Any, gradients: Sequence[str]) -> dict[str, Any]:
             makes = schedule_named(name).makes
             if makes not in gradients:
                 raise ConfigError(
-                    f"schedule is {name!r}, which makes {makes}, but the call computes "
+                    f"schedule is {shown(name)}, which makes {makes}, but the call computes "
                     f"{' and '.join(gradients) or 'nothing on the cube'}"
                 )
             if makes in made:
-                raise ConfigError(f"schedule has {made[makes]!r} and {name!r}; both make {makes}: give one")
+                raise ConfigError(
+                    f"schedule has {shown(made[makes])} and {shown(name)}; both make {makes}: give one"
+                )
             made[makes] = name
         return made
     _require_keys("schedule", schedule, gradients)
@@ -98,7 +101,7 @@ def _require_makes(schedule: str | type, gradient: str) -> None:
     """Refuse a schedule that makes something else: its loops are over other tensors."""
     makes = schedule_named(schedule).makes
     if makes != gradient:
-        raise ConfigError(f"schedule of {gradient} is {schedule!r}, which makes {makes}")
+        raise ConfigError(f"schedule of {gradient} is {shown(schedule)}, which makes {makes}")
 
 
 def _require_keys(what: str, given: Given, gradients: Sequence[str]) -> None:
