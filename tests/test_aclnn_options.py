@@ -92,11 +92,17 @@ def test_what_is_no_option_is_refused(options):
 
 @pytest.mark.parametrize(
     "options",
-    [{"l2_start": np.ones(2)}, {"tiling": 3}, {"engine": []}, {"order": -1}, {"schedule": "dgrads"}],
+    [{"l2_start": np.ones(2)}, {"tiling": 3}, {"engine": []}, {"order": -1}, {"accumulation": "exakt"}],
     ids=str,
 )
 def test_a_value_without_a_meaning_is_refused_in_the_first_phase(options):
     (name,) = options
     with pytest.raises(AclnnError, match=name) as caught:
         first_phase(CONV, options=options)
-    assert caught.value.status in (161002, 561103)
+    assert (caught.value.status, caught.value.check) == (161002, "0 (argument types)")
+
+
+def test_a_plan_that_the_product_cannot_follow_is_an_inner_failure():
+    with pytest.raises(AclnnError, match="schedule is 'dgrads'") as caught:
+        first_phase(CONV, options={"schedule": "dgrads"})
+    assert caught.value.status == 561103

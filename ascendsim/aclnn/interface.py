@@ -161,11 +161,15 @@ def _own_options(options: Any) -> FrozenMap[str, Any]:
 
 def _resolved(profile: Profile, rules: Any, given: Mapping[str, Any]) -> Options:
     """Return the operator's options, whose values are looked at before anything is planned."""
+    from ascendsim.numerics.accumulation.models import AccumulationModel
     from ascendsim.ops.options import Options, require_order
 
     try:
         require_order(given.get("order", "program"))
-        return Options(profile, rules=rules, **{name: given[name] for name in given if name != "order"})
+        options = Options(profile, rules=rules, **{name: given[name] for name in given if name != "order"})
+        if isinstance(options.accumulation, str):
+            AccumulationModel.parse(options.accumulation)
+        return options
     except AscendSimError as error:
         raise AclnnError(INVALID, CHECK, str(error)) from error
 

@@ -63,7 +63,7 @@ def any_options(pick):
     """Return options that change bits, cycles, or neither."""
     options = {}
     if pick.random() < 0.2:
-        options["accumulation"] = pick.choice(("seq:RNE", "block:8:RNE", "exact"))
+        options["accumulation"] = pick.choice(("seq:RNE", "block:8:RNE", "tree:8:adjacent:RNE"))
     if pick.random() < 0.3:
         options["order"] = pick.choice(("arrival", 1, 2, "program"))
     if pick.random() < 0.2:
