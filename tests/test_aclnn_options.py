@@ -63,7 +63,9 @@ def test_both_doors_agree_under_every_option(product, call, options):
     assert (result.cycles, result.notes, result.order) == (expected.cycles, expected.notes, expected.order)
 
 
-@pytest.mark.parametrize("call", [CONV, TBC], ids=["conv", "tbc"])
+@pytest.mark.parametrize(
+    "call", [conv((1, 2, 4), (3, 2, 3), groups=1), tbc(time=3, batch=1)], ids=["conv", "tbc"]
+)
 @pytest.mark.parametrize("name", CubeMathType.__members__)
 def test_a_cube_math_type_by_its_name_or_number(call, name):
     call = changed(call, {f"{tensor}.dtype": "float32" for tensor in call.tensors})

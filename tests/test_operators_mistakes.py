@@ -11,7 +11,9 @@ from ascendsim import (
     convolution_backward,
     estimate,
     estimate_many,
+    legal_tilings,
     load_profile,
+    matmul,
 )
 from ascendsim.cli import main
 from ascendsim.errors import AclnnError, AscendSimError, ConfigError, ShapeError
@@ -184,6 +186,41 @@ def test_what_pages_call_a_product_is_a_name_of_it_everywhere(series, product):
     assert rule_product(series) == product
     assert estimate(CASE.problem, product=series).product == product
     assert main(["check", "--input", "1,2,4,4", "--weight", "3,2,3,3", "--product", series]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((3, "grad_input", "910B"), "problem is 3; it must be a ConvProblem"),
+        ((CASE.problem, np.ones(3), "910B"), "gradient is array"),
+        ((CASE.problem, "grad_input", 3), "product is 3; it must be a name"),
+    ],
+)
+def test_tilings_of_nothing_are_refused(arguments, says):
+    with pytest.raises(ConfigError, match=says):
+        legal_tilings(*arguments)
+
+
+@pytest.mark.parametrize("overrides", [3, np.ones(2), [("cores.cube", 30)], {3: 3}])
+def test_overrides_are_a_table_of_figures(overrides):
+    with pytest.raises(ConfigError, match=r"overrides is .*; it must be like"):
+        load_profile("910B", overrides)
+
+
+@pytest.mark.parametrize("items", [3, np.float32, None])
+def test_items_are_a_list(items):
+    with pytest.raises(ConfigError, match="estimate_many: items is "):
+        estimate_many(items)
+
+
+@pytest.mark.parametrize("value", [np.ones(2), np.zeros(2, "V4"), [], "x" * 10**5])
+def test_a_product_of_matrices_names_what_it_cannot_take(value):
+    a = np.ones((2, 3), np.float16)
+    for name in ("transpose_a", "cube_math_type", "out_dtype"):
+        with pytest.raises(AscendSimError, match=r"transpose_a|cube_math_type|dtype") as caught:
+            matmul(a, a.T, **{name: value})
+        assert len(str(caught.value)) < 500
+    assert matmul(a, a.T, cube_math_type="USE_HF32").output.tobytes() == matmul(a, a.T).output.tobytes()
 
 
 def test_an_estimate_answers_with_the_same_errors():

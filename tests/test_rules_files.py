@@ -119,6 +119,8 @@ def test_a_base_beside_the_file(own, tmp_path):
         ("[convolution]\nproducts = '910B'\n", r"convolution\.products: got '910B', expected a list"),
         ("[convolution]\nproducts = [1]\n", r"convolution\.products\[0\]: got 1, expected str"),
         ("convolution = 3\n", r"convolution: got 3, expected a table"),
+        ("from_cube = true\ntbc = 1.5\n", r"tbc: got 1\.5, expected a table"),
+        ("[tbc]\nproducts = ['910']\ndtypes = { 910 = [] }\n", r"tbc\.output_dtypes has no 910"),
         ("[convolution.empty]\nfour_pads = 'all'\n", r"four_pads: got 'all', expected one of 'sides'"),
         ("[convolution.formats]\nfour = ['NCHW']\n", r"formats: got the key 'four', expected a number"),
         ("[convolution.dtypes]\n910B = 3\n", r"dtypes\.910B: got 3, expected a list"),

@@ -21,7 +21,7 @@ INNER = 561103  # ACLNN_ERR_INNER_NULLPTR
 # with taps in depth, would take minutes and gigabytes. At these limits it takes a second or two.
 LARGEST = {
     "pixels in one image": 2**25,
-    "pairs of depth and kernel depth": 250_000,
+    "pairs of depth and kernel depth": 150_000,
 }
 
 

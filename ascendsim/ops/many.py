@@ -78,7 +78,13 @@ def estimate_many(
     Raises   ConfigError for what is no item, cannot be sent to another process, or is no number of workers;
              WorkerError if a process ends early; TypeError for a keyword that `estimate` does not take
     """
-    calls = [_item(number, item) for number, item in enumerate(items)]
+    try:
+        numbered = enumerate(items)
+    except Exception:  # whatever a foreign object does when it is asked
+        raise ConfigError(
+            f"estimate_many: items is {shown(items)}; it must be a list of Item(problem, ...)"
+        ) from None
+    calls = [_item(number, item) for number, item in numbered]
     count = worker_count(workers, len(calls))
     with progress(len(calls)) as advance:
         return in_order(
@@ -134,5 +140,5 @@ def _item(number: int, given: Any) -> Item:
 def _words(item: Item) -> str:
     """Name an item on a line of the terminal."""
     product = item.product.variant if isinstance(item.product, Profile) else item.product
-    shape = getattr(item.problem, "input", item.problem)
-    return f"{shape} on {product}"
+    shape = item.problem.input if isinstance(item.problem, ConvProblem) else item.problem
+    return f"{shown(shape)} on {shown(product)}"

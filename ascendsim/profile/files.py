@@ -73,6 +73,10 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
     """
     if not isinstance(name, str | Path) or len(str(name)) > LONGEST_NAME:
         raise ConfigError(f"product is {shown(name)}; it must be a name, or the path of a .toml file")
+    if overrides is not None and (
+        not isinstance(overrides, Mapping) or not all(isinstance(path, str) for path in overrides)
+    ):
+        raise ConfigError(f'overrides is {shown(overrides)}; it must be like {{"cores.cube": 30}}, or None')
     # Overrides are another layer on top, checked like a file.
     choice = _on_generation(_choose(str(name)), overrides or {})
     if not overrides:

@@ -67,7 +67,7 @@ def _built(path: Path, chain: tuple[tuple[Path, bytes], ...]) -> RuleSet:
 
 def _check_complete(part: ConvolutionRules | TbcRules, where: str) -> None:
     """Refuse tables with gaps that would only be found out in the middle of a check."""
-    for table in ("dtypes", "output_dtypes", "cube_math"):
+    for table in ("dtypes", "output_dtypes", "cube_math", *(["bias_dtypes"] * hasattr(part, "bias_dtypes"))):
         lacking = set(part.products) - set(getattr(part, table))
         if lacking:
             raise ConfigError(f"{where}.{table} has no {', '.join(sorted(lacking))}")
@@ -122,8 +122,10 @@ def _chain(path: Path) -> Iterator[tuple[Path, bytes]]:
 def _check_from_cube(path: Path, own: Mapping[str, Any], merged: Mapping[str, Any]) -> None:
     """Refuse tables that nobody would read, since the cube says what stands there."""
     for part in ("convolution", "tbc") if merged.get("from_cube") else ():
+        written = own.get(part)
+        # What is no table is told when the rules are built.
         for table in CUBE_TABLES:
-            if table in own.get(part, {}):
+            if isinstance(written, dict) and table in written:
                 raise ConfigError(
                     f"{path}: {part}.{table}: not read where from_cube is true, since it follows from "
                     "cube.rates of the product; leave the table out, or set from_cube = false"

@@ -12,12 +12,16 @@ import time
 import traceback
 from collections import Counter
 
+from fuzz.files import call_file, rule_file
 from fuzz.judge import must
 from fuzz.nasty import nasty
 from fuzz.status import status
 from fuzz.values import definition, tbc, two_phases, views
 
-FUZZERS = {fuzzer.__name__: fuzzer for fuzzer in (status, definition, two_phases, views, tbc, nasty)}
+FUZZERS = {
+    fuzzer.__name__: fuzzer
+    for fuzzer in (status, definition, two_phases, views, tbc, nasty, call_file, rule_file)
+}
 # Of checks and refusals, of any size; what is computed may take as long as it takes.
 MOST_SECONDS, MOST_BYTES = 5.0, 2**30
 SHOWN_FAILURES = 10
