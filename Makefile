@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
 WITH_TOOLS := $(VENV)/.installed-with-tools
 
-.PHONY: help run test test-all lint check bench reports clean
+.PHONY: help run test test-all lint check bench reports fuzz clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1: \2/p' $(MAKEFILE_LIST)
@@ -47,6 +47,11 @@ bench: $(WITH_TOOLS) ## the speed figures, as ratios within one run
 
 reports: $(WITH_TOOLS) ## write the pages under reports/ anew; validation.md needs the data that ASCENDSIM_DATA names
 	$(PY) -m pytest -m "slow or not slow" tests/test_reports_committed.py --update
+
+FUZZ_SECONDS = $(or $(SECONDS),60)
+
+fuzz: $(WITH_TOOLS) ## random calls at every door: make fuzz SECONDS=600, or what a failure says to paste
+	PYTHONPATH=tools:. $(PY) -W error -m fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 
 clean: ## remove the environment and what was built
 	rm -rf $(VENV) build dist out

@@ -6,6 +6,18 @@ used, so that `import ascendsim` costs nothing.
 
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.errors import (
+    AclnnError,
+    AscendSimError,
+    CapacityError,
+    ConfigError,
+    DataError,
+    ProgramError,
+    ShapeError,
+    UnsupportedError,
+    WorkerError,
+)
+
 if TYPE_CHECKING:
     from ascendsim.ops.conv_tbc_backward import conv_tbc_backward
     from ascendsim.ops.convolution_backward import convolution_backward, estimate
@@ -18,16 +30,27 @@ if TYPE_CHECKING:
     from ascendsim.ops.schedules.base import Schedule
     from ascendsim.ops.tiling.legal.tilings import legal_tilings
     from ascendsim.profile import load_profile
+    from ascendsim.rules.calls import CubeMathType
 
 __version__ = "0.1.0"
 __all__ = [
+    "AclnnError",
+    "AscendSimError",
+    "CapacityError",
+    "ConfigError",
     "ConvProblem",
+    "CubeMathType",
+    "DataError",
     "Item",
     "MatmulProblem",
     "MatmulTiling",
     "Plan",
+    "ProgramError",
     "Schedule",
+    "ShapeError",
     "Tiling",
+    "UnsupportedError",
+    "WorkerError",
     "conv_tbc_backward",
     "convolution_backward",
     "estimate",
@@ -40,6 +63,7 @@ __all__ = [
 
 _HOMES = {
     "ConvProblem": "ascendsim.ops.problems.convolution",
+    "CubeMathType": "ascendsim.rules.calls",
     "Item": "ascendsim.ops.many",
     "MatmulProblem": "ascendsim.ops.problems.matmul",
     "MatmulTiling": "ascendsim.ops.matmul_tiling",

@@ -1,9 +1,19 @@
-"""Integers and truth values as users write them: Python's and numpy's mean the same."""
+"""Arguments as users write them: Python's integers and truth values and numpy's mean the same."""
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Mapping, Set
+from itertools import islice
 from operator import index
 from typing import Any
+
+# Longer lists of numbers are nothing that an operator takes; reading them could take for ever.
+LONGEST = 64
+SHOWN = 60
+# Texts and numbers as far as a message takes them; of long lists the beginning.
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = SHOWN
 
 
 def whole(value: Any) -> int | None:
@@ -12,8 +22,32 @@ def whole(value: Any) -> int | None:
         return None
     try:
         return index(value)
-    except TypeError:
+    except Exception:  # whatever a foreign object does when it is asked
         return None
+
+
+def items(value: Any) -> tuple[Any, ...] | None:
+    """Return what is in a list of any kind; None for what is none, has no order, or is far too long.
+
+    No more is read of it than a list may hold, so that an endless one costs nothing.
+    """
+    # They have items, but "12" is not (1, 2), and a set has no order.
+    if isinstance(value, (str, bytes, bytearray, Mapping, Set)):
+        return None
+    try:
+        found = tuple(islice(value, LONGEST + 1))
+    except Exception:  # likewise
+        return None
+    return None if len(found) > LONGEST else found
+
+
+def shown(value: Any) -> str:
+    """Return a text for any value at all, never long."""
+    try:
+        text = _SHORT.repr(value)
+    except Exception:  # likewise
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def truth(value: Any) -> bool | None:

@@ -12,6 +12,7 @@ from ascendsim.aclnn import (
     conv_tbc_backward_get_workspace_size,
     convolution_backward_get_workspace_size,
 )
+from ascendsim.aclnn.outputs import overlaps_itself
 from ascendsim.aclnn.tensor import write
 from ascendsim.errors import CapacityError
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
@@ -118,14 +119,14 @@ def test_outputs_of_a_dtype_of_their_own():
 
 def test_views_are_read_and_written_through():
     given = arguments_of(SMALL)
-    plain_size, plain = first_phase(SMALL, given)
+    plain_size, plain = first_phase(SMALL, given, rules="shipped")
     expected = plain.run(plain_size)
     for name in ("input", "grad_input"):
         wide = np.full((2, 3, 5, 12), 7, np.float32)
         wide[..., ::2] = given[name].array
         given[name] = AclTensor(wide[..., ::2], "float32", "NCHW")
     assert given["input"].description.strides == (180, 60, 12, 2)
-    size, executor = first_phase(SMALL, given)
+    size, executor = first_phase(SMALL, given, rules="shipped")
     result = executor.run(size)
     target = given["grad_input"].array
     assert np.array_equal(bits(np.ascontiguousarray(target)), bits(expected.grad_input))
@@ -246,12 +247,12 @@ def test_the_signatures_are_those_of_the_interface():
     assert names == [
         *("grad_output", "input", "weight", "bias_sizes", "stride", "padding", "dilation", "transposed"),
         *("output_padding", "groups", "output_mask", "cube_math_type", "grad_input", "grad_weight"),
-        *("grad_bias", "product", "rules"),
+        *("grad_bias", "product", "rules", "options", "strict"),
     ]
     names = list(inspect.signature(conv_tbc_backward_get_workspace_size).parameters)
     assert names == [
         *("grad_output", "input", "weight", "bias", "pad", "cube_math_type"),
-        *("grad_input", "grad_weight", "grad_bias", "product", "rules"),
+        *("grad_input", "grad_weight", "grad_bias", "product", "rules", "options", "strict"),
     ]
     assert list(inspect.signature(AclTensor).parameters) == ["shape_or_array", "dtype", "format", "strides"]
 
@@ -277,6 +278,128 @@ def test_a_gradient_of_another_shape_is_not_written():
         write("grad_weight", target, np.ones((2, 3), np.float16))
     assert caught.value.status == 561103
     assert not target.array.any()
+
+
+@pytest.fixture
+def nothing_computed(monkeypatch):
+    """Fail if the operator is called."""
+
+    def fail(*_, **__):
+        raise AssertionError("computed before it was refused")
+
+    monkeypatch.setattr("ascendsim.ops.convolution_backward.convolution_backward", fail)
+
+
+def refused(given, rules="shipped"):
+    """Return the AclnnError of a run whose first phase passes."""
+    size, executor = first_phase(SMALL, given, rules=rules)
+    with pytest.raises(AclnnError) as caught:
+        executor.run(size)
+    return caught.value
+
+
+@pytest.mark.usefixtures("nothing_computed")
+def test_outputs_that_cannot_be_written_are_refused_before_anything_is_computed():
+    given = arguments_of(SMALL)
+    given["grad_weight"].array.flags.writeable = False
+    assert refused(given).status == 361001
+
+
+@pytest.mark.usefixtures("nothing_computed")
+def test_an_output_whose_elements_share_a_place_is_refused():
+    given = arguments_of(SMALL)
+    for step in (0, 4):  # one row for all, or rows that begin an element apart
+        row = np.lib.stride_tricks.as_strided(np.zeros(6 * 30, np.float32), (2, 3, 5, 6), (360, 120, step, 4))
+        given["grad_input"] = AclTensor(row, "float32", "NCHW")
+        assert "has elements in the same place" in str(refused(given))
+
+
+@pytest.mark.usefixtures("nothing_computed")
+def test_outputs_that_share_memory_are_refused():
+    given = arguments_of(SMALL)
+    memory = np.zeros(2 * 3 * 5 * 6 + 108, np.float32)
+    given["grad_input"] = AclTensor(memory[:180].reshape(2, 3, 5, 6), "float32", "NCHW")
+    given["grad_weight"] = AclTensor(memory[179 : 179 + 108].reshape(4, 3, 3, 3), "float32", "NCHW")
+    assert "grad_input and grad_weight lie in the same memory" in str(refused(given))
+
+
+def test_outputs_that_interleave_in_one_buffer_are_written():
+    given = arguments_of(SMALL)
+    memory = np.zeros((2, 3, 5, 12), np.float32)
+    given["grad_input"] = AclTensor(memory[..., ::2], "float32", "NCHW")
+    wide = memory.reshape(-1)[1:216:2].reshape(4, 3, 3, 3)
+    given["grad_weight"] = AclTensor(wide, "float32", "NCHW")
+    size, executor = first_phase(SMALL, given, rules="shipped")
+    result = executor.run(size)
+    assert np.array_equal(memory[..., ::2], result.grad_input)
+    assert np.array_equal(wide, result.grad_weight)
+
+
+@pytest.mark.parametrize(
+    ("shape", "steps", "shared"),
+    [
+        ((4, 4), (16, 4), False),
+        ((4, 4), (4, 16), False),  # columns first
+        ((4, 4), (-16, 4), False),
+        ((4, 4), (8, 4), True),
+        ((2, 3), (12, 8), False),  # places 0, 8, 16 and 12, 20, 28: between each other, none twice
+        ((3, 3), (12, 8), False),
+        ((3, 4), (12, 8), True),  # 2 x 12 = 3 x 8
+        ((2, 2), (2, 4), True),  # half an element apart
+        ((1, 5), (0, 4), False),
+        ((2, 5), (0, 4), True),
+        ((0, 5), (0, 0), False),
+        ((10**6, 10**6, 10**6), (0, 0, 0), True),
+    ],
+)
+def test_elements_that_share_a_place(shape, steps, shared):
+    array = np.lib.stride_tricks.as_strided(np.zeros(100, np.float32)[50:], shape, steps)
+    assert overlaps_itself(array) == shared
+
+
+@pytest.mark.usefixtures("nothing_computed")
+@pytest.mark.parametrize(
+    "other",
+    [
+        np.zeros((4, 3, 3, 3), np.float16),
+        np.zeros((4, 3, 3, 4), np.float32),
+        np.zeros((4, 3, 3, 6), np.float32)[..., ::2],
+    ],
+    ids=["dtype", "shape", "strides"],
+)
+@pytest.mark.parametrize("name", ["weight", "grad_weight"])
+def test_a_tensor_that_was_swapped_for_another_kind_is_seen(name, other):
+    given = arguments_of(SMALL)
+    size, executor = first_phase(SMALL, given)
+    given[name].array = other
+    with pytest.raises(AclnnError, match=name) as caught:
+        executor.run(size)
+    assert caught.value.status == 161002
+
+
+def test_a_tensor_described_anew_is_seen():
+    given = arguments_of(SMALL)
+    size, executor = first_phase(SMALL, given)
+    half = np.zeros((4, 3, 3, 3), np.float16)
+    given["grad_weight"].__init__(half, "float16", "NCHW")
+    with pytest.raises(AclnnError, match=r"grad_weight was .*float32.* first phase .*float16"):
+        executor.run(size)
+
+
+def test_a_tensor_may_be_swapped_for_another_of_its_kind():
+    given = arguments_of(SMALL)
+    size, executor = first_phase(SMALL, given)
+    given["grad_weight"].array = np.zeros((4, 3, 3, 3), np.float32)
+    assert np.array_equal(executor.run(size).grad_weight, given["grad_weight"].array)
+
+
+def test_tensors_of_torch_are_refused_with_the_way_to_convert_them():
+    torch = pytest.importorskip("torch")
+    given = arguments_of(SMALL)
+    for tensor in (torch.zeros(2, 3, 5, 6), torch.zeros(3, dtype=torch.int64), torch.zeros(())):
+        given["input"] = AclTensor(tensor, "float32", "NCHW")
+        with pytest.raises(AclnnError, match=r"input is made of a torch\.Tensor.*\.numpy\(\)"):
+            first_phase(SMALL, given)
 
 
 @pytest.mark.parametrize("target", [None, AclTensor((2, 2), "float16")])

@@ -1,11 +1,12 @@
 """What does the first phase answer, and how much workspace does it ask for?"""
 
+import resource
 import time
 
 import numpy as np
 import pytest
 
-from ascendsim import convolution_backward
+from ascendsim import Tiling
 from ascendsim.aclnn import AclnnError, AclTensor
 from ascendsim.aclnn.workspace import LARGEST, planned_sizes
 from ascendsim.errors import CapacityError
@@ -24,31 +25,94 @@ def refusal(call, arguments=None, **options):
     return caught.value.status, caught.value.check.partition(" ")[0]
 
 
-def test_the_workspace_is_what_the_kernels_declare():
+def beside(call, arguments=None, **options):
+    """Return the bytes of the workspace beside the system's share."""
+    return first_phase(call, arguments or arguments_of(call, arrays=False), **options)[0] - SYSTEM
+
+
+def without_bias(call):
+    return changed(call, {"output_mask": (True, True, False)})
+
+
+# grad_output (2, 4, 5, 6), input (2, 3, 5, 6), weight (4, 3, 3, 3). Packed, channels fill groups of C0 = 8 in
+# float32: 2 images of 30 pixels; 9 taps, 8 x 8 channels.
+IMAGES, TAPS = 2 * 30 * 8 * 4, 9 * 8 * 8 * 4
+
+
+def test_each_change_of_layout_counts():
+    # grad_input: from grad_output and weight; grad_weight: from grad_output, which is there, and input.
+    assert beside(changed(SMALL, {"output_mask": (True, False, False)})) == 2 * IMAGES + TAPS
+    assert beside(changed(SMALL, {"output_mask": (False, True, False)})) == 2 * IMAGES + TAPS
+    assert beside(without_bias(SMALL)) == 3 * IMAGES + 2 * TAPS
+
+
+def test_the_sums_of_each_image_count():
+    # Two images are added apart, four channels each, in float32.
+    assert beside(changed(SMALL, {"output_mask": (False, False, True)})) == 2 * 4 * 4
+
+
+def test_each_cast_of_an_input_counts():
+    half = without_bias(changed(SMALL, {"cube_math_type": 2}))
+    # In float16 C0 is 16: twice the channels of half the size. grad_weight is made in float32 all the same:
+    # 16 rows of 9 x 16 columns. What grad_input is before its cast is float16, row after row.
+    inputs = (2 * 4 * 30 + 2 * 3 * 30 + 4 * 3 * 9) * 2
+    packed = 3 * (2 * 30 * 16 * 2) + 9 * 16 * 16 * 2 + 16 * 9 * 16 * 4
+    assert beside(half) == inputs + packed + 2 * 3 * 30 * 2
+
+
+def test_grad_weight_in_float32_counts_where_it_is_cast():
+    call = without_bias(changed(SMALL, {f"{name}.dtype": "float16" for name in SMALL.tensors}))
+    packed = 3 * (2 * 30 * 16 * 2) + 9 * 16 * 16 * 2 + 16 * 9 * 16 * 4
+    assert beside(call) == packed + 4 * 3 * 9 * 4
+    assert beside(changed(call, {"grad_weight.dtype": "float32"})) == packed
+
+
+@pytest.mark.parametrize("mask", [(True, True, True), (False, False, False)])
+def test_each_contiguous_copy_counts(mask):
+    # The operator makes its inputs contiguous whatever is asked for.
+    call = changed(SMALL, {"output_mask": mask})
+    strided = changed(call, {"input.strides": (180, 60, 12, 2), "weight.strides": (1, 4, 36, 12)})
+    given = arguments_of(call, arrays=False)
+    for name in ("input", "weight"):
+        about = getattr(strided, name)
+        given[name] = AclTensor(about.shape, about.dtype, about.format, about.strides)
+    assert beside(call, given) - beside(call) == (2 * 3 * 30 + 4 * 3 * 9) * 4
+
+
+def test_each_permutation_of_conv_tbc_counts():
+    # time 7, batch 2, 3 and 4 channels, 3 taps, pad 1: 7 steps out; a row of pixels for each image.
+    call = tbc(time=7, batch=2, channels=3, taps=3, made=4, pad=1)
+    in_rows = (7 * 2 * 4 + 7 * 2 * 3 + 3 * 3 * 4) * 4  # inputs permuted
+    made = (7 * 2 * 3 + 3 * 3 * 4) * 4  # gradients, before they are permuted back
+    packed = 3 * (2 * 7 * 8 * 4) + 2 * (3 * 8 * 8 * 4)
+    assert beside(call) == in_rows + made + packed + 2 * 4 * 4  # and the sums of two images
+
+
+def test_what_a_kernel_keeps_for_itself_counts():
     # Deterministic sums of grad_weight are kept apart on 910_95: every part of the split reduction is there.
-    call = conv((4, 16, 40, 40), (16, 16, 3, 3), groups=1, dtype="float16")
-    given = arguments_of(call)
-    size, _ = first_phase(call, given, product="910_95")
-    held = {name: tensor.array for name, tensor in given.items() if isinstance(tensor, AclTensor)}
-    result = convolution_backward(
-        *(held[name] for name in ("grad_output", "input", "weight")),
-        *(call.bias_sizes, call.stride, call.padding, call.dilation, False, call.output_padding, 1),
-        *(call.output_mask, 0),
-        product="910_95",
+    call = conv((4, 16, 40, 40), (16, 16, 3, 3), groups=1, dtype="float16", mask=(False, True, False))
+    _, executor = first_phase(call, product="910_95")
+    (kernel,) = (k for k in executor.run(executor.workspace_size).kernels if k.name == "grad_weight")
+    (parts,) = (t for t in kernel.kernel.tensors.values() if t.role == "workspace")
+    assert parts.size_bytes == kernel.plan.tiling.k_split * 16 * 144 * 4 > 0
+    # Two images packed without gaps, grad_weight packed and row after row in float32 before its cast.
+    relaid = 2 * (4 * 16 * 1600 * 2) + 2 * (16 * 144 * 4)
+    assert executor.workspace_size == SYSTEM + parts.size_bytes + relaid
+
+
+def test_options_that_change_kernels_change_the_workspace():
+    plan = {"grad_weight": Tiling(16, 16, 16, k_split=3, used_cores=3)}
+    call = changed(SMALL, {"output_mask": (False, True, False)})
+    atomic, apart = (
+        beside(call, options={"tiling": plan, "deterministic": one_order}) for one_order in (False, True)
     )
-    declared = [
-        tensor
-        for kernel in result.kernels
-        for tensor in kernel.kernel.tensors.values()
-        if tensor.role == "workspace"
-    ]
-    assert declared
-    assert size == SYSTEM + sum(tensor.size_bytes for tensor in declared)
+    # Three parts; channels fill groups of C0 = 8.
+    assert apart - atomic == 3 * 8 * 9 * 8 * 4
 
 
-def test_without_sums_to_keep_it_is_the_systems_share():
-    call = changed(SMALL, {"output_mask": (True, False, False)})
-    assert first_phase(call)[0] == SYSTEM
+def test_nothing_asked_for_is_the_systems_share():
+    assert beside(changed(SMALL, {"output_mask": (False, False, False)})) == 0
+    assert beside(conv((0, 4, 6, 7), (6, 4, 3, 3), groups=1)) == 0
 
 
 @pytest.mark.parametrize("call", [SMALL, tbc(), conv()], ids=["2d", "tbc", "3d"])
@@ -121,6 +185,7 @@ def test_an_input_that_is_no_acltensor(value):
 
 TOO_LARGE = [
     conv((1, 1, 2**31 - 2), (1, 1, 3), groups=1, dtype="float16"),  # one endless row
+    conv((1, 1, 5 * 10**6, 1, 1), (1, 1, 1, 1, 1), groups=1, padding=0, dtype="float16"),  # slices
     conv((1, 1, 10**6, 1, 1), (1, 1, 10**5, 1, 1), groups=1, padding=0, dtype="float16"),  # depth pairs
 ]
 LARGE = [
@@ -150,6 +215,23 @@ def test_the_first_phase_takes_no_longer_for_more_images():
         first_phase(call, arguments_of(call, arrays=False))
         seconds[batch] = time.process_time() - started
     assert seconds[10**6] < seconds[10] + 0.5  # to deal out a million images takes ten
+
+
+AT_THE_LIMIT = {
+    "a volume of 150,000 slices": conv(
+        (1, 16, 150_000, 3, 3), (16, 16, 1, 3, 3), groups=1, padding=(0, 1, 1), dtype="float16"
+    ),
+    "a series of 2^24 steps": tbc(time=2**24, batch=1, channels=16, taps=3, made=16, dtype="float16"),
+    "an image of 2^25 pixels": conv((1, 16, 2**13, 2**12), (16, 16, 3, 3), groups=1, dtype="float16"),
+}
+
+
+@pytest.mark.parametrize("call", AT_THE_LIMIT.values(), ids=AT_THE_LIMIT)
+def test_the_largest_calls_that_are_planned_take_little(call):
+    peak, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    first_phase(call, arguments_of(call, arrays=False))
+    assert time.process_time() - started < 5
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 2**20  # KiB
 
 
 @pytest.mark.parametrize("call", TOO_LARGE, ids=lambda call: "x".join(map(str, call.input.shape)))
@@ -199,6 +281,7 @@ def test_a_call_that_cannot_be_lowered_is_an_inner_failure(monkeypatch, call, ch
         raise raised
 
     monkeypatch.setattr("ascendsim.ops.lowering.lower.lower", fail)
+    monkeypatch.setattr("ascendsim.ops.conv_tbc_backward.append_gradients", fail)
     with pytest.raises(AclnnError) as caught:
         first_phase(call, arguments_of(call, arrays=False))
     assert (caught.value.status, caught.value.check) == (561103, check)

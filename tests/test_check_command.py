@@ -248,6 +248,7 @@ def test_conv_tbc_in_a_file(answers, file):
         ("3", "got int; it must be a table of name, api"),
         ({"apis": "x"}, "unknown key 'apis'; did you mean api?"),
         ({"api": "aclnnAdd"}, "it must be aclnnConvolutionBackward or aclnnConvTbcBackward"),
+        *(({"api": api}, "it must be aclnnConvolutionBackward or") for api in ([], {}, None, 3, True)),
         ({"tensors": {"input": None}}, "tensors has no weight"),
         ({"tensors": {"input": 3, "weight": None}}, "input: got int"),
         ({"tensors": {"input": {"shape": [1]}, "weight": None}}, "input: dtype is missing"),

@@ -21,7 +21,15 @@ MACHINE = {"errors", "numerics", "profile", "program"}
 LOOPS = MACHINE | {"cube", "vector", "arguments", "ops/plan", "ops/problems"}
 CALL = LOOPS | {"ops/lowering", "ops/operands", "ops/options", "ops/results", "ops/running", "rules"}
 MAY_IMPORT = {
-    "": {"ops/conv_tbc_backward", "ops/convolution_backward", "ops/matmul", "ops/matmul_tiling", "profile"}
+    "": {
+        "errors",
+        "rules",
+        "ops/conv_tbc_backward",
+        "ops/convolution_backward",
+        "ops/matmul",
+        "ops/matmul_tiling",
+        "profile",
+    }
     | {"ops/many", "ops/plan", "ops/problems", "ops/schedules", "ops/tiling"},
     "errors": set(),
     "frozen": set(),
@@ -30,8 +38,8 @@ MAY_IMPORT = {
     "arguments": set(),
     "native": {"errors"},
     "numerics": {"errors", "native"},
-    "profile": {"errors", "frozen"},
-    "rules": {"errors", "frozen", "profile"},
+    "profile": {"arguments", "errors", "frozen"},
+    "rules": {"arguments", "errors", "frozen", "profile"},
     "workloads": {"errors"},
     "program": {"errors", "numerics", "profile"},
     "cube": MACHINE,
@@ -54,7 +62,15 @@ MAY_IMPORT = {
     | {"ops/summary"},
     "ops/reference": LOOPS | {"native", "ops/lowering", "ops/schedules"},
     "ops/convolution_backward": CALL,
-    "ops/many": {"errors", "frozen", "parallel", "profile", "progress", "ops/convolution_backward"}
+    "ops/many": {
+        "arguments",
+        "errors",
+        "frozen",
+        "parallel",
+        "profile",
+        "progress",
+        "ops/convolution_backward",
+    }
     | {"ops/options", "ops/problems", "ops/results"},
     "ops/conv_tbc_backward": CALL,
     "ops/matmul": CALL | {"ops/schedules"},
@@ -62,9 +78,9 @@ MAY_IMPORT = {
     | {"ops/convolution_backward", "ops/lowering", "ops/plan", "ops/problems", "ops/reference"}
     | {"ops/results"},
     "validate": LOOPS | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling"},
-    "aclnn": CALL | {"ops/convolution_backward", "ops/conv_tbc_backward"},
     "torch": {"arguments", "errors", "frozen", "numerics", "profile", "rules", "studies"}
     | {"ops/convolution_backward", "ops/lowering", "ops/options", "ops/problems", "ops/results"},
+    "aclnn": CALL | {"frozen", "ops/convolution_backward", "ops/conv_tbc_backward"},
     "report": MACHINE | {"", "timing", "studies", "validate", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
     | {"parallel", "progress", "studies", "validate"},

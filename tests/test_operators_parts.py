@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ascendsim import ConvProblem, Plan, Tiling, convolution_backward
+from ascendsim import ConvProblem, Plan, Tiling, convolution_backward, estimate, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
@@ -71,17 +71,22 @@ SPLIT_PLAN = Tiling(16, 16, 16, k_split=4, used_cores=4)
 LONG = ConvProblem((1, 2, 9, 9), (3, 2, 3, 3), 1, 1)
 
 
+ATOMIC, TREE = ["zero fill", "compute"], ["compute", "tree sum, stride 1", "tree sum, stride 2"]
+
+
 @pytest.mark.parametrize(
-    ("product", "deterministic", "phases"),
+    ("product", "rules", "deterministic", "phases"),
     [
-        ("910B", True, ["compute", "ordered sum"]),
-        ("910B", False, ["zero fill", "compute"]),
-        ("910B", None, ["zero fill", "compute"]),  # not deterministic unless asked
-        ("910_95", None, ["compute", "tree sum, stride 1", "tree sum, stride 2"]),  # deterministic by default
-        ("910_95", False, ["zero fill", "compute"]),
+        ("910B", "documented", True, ["compute", "ordered sum"]),
+        ("910B", "documented", False, ATOMIC),
+        ("910B", "documented", None, ATOMIC),  # a switch, off unless somebody sets it
+        *(("910_95", "documented", switch, TREE) for switch in (None, False, True)),  # one order in any case
+        ("910_95", "shipped", None, TREE),  # deterministic by default
+        ("910_95", "shipped", False, ATOMIC),
+        ("910_95", "hardware", False, ATOMIC),
     ],
 )
-def test_each_generation_adds_parts_its_own_way(product, deterministic, phases):
+def test_each_generation_adds_parts_its_own_way(product, rules, deterministic, phases):
     case = ApiCall(LONG, product=product, deterministic=deterministic, mask=(False, True, False))
     arrays = case.arrays()
     result = convolution_backward(
@@ -92,10 +97,23 @@ def test_each_generation_adds_parts_its_own_way(product, deterministic, phases):
         0,
         tiling=SPLIT_PLAN,
         product=product,
+        rules=rules,
         deterministic=deterministic,
     )
     kernel = result.kernels[0].kernel
     assert [phase.name for phase in kernel.phases] == phases
+    ignored = (rules, product, deterministic) == ("documented", "910_95", False)
+    assert any("deterministic changes nothing" in note for note in result.notes) == ignored
+
+
+def test_the_page_leaves_the_switch_off_whatever_a_products_figures_say():
+    # A 910B that is deterministic by default: page 000 has the switch off, the operator follows the product.
+    mine = load_profile("910B", {"deterministic_default": True})
+    case = ConvProblem((1, 2, 9, 9), (3, 2, 3, 3), 1, 1)
+    for rules, phases in (("documented", ATOMIC), ("shipped", ["compute", "ordered sum"])):
+        mask = (False, True, False)
+        made = estimate(case, product=mine, tiling=SPLIT_PLAN, output_mask=mask, rules=rules)
+        assert [phase.name for phase in made.kernels[0].kernel.phases] == phases
 
 
 @pytest.mark.parametrize("product", PRODUCTS)

@@ -60,7 +60,7 @@ def test_no_channels_on_both_sides(rules):
     ],
 )
 def test_the_kernel_must_fit_into_the_padded_input(size, padding, expected):
-    call = plain((0, 4, size, 7), padding=(padding, 1), grad_output=(0, 6, 1, 7))
+    call = plain((0, 4, size, 7), padding=(padding, 1), grad_output=(0, 6, size + 2 * padding - 2, 7))
     assert outcome(call) == expected
     assert outcome(call, "shipped") == expected
 
@@ -78,8 +78,8 @@ def test_which_of_four_pads_the_width_is_tested_with():
 
 @pytest.mark.parametrize("rules", ["documented", "shipped", "hardware"])
 def test_a_kernel_of_no_taps(rules):
-    # (0 - 1) 2 + 1 = -1 fits into anything.
-    call = plain((0, 4, 0, 7), (6, 4, 0, 3), dilation=(2, 1), padding=(0, 1), grad_output=(0, 6, 1, 7))
+    # (0 - 1) 2 + 1 = -1 fits into anything: 0 + 1 + 1 placements in a height of 0.
+    call = plain((0, 4, 0, 7), (6, 4, 0, 3), dilation=(2, 1), padding=(0, 1), grad_output=(0, 6, 2, 7))
     assert outcome(call, rules) == "empty"
 
 
@@ -108,19 +108,50 @@ def test_no_filters():
 def test_transposed(rules):
     call = plain((0, 4, 6, 7), (4, 6, 3, 3), transposed=True)
     assert outcome(call, rules) == "empty"
-    assert outcome(changed(call, {"weight.shape": (4, 0, 3, 3), "bias_sizes": (0,)}), rules) == "empty"
+    no_channels = {"weight.shape": (4, 0, 3, 3), "bias_sizes": (0,), "grad_output.shape": (0, 0, 6, 7)}
+    assert outcome(changed(call, no_channels), rules) == "empty"
     assert outcome(changed(call, {"weight.shape": (5, 6, 3, 3)}), rules) == "27.6"
     assert outcome(changed(call, {"weight.shape": (0, 6, 3, 3)}), rules) == "27.6"
     channels = plain((2, 0, 6, 7), (0, 6, 3, 3), transposed=True)
     assert outcome(channels, rules) == "27.6"
 
 
-@pytest.mark.parametrize("rules", ["documented", "shipped"])
-def test_a_transposed_empty_batch_is_not_asked_about_channels(rules):
-    # Item 27.5 is skipped: grad_output's channels are neither compared nor its shape looked at.
+def test_a_transposed_empty_batch_is_not_asked_about_channels():
+    # Item 27.5 is skipped: the operator neither compares grad_output's channels nor looks at its shape.
     call = conv((0, 1, 0, 1, 1), (1, 1, 0, 1, 1), groups=1, transposed=True, padding=0, dtype="float16")
     weird = changed(call, {"grad_output.shape": (100, 100, 0, 1, 1)})
-    assert outcome(weird, rules) == "empty"
+    # -1 + (0 - 1) + 1 = -1 pixels are none; the page takes a size of 0 for whatever it would be.
+    fits = changed(call, {"grad_output.shape": (0, 1, 0, 1, 1)})
+    assert outcome(fits, "documented") == outcome(fits, "shipped") == "empty"
+    assert outcome(weird, "shipped") == "empty"
+    assert outcome(weird, "documented") == "27.7"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"grad_output.shape": (1, 6, 6, 7)}, "27.7"),  # another batch
+        ({"grad_output.shape": (0, 5, 6, 7), "output_mask": (True, True, False)}, "27.7"),  # other channels
+        ({"grad_output.shape": (0, 6, 5, 7)}, "27.7"),  # 6 + 1 + 1 - 3 + 1 = 6 rows
+        ({"grad_output.shape": (0, 6, 6)}, "9a"),  # of another rank, and so of another format
+        ({"grad_output.shape": (0, 0, 0, 0), "output_mask": (True, True, False)}, "empty"),  # "may be 0"
+        ({"bias_sizes": (5,), "output_mask": (True, True, False)}, "27.8"),
+        ({"padding": (1, 256), "grad_output.shape": (0, 6, 6, 517)}, "31"),  # at most 255
+        ({"dilation": (1, 256), "padding": (1, 255), "grad_output.shape": (0, 6, 6, 5)}, "31"),
+    ],
+)
+def test_the_page_names_relations_and_ranges_that_hold_for_empty_calls_too(changes, expected):
+    call = changed(plain((0, 4, 6, 7)), {"grad_output.format": None, **changes})
+    assert outcome(call, "documented") == expected
+    # The operator looks at nothing of this.
+    assert outcome(changed(call, {"bias_sizes": (call.grad_output.shape[1],)}), "shipped") == "empty"
+
+
+def test_groups_of_an_empty_call_have_a_range():
+    for groups, expected in ((65535, "empty"), (65536, "31")):
+        call = plain((0, groups, 2, 2), (groups, 1, 1, 1), padding=0, groups=groups)
+        assert outcome(call, "documented") == expected
+        assert outcome(call, "shipped") == "empty"
 
 
 @pytest.mark.parametrize(

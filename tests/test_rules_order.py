@@ -107,6 +107,8 @@ VIOLATIONS = [
     Violation("documented", "910B", "5", {"grad_input.dtype": "float16"}),
     Violation("documented", "910B", "9a", {"grad_output.shape": (2, 6, 6, 7), "grad_output.format": "NCHW"}),
     Violation("documented", "910B", "10", {"grad_bias.format": "NCL"}),
+    Violation("documented", "910B", "10a", {"grad_bias.strides": (2,)}),
+    Violation("documented", "910B", "10a", {"grad_weight.strides": (54, 27, 9, 3, 2)}),
     Violation("documented", "910B", "21a", {"bias_sizes": (4,)}),
     Violation("documented", "910B", "23", {**UNEQUAL_CHANNELS, "bias_sizes": (5,)}),
     Violation("documented", "910B", "24a", {"grad_output.shape": (3, 6, 5, 6, 7)}),
@@ -206,6 +208,11 @@ VIOLATIONS = [
     Violation("shipped", "310P", "17", {"grad_output.shape": (0, 6, 6, 7)}),
     # empty tensors
     Violation("documented", "910B empty", "27.1", {"bias_sizes": (5,)}),
+    Violation("documented", "910B empty", "10a", {"grad_weight.strides": (1, 6, 24, 72)}),
+    Violation("documented", "910B empty", "27.7", {"grad_output.shape": (0, 6, 6, 8)}),
+    Violation(
+        "documented", "910B empty", "31", {"padding": (1, 256), "grad_output.shape": (0, 6, 6, 517)}, 561103
+    ),
     Violation("shipped", "910B empty", "27.1", {"bias_sizes": None}),
     *(
         violation
@@ -237,6 +244,7 @@ VIOLATIONS = [
             Violation(rules, "910B tbc", "6", {"cube_math_type": 4}),
         )
     ),
+    Violation("documented", "910B tbc", "3a", {"grad_input.strides": (7, 3, 1)}),
     Violation("documented", "910B tbc", "2a", {"bias.dtype": "float16", "grad_bias.dtype": "float16"}),
     Violation("documented", "910B tbc", "5a", {"pad": 256, "grad_output.shape": (517, 2, 4)}),
     Violation("documented", "910B tbc", "7", {"grad_weight.dtype": "float16"}),

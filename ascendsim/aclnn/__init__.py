@@ -2,8 +2,47 @@
 
 `convolution_backward_get_workspace_size` and `conv_tbc_backward_get_workspace_size` take their arguments in
 the vendor's order; docs/interface.md describes each. Every failure is an AclnnError with the vendor's status.
+The vendor's own spelling, with statuses for results, is here as well: `aclnnConvolutionBackward`,
+`aclCreateTensor`, `aclrtMalloc` and all that a program around the operator calls.
 """
 
+from ascendsim.aclnn.c import values
+from ascendsim.aclnn.c.calls import (
+    aclDestroyAclOpExecutor,
+    aclnnConvolutionBackward,
+    aclnnConvolutionBackwardGetWorkspaceSize,
+    aclnnConvTbcBackward,
+    aclnnConvTbcBackwardGetWorkspaceSize,
+    aclSetAclOpExecutorRepeatable,
+    aclSetInputTensorAddr,
+    aclSetOutputTensorAddr,
+    aclSetTensorAddr,
+)
+from ascendsim.aclnn.c.context import Out
+from ascendsim.aclnn.c.runtime import (
+    aclFinalize,
+    aclGetRecentErrMsg,
+    aclInit,
+    aclrtCreateStream,
+    aclrtCtxGetSysParamOpt,
+    aclrtCtxSetSysParamOpt,
+    aclrtDestroyStream,
+    aclrtFree,
+    aclrtMalloc,
+    aclrtMemcpy,
+    aclrtResetDevice,
+    aclrtSetDevice,
+    aclrtSynchronizeStream,
+)
+from ascendsim.aclnn.c.tensors import (
+    aclCreateBoolArray,
+    aclCreateIntArray,
+    aclCreateTensor,
+    aclDestroyBoolArray,
+    aclDestroyIntArray,
+    aclDestroyTensor,
+)
+from ascendsim.aclnn.c.values import *  # noqa: F403  # constants alone
 from ascendsim.aclnn.executor import Executor
 from ascendsim.aclnn.interface import (
     conv_tbc_backward_get_workspace_size,
@@ -11,11 +50,43 @@ from ascendsim.aclnn.interface import (
 )
 from ascendsim.aclnn.tensor import AclTensor
 from ascendsim.errors import AclnnError
+from ascendsim.rules import CubeMathType
 
 __all__ = [
     "AclTensor",
     "AclnnError",
+    "CubeMathType",
     "Executor",
+    "Out",
+    "aclCreateBoolArray",
+    "aclCreateIntArray",
+    "aclCreateTensor",
+    "aclDestroyAclOpExecutor",
+    "aclDestroyBoolArray",
+    "aclDestroyIntArray",
+    "aclDestroyTensor",
+    "aclFinalize",
+    "aclGetRecentErrMsg",
+    "aclInit",
+    "aclSetAclOpExecutorRepeatable",
+    "aclSetInputTensorAddr",
+    "aclSetOutputTensorAddr",
+    "aclSetTensorAddr",
+    "aclnnConvTbcBackward",
+    "aclnnConvTbcBackwardGetWorkspaceSize",
+    "aclnnConvolutionBackward",
+    "aclnnConvolutionBackwardGetWorkspaceSize",
+    "aclrtCreateStream",
+    "aclrtCtxGetSysParamOpt",
+    "aclrtCtxSetSysParamOpt",
+    "aclrtDestroyStream",
+    "aclrtFree",
+    "aclrtMalloc",
+    "aclrtMemcpy",
+    "aclrtResetDevice",
+    "aclrtSetDevice",
+    "aclrtSynchronizeStream",
     "conv_tbc_backward_get_workspace_size",
     "convolution_backward_get_workspace_size",
 ]
+__all__ += values.__all__

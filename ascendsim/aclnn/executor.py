@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.aclnn.tensor import AclTensor, values_of, write
+from ascendsim.aclnn.outputs import require_writable
+from ascendsim.aclnn.tensor import AclTensor, describe, memory_of, values_of, write
+from ascendsim.arguments import shown
 from ascendsim.errors import AclnnError, AscendSimError
+from ascendsim.frozen import FrozenMap
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
-from ascendsim.rules.typed import shown
+from ascendsim.rules.typed import typed
 
 if TYPE_CHECKING:
     from ascendsim.ops.results import ConvolutionBackwardResult
@@ -23,12 +26,21 @@ GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 INVALID, INNER = 161002, 561103
 
 
+@dataclass
+class ExecutorState:
+    """What changes about an executor: how often it has run, and whether a strict one may run again."""
+
+    runs: int = 0
+    repeatable: bool = False
+
+
 @dataclass(frozen=True)
 class Executor:
-    """A checked call, ready to run as often as wanted.
+    """A checked call, ready to run as often as wanted; where it is strict, once, unless made repeatable.
 
     decision        what the rules decided: compute dtype, dtypes of the outputs, warnings
     workspace_size  bytes that `run` must be given
+    options         keywords of the operator that are no arguments of the interface: accumulation, order, ...
     """
 
     call: ConvolutionBackwardCall | ConvTbcBackwardCall
@@ -37,14 +49,25 @@ class Executor:
     tensors: Mapping[str, AclTensor | None] = field(repr=False)
     profile: Profile = field(repr=False)
     rules: str | Path = "documented"
+    options: Mapping[str, Any] = FrozenMap()
+    strict: bool = False
+    state: ExecutorState = field(default_factory=ExecutorState, compare=False, repr=False)
 
     def run(self, workspace_size: int) -> ConvolutionBackwardResult:
         """Compute the gradients, write them into outputs that have arrays, and return them with the cycles.
 
-        Raises   AclnnError 161002 for a workspace smaller than asked for, 361001 where a tensor has no
-                 values, 561103 where the operators fail
+        Raises   AclnnError, before anything is computed: 161002 for a workspace smaller than asked for, or a
+                 tensor that is not what the first phase has checked, 361001 where one has no values or
+                 cannot be written; 561103 where the operators fail
         """
+        if self.strict and self.state.runs and not self.state.repeatable:
+            raise AclnnError(
+                INVALID,
+                "run",
+                "the executor has run; one that shall run again must be made repeatable before",
+            )
         self._check(workspace_size)
+        self._check_tensors()
         # Read when the call runs, not when it is checked: the first phase of the vendor's interface sees
         # shapes alone, and a caller may fill the memory between the phases.
         inputs = {
@@ -59,9 +82,9 @@ class Executor:
         except AscendSimError as error:
             raise AclnnError(INNER, "run", str(error)) from error
         # A masked gradient leaves its output untouched, as the device does.
-        for name, wanted in zip(GRADIENTS, self.decision.wanted, strict=True):
-            if wanted:
-                self._write(name, getattr(result, name))
+        for name in self.decision.wanted_gradients:
+            self._write(name, getattr(result, name))
+        self.state.runs += 1
         return result
 
     def _check(self, workspace_size: Any) -> None:
@@ -78,9 +101,30 @@ class Executor:
                 f"workspace_size is {shown(workspace_size)}; the first phase asked for {self.workspace_size}",
             )
 
+    def _check_tensors(self) -> None:
+        """Look at the tensors again: their memory may have been swapped since they were checked."""
+        now = typed(replace(self.call, **{name: describe(name, held) for name, held in self.tensors.items()}))
+        for name in self.tensors:
+            before, after = getattr(self.call, name), getattr(now, name)
+            if after != before:
+                raise AclnnError(
+                    INVALID,
+                    "run",
+                    f"{name} was {before} in the first phase and is {after}; only values may change",
+                )
+        outputs = {name: self.tensors.get(name) for name in self.decision.wanted_gradients}
+        require_writable(
+            {
+                name: memory_of(held.array)
+                for name, held in outputs.items()
+                if held is not None and held.array is not None
+            }
+        )
+
     def _computed(self, inputs: dict[str, Any]) -> ConvolutionBackwardResult:
         """Run the operator; what outputs are made of goes with it."""
         options: dict[str, Any] = {
+            **self.options,
             "product": self.profile,
             "rules": self.rules,
             "output_dtypes": [self.decision.dtypes.get(name) for name in GRADIENTS],

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.aclnn.executor import Executor
 from ascendsim.aclnn.tensor import AclTensor, describe
 from ascendsim.aclnn.workspace import workspace_bytes
-from ascendsim.errors import AclnnError, ConfigError
+from ascendsim.arguments import shown
+from ascendsim.errors import AclnnError, AscendSimError, ConfigError
+from ascendsim.frozen import FrozenMap
+from ascendsim.profile import is_file_name
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, resolve
 from ascendsim.rules.typed import CHECK, typed
 
 if TYPE_CHECKING:
+    from ascendsim.ops.options import Options
     from ascendsim.profile import Profile
 
 INVALID = 161002  # ACLNN_ERR_PARAM_INVALID
@@ -37,8 +42,14 @@ def convolution_backward_get_workspace_size(
     *,
     product: str | Path | Profile = "910B",
     rules: str | Path = "documented",
+    options: Mapping[str, Any] | None = None,
+    strict: bool = False,
 ) -> tuple[int, Executor]:
     """Check a call of aclnnConvolutionBackward.
+
+    options  keywords of `convolution_backward` that are no arguments of the interface: accumulation, tiling,
+             schedule, order, l2_start, engine, deterministic, fixpipe
+    strict   whether the executor runs once, unless it is made repeatable (`executor.state.repeatable`)
 
     Returns  the workspace in bytes (what the kernels declare, and 16 MiB), and the executor to run
     Raises   AclnnError alone, whatever the arguments are
@@ -64,7 +75,7 @@ def convolution_backward_get_workspace_size(
         output_mask=output_mask,
         cube_math_type=cube_math_type,
     )
-    return first_phase(call, given, product, rules)
+    return first_phase(call, given, product, rules, options, strict=strict)
 
 
 def conv_tbc_backward_get_workspace_size(
@@ -80,6 +91,8 @@ def conv_tbc_backward_get_workspace_size(
     *,
     product: str | Path | Profile = "910B",
     rules: str | Path = "documented",
+    options: Mapping[str, Any] | None = None,
+    strict: bool = False,
 ) -> tuple[int, Executor]:
     """Check a call of aclnnConvTbcBackward; `grad_output` is what the vendor calls self.
 
@@ -99,7 +112,7 @@ def conv_tbc_backward_get_workspace_size(
         pad=pad,
         cube_math_type=cube_math_type,
     )
-    return first_phase(call, given, product, rules)
+    return first_phase(call, given, product, rules, options, strict=strict)
 
 
 def first_phase(
@@ -107,26 +120,58 @@ def first_phase(
     tensors: dict[str, AclTensor | None],
     product: Any,
     rules: Any,
+    options: Any = None,
+    *,
+    strict: bool = False,
 ) -> tuple[int, Executor]:
     """Check, decide, and plan; both interfaces and `ascendsim check` come together here."""
     # A name goes to the rules as it is: they know products of which there is no file of figures, and refuse a
     # call there for a reason of the interface. A file or a Profile must be loaded to tell its product.
-    named = product if isinstance(product, str) and not _is_file(product) else _profile(product)
+    named = product if isinstance(product, str) and not is_file_name(product) else _profile(product)
     try:
-        if not isinstance(rules, str | Path):
-            raise ConfigError(f"rules is {type(rules).__name__}; it must be the name of a rule set or a path")
         decision = resolve(call, named, rules)
     except ConfigError as error:
         raise AclnnError(INVALID, CHECK, str(error)) from error
     # Only an accepted call needs figures; see `_profile`.
     profile, checked = _profile(product), typed(call)
-    size = workspace_bytes(checked, decision, profile, rules)
-    return size, Executor(checked, decision, size, tensors, profile, rules)
+    given = _own_options(options)
+    size = workspace_bytes(checked, decision, _resolved(profile, rules, given))
+    return size, Executor(checked, decision, size, tensors, profile, rules, given, bool(strict))
 
 
-def _is_file(product: str) -> bool:
-    """Tell a path from a name, on any system."""
-    return product.endswith(".toml") or "/" in product or "\\" in product
+def _own_options(options: Any) -> FrozenMap[str, Any]:
+    """Return the keywords of the operator that are no arguments of the interface."""
+    from ascendsim.ops.options import CallOptions
+
+    # What the interface's own arguments say is said once.
+    known = [
+        name for name in CallOptions.__annotations__ if name not in ("product", "rules", "output_dtypes")
+    ]
+    if options is not None and not isinstance(options, Mapping):
+        raise AclnnError(
+            INVALID, CHECK, f"options is {shown(options)}; it must be a table such as {{'order': 3}}"
+        )
+    for name in options or {}:
+        if name not in (*known, "order"):
+            raise AclnnError(
+                INVALID, CHECK, f"options has {shown(name)}; it takes {', '.join((*known, 'order'))}"
+            )
+    return FrozenMap(options or {})
+
+
+def _resolved(profile: Profile, rules: Any, given: Mapping[str, Any]) -> Options:
+    """Return the operator's options, whose values are looked at before anything is planned."""
+    from ascendsim.numerics.accumulation.models import AccumulationModel
+    from ascendsim.ops.options import Options, require_order
+
+    try:
+        require_order(given.get("order", "program"))
+        options = Options(profile, rules=rules, **{name: given[name] for name in given if name != "order"})
+        if isinstance(options.accumulation, str):
+            AccumulationModel.parse(options.accumulation)
+        return options
+    except AscendSimError as error:
+        raise AclnnError(INVALID, CHECK, str(error)) from error
 
 
 def _profile(product: Any) -> Profile:

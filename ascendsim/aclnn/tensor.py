@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.arguments import shown
 from ascendsim.errors import AclnnError, UnsupportedError
 from ascendsim.rules import TensorDescription
-from ascendsim.rules.typed import CHECK, dtype_name, shown
+from ascendsim.rules.typed import CHECK, dtype_name
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 RUNTIME = 361001  # ACLNN_ERR_RUNTIME_ERROR
@@ -52,7 +55,21 @@ def describe(name: str, tensor: Any) -> Any:
         return tensor
     about, array = tensor.description, tensor.array
     if array is None:
+        kind = type(about.shape)
+        if hasattr(kind, "dtype"):
+            raise AclnnError(
+                161002,
+                CHECK,
+                f"{name} is made of a {kind.__module__}.{kind.__name__}, which is no memory of ours; pass an "
+                "array of numpy, of a torch tensor the one that .detach().cpu().numpy() shares",
+            )
         return about
+    if tuple(array.shape) != about.shape:
+        raise AclnnError(
+            161002,
+            CHECK,
+            f"{name} is said to have shape {shown(about.shape)}, but its array has {tuple(array.shape)}",
+        )
     expected = _storage_names(about.dtype)
     if expected and array.dtype.name not in expected:
         raise AclnnError(
@@ -89,15 +106,13 @@ def values_of(name: str, tensor: AclTensor) -> Any:
 def write(name: str, tensor: AclTensor | None, gradient: Any) -> None:
     """Write a gradient into an output that has memory.
 
-    Raises   AclnnError 561103 where shapes differ, 361001 where the memory cannot be written
+    Raises   AclnnError 561103 where shapes differ
     """
     if tensor is None or tensor.array is None or gradient is None:
         return
     target, values = memory_of(tensor.array), memory_of(gradient)
     if target.shape != values.shape:
         raise AclnnError(561103, "run", f"{name} has shape {target.shape}, the gradient {values.shape}")
-    if not target.flags.writeable:
-        raise AclnnError(RUNTIME, "run", f"the array of {name} is read-only")
     target[...] = values
 
 
@@ -109,9 +124,12 @@ def memory_of(array: Any) -> NDArray[Any]:
 
 def _is_array(value: Any) -> bool:
     """Tell an array, numpy's or a HiFloat8Array, from the extents of a shape."""
-    # By its type: an object that makes up attributes when asked would pass for an array.
-    kind = type(value)
-    return hasattr(kind, "shape") and hasattr(kind, "dtype")
+    # By its type: an object that makes up attributes when asked would pass for an array. Whoever has an array
+    # has imported its module; a tensor that is a shape alone needs neither.
+    for module, kind in (("numpy", "ndarray"), ("ascendsim.numerics.formats.hifloat8", "HiFloat8Array")):
+        if module in sys.modules and isinstance(value, getattr(sys.modules[module], kind)):
+            return True
+    return False
 
 
 def _strides(array: NDArray[Any]) -> tuple[int, ...] | None:
@@ -131,6 +149,17 @@ def _same_strides(array: Any, given: Any) -> bool:
         )
     except Exception:  # whatever the strides are: the checks of types will say so
         return True
+
+
+def storage_dtype(name: Any) -> np.dtype[Any] | None:
+    """Return the numpy dtype that holds a format; None where no operator takes it."""
+    import numpy as np
+
+    from ascendsim.numerics.formats.dtypes import dtype as lookup
+
+    names = _storage_names(name)
+    # Of hifloat8 the bare codes: no array of our own lies in flat memory.
+    return np.dtype(np.uint8) if "hifloat8" in names else lookup(names[0]).storage if names else None
 
 
 def _storage_names(dtype: Any) -> tuple[str, ...]:

@@ -8,24 +8,27 @@ from ascendsim.errors import AclnnError, AscendSimError
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
 
 if TYPE_CHECKING:
+    from ascendsim.ops.lowering.graph import Graph
+    from ascendsim.ops.options import Options
     from ascendsim.ops.problems.convolution import ConvProblem
-    from ascendsim.profile import Profile
+    from ascendsim.ops.problems.views import View
 
+INPUTS = ("grad_output", "input", "weight")
 # What the runtime takes for itself beside the kernels.
 SYSTEM_BYTES = 16 * 2**20
 INNER = 561103  # ACLNN_ERR_INNER_NULLPTR
 # Larger calls are accepted by the rules and not planned: choosing how to cut one image, and matching depths
-# with taps in depth, would take minutes and gigabytes. At these limits it takes seconds and a gigabyte.
+# with taps in depth, would take minutes and gigabytes. At these limits it takes a second or two.
 LARGEST = {
     "pixels in one image": 2**25,
-    "pairs of depth and kernel depth": 5 * 10**6,
+    "pairs of depth and kernel depth": 150_000,
 }
 
 
 def workspace_bytes(
-    call: ConvolutionBackwardCall | ConvTbcBackwardCall, decision: Decision, profile: Profile, rules: Any
+    call: ConvolutionBackwardCall | ConvTbcBackwardCall, decision: Decision, options: Options
 ) -> int:
-    """Return what the kernels of a typed, accepted call declare, and 16 MiB.
+    """Return what the kernels of an accepted call hand to each other or keep for themselves, and 16 MiB.
 
     Raises   AclnnError 561103 where the product's kernels cannot be made, or the call is too large to plan
     """
@@ -38,7 +41,7 @@ def workspace_bytes(
     try:
         problem = _tbc_problem(call) if isinstance(call, ConvTbcBackwardCall) else _problem(call, decision)
         _require_plannable(problem, check)
-        return SYSTEM_BYTES + _declared(problem, decision, profile, rules)
+        return SYSTEM_BYTES + between_kernels(_graph(call, problem, decision, options))
     except AclnnError:
         raise
     except AscendSimError as error:
@@ -47,20 +50,52 @@ def workspace_bytes(
         raise AclnnError(INNER, check, "the call is too large: its kernels do not fit into memory") from None
 
 
-def _declared(problem: ConvProblem, decision: Decision, profile: Profile, rules: Any) -> int:
-    """Lower the convolution and add up what its kernels want in global memory for themselves."""
-    from ascendsim.ops.lowering.lower import lower
-    from ascendsim.ops.options import Options
+def between_kernels(graph: Graph) -> int:
+    """Return the bytes of all tensors in global memory that are neither inputs nor outputs of a call.
 
-    options = Options(profile, rules=rules)
-    # Kernels are described and not run, so that shapes without values are enough.
-    graph = lower(options.call(problem, decision, {}), decision.wanted)
-    return sum(
-        tensor.size_bytes
-        for kernel in graph.kernels
-        for tensor in kernel.tensors.values()
-        if tensor.role == "workspace"
-    )
+    What one kernel makes for a later one (contiguous copies, permutations, casts, changed layouts, a gradient
+    before its cast) and what a kernel keeps for itself. Each has a place of its own: no memory is used twice.
+    """
+    ends = {tensor.name for tensor in (*graph.inputs.values(), *graph.outputs.values())}
+    from ascendsim.program.kernel import Kernel
+
+    made: dict[str, int] = {}
+    kept = 0
+    for node in graph.nodes:
+        if not isinstance(node, Kernel):
+            # A change of layout makes what the next kernel calls its input.
+            made[node.target.name] = node.target.size_bytes
+            continue
+        for tensor in node.tensors.values():
+            if tensor.role == "workspace":
+                kept += tensor.size_bytes
+            elif tensor.role == "output":
+                made[tensor.name] = tensor.size_bytes
+    return kept + sum(size for name, size in made.items() if name not in ends)
+
+
+def _graph(
+    call: ConvolutionBackwardCall | ConvTbcBackwardCall,
+    problem: ConvProblem,
+    decision: Decision,
+    options: Options,
+) -> Graph:
+    """Return the kernels of a call, which are described and not run: shapes without values are enough."""
+    views = {name: _view(getattr(call, name)) for name in INPUTS}
+    if isinstance(call, ConvTbcBackwardCall):
+        from ascendsim.ops.conv_tbc_backward import tbc_graph
+
+        return tbc_graph(views, call.pad, decision, options)[0]
+    from ascendsim.ops.lowering.lower import lower
+
+    return lower(options.call(problem, decision, views), decision.wanted)
+
+
+def _view(tensor: Any) -> View:
+    """Return where the elements of a typed tensor lie."""
+    from ascendsim.ops.problems.views import View
+
+    return View.row_major(tensor.shape) if tensor.strides is None else View(tensor.shape, tensor.strides)
 
 
 def _problem(call: ConvolutionBackwardCall, decision: Decision) -> ConvProblem:

@@ -110,7 +110,7 @@ def calls_in_file(path: Path) -> list[AskedCall]:
 def _asked(entry: Any, where: str) -> AskedCall:
     _known(entry, KEYS, where)
     api = entry.get("api", CONV)
-    if api not in INPUTS:
+    if not isinstance(api, str) or api not in INPUTS:
         raise DataError(f"{where}: api is {api!r}; it must be {CONV} or {TBC}")
     tensors, attributes = entry.get("tensors", {}), entry.get("attributes", {})
     _known(tensors, INPUTS[api], f"{where}: tensors")

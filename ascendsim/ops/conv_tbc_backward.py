@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import Any, Unpack
 
+from ascendsim.arguments import whole
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.lower import append_gradients
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand
-from ascendsim.ops.options import CallOptions, Options, options_of
+from ascendsim.ops.options import CallOptions, Options, options_of, require_order
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.views import View
 from ascendsim.ops.results import ConvolutionBackwardResult
 from ascendsim.ops.running import common_fields, encoded, name_of, run_graph
 from ascendsim.program.places import GmTensor
 from ascendsim.rules import ConvTbcBackwardCall, Decision, resolve
 
+Views = Mapping[str, View]
 ACTIVATION_IN, ACTIVATION_OUT = (1, 2, 0), (2, 0, 1)  # (T, B, C) <-> (B, C, T)
 WEIGHT = (2, 1, 0)  # (K, Cin, Cout) <-> (Cout, Cin, K), its own inverse
 
@@ -44,35 +48,40 @@ def conv_tbc_backward(
     Source   operator page of aclnnConvTbcBackward; positions as torch's conv_tbc_backward
     """
     options = options_of("conv_tbc_backward", keywords)
+    require_order(order)
     given = zip((*INPUTS, "bias"), (grad_output, input, weight, bias), strict=True)
-    operands = {name: Operand.of(value) for name, value in given}
+    operands = {name: Operand.of(value, name) for name, value in given}
     described = (operand.described for operand in operands.values())
     in_order: tuple[Any, ...] = (*described, pad, cube_math_type)
     asked = ConvTbcBackwardCall(*in_order)
-    decision = resolve(asked.with_usual_outputs(options.wanted_dtypes), options.profile, options.rules)
+    decision = resolve(asked.with_usual_outputs(options.wanted_dtypes), options.asked_product, options.rules)
+    views = {name: operand.view for name, operand in operands.items()}
     if decision.empty:
-        graph, model = _empty_graph(operands, decision, options), "none"
+        graph, model = _empty_graph(views, decision, options), "none"
     else:
-        graph, model = _graph(operands, pad, decision, options)
+        graph, model = tbc_graph(views, whole(pad) or 0, decision, options)
     carriers = {name: operands[name].carrier() for name in INPUTS}
     results, made = run_graph(graph, options.profile, options.l2_start, carriers, order, options.engine)
-    gradients = encoded(made, _gradient_shapes(operands), decision)
+    gradients = encoded(made, _gradient_shapes(views), decision)
     common = common_fields(options, decision, model, results)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order))
 
 
-def _graph(operands: dict[str, Operand], pad: int, decision: Decision, options: Options) -> tuple[Graph, str]:
-    """Return the kernels of a call, and the name of its accumulation model."""
-    time, batch, channels = operands["input"].view.shape
-    taps, _, made = operands["weight"].view.shape
+def tbc_graph(views: Views, pad: int, decision: Decision, options: Options) -> tuple[Graph, str]:
+    """Return the kernels of a decided call without empty tensors, and the name of its accumulation model.
+
+    Views    where the elements of grad_output, input and weight lie
+    """
+    time, batch, channels = views["input"].shape
+    taps, _, made = views["weight"].shape
     problem = ConvProblem((batch, channels, time), (made, channels, taps), 1, pad)
     # Without views: what is not contiguous is copied here, before the permutations, and not by `lower`.
     call = options.call(problem, decision, {})
-    graph = _inputs(operands, decision)
+    graph = _inputs(views, decision)
     on = VectorKernels(graph, call.profile, call.accumulation)
     for name in INPUTS:
-        if not operands[name].view.is_contiguous:
-            on.contiguous(name, operands[name].view)
+        if not views[name].is_contiguous:
+            on.contiguous(name, views[name])
     for name in INPUTS:
         on.transpose(name, WEIGHT if name == "weight" else ACTIVATION_IN)
     append_gradients(call, (True, True, True), graph)
@@ -81,27 +90,27 @@ def _graph(operands: dict[str, Operand], pad: int, decision: Decision, options: 
     return graph.build(GRADIENTS), str(call.accumulation)
 
 
-def _gradient_shapes(operands: dict[str, Operand]) -> dict[str, tuple[int, ...]]:
+def _gradient_shapes(views: Views) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the three gradients, those of input, weight and bias."""
     own = ("input", "weight", "bias")
-    return {gradient: operands[name].view.shape for gradient, name in zip(GRADIENTS, own, strict=True)}
+    return {gradient: views[name].shape for gradient, name in zip(GRADIENTS, own, strict=True)}
 
 
-def _inputs(operands: dict[str, Operand], decision: Decision) -> GraphBuilder:
+def _inputs(views: Views, decision: Decision) -> GraphBuilder:
     """Return a graph that begins with the inputs as they are given."""
     dtypes = decision.dtypes
-    return GraphBuilder({name: GmTensor.of(name, operands[name].view.shape, dtypes[name]) for name in INPUTS})
+    return GraphBuilder({name: GmTensor.of(name, views[name].shape, dtypes[name]) for name in INPUTS})
 
 
-def _empty_graph(operands: dict[str, Operand], decision: Decision, options: Options) -> Graph:
+def _empty_graph(views: Views, decision: Decision, options: Options) -> Graph:
     """Return the kernels of an accepted call with an empty tensor: zeros, and grad_bias as the rules say."""
-    time, batch, _ = shape = operands["grad_output"].view.shape
+    time, batch, _ = shape = views["grad_output"].shape
     rule = decision.empty_grad_bias if prod(shape) else "zeros"
-    graph = _inputs(operands, decision)
+    graph = _inputs(views, decision)
     on = VectorKernels(graph, options.profile, AccumulationModel("exact"))
     # The shipped operator counts the terms of grad_bias where it should add them; its rule set says so.
     value = float(batch * time) if rule == "count" else 0.0
-    shapes = _gradient_shapes(operands)
+    shapes = _gradient_shapes(views)
     for name in GRADIENTS[:2]:
         on.fill(name, shapes[name], decision.dtypes[name])
     if rule in ("zeros", "count"):

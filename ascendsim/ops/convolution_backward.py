@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ascendsim.arguments import truth, whole
+from ascendsim.arguments import items, shown, truth, whole
 from ascendsim.errors import ConfigError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
@@ -14,7 +14,7 @@ from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand, spread
-from ascendsim.ops.options import CallOptions, Options, options_of
+from ascendsim.ops.options import CallOptions, Options, options_of, require_order
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
@@ -64,8 +64,9 @@ def convolution_backward(
     Source   operator page of aclnnConvolutionBackward; positions as torch.ops.aten.convolution_backward
     """
     options = options_of("convolution_backward", keywords)
+    require_order(order)
     given = zip(INPUTS, (grad_output, input, weight), strict=True)
-    operands = {name: Operand.of(value) for name, value in given}
+    operands = {name: Operand.of(value, name) for name, value in given}
     attributes = stride, padding, dilation, transposed, output_padding, groups
     described = [operand.described for operand in operands.values()]
     axes = len(operands["input"].view.shape) - 2
@@ -105,7 +106,9 @@ def estimate(
     Raises   as `convolution_backward`
     """
     if not isinstance(problem, ConvProblem):
-        raise ConfigError(f"estimate: problem is {problem!r}; it must be ConvProblem(input=..., weight=...)")
+        raise ConfigError(
+            f"estimate: problem is {shown(problem)}; it must be ConvProblem(input=..., weight=...)"
+        )
     options = options_of("estimate", keywords)
     views = _views(problem, strides)
     described = [
@@ -152,7 +155,7 @@ def decide(asked: ConvolutionBackwardCall, options: Options) -> Decision:
 
     Raises   AclnnError with the status that the interface would answer
     """
-    return resolve(asked.with_usual_outputs(options.wanted_dtypes), options.profile, options.rules)
+    return resolve(asked.with_usual_outputs(options.wanted_dtypes), options.asked_product, options.rules)
 
 
 def _names(dtype: Format | Sequence[Format]) -> tuple[str, ...]:
@@ -162,11 +165,12 @@ def _names(dtype: Format | Sequence[Format]) -> tuple[str, ...]:
     """
     # A name is a sequence too, of letters.
     several = isinstance(dtype, Sequence) and not isinstance(dtype, str)
-    given: tuple[Any, ...] = tuple(dtype) if several else (dtype,) * 3  # type: ignore[arg-type]
-    if len(given) != 3:
-        raise ConfigError(f"estimate: dtype has {len(given)} names {given}; it needs one, or three")
+    given = items(dtype) if several else (dtype,) * 3
+    if given is None or len(given) != 3:
+        count = "too many" if given is None else len(given)
+        raise ConfigError(f"estimate: dtype has {count} names {shown(dtype)}; it needs one, or three")
     if any(name is None for name in given):
-        raise ConfigError(f"estimate: dtype is {dtype!r}; it must be a format such as float16, or three")
+        raise ConfigError(f"estimate: dtype is {shown(dtype)}; it must be a format such as float16, or three")
     return tuple(lookup_dtype(name).name for name in given)
 
 
@@ -176,14 +180,19 @@ def _views(problem: ConvProblem, strides: Mapping[str, Sequence[int]] | None) ->
     Raises   ConfigError for anything but some inputs' strides by name
     """
     given = {} if strides is None else strides
-    if not isinstance(given, Mapping) or not all(hasattr(own, "__iter__") for own in given.values()):
-        raise ConfigError(f"estimate: strides is {strides!r}; it must be like {{'input': (512, 16, 4, 1)}}")
-    unknown = set(given) - set(INPUTS)
+    own = {name: items(steps) for name, steps in given.items()} if isinstance(given, Mapping) else None
+    if own is None or None in own.values():
+        raise ConfigError(
+            f"estimate: strides is {shown(strides)}; it must be like {{'input': (512, 16, 4, 1)}}"
+        )
+    unknown = own.keys() - set(INPUTS)
     if unknown:
-        raise ConfigError(f"estimate: strides has keys {sorted(unknown)}; it takes {', '.join(INPUTS)}")
+        raise ConfigError(
+            f"estimate: strides has keys {sorted(map(shown, unknown))}; it takes {', '.join(INPUTS)}"
+        )
     shapes = dict(zip(INPUTS, (problem.grad_output, problem.input, problem.weight), strict=True))
     return {
-        name: View(shape, tuple(given.get(name, View.row_major(shape).strides)))
+        name: View(shape, own.get(name, View.row_major(shape).strides) or ())
         for name, shape in shapes.items()
     }
 

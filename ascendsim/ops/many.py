@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ascendsim.arguments import shown
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.convolution_backward import estimate
@@ -77,7 +78,13 @@ def estimate_many(
     Raises   ConfigError for what is no item, cannot be sent to another process, or is no number of workers;
              WorkerError if a process ends early; TypeError for a keyword that `estimate` does not take
     """
-    calls = [_item(number, item) for number, item in enumerate(items)]
+    try:
+        numbered = enumerate(items)
+    except Exception:  # whatever a foreign object does when it is asked
+        raise ConfigError(
+            f"estimate_many: items is {shown(items)}; it must be a list of Item(problem, ...)"
+        ) from None
+    calls = [_item(number, item) for number, item in numbered]
     count = worker_count(workers, len(calls))
     with progress(len(calls)) as advance:
         return in_order(
@@ -108,7 +115,10 @@ class _Estimates:
         if not isinstance(product, str | Path):
             return product
         if product not in self._profiles:
-            self._profiles[product] = load_profile(product)
+            try:
+                self._profiles[product] = load_profile(product)
+            except ConfigError:
+                return product  # the rules may know it, and say what is to be said of it
         return self._profiles[product]
 
 
@@ -117,8 +127,8 @@ def _item(number: int, given: Any) -> Item:
         return given
     if not isinstance(given, Mapping):
         raise ConfigError(
-            f"estimate_many: item {number} (counted from 0) is {given!r}; it must be Item(problem, ...) or a "
-            "mapping of these names"
+            f"estimate_many: item {number} (counted from 0) is {shown(given)}; it must be Item(problem, ...) "
+            "or a mapping of these names"
         )
     try:
         return Item(**given)
@@ -130,5 +140,5 @@ def _item(number: int, given: Any) -> Item:
 def _words(item: Item) -> str:
     """Name an item on a line of the terminal."""
     product = item.product.variant if isinstance(item.product, Profile) else item.product
-    shape = getattr(item.problem, "input", item.problem)
-    return f"{shape} on {product}"
+    shape = item.problem.input if isinstance(item.problem, ConvProblem) else item.problem
+    return f"{shown(shape)} on {shown(product)}"

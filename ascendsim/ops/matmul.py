@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.integers import IntegerSum
 from ascendsim.numerics.accumulation.settings import Accumulation, MathSettings
 from ascendsim.numerics.formats.dtypes import INT8
+from ascendsim.numerics.formats.dtypes import name_of as name_of_format
 from ascendsim.ops.lowering import matmul_formats
 from ascendsim.ops.lowering.cube import product_kernel
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.vector import VectorKernels
-from ascendsim.ops.options import Options, ProductOptions, options_of
+from ascendsim.ops.options import Options, ProductOptions, options_of, require_order
 from ascendsim.ops.problems.hf32 import full_name, stored_name
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, problem_of
 from ascendsim.ops.results import Estimate, MatmulResult
 from ascendsim.ops.running import name_of, run_graph, time_graph
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.program.places import GmTensor
+from ascendsim.rules.typed import cube_math_number
 
 NOTE = "The tiling is this simulator's choice; the product's operators choose their own."
 
@@ -47,7 +50,8 @@ def matmul(
     """
     from ascendsim.ops.operands import Operand
 
-    left, right = Operand.of(a), Operand.of(b)
+    require_order(order)
+    left, right = Operand.of(a, "a"), Operand.of(b, "b")
     problem = problem_of(left.view.shape, right.view.shape, transpose_a=transpose_a, transpose_b=transpose_b)
     options = options_of("matmul", keywords, ProductOptions)
     graph, said = _lowered(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)
@@ -74,9 +78,10 @@ def estimate_matmul(
     Raises   as `matmul`
     """
     if not isinstance(problem, MatmulProblem):
-        raise ConfigError(f"estimate_matmul: problem is {problem!r}; it must be MatmulProblem(m, k, n)")
+        raise ConfigError(f"estimate_matmul: problem is {shown(problem)}; it must be MatmulProblem(m, k, n)")
     options = options_of("estimate_matmul", keywords, ProductOptions)
-    graph, said = _lowered(problem, (dtype, dtype), out_dtype, cube_math_type, options)
+    formats = (name_of_format(dtype),) * 2
+    graph, said = _lowered(problem, formats, out_dtype, cube_math_type, options)
     return Estimate(
         **said, kernels=tuple(time_graph(graph, options.profile, options.l2_start, options.engine))
     )
@@ -95,6 +100,7 @@ def _lowered(
     """
     if formats[0] != formats[1]:
         raise UnsupportedError(f"matmul: a is {formats[0]} and b {formats[1]}; both must be of one format")
+    cube_math_type = cube_math_number(cube_math_type)
     p, profile, given = problem, options.profile, matmul_formats.operand_format(formats[0])
     compute = matmul_formats.compute_format(given, cube_math_type, profile)
     out = matmul_formats.result_format(given, out_dtype)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.arguments import whole
-from ascendsim.errors import ShapeError
+from ascendsim.arguments import items, shown, whole
+from ascendsim.errors import ShapeError, UnsupportedError
 from ascendsim.ops.problems.views import View
 from ascendsim.rules import TensorDescription
 
@@ -27,23 +27,26 @@ class Operand:
     missing: bool = False
 
     @classmethod
-    def of(cls, value: Any) -> Operand:
-        """Take anything that numpy takes; views keep their strides.
+    def of(cls, value: Any, name: str = "a tensor") -> Operand:
+        """Take numpy's arrays, what offers itself as one, and lists of numbers; views keep their strides.
 
-        Raises   ShapeError where numpy cannot make an array of it
+        Raises   ShapeError where no array can be made of it, UnsupportedError where it is one of another
+                 library that must be converted, or its elements have no size; both name the argument
         """
         import numpy as np
+
+        from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 
         if value is None:
             return cls(np.zeros(0, np.float32), "float32", View((0,), (1,)), missing=True)
         # hifloat8 is no type of numpy: its codes are, and they lie as the array does.
-        if hasattr(value, "codes"):
-            stored: NDArray[Any] = value.codes
-            return cls(value, value.dtype.name, _view(stored))
-        try:
-            array = np.asarray(value)
-        except ValueError as error:
-            raise ShapeError(f"a tensor cannot be read as an array: {error}") from None
+        if isinstance(value, HiFloat8Array):
+            return cls(value, value.dtype.name, _view(value.codes))
+        array = _array(value, name)
+        if array.dtype.itemsize == 0:
+            raise UnsupportedError(
+                f"{name} is an array of {array.dtype}, whose elements have no size; pass numbers"
+            )
         # Whichever end of an element comes first, its value is the same; casts work on this machine's order.
         native = array.astype(array.dtype.newbyteorder("="), copy=False)
         return cls(native, array.dtype.name, _view(array))
@@ -67,12 +70,40 @@ def _view(array: NDArray[Any]) -> View:
     return View(array.shape, tuple(-(-stride // array.itemsize) for stride in array.strides))
 
 
+def _array(value: Any, name: str) -> NDArray[Any]:
+    """Return the array that a value is, or that numpy makes of numbers, lists of them, and other arrays."""
+    import numpy as np
+
+    if not _is_tensor(value, 0):
+        raise ShapeError(f"{name} cannot be read as an array: it is {shown(value)}; pass an array of numbers")
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ShapeError(f"{name} cannot be read as an array: {error}") from None
+    except Exception as error:  # whatever another library does when numpy asks
+        raise UnsupportedError(
+            f"{name} is a {type(value).__name__} that numpy cannot read ({shown(error)}); pass an array of "
+            "numpy, of a torch tensor .detach().cpu().numpy()"
+        ) from None
+
+
+def _is_tensor(value: Any, depth: int) -> bool:
+    """Tell what may stand for a tensor; lists are as deep as numpy's arrays at most."""
+    # A range or an iterator is no tensor: numpy would write it out, however long it is.
+    if isinstance(value, (list, tuple)):
+        return depth < 64 and all(_is_tensor(item, depth + 1) for item in value)
+    kind = type(value)
+    return (
+        isinstance(value, (int, float, complex, memoryview))
+        or hasattr(kind, "__array__")
+        or hasattr(kind, "__array_interface__")
+    )
+
+
 def spread(value: Any, count: int) -> Any:
-    """Return one number as `count` of them; anything else stays what it is, a sequence as a tuple."""
+    """Return one number as `count` of them, a list as a tuple; anything else stays what it is."""
     number = whole(value)
     if number is not None:
         return (number,) * count
-    try:
-        return tuple(value)
-    except TypeError:
-        return value
+    found = items(value)
+    return value if found is None else found

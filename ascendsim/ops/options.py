@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ascendsim.arguments import truth
+from ascendsim.arguments import items, shown, truth, whole
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, AccumulationModel
 from ascendsim.numerics.formats.controls import FIXPIPE_PRESETS
@@ -23,7 +23,7 @@ from ascendsim.ops.problems.views import View
 from ascendsim.ops.tiling.choose import STRATEGIES
 from ascendsim.ops.tiling.given import plans_of, schedules_given, tilings_given
 from ascendsim.ops.tiling.vendor.product import is_known
-from ascendsim.profile import Profile, load_profile
+from ascendsim.profile import Profile, is_file_name, load_profile
 from ascendsim.rules import Decision
 from ascendsim.timing.kernel import ENGINES
 
@@ -39,6 +39,7 @@ PRODUCT_NOTE = (
     "Tilings follow the rules of the product's operators as far as they are public; their tables of tuned "
     "shapes are not."
 )
+LONGEST_MODEL = 200  # no model has a name half as long; a message should stay short
 L2_NOTES = {
     "warm": "L2 is warm, as a run of the same kernel leaves it: a kernel whose tensors fit misses nothing.",
     "cold": "L2 is cold: every tensor is fetched from main memory when a kernel first reads it.",
@@ -77,7 +78,8 @@ class ProductOptions(TypedDict, total=False):
 class CallOptions(ProductOptions, total=False):
     """Keywords of the convolution operators, besides those of every operator.
 
-    deterministic  add the parts of grad_weight in a fixed order; None: the product's default
+    deterministic  add the parts of grad_weight in a fixed order; None: as the rule set says. Where the rule
+                   set says that a product has one order, neither value changes it
     output_dtypes  formats of the three gradients; None: those of input, weight and grad_output (or bias)
     rules          rule set that says what is accepted and in which type it computes
     fixpipe        which of the vendor's pages says when Fixpipe saturates: "ctrl48" or "c-api-pages"
@@ -85,7 +87,7 @@ class CallOptions(ProductOptions, total=False):
 
     deterministic: bool | None
     output_dtypes: Sequence[str | None] | None
-    rules: str
+    rules: str | Path
     fixpipe: str
 
 
@@ -127,23 +129,27 @@ class Options:
     engine: str | None = None
     deterministic: bool | None = None
     output_dtypes: Sequence[str | None] | None = None
-    rules: str = "documented"
+    rules: str | Path = "documented"
     fixpipe: str = "ctrl48"
 
     def __post_init__(self) -> None:
         """Refuse values without a meaning."""
-        if self.fixpipe not in FIXPIPE_PRESETS:
-            raise _refusal("fixpipe", self.fixpipe, f"one of {', '.join(FIXPIPE_PRESETS)}")
+        for name, known in (("fixpipe", FIXPIPE_PRESETS), ("l2_start", L2_NOTES), ("engine", ENGINES)):
+            value = getattr(self, name)
+            # By its type first: what has no hash, or compares element by element, is in no table.
+            if not isinstance(value, str) or value not in known:
+                if name == "engine" and value is None:
+                    continue
+                raise _refusal(name, value, f"one of {', '.join(known)}" + ", or None" * (name == "engine"))
+        if not isinstance(self.rules, str | Path):
+            raise _refusal("rules", self.rules, "the name of a rule set, or the path of a .toml file")
         if not isinstance(self.product, str | Path | Profile):
             raise _refusal("product", self.product, "a name, the path of a .toml file, or a loaded Profile")
-        if not isinstance(self.accumulation, str | AccumulationModel | None):
+        model = self.accumulation
+        if not isinstance(model, str | AccumulationModel | None) or len(str(model)) > LONGEST_MODEL:
             raise _refusal("accumulation", self.accumulation, "the text of a model, a model or None")
         if self.deterministic is not None and truth(self.deterministic) is None:
             raise _refusal("deterministic", self.deterministic, "true, false or None")
-        if self.l2_start not in L2_NOTES:
-            raise _refusal("l2_start", self.l2_start, f"one of {', '.join(L2_NOTES)}")
-        if self.engine is not None and self.engine not in ENGINES:
-            raise _refusal("engine", self.engine, f"one of {', '.join(ENGINES)}, or None")
         plans = tuple(self.tiling.values()) if isinstance(self.tiling, Mapping) else (self.tiling,)
         if self.tiling is not None and not all(map(_is_plan, plans)):
             rule = f'a Tiling, {{"grad_input": Tiling(...), ...}}, one of {", ".join(STRATEGIES)}, or None'
@@ -151,18 +157,28 @@ class Options:
         self._check_output_dtypes()
 
     def _check_output_dtypes(self) -> None:
-        if isinstance(self.output_dtypes, str) or not isinstance(self.output_dtypes, Sequence | None):
+        if self.output_dtypes is None:
+            return
+        given = items(self.output_dtypes)
+        if given is None:
             raise _refusal("output_dtypes", self.output_dtypes, "three formats, None: default")
-        if len(self.wanted_dtypes) != 3:
+        if len(given) != 3:
             raise ConfigError(
-                f"output_dtypes has {len(self.wanted_dtypes)} entries {self.wanted_dtypes}; it needs three, "
-                "None: default"
+                f"output_dtypes has {len(given)} entries {shown(given)}; it needs three, None: default"
             )
+        object.__setattr__(self, "output_dtypes", given)
+        _ = self.wanted_dtypes  # an unknown format is told at once
 
     @cached_property
     def profile(self) -> Profile:
         """The product."""
         return self.product if isinstance(self.product, Profile) else load_profile(self.product)
+
+    @property
+    def asked_product(self) -> str | Profile:
+        """What the rules are asked about: a name as it is, since they know products without a file."""
+        name = self.product
+        return name if isinstance(name, str) and not is_file_name(name) else self.profile
 
     @property
     def wanted_dtypes(self) -> tuple[str | None, ...]:
@@ -196,7 +212,6 @@ class Options:
     def call(self, problem: ConvProblem, decision: Decision, views: Mapping[str, View]) -> Call:
         """Return everything that fixes the kernels of a decided call."""
         # Only the two products have a plan: grad_bias is a sum on the vector cores.
-        deterministic = self.deterministic
         cube = [name for name, wanted in zip(GRADIENTS[:2], decision.wanted[:2], strict=True) if wanted]
         return Call(
             problem,
@@ -204,11 +219,19 @@ class Options:
             decision.compute_dtype,
             dict(decision.dtypes),
             self.model(decision.compute_dtype),
-            self.profile.deterministic_default if deterministic is None else bool(deterministic),
+            self.one_order(decision),
             self.plans(problem, cube, decision.compute_dtype),
             {name: view for name, view in views.items() if not view.is_contiguous},
             self.fixpipe,
         )
+
+    def one_order(self, decision: Decision) -> bool:
+        """Return whether the parts of grad_weight are added in one order."""
+        if decision.determinism == "fixed":
+            return True
+        if self.deterministic is not None:
+            return bool(self.deterministic)
+        return decision.determinism == "product" and self.profile.deterministic_default
 
     def plans(
         self,
@@ -229,6 +252,8 @@ class Options:
         found = [NOTES[0], *chosen, L2_NOTES[self.l2_start], f"Call checked by the rule set {self.rules}."]
         if strided:
             found.append(STRIDED_NOTE)
+        if decision.determinism == "fixed" and self.deterministic is not None and not self.deterministic:
+            found.append(f"{decision.product} adds grad_weight in one order; deterministic changes nothing.")
         if not decision.empty and self.model(decision.compute_dtype).half:
             # The vendor's cube has one only in its older generations, and only for float16.
             half = self.profile.generation.half_accumulator and decision.compute_dtype == "float16"
@@ -250,5 +275,17 @@ def _is_plan(given: object) -> bool:
     return isinstance(given, Tiling | Plan) or (isinstance(given, str) and given in STRATEGIES)
 
 
+def require_order(order: Any) -> None:
+    """Refuse an order of execution without a meaning, before anything is computed.
+
+    Raises   ConfigError
+    """
+    if isinstance(order, str) and order in ("program", "arrival"):
+        return
+    seed = None if isinstance(order, str) else whole(order)
+    if seed is None or seed < 0:
+        raise _refusal("order", order, '"program", "arrival" or a whole number of 0 or more, the seed')
+
+
 def _refusal(name: str, given: object, rule: str) -> ConfigError:
-    return ConfigError(f"{name} is {given!r}; it must be {rule}")
+    return ConfigError(f"{name} is {shown(given)}; it must be {rule}")

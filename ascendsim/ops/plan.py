@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.arguments import whole
+from ascendsim.arguments import shown, whole
 from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ class Tiling:
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""
-        if self.panels not in PANELS:
-            raise ConfigError(f"tiling: panels is {self.panels!r}; it must be {' or '.join(PANELS)}")
+        if not isinstance(self.panels, str) or self.panels not in PANELS:
+            raise ConfigError(f"tiling: panels is {shown(self.panels)}; it must be {' or '.join(PANELS)}")
         # Neither 0 nor 1 passes for a switch: a size in the wrong place would be taken for one.
         for name in SWITCHES:
             if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"tiling: {name} is {getattr(self, name)!r}; it must be True or False")
+                raise ConfigError(f"tiling: {name} is {shown(getattr(self, name))}; it must be True or False")
         for name, least in _SIZES:
             value = getattr(self, name)
             # A search makes thousands of tilings, all of plain integers.
@@ -92,7 +92,7 @@ class Tiling:
                 continue
             number = whole(value)
             if number is None or number < least:
-                raise ConfigError(f"tiling: {name} is {value!r}; it must be a positive integer")
+                raise ConfigError(f"tiling: {name} is {shown(value)}; it must be a positive integer")
             object.__setattr__(self, name, number)
 
     @property
@@ -164,7 +164,7 @@ def require_obeyed(owner: str, schedule: str, tiling: Tiling, reads: frozenset[s
     for name, value in tiling.set_fields().items():
         if name not in reads:
             raise ConfigError(
-                f"tiling of {owner}: {name} is {value!r}, but schedule {schedule} does not read it; "
+                f"tiling of {owner}: {name} is {shown(value)}, but schedule {schedule} does not read it; "
                 "leave it out"
             )
 

@@ -1,6 +1,13 @@
 """Products as sourced figures: find, read, check and hold them. The only reader of the product files."""
 
-from ascendsim.profile.files import Product, configs_directory, list_products, load_profile, profile_from_tree
+from ascendsim.profile.files import (
+    Product,
+    configs_directory,
+    is_file_name,
+    list_products,
+    load_profile,
+    profile_from_tree,
+)
 from ascendsim.profile.generation import Generation
 from ascendsim.profile.records import Figure, Profile
 
@@ -10,6 +17,7 @@ __all__ = [
     "Product",
     "Profile",
     "configs_directory",
+    "is_file_name",
     "list_products",
     "load_profile",
     "profile_from_tree",

@@ -7,12 +7,15 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
 from ascendsim.profile.build import build_profile
 from ascendsim.profile.check import Layer, check, hint, merge, nearest, problems_text
 from ascendsim.profile.overrides import mark_overridden, override_layer
 from ascendsim.profile.records import Profile
 from ascendsim.profile.schema import ABOUT_TABLES, ABOUT_TEXTS
+
+LONGEST_NAME = 4096  # no system has longer paths; a message should stay short
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,12 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
 
     Raises   ConfigError naming the file, the dotted path, what was got and what is expected
     """
+    if not isinstance(name, str | Path) or len(str(name)) > LONGEST_NAME:
+        raise ConfigError(f"product is {shown(name)}; it must be a name, or the path of a .toml file")
+    if overrides is not None and (
+        not isinstance(overrides, Mapping) or not all(isinstance(path, str) for path in overrides)
+    ):
+        raise ConfigError(f'overrides is {shown(overrides)}; it must be like {{"cores.cube": 30}}, or None')
     # Overrides are another layer on top, checked like a file.
     choice = _on_generation(_choose(str(name)), overrides or {})
     if not overrides:
@@ -122,7 +131,9 @@ def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
     base = file.texts.get("base")
     below = _base(path, file, base, above) if base else _Choice((), ())
     if file.variants and chosen not in file.variants:
-        raise ConfigError(f"{file.label}: unknown variant {chosen!r}{hint(chosen, tuple(file.variants))}")
+        raise ConfigError(
+            f"{file.label}: unknown variant {shown(chosen)}{hint(chosen, tuple(file.variants))}"
+        )
     inherited = dict(below.names)
     # A file of one's own keeps the product of its base; one that is shipped is a product itself.
     product = path.stem if path.parent == configs_directory() else inherited.get("product", path.stem)
@@ -147,7 +158,7 @@ def _on_generation(choice: _Choice, overrides: Mapping[str, Any]) -> _Choice:
 
 def _base(path: Path, file: _File, base: str, above: tuple[str, ...]) -> _Choice:
     """Resolve what a file builds on; a base that is a file lies beside it, wherever the command runs."""
-    name = str(path.parent / base) if _is_file_name(base) else base
+    name = str(path.parent / base) if is_file_name(base) else base
     try:
         return _choose(name, (*above, str(path)))
     except ConfigError as error:
@@ -156,7 +167,7 @@ def _base(path: Path, file: _File, base: str, above: tuple[str, ...]) -> _Choice
 
 def _locate(name: str) -> tuple[Path, str]:
     """Find the file of a name and, where the name is a variant's, which one."""
-    if _is_file_name(name):
+    if is_file_name(name):
         return Path(name), ""
     # Vendors' tools write Ascend910B3 for what the platform files call 910B3.
     plain = name.lower().removeprefix("ascend")
@@ -167,17 +178,22 @@ def _locate(name: str) -> tuple[Path, str]:
     # A variant usually starts like its product: look there first, since reading a file costs milliseconds.
     known: list[str] = []
     for path in sorted(shipped, key=lambda path: -_common_prefix(path.stem.lower(), plain)):
-        for variant in _read(path).variants:
+        file = _read(path)
+        # Pages speak of an Atlas A2, and rules do: it is the product that a 910B is.
+        if file.texts.get("series", "").lower() == plain != "":
+            return path, ""
+        for variant in file.variants:
             if variant.lower() == plain:
                 return path, variant
             known.append(variant)
     products = [path.stem for path in shipped]
     near = nearest(plain, [*products, *known])
     what = f"did you mean {near}?" if near else "products are " + ", ".join(products) + "."
-    raise ConfigError(f"unknown product {name!r}; {what} The path of a .toml file works as well")
+    raise ConfigError(f"unknown product {shown(name)}; {what} The path of a .toml file works as well")
 
 
-def _is_file_name(name: str) -> bool:
+def is_file_name(name: str) -> bool:
+    """Tell the path of a product file from the name of a product."""
     # A product has neither, so that a mistyped path is told as a path.
     return name.endswith(".toml") or "/" in name or "\\" in name
 
@@ -198,9 +214,13 @@ def _read(path: Path, table: str = "") -> _File:
     It is parsed again only if its text has changed. Reading is cheap; parsing takes milliseconds.
     """
     try:
-        return _parsed(path, path.read_bytes(), table)
+        written = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; expected a product file") from None
+    except ValueError as error:  # a NUL in it
+        raise ConfigError(f"{shown(str(path))}: cannot be read: {error}; expected a product file") from None
+    try:
+        return _parsed(path, written, table)
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not text in UTF-8; expected a product file in TOML") from None
 

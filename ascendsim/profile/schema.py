@@ -18,7 +18,7 @@ PATHS = (
     *("L1_UB", "UB_L1", "L1_BT", "L1_FB", "L1_GM", "GM_L0A", "GM_L0B"),
 )
 # What a file says about itself, beside its figures.
-ABOUT_TEXTS = ("product", "variant", "base", "default_variant", "evidence")
+ABOUT_TEXTS = ("product", "series", "variant", "base", "default_variant", "evidence")
 ABOUT_TABLES = ("variants", "sources")
 # They add up exactly, so that they have no accumulation model.
 INTEGER_DTYPES = ("int8",)

@@ -3,7 +3,13 @@
 Pure functions on descriptions of calls; no arrays. The only reader of configs/rules.
 """
 
-from ascendsim.rules.calls import Call, ConvolutionBackwardCall, ConvTbcBackwardCall, TensorDescription
+from ascendsim.rules.calls import (
+    Call,
+    ConvolutionBackwardCall,
+    ConvTbcBackwardCall,
+    CubeMathType,
+    TensorDescription,
+)
 from ascendsim.rules.decision import Decision
 from ascendsim.rules.loader import load_rules, product_names, rule_set_names
 from ascendsim.rules.products import known_product, rule_product
@@ -13,6 +19,7 @@ __all__ = [
     "Call",
     "ConvTbcBackwardCall",
     "ConvolutionBackwardCall",
+    "CubeMathType",
     "Decision",
     "TensorDescription",
     "known_product",

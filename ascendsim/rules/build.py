@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
-from types import UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
+from ascendsim.rules.model import OneOf
 
 Record = TypeVar("Record")
 
 
-def build(kind: type[Record], table: Any, where: str) -> Record:
-    """Make a record of a table whose keys are the record's fields.
+def build(kind: type[Record], table: Any, where: str, products: tuple[str, ...] = ()) -> Record:
+    """Make a record of a table whose keys are the record's fields; `products` are those that it may name.
 
     Raises   ConfigError naming the place, what was got and what is expected
     """
     if not isinstance(table, dict):
         raise ConfigError(f"{where}: got {table!r}, expected a table")
     # The annotations are the schema: a key that is added to a record is read and checked at once.
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     for key in table:
         if key not in hints:
             # A misspelt key would otherwise leave the rule of the base in force without a word.
@@ -32,46 +33,67 @@ def build(kind: type[Record], table: Any, where: str) -> Record:
     values = {}
     for entry in fields(kind):  # type: ignore[arg-type]
         if entry.name in table:
-            values[entry.name] = _value(hints[entry.name], table[entry.name], f"{where}.{entry.name}")
+            values[entry.name] = _value(
+                hints[entry.name], table[entry.name], f"{where}.{entry.name}", products
+            )
         # Few rules have a default: one that is left out must come from a base.
         elif entry.default is MISSING:
             raise ConfigError(f"{where}: {entry.name} is missing")
     return kind(**values)
 
 
-def _value(hint: Any, value: Any, where: str) -> Any:
+def _value(hint: Any, value: Any, where: str, products: tuple[str, ...]) -> Any:
     """Return a value of the hinted type."""
     origin = get_origin(hint)
     if is_dataclass(hint):
-        return build(hint, value, where)  # type: ignore[arg-type]
+        return build(hint, value, where, products)  # type: ignore[arg-type]
+    if origin is Annotated:
+        kind, one_of = get_args(hint)
+        return _known(_value(kind, value, where, products), one_of, where, products)
     if origin is tuple:
         if not isinstance(value, list):
             raise ConfigError(f"{where}: got {value!r}, expected a list")
         # Tuples, because rule sets are cached and shared: nobody may change one.
-        return tuple(_value(get_args(hint)[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+        item = get_args(hint)[0]
+        return tuple(_value(item, one, f"{where}[{i}]", products) for i, one in enumerate(value))
     if origin is Mapping:
         key_hint, value_hint = get_args(hint)
-        return _mapping(key_hint, value_hint, value, where)
+        return _mapping(key_hint, value_hint, value, where, products)
     if origin is Literal:
         if value not in get_args(hint):
             raise ConfigError(
                 f"{where}: got {value!r}, expected one of {', '.join(map(repr, get_args(hint)))}"
             )
         return value
-    kinds = get_args(hint) if origin is UnionType else (hint,)
+    # TOML has no null: what may be None is left out, and never written.
+    kinds = tuple(kind for kind in get_args(hint) if kind is not NoneType) if origin is UnionType else (hint,)
     # bool is an int for Python, not for a reader of rules.
     if not isinstance(value, kinds) or isinstance(value, bool) != (bool in kinds):
         raise ConfigError(f"{where}: got {value!r}, expected {' or '.join(kind.__name__ for kind in kinds)}")
     return value
 
 
-def _mapping(key_hint: Any, value_hint: Any, table: Any, where: str) -> Any:
+def _known(value: Any, one_of: OneOf, where: str, products: tuple[str, ...]) -> Any:
+    """Return a name or number that is one of those that are known."""
+    known = one_of.known or products
+    if value in known:
+        return value
+    near = get_close_matches(str(value), map(str, known), n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(map(str, known))}"
+    raise ConfigError(f"{where}: unknown {one_of.what} {value!r}; {hint}")
+
+
+def _mapping(
+    key_hint: Any, value_hint: Any, table: Any, where: str, products: tuple[str, ...]
+) -> FrozenMap[Any, Any]:
     if not isinstance(table, dict):
         raise ConfigError(f"{where}: got {table!r}, expected a table")
+    kind, one_of = get_args(key_hint)
     made = {}
     for key, value in table.items():
         # TOML has no keys but texts; formats are listed by rank.
-        if key_hint is int and not key.isdigit():
+        if kind is int and not key.isdecimal():
             raise ConfigError(f"{where}: got the key {key!r}, expected a number")
-        made[int(key) if key_hint is int else key] = _value(value_hint, value, f"{where}.{key}")
+        name = _known(int(key) if kind is int else key, one_of, where, products)
+        made[name] = _value(value_hint, value, f"{where}.{key}", products)
     return FrozenMap(made)

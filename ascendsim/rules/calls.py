@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any, ClassVar, TypeVar
+
+
+class CubeMathType(IntEnum):
+    """What the cube may compute in, under the interface's names."""
+
+    KEEP_DTYPE = 0
+    ALLOW_FP32_DOWN_PRECISION = 1
+    USE_FP16 = 2
+    USE_HF32 = 3
+
 
 GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 # Formats that frameworks give tensors of these ranks.
@@ -119,8 +130,11 @@ def _like(source: object, dtype: str | None) -> TensorDescription | None:
 
 
 def _channels(grad_output: TensorDescription | None) -> Any:
-    """Return (grad_output.shape[1],), or None where there is no such axis."""
-    try:
-        return (grad_output.shape[1],) if isinstance(grad_output, TensorDescription) else None
-    except Exception:  # whatever else it is, the checks will say so
+    """Return (grad_output.shape[1],), None where there is no grad_output."""
+    if not isinstance(grad_output, TensorDescription):
         return None
+    try:
+        return (grad_output.shape[1],)
+    except Exception:
+        # Without such an axis grad_output is refused: of it, and not of outputs that nobody passed.
+        return (0,)

@@ -7,7 +7,7 @@ from functools import partial
 from ascendsim.rules.calls import GRADIENTS
 from ascendsim.rules.checked import CheckedConvolution
 from ascendsim.rules.cube_math import EIGHT_BITS, cube_math_problem, more_precise
-from ascendsim.rules.order import NULL, Check, listed
+from ascendsim.rules.order import NULL, Check, gaps, listed
 
 INPUTS = ("grad_output", "input", "weight")
 ATTRIBUTES = ("stride", "padding", "dilation", "output_padding", "output_mask")
@@ -178,6 +178,12 @@ def grad_bias_format(c: CheckedConvolution) -> str | None:
     return f"grad_bias has format {bias.format}; it must be ND"
 
 
+def contiguous_outputs(c: CheckedConvolution) -> str | None:
+    """Find an output, asked for or not, with gaps between its elements, where the page wants none."""
+    # The operator copies its results through the view.
+    return gaps(c.present(*GRADIENTS)) if c.rules.contiguous_outputs else None
+
+
 def attribute_values(c: CheckedConvolution) -> str | None:
     """Find a stride or dilation below 1 or a padding below 0."""
     for name, least in (("stride", 1), ("padding", 0), ("dilation", 1)):
@@ -227,6 +233,7 @@ ARGUMENT_CHECKS = (
     Check("9", "formats", formats),
     Check("9a", "equal formats", equal_formats),
     Check("10", "format of grad_bias", grad_bias_format),
+    Check("10a", "contiguous outputs", contiguous_outputs),
     Check("11", "stride, padding, dilation", attribute_values),
     Check("12", "output_padding", output_padding_values),
     Check("13", "groups", groups),

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from ascendsim.rules.checked import CheckedConvolution
-from ascendsim.rules.conv_shapes import bias_sizes_problem, padding_lengths, stride_and_dilation_lengths
-from ascendsim.rules.order import Check
+from ascendsim.rules.conv_shapes import bias_sizes as bias_sizes_by_page
+from ascendsim.rules.conv_shapes import (
+    bias_sizes_problem,
+    padding_lengths,
+    ranks,
+    size_problem,
+    stated_limits,
+    stride_and_dilation_lengths,
+    unequal_batch,
+)
+from ascendsim.rules.limits import first_exceeded
+from ascendsim.rules.order import INNER, Check
 
 
 def bias_sizes(c: CheckedConvolution) -> str | None:
@@ -73,6 +83,39 @@ def weight_and_sizes(c: CheckedConvolution) -> str | None:
     return None
 
 
+def related(c: CheckedConvolution) -> str | None:
+    """Find a grad_output that does not follow from the rest; any axis of it may be 0."""
+    return _related_batch_and_channels(c) or _related_sizes(c)
+
+
+def _related_batch_and_channels(c: CheckedConvolution) -> str | None:
+    # "Where input is empty, N, C, D, H and W of 0 are supported" (page 000, gradOutput).
+    if bad := ranks(c) or (unequal_batch(c) if c.tensor("grad_output").shape[0] else None):
+        return bad
+    weight, count = c.tensor("weight").shape, c.call.groups
+    wanted = weight[1] * count if c.call.transposed else weight[0]
+    got = c.tensor("grad_output").shape[1]
+    if got in (wanted, 0):
+        return None
+    rule = f"weight.shape[1] * groups is {wanted}" if c.call.transposed else f"weight.shape[0] is {wanted}"
+    return f"grad_output has {got} channels, but {rule}; they must be equal, or 0"
+
+
+def _related_sizes(c: CheckedConvolution) -> str | None:
+    for axis, name in enumerate(c.axes):
+        got, want = c.small.shape[2 + axis], c.placements(axis)
+        # A transposed convolution makes nothing of an input without pixels: no size of grad_output is right.
+        free = c.tensor("grad_output").shape[2 + axis] == 0 or (c.call.transposed and got == 0)
+        if got != want and not free:
+            return size_problem(c, axis, name, got, want)
+    return None
+
+
+def inner_limits(c: CheckedConvolution) -> str | None:
+    """Find an attribute above a limit that answers 561103."""
+    return first_exceeded(c, INNER)
+
+
 # Products that do not skip the checks of shapes come here with nothing but items 1 and 2 left open.
 FIRST_EMPTY_CHECKS = (
     Check("27.1", "empty: bias_sizes", bias_sizes),
@@ -84,4 +127,11 @@ EMPTY_CHECKS = (
     Check("27.4", "empty: groups", groups),
     Check("27.5", "empty: channels", channels),
     Check("27.6", "empty: weight and sizes", weight_and_sizes),
+)
+# What page 000 says of every call, and the operator looks at in none that is empty.
+RELATED_EMPTY_CHECKS = (
+    Check("27.7", "empty: shape of grad_output", related),
+    Check("27.8", "empty: bias_sizes of weight", bias_sizes_by_page),
+    Check("27.9", "empty: stated limits", stated_limits),
+    Check("31", "inner operators", inner_limits, INNER),
 )

@@ -151,13 +151,18 @@ def unrelated(c: CheckedConvolution) -> str | None:
     for axis, name in enumerate(c.axes):
         got, want = c.small.shape[2 + axis], c.placements(axis)
         if got != want:
-            before, after = c.pads(axis)
-            return (
-                f"{c.small_name} is {got} along {name}, but {c.big_name} {c.big.shape[2 + axis]}, padding "
-                f"{before}+{after}, kernel {c.tensor('weight').shape[2 + axis]}, dilation "
-                f"{c.numbers('dilation')[axis]}, stride {c.numbers('stride')[axis]} give {want}"
-            )
+            return size_problem(c, axis, name, got, want)
     return None
+
+
+def size_problem(c: CheckedConvolution, axis: int, name: str, got: int, want: int) -> str:
+    """Say what the small side should be along an axis, with the numbers of the rule."""
+    before, after = c.pads(axis)
+    return (
+        f"{c.small_name} is {got} along {name}, but {c.big_name} {c.big.shape[2 + axis]}, padding "
+        f"{before}+{after}, kernel {c.tensor('weight').shape[2 + axis]}, dilation "
+        f"{c.numbers('dilation')[axis]}, stride {c.numbers('stride')[axis]} give {want}"
+    )
 
 
 def batch(c: CheckedConvolution) -> str | None:

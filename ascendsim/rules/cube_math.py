@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ascendsim.rules.calls import CubeMathType
 from ascendsim.rules.model import ABSENT, REFUSED, CubeMath
 
 # Only the 910_95 has them.
 EIGHT_BITS = ("hifloat8", "float8_e4m3fn", "float8_e5m2")
 # In the order of their numbers.
-CUBE_MATH_TYPES = ("KEEP_DTYPE", "ALLOW_FP32_DOWN_PRECISION", "USE_FP16", "USE_HF32")
+CUBE_MATH_TYPES = tuple(CubeMathType.__members__)
 # From the least to the most precise, for the page that asks for "the more precise" of two.
 PRECISION = (*EIGHT_BITS, "bfloat16", "float16", "float32")
 

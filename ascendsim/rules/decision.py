@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ascendsim.rules.calls import GRADIENTS
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -19,6 +21,8 @@ class Decision:
     wanted          which of grad_input, grad_weight, grad_bias are asked for
     output_padding  value for each spatial axis that the shapes imply (they rule, not the argument); zeros
                     where the convolution is not transposed
+    determinism     of the sums of grad_weight: "off" or "product" (a switch: off, or as the product's figures
+                    say, until somebody sets it), or "fixed" (one order in any case)
     empty           a tensor is empty: no kernel computes, the gradients are what `empty_grad_bias` says
     empty_grad_bias "zeros", "sum" (of grad_output) or "count" (terms of that sum, whatever their values);
                     the other gradients of an empty call are zeros
@@ -34,6 +38,12 @@ class Decision:
     wanted: tuple[bool, bool, bool]
     # Implied, not the argument: the operator takes the size of the big side from its tensor as well.
     output_padding: tuple[int, ...] = ()
+    determinism: str = "product"
     empty: bool = False
     empty_grad_bias: str = "zeros"
     warnings: tuple[str, ...] = ()
+
+    @property
+    def wanted_gradients(self) -> tuple[str, ...]:
+        """Names of the gradients that are asked for."""
+        return tuple(name for name, wanted in zip(GRADIENTS, self.wanted, strict=True) if wanted)

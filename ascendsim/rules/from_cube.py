@@ -6,14 +6,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ascendsim.rules.cube_math import EIGHT_BITS
 from ascendsim.rules.model import REFUSED, Names, RuleSet
+from ascendsim.rules.names import DTYPES
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
-
-# Formats of tensors, in the order in which messages list them. No operator of the interface takes int8.
-TENSORS = ("float32", "float16", "bfloat16", *EIGHT_BITS)
 
 
 def with_cube(rules: RuleSet, family: str, product: str | Profile) -> RuleSet:
@@ -30,7 +27,7 @@ def with_cube(rules: RuleSet, family: str, product: str | Profile) -> RuleSet:
         product = load_profile(family)
     rates = product.cube.rates
     # float32 needs no unit of its own, since cubeMathType 1 and 2 cast it to float16, which every cube has.
-    dtypes = tuple(name for name in TENSORS if name in rates or name == "float32")
+    dtypes = tuple(name for name in DTYPES if name in rates or name == "float32")
     given, math = {family: dtypes}, {family: {name: _outcomes(name, rates) for name in dtypes}}
     # No cube reads the bias: it may also have a format that only vector cores know.
     bias = {family: tuple(dict.fromkeys((*rules.tbc.bias_dtypes.get(family, ()), *dtypes)))}

@@ -20,7 +20,7 @@ def first_exceeded(c: CheckedConvolution | CheckedTbc, status: int) -> str | Non
         for place, label, value in measured:
             # One row of the operator is relative: the stride in depth may not pass the kernel's depth.
             bound = limit.max if not limit.at_most else c.tensor("weight").shape[2 + (place or 0)]
-            if value > bound:
+            if bound is not None and value > bound:
                 why = f"the {limit.at_most}, {bound}" if limit.at_most else str(bound)
                 return f"{label} is {value}; it may not exceed {why} ({limit.source})"
     return None

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
 from ascendsim.rules.build import build
-from ascendsim.rules.model import ProductName, RuleSet
+from ascendsim.rules.model import ConvolutionRules, ProductName, RuleSet, TbcRules
 
-PRODUCTS = "products"
+LONGEST_NAME = 4096  # no system has longer paths; a message should stay short
+PRODUCTS, BASE = "products", "base"
 # What a rule set with `from_cube` does not list itself.
 CUBE_TABLES = ("dtypes", "dtypes_transposed", "cube_math")
 
@@ -31,23 +34,50 @@ def rules_directory() -> Path:
     return (inside if inside.is_dir() else package.parent / "configs") / "rules"
 
 
-@cache
 def load_rules(name: str | Path = "documented") -> RuleSet:
     """Load a rule set by its name, or the path of a .toml file of one's own, which may have a `base`.
 
+    As long as the files hold the same text, every call returns the same rule set.
+
     Raises   ConfigError naming the file, the key, what was got and what is expected
     """
-    # Cached by name: a file of one's own that changes needs a new process, as a module would.
+    if not isinstance(name, str | Path) or len(str(name)) > LONGEST_NAME:
+        raise ConfigError(
+            f"rules is {shown(name)}; it must be the name of a rule set, or the path of a .toml file"
+        )
     path = _path(name)
-    tree = _tree(path, ())
-    rules = build(RuleSet, {"name": path.stem, **tree}, path.name)
-    # A product without its row would only be found out in the middle of a check.
-    for part, where in ((rules.convolution, "convolution"), (rules.tbc, "tbc")):
-        for table in ("dtypes", "output_dtypes", "cube_math"):
-            lacking = set(part.products) - set(getattr(part, table))
-            if lacking:
-                raise ConfigError(f"{path.name}: {where}.{table} has no {', '.join(sorted(lacking))}")
+    return _built(path, tuple(_chain(path)))
+
+
+# Bounded, because a process that edits a file has a new rule set for each edit.
+@lru_cache(maxsize=32)
+def _built(path: Path, chain: tuple[tuple[Path, bytes], ...]) -> RuleSet:
+    """Build a rule set of its files as they stand, its own first, each followed by its base."""
+    trees = [_parsed(*file) for file in chain]
+    tree: dict[str, Any] = {}
+    for (where, _), own in reversed(list(zip(chain, trees, strict=True))):
+        tree = _merged(tree, {key: value for key, value in own.items() if key != BASE})
+        _check_from_cube(where, own, tree)
+    names = tuple(product.name for product in product_names())
+    rules = build(RuleSet, {"name": path.stem, **tree}, path.name, names)
+    for part, where_in in ((rules.convolution, "convolution"), (rules.tbc, "tbc")):
+        _check_complete(part, f"{path.name}: {where_in}")
     return rules
+
+
+def _check_complete(part: ConvolutionRules | TbcRules, where: str) -> None:
+    """Refuse tables with gaps that would only be found out in the middle of a check."""
+    for table in ("dtypes", "output_dtypes", "cube_math", *(["bias_dtypes"] * hasattr(part, "bias_dtypes"))):
+        lacking = set(part.products) - set(getattr(part, table))
+        if lacking:
+            raise ConfigError(f"{where}.{table} has no {', '.join(sorted(lacking))}")
+    for product, rows in part.cube_math.items():
+        for dtype, row in rows.items():
+            if len(row) != 4:
+                raise ConfigError(
+                    f"{where}.cube_math.{product}.{dtype}: got {len(row)} entries, expected four, for "
+                    "cubeMathType 0, 1, 2 and 3"
+                )
 
 
 @cache
@@ -56,7 +86,7 @@ def product_names() -> tuple[ProductName, ...]:
     path = rules_directory() / f"{PRODUCTS}.toml"
     return tuple(
         build(ProductName, {"name": name, **table}, f"{path.name}: {name}")
-        for name, table in _read(path).items()
+        for name, table in _parsed(path, _read(path)).items()
     )
 
 
@@ -68,49 +98,66 @@ def _path(name: str | Path) -> Path:
         return rules_directory() / f"{name}.toml"
     near = get_close_matches(str(name), names, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names)},"
-    raise ConfigError(f"unknown rule set {name!r}; {hint} or the path of a .toml file of your own")
+    raise ConfigError(f"unknown rule set {shown(name)}; {hint} or the path of a .toml file of your own")
 
 
-def _tree(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
-    """Read a file over its bases."""
-    if path in above:
-        raise ConfigError(f"{path}: its `base` leads back to itself")
-    tree = _read(path)
-    base = tree.pop("base", None)
-    if base is None:
-        return tree
-    if not isinstance(base, str):
-        raise ConfigError(f"{path}: base: got {base!r}, expected the name of a rule set or a .toml file")
-    # A base that is a file lies beside this one, wherever the command runs.
-    below = path.parent / base if base.endswith(".toml") else _path(base)
-    merged = _merged(_tree(below, (*above, path)), tree)
-    _check_from_cube(path, tree, merged)
-    return merged
+def _chain(path: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield a file with its bytes, then its base with its, and so on."""
+    above: list[Path] = []
+    while True:
+        if path in above:
+            raise ConfigError(f"{path}: its `base` leads back to itself")
+        above.append(path)
+        written = _read(path)
+        yield path, written
+        base = _parsed(path, written).get(BASE)
+        if base is None:
+            return
+        if not isinstance(base, str):
+            raise ConfigError(f"{path}: base: got {base!r}, expected the name of a rule set or a .toml file")
+        # A base that is a file lies beside this one, wherever the command runs.
+        path = path.parent / base if base.endswith(".toml") else _path(base)
 
 
-def _check_from_cube(path: Path, own: dict[str, Any], merged: dict[str, Any]) -> None:
+def _check_from_cube(path: Path, own: Mapping[str, Any], merged: Mapping[str, Any]) -> None:
     """Refuse tables that nobody would read, since the cube says what stands there."""
     for part in ("convolution", "tbc") if merged.get("from_cube") else ():
+        written = own.get(part)
+        # What is no table is told when the rules are built.
         for table in CUBE_TABLES:
-            if table in own.get(part, {}):
+            if isinstance(written, dict) and table in written:
                 raise ConfigError(
                     f"{path}: {part}.{table}: not read where from_cube is true, since it follows from "
                     "cube.rates of the product; leave the table out, or set from_cube = false"
                 )
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> bytes:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; expected a rule set") from None
+    except ValueError as error:  # a NUL in it
+        raise ConfigError(
+            f"{shown(str(path))}: cannot be read: {error}; expected the path of a rule set"
+        ) from None
+
+
+# Reading is cheap; parsing takes milliseconds.
+@lru_cache(maxsize=32)
+def _parsed(path: Path, written: bytes) -> Mapping[str, Any]:
+    """Parse one file; nobody may change the result."""
+    try:
+        return tomllib.loads(written.decode("utf-8"))
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not text in UTF-8; expected a rule set in TOML") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: is nested too deep; expected a rule set in TOML") from None
 
 
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Lay tables over tables; anything else replaces what is below."""
     merged = dict(below)
     for key, value in above.items():

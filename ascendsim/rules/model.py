@@ -4,12 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal, NamedTuple
+
+from ascendsim.rules.calls import GRADIENTS
+from ascendsim.rules.names import DTYPES, FORMATS
+
+# Refused by a rule (161002), or asking for a unit that the cube does not have (561103).
+REFUSED, ABSENT = "refused", "absent"
+
+
+class OneOf(NamedTuple):
+    """What a text or number of a rule file may be: one of `known`; without any, a product of the rules."""
+
+    what: str
+    known: tuple[str | int, ...] = ()
+
+
+# A misspelt name would fit nothing, so that its rule would be void without a word: `build` looks each up.
+Family = Annotated[str, OneOf("product")]
+DType = Annotated[str, OneOf("dtype", DTYPES)]
+Computed = Annotated[str, OneOf("compute dtype", (*DTYPES, "hf32", REFUSED, ABSENT))]
+Layout = Annotated[str, OneOf("format", FORMATS)]
+Axis = Annotated[str, OneOf("axis", ("D", "H", "W"))]
+Rank = Annotated[int, OneOf("rank", (3, 4, 5))]
+Output = Annotated[str, OneOf("output", GRADIENTS)]
+Source = Annotated[str, OneOf("input", ("grad_output", "input", "weight", "bias"))]
+TensorName = Annotated[str, OneOf("tensor", ("grad_output", "input", "weight", *GRADIENTS))]
+MayBeNull = Annotated[str, OneOf("parameter", ("bias_sizes", *GRADIENTS))]
+CubeMathType = Annotated[int, OneOf("cubeMathType", (0, 1, 2, 3))]
 
 Names = tuple[str, ...]
-ByProduct = Mapping[str, Names]
+Families = tuple[Family, ...]
+DTypes = Mapping[Family, tuple[DType, ...]]
+# Which tensors an output has its dtype from: none, one, or the more precise of two.
+OutputDTypes = Mapping[Family, Mapping[Output, tuple[Source, ...]]]
 # Promoted dtype -> what the cube computes in for cubeMathType 0, 1, 2, 3.
-CubeMath = Mapping[str, Names]
+CubeMath = Mapping[DType, tuple[Computed, ...]]
+Warned = Mapping[DType, tuple[CubeMathType, ...]]
 Quantity = Literal[
     "stride",
     "padding",
@@ -22,8 +53,6 @@ Quantity = Literal[
     "backward padding",
     "grad_input area",
 ]
-# Refused by a rule (161002), or asking for a unit that the cube does not have (561103).
-REFUSED, ABSENT = "refused", "absent"
 
 
 @dataclass(frozen=True)
@@ -32,7 +61,8 @@ class Limit:
 
     of                  stride, padding, dilation, kernel, groups, grad_output, input, weight (any extent),
                         "backward padding" (of the data gradient) or "grad_input area" (H x W)
-    max, at_most        the largest value; or the name of what it may not exceed on the same axis
+    max, at_most        the largest value; or the name of what it may not exceed on the same axis; a row with
+                        neither limits nothing
     axes                D, H, W; the one axis of 1-D is W, those of 2-D are H and W. Empty: all
     ranks, products     of tensors, and families; empty: all
     transposed          true or false where the limit holds for one of them only
@@ -46,12 +76,11 @@ class Limit:
     # Pages divide: extents of tensors are 161002, attributes 561103.
     status: Literal[161002, 561103]
     source: str
-    # -1 bounds nothing by itself: such a row names `at_most`.
-    max: int = -1
+    max: int | None = None
     at_most: Literal["", "kernel"] = ""
-    axes: Names = ()
-    ranks: tuple[int, ...] = ()
-    products: Names = ()
+    axes: tuple[Axis, ...] = ()
+    ranks: tuple[Rank, ...] = ()
+    products: Families = ()
     transposed: bool | None = None
     gradient: Literal["", "grad_input", "grad_weight"] = ""
     only: Literal["", "float32 or grouped"] = ""
@@ -79,7 +108,7 @@ class EightBit:
 class GradBiasFormat:
     """Products on which gradBias must be ND."""
 
-    products: Names
+    products: Families
     transposed_too: bool
 
 
@@ -87,7 +116,7 @@ class GradBiasFormat:
 class OutputPadding:
     """Values and lengths of outputPadding."""
 
-    below_stride_ranks: tuple[int, ...]
+    below_stride_ranks: tuple[Rank, ...]
     zero_unless_transposed: bool
     lengths_2d: tuple[int, ...]
 
@@ -96,7 +125,7 @@ class OutputPadding:
 class GroupsDivide:
     """Products on which groups must divide the channels of the small side (Cout, when not transposed)."""
 
-    products: Names
+    products: Families
     only_depthwise: bool
 
 
@@ -105,43 +134,46 @@ class Empty:
     """Empty tensors of a convolution.
 
     products           where an empty input or weight skips the checks of shapes
+    related            whether grad_output must follow from the rest all the same, and attributes be in range
     needs_n_or_c       whether N or C of input must be 0: "always", or only if the mask asks for "grad_input"
     weight_n_positive  whether weight.shape[0] must be above 0 also when not transposed
     four_pads          which of 4 pads an axis is tested with: both of its "sides", or its "axis number" twice
     """
 
-    products: Names
+    products: Families
     needs_n_or_c: Literal["always", "grad_input"]
     weight_n_positive: bool
     four_pads: Literal["sides", "axis number"]
+    related: bool
 
 
 @dataclass(frozen=True)
 class ConvolutionRules:
     """Rules of aclnnConvolutionBackward; by product where products differ."""
 
-    products: Names
-    products_3d: Names
-    never_null: Names
+    products: Families
+    products_3d: Families
+    never_null: tuple[MayBeNull, ...]
     bias_sizes: Literal["always", "empty only"]
-    equal_formats: tuple[Names, ...]
+    contiguous_outputs: bool
+    equal_formats: tuple[tuple[TensorName, ...], ...]
     # Ranks whose sizes check 24 relates; others are related at 31, with another status.
-    related_ranks: tuple[int, ...]
+    related_ranks: tuple[Rank, ...]
     batch: bool
-    squeezed_grad_weight: Names
-    wide_grad_bias: Names
-    depthwise_3d_bfloat16: Names
-    dtypes: ByProduct
-    dtypes_transposed: ByProduct
-    output_dtypes: Mapping[str, ByProduct]
+    squeezed_grad_weight: Families
+    wide_grad_bias: Families
+    depthwise_3d_bfloat16: Families
+    dtypes: DTypes
+    dtypes_transposed: DTypes
+    output_dtypes: OutputDTypes
     eight_bit: EightBit
-    formats: Mapping[int, Names]
+    formats: Mapping[Rank, tuple[Layout, ...]]
     grad_bias_format: GradBiasFormat
     output_padding: OutputPadding
     groups_divide: GroupsDivide
     empty: Empty
-    cube_math: Mapping[str, CubeMath]
-    cube_math_warnings: Mapping[str, tuple[int, ...]]
+    cube_math: Mapping[Family, CubeMath]
+    cube_math_warnings: Warned
     limits: tuple[Limit, ...]
 
 
@@ -152,18 +184,31 @@ class TbcRules:
     empty  "refused", "only beside grad_output" (which itself must not be empty) or "allowed"
     """
 
-    products: Names
+    products: Families
+    contiguous_outputs: bool
     equal_inputs: bool
-    formats: Names
-    bias_formats: Names
+    formats: tuple[Layout, ...]
+    bias_formats: tuple[Layout, ...]
     empty: Literal["refused", "only beside grad_output", "allowed"]
     empty_grad_bias: Literal["sum", "count", "zeros"]
-    dtypes: ByProduct
-    bias_dtypes: ByProduct
-    output_dtypes: Mapping[str, ByProduct]
-    cube_math: Mapping[str, CubeMath]
-    cube_math_warnings: Mapping[str, tuple[int, ...]]
+    dtypes: DTypes
+    bias_dtypes: DTypes
+    output_dtypes: OutputDTypes
+    cube_math: Mapping[Family, CubeMath]
+    cube_math_warnings: Warned
     limits: tuple[Limit, ...]
+
+
+@dataclass(frozen=True)
+class Determinism:
+    """Whether grad_weight is added in one order.
+
+    default      "off": a switch that somebody has to set; "product": as the product's figures say
+    fixed_order  where the order is one and the same whatever the switch says
+    """
+
+    default: Literal["off", "product"]
+    fixed_order: Families
 
 
 @dataclass(frozen=True)
@@ -176,6 +221,7 @@ class RuleSet:
 
     name: str
     title: str
+    determinism: Determinism
     convolution: ConvolutionRules
     tbc: TbcRules
     from_cube: bool = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ascendsim.errors import AclnnError
+from ascendsim.rules.typed import Tensor
 
 SomeChecked = TypeVar("SomeChecked")
 # ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR, ACLNN_ERR_INNER_NULLPTR.
@@ -34,6 +35,14 @@ def run(checks: Iterable[Check[SomeChecked]], call: SomeChecked) -> None:
         reason = check.find(call)
         if reason is not None:
             raise AclnnError(check.status, f"{check.number} ({check.name})", reason)
+
+
+def gaps(outputs: Iterable[tuple[str, Tensor]]) -> str | None:
+    """Find an output whose elements do not lie row after row."""
+    for name, tensor in outputs:
+        if not tensor.is_contiguous:
+            return f"{name} of shape {tensor.shape} has strides {tensor.strides}; outputs must be contiguous"
+    return None
 
 
 def listed(values: Iterable[object]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
 from ascendsim.rules.loader import product_names
 
@@ -29,7 +30,7 @@ def rule_product(product: str | Profile) -> str:
     known = [entry.name for entry in product_names()]
     near = get_close_matches(str(name), known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}"
-    raise ConfigError(f"rules: unknown product {name!r}; {hint}")
+    raise ConfigError(f"rules: unknown product {shown(name)}; {hint}")
 
 
 def known_product(product: str | Profile) -> str | Profile:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from ascendsim.rules.calls import Call, ConvTbcBackwardCall
 from ascendsim.rules.checked import CheckedConvolution, CheckedTbc
 from ascendsim.rules.conv_arguments import ARGUMENT_CHECKS
-from ascendsim.rules.conv_empty import EMPTY_CHECKS, FIRST_EMPTY_CHECKS
+from ascendsim.rules.conv_empty import EMPTY_CHECKS, FIRST_EMPTY_CHECKS, RELATED_EMPTY_CHECKS
 from ascendsim.rules.conv_inner import INNER_CHECKS
 from ascendsim.rules.conv_shapes import SHAPE_CHECKS
 from ascendsim.rules.cube_math import cube_math_warnings
 from ascendsim.rules.decision import Decision
 from ascendsim.rules.from_cube import with_cube
 from ascendsim.rules.loader import load_rules
+from ascendsim.rules.model import RuleSet
 from ascendsim.rules.order import run
 from ascendsim.rules.products import known_product, rule_product
 from ascendsim.rules.tbc import TBC_CHECKS
@@ -39,11 +40,11 @@ def resolve(call: Call, product: str | Profile = "910B", rules: str | Path = "do
     if rule_set.from_cube:
         rule_set = with_cube(rule_set, family, product)
     if isinstance(call, ConvTbcBackwardCall):
-        return _tbc(CheckedTbc(typed(call), family, rule_set.tbc), rule_set.name)
-    return _convolution(CheckedConvolution(typed(call), family, rule_set.convolution), rule_set.name)
+        return _tbc(CheckedTbc(typed(call), family, rule_set.tbc), rule_set)
+    return _convolution(CheckedConvolution(typed(call), family, rule_set.convolution), rule_set)
 
 
-def _convolution(c: CheckedConvolution, rules: str) -> Decision:
+def _convolution(c: CheckedConvolution, rules: RuleSet) -> Decision:
     run(ARGUMENT_CHECKS, c)
     # Check 15: on these products an empty input or weight leaves the checks of shapes out.
     may_skip = c.product in c.rules.empty.products
@@ -54,6 +55,8 @@ def _convolution(c: CheckedConvolution, rules: str) -> Decision:
     empty = skips or c.tensor("input").is_empty
     if empty:
         run(EMPTY_CHECKS if skips else FIRST_EMPTY_CHECKS, c)
+        if skips and c.rules.empty.related:
+            run(RELATED_EMPTY_CHECKS, c)
     else:
         run(INNER_CHECKS, c)
     return _decision(c, rules, empty, "zeros", () if empty else _implied_output_padding(c))
@@ -66,14 +69,14 @@ def _implied_output_padding(c: CheckedConvolution) -> tuple[int, ...]:
     return tuple(c.room(axis) % c.numbers("stride")[axis] for axis in range(c.rank - 2))
 
 
-def _tbc(c: CheckedTbc, rules: str) -> Decision:
+def _tbc(c: CheckedTbc, rules: RuleSet) -> Decision:
     run(TBC_CHECKS, c)
     empty = any(c.tensor(name).is_empty for name in ("grad_output", "input", "weight"))
     return _decision(c, rules, empty, c.rules.empty_grad_bias, ())
 
 
 def _decision(
-    c: CheckedConvolution | CheckedTbc, rules: str, empty: bool, bias: str, spare: tuple[int, ...]
+    c: CheckedConvolution | CheckedTbc, rules: RuleSet, empty: bool, bias: str, spare: tuple[int, ...]
 ) -> Decision:
     promoted, compute = c.promoted_dtype, c.compute_dtype
     # conv_tbc has no mask: its three outputs are always computed.
@@ -81,12 +84,13 @@ def _decision(
     return Decision(
         c.call.api,
         c.product,
-        rules,
+        rules.name,
         promoted,
         compute,
         c.dtypes,
         (first, second, third),
         spare,
+        "fixed" if c.product in rules.determinism.fixed_order else rules.determinism.default,
         empty,
         bias if empty else "sum",
         cube_math_warnings(promoted, c.cube_math_type, compute, c.rules.cube_math_warnings),

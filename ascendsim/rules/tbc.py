@@ -6,7 +6,7 @@ from ascendsim.rules.calls import GRADIENTS
 from ascendsim.rules.checked import CheckedTbc
 from ascendsim.rules.cube_math import cube_math_problem
 from ascendsim.rules.limits import first_exceeded
-from ascendsim.rules.order import INNER, INVALID, NULL, Check, listed
+from ascendsim.rules.order import INNER, INVALID, NULL, Check, gaps, listed
 
 INPUTS = ("grad_output", "input", "weight", "bias")
 
@@ -52,6 +52,11 @@ def formats(c: CheckedTbc) -> str | None:
         if c.tensor(name).format not in allowed:
             return f"{name} has format {c.tensor(name).format}; it must be {listed(allowed)}"
     return None
+
+
+def contiguous_outputs(c: CheckedTbc) -> str | None:
+    """Find an output with gaps between its elements, where the page wants none."""
+    return gaps(c.present(*GRADIENTS)) if c.rules.contiguous_outputs else None
 
 
 def empty_tensors(c: CheckedTbc) -> str | None:
@@ -126,6 +131,7 @@ TBC_CHECKS = (
     Check("2", "dtypes", dtypes),
     Check("2a", "equal dtypes", equal_inputs),
     Check("3", "formats", formats),
+    Check("3a", "contiguous outputs", contiguous_outputs),
     Check("4", "empty tensors", empty_tensors),
     Check("5", "shapes", shapes),
     Check("5a", "stated limits", stated_limits),

@@ -6,23 +6,20 @@ stays None wherever the interface takes a pointer: null pointers are for check 1
 
 from __future__ import annotations
 
-import reprlib
 from dataclasses import dataclass, fields, replace
 from operator import index
 from typing import Any
 
+from ascendsim.arguments import LONGEST, shown
 from ascendsim.errors import AclnnError
-from ascendsim.rules.calls import USUAL_FORMATS, SomeCall, TensorDescription
+from ascendsim.rules.calls import USUAL_FORMATS, CubeMathType, SomeCall, TensorDescription
 
 CHECK = "0 (argument types)"
-# Longer arrays are nothing that the interface means; reading them could take for ever.
-LONGEST_ARRAY = 64
 # No dtype or format has a name half as long; a message should stay short.
 LONGEST_NAME = 40
 # Bits beside the sign. groups is a C int in the interface; the other numbers are taken as int64_t.
 INT64 = 63
 INT32 = 31
-SHOWN = 60
 # The vendor's enum, numpy and torch spell the same formats differently.
 DTYPE_SYNONYMS = {
     "float": "float32",
@@ -54,6 +51,17 @@ class Tensor(TensorDescription):
         """True if it has no elements."""
         return 0 in self.shape
 
+    @property
+    def is_contiguous(self) -> bool:
+        """True if its elements lie row after row without gaps."""
+        # Along an axis of one element nothing is stepped over, and without elements there is no gap.
+        step = 1
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides or ()), strict=False):
+            if extent > 1 and stride != step:
+                return self.is_empty
+            step *= extent
+        return True
+
 
 def typed(call: SomeCall) -> SomeCall:
     """Return the call with tuples of int, bools and `Tensor`s, or refuse it.
@@ -68,10 +76,12 @@ def typed(call: SomeCall) -> SomeCall:
             values[name] = None if given is None else _tensor(name, given)
         elif name == "transposed":
             values[name] = _bool(name, given)
-        elif name in ("groups", "cube_math_type", "pad"):
+        elif name == "cube_math_type":
+            values[name] = _int(name, cube_math_number(given))
+        elif name in ("groups", "pad"):
             values[name] = _int(name, given, INT32 if name == "groups" else INT64)
         elif given is not None:
-            values[name] = _bools(name, given) if name == "output_mask" else _ints(name, given)
+            values[name] = flags(name, given) if name == "output_mask" else numbers(name, given)
     return replace(call, **values)
 
 
@@ -90,6 +100,12 @@ def dtype_name(value: Any) -> str | None:
     return DTYPE_SYNONYMS.get(plain, plain)
 
 
+def cube_math_number(given: Any) -> Any:
+    """Return the number of a cubeMathType that is given by its name, in any case; anything else as it is."""
+    name = given.strip().upper() if isinstance(given, str) else ""
+    return CubeMathType[name] if name in CubeMathType.__members__ else given
+
+
 def format_name(value: Any, rank: int) -> str | None:
     """Return the plain name of a storage format; of None, the usual one of the rank."""
     if value is None:
@@ -102,7 +118,7 @@ def format_name(value: Any, rank: int) -> str | None:
 def _tensor(name: str, given: Any) -> Tensor:
     if not isinstance(given, TensorDescription):
         raise _refusal(name, given, "a tensor or None")
-    shape = _ints(f"{name}.shape", given.shape)
+    shape = numbers(f"{name}.shape", given.shape)
     # Extents of 0 are for the checks of empty tensors; below that nothing makes sense.
     if min(shape, default=0) < 0:
         raise _refusal(f"{name}.shape", shape, "extents of 0 or more")
@@ -114,7 +130,7 @@ def _tensor(name: str, given: Any) -> Tensor:
         raise _refusal(f"{name}.format", given.format, "the name of a format, such as NCHW")
     strides = given.strides
     if strides is not None:
-        strides = _ints(f"{name}.strides", strides)
+        strides = numbers(f"{name}.strides", strides)
         if len(strides) != len(shape):
             raise _refusal(f"{name}.strides", strides, f"one for each of the {len(shape)} axes")
     return Tensor(shape, dtype, layout, strides)
@@ -128,7 +144,7 @@ def _items(name: str, given: Any) -> list[Any]:
         raise _refusal(name, given, expected)
     try:
         count = len(given)
-        if count > LONGEST_ARRAY:
+        if count > LONGEST:
             raise AclnnError(161002, CHECK, f"{name} has {count} items; no array of the interface is so long")
         # By place, not by iteration: an endless iterator with a short length cannot hang the check.
         return [given[place] for place in range(count)]
@@ -138,7 +154,11 @@ def _items(name: str, given: Any) -> list[Any]:
         raise _refusal(name, given, expected) from None
 
 
-def _ints(name: str, given: Any) -> tuple[int, ...]:
+def numbers(name: str, given: Any) -> tuple[int, ...]:
+    """Return the whole numbers of an array argument.
+
+    Raises   AclnnError 161002, check 0
+    """
     return tuple(_int(f"{name}[{i}]", item) for i, item in enumerate(_items(name, given)))
 
 
@@ -155,7 +175,11 @@ def _int(name: str, given: Any, bits: int = INT64) -> int:
     return number
 
 
-def _bools(name: str, given: Any) -> tuple[bool, ...]:
+def flags(name: str, given: Any) -> tuple[bool, ...]:
+    """Return the truth values of an array argument.
+
+    Raises   AclnnError 161002, check 0
+    """
     return tuple(_bool(f"{name}[{i}]", item) for i, item in enumerate(_items(name, given)))
 
 
@@ -174,12 +198,3 @@ def _bool(name: str, given: Any) -> bool:
 def _refusal(name: str, given: Any, expected: str) -> AclnnError:
     """Make the error for an argument of a wrong type."""
     return AclnnError(161002, CHECK, f"{name} is {shown(given)}; it must be {expected}")
-
-
-def shown(value: Any) -> str:
-    """Return a text for any value at all, never long."""
-    try:
-        text = reprlib.repr(value)
-    except Exception:  # likewise
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -100,6 +100,7 @@ ELEMENTS: tuple[DType | Integer, ...] = (*DTYPES, INT8, INT32)
 Format = TypeVar("Format", bound=DType | Integer)
 Named = str | DType | Integer | np.dtype[Any] | type
 
+_LONGEST_NAME = 40  # in a message
 # What people write in other projects, only to say in an error what we call it.
 _SYNONYMS = {
     "fp16": "float16",
@@ -143,11 +144,12 @@ def name_of(kind: Named) -> str:
         return kind if isinstance(kind, str) else kind.name
     try:
         return np.dtype(kind).name
-    except TypeError:
-        return repr(kind)
+    except Exception:  # whatever a foreign object does when numpy asks it
+        return f"a {type(kind).__name__}"
 
 
 def _unknown(text: str, names: list[str]) -> str:
+    text = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}..."
     guess = _SYNONYMS.get(text.lower()) or next(iter(get_close_matches(text.lower(), names, n=1)), None)
     hint = f"did you mean '{guess}'? " if guess else ""
     return f"dtype: '{text}' is not a supported format; {hint}supported are {', '.join(names)}"

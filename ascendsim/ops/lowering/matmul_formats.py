@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.arguments import shown, whole
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.formats.dtypes import DTYPES, INT8, INT32, DType, Integer, Named, find, name_of
 from ascendsim.ops.lowering.call import cube_overflow
@@ -50,19 +51,20 @@ def compute_format(stored: str, cube_math_type: int, profile: Profile) -> str:
 
     Raises   UnsupportedError if cubeMathType is not 0 to 3 or the product's cube cannot do what it asks
     """
-    if cube_math_type not in CUBE_MATH_TYPES or isinstance(cube_math_type, bool):
+    number = whole(cube_math_type)
+    if number not in CUBE_MATH_TYPES:
         raise UnsupportedError(
-            f"matmul: cube_math_type is {cube_math_type!r}; it must be one of "
+            f"matmul: cube_math_type is {shown(cube_math_type)}; it must be one of "
             + ", ".join(f"{value} ({name})" for value, name in CUBE_MATH_TYPES.items())
         )
     rates = profile.cube.rates
     lower = "hf32" if "hf32" in rates else "float16"
-    wanted = {0: "float32", 1: lower, 2: "float16", 3: "hf32"}[cube_math_type]
+    wanted = {0: "float32", 1: lower, 2: "float16", 3: "hf32"}[number]
     compute = wanted if stored == "float32" else stored
     if compute not in rates:
         has = ", ".join("hf32 (float32 with cube_math_type 3)" if name == "hf32" else name for name in rates)
         raise UnsupportedError(
-            f"matmul: {stored} with cube_math_type {cube_math_type} ({CUBE_MATH_TYPES[cube_math_type]}) "
+            f"matmul: {stored} with cube_math_type {cube_math_type} ({CUBE_MATH_TYPES[number]}) "
             f"needs {compute} in the cube of {profile.variant}, which multiplies {has}"
         )
     return compute

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from ascendsim.arguments import truth, whole
+from ascendsim.arguments import items, shown, truth, whole
 from ascendsim.errors import ShapeError
 
 Pair = tuple[int, int]
@@ -46,7 +45,7 @@ class ConvProblem:
         for name in ("input", "weight"):
             object.__setattr__(self, name, _integers(f"{name} shape", getattr(self, name)))
         transposed = truth(self.transposed)
-        _require(transposed is not None, f"transposed is {self.transposed!r}; it must be true or false")
+        _require(transposed is not None, f"transposed is {shown(self.transposed)}; it must be true or false")
         object.__setattr__(self, "transposed", transposed)
         of_input = f"input has rank {len(self.input)} {self.input}"
         _require(len(self.input) in (3, 4, 5), f"{of_input}; it must be 3, 4 or 5")
@@ -70,7 +69,7 @@ class ConvProblem:
         input, weight = self.input, self.weight
         _require(min(*input, *weight) >= 1, f"input {input} and weight {weight} must not be empty")
         groups = whole(self.groups) or 0
-        _require(groups >= 1, f"groups is {self.groups!r}; it must be an integer of at least 1")
+        _require(groups >= 1, f"groups is {shown(self.groups)}; it must be an integer of at least 1")
         object.__setattr__(self, "groups", groups)
         # A transposed weight has the input's channels in front, undivided; a plain one those of one group.
         ours = weight[0] if self.transposed else weight[1] * groups
@@ -251,10 +250,9 @@ def _integers(name: str, values: object) -> tuple[int, ...]:
 
     Raises   ShapeError if they are not integers
     """
-    try:
-        given: tuple[Any, ...] = tuple(None if isinstance(values, str) else values)  # type: ignore[arg-type]
-    except TypeError:
-        raise ShapeError(f"convolution: {name} is {values!r}; it must be a sequence of integers") from None
+    given = items(values)
+    if given is None:
+        raise ShapeError(f"convolution: {name} is {shown(values)}; it must be a sequence of integers")
     numbers = tuple(number for value in given if (number := whole(value)) is not None)
-    _require(len(numbers) == len(given), f"{name} is {given}; every value must be an integer")
+    _require(len(numbers) == len(given), f"{name} is {shown(given)}; every value must be an integer")
     return numbers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ascendsim.arguments import truth, whole
+from ascendsim.arguments import shown, truth, whole
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.errors import ShapeError
 from ascendsim.ops.problems.hf32 import stored_name
@@ -41,15 +41,17 @@ class MatmulProblem:
             value = getattr(self, name)
             number = whole(value)
             if number is None or number < 1:
-                raise ShapeError(f"matmul: {name} is {value!r}; it must be a positive integer")
+                raise ShapeError(f"matmul: {name} is {shown(value)}; it must be a positive integer")
             object.__setattr__(self, name, number)
         for name in ("transpose_a", "transpose_b"):
             flag = truth(getattr(self, name))
             if flag is None:
-                raise ShapeError(f"matmul: {name} is {getattr(self, name)!r}; it must be true or false")
+                raise ShapeError(f"matmul: {name} is {shown(getattr(self, name))}; it must be true or false")
             object.__setattr__(self, name, flag)
-        if self.layout not in LAYOUTS:
-            raise ShapeError(f"matmul: layout is {self.layout!r}; it must be one of {', '.join(LAYOUTS)}")
+        if not isinstance(self.layout, str) or self.layout not in LAYOUTS:
+            raise ShapeError(
+                f"matmul: layout is {shown(self.layout)}; it must be one of {', '.join(LAYOUTS)}"
+            )
 
     @property
     def stored_a(self) -> tuple[int, int, int]:
@@ -86,17 +88,19 @@ def problem_of(
         raise ShapeError(
             f"matmul: a has shape {a} and b {b}; both must be matrices, or batches of equally many"
         )
+    turn_a, turn_b = truth(transpose_a), truth(transpose_b)
+    for name, given, flag in (("a", transpose_a, turn_a), ("b", transpose_b, turn_b)):
+        if flag is None:
+            raise ShapeError(f"matmul: transpose_{name} is {shown(given)}; it must be true or false")
     (m, k), (inner, n) = a[-2:], b[-2:]
-    if transpose_a:
+    if turn_a:
         m, k = k, m
-    if transpose_b:
+    if turn_b:
         inner, n = n, inner
     if k != inner:
-        turned = "".join(
-            f", transpose_{name}" for name, flag in (("a", transpose_a), ("b", transpose_b)) if flag
-        )
+        turned = "".join(f", transpose_{name}" for name, flag in (("a", turn_a), ("b", turn_b)) if flag)
         raise ShapeError(f"matmul: a {a} has inner size {k}, but b {b} has {inner}{turned}")
-    return MatmulProblem(m, k, n, a[0] if len(a) == 3 else 1, transpose_a, transpose_b)
+    return MatmulProblem(m, k, n, a[0] if len(a) == 3 else 1, bool(turn_a), bool(turn_b))
 
 
 @dataclass(frozen=True)

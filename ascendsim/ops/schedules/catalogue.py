@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 
+from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.dgrad.columns_outer import DgradColumnsOuter
@@ -30,6 +31,6 @@ def schedule_named(name: str | type) -> type[Schedule]:
         return name
     if isinstance(name, str) and name in SCHEDULES:
         return SCHEDULES[name]
-    near = get_close_matches(str(name), SCHEDULES, n=1)
+    near = get_close_matches(shown(name), SCHEDULES, n=1)
     hint = f"did you mean {near[0]}?" if near else f"it must be one of {', '.join(SCHEDULES)}"
-    raise ConfigError(f"schedule is {name!r}; {hint}, or a class derived from ascendsim.Schedule")
+    raise ConfigError(f"schedule is {shown(name)}; {hint}, or a class derived from ascendsim.Schedule")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -94,11 +95,13 @@ def schedules_given(schedule: Any, gradients: Sequence[str]) -> dict[str, Any]:
             makes = schedule_named(name).makes
             if makes not in gradients:
                 raise ConfigError(
-                    f"schedule is {name!r}, which makes {makes}, but the call computes "
+                    f"schedule is {shown(name)}, which makes {makes}, but the call computes "
                     f"{' and '.join(gradients) or 'nothing on the cube'}"
                 )
             if makes in made:
-                raise ConfigError(f"schedule has {made[makes]!r} and {name!r}; both make {makes}: give one")
+                raise ConfigError(
+                    f"schedule has {shown(made[makes])} and {shown(name)}; both make {makes}: give one"
+                )
             made[makes] = name
         return made
     _require_keys("schedule", schedule, gradients)
@@ -111,7 +114,7 @@ def _require_makes(schedule: str | type, gradient: str) -> None:
     """Refuse a schedule that makes something else: its loops are over other tensors."""
     makes = schedule_named(schedule).makes
     if makes != gradient:
-        raise ConfigError(f"schedule of {gradient} is {schedule!r}, which makes {makes}")
+        raise ConfigError(f"schedule of {gradient} is {shown(schedule)}, which makes {makes}")
 
 
 def _require_keys(what: str, given: Given, gradients: Sequence[str]) -> None:
@@ -119,4 +122,4 @@ def _require_keys(what: str, given: Given, gradients: Sequence[str]) -> None:
     known = ("matmul",) if "matmul" in gradients else ("grad_input", "grad_weight")
     unknown = set(given) - set(known)
     if unknown:
-        raise ConfigError(f"{what} has keys {sorted(unknown)}; it takes {' and '.join(known)}")
+        raise ConfigError(f"{what} has keys {sorted(unknown, key=repr)}; it takes {' and '.join(known)}")

@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import product
 from random import Random
 
+from ascendsim.arguments import shown
 from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -38,14 +39,17 @@ def legal_tilings(
 
     Raises     ConfigError for another gradient, UnsupportedError for a format that the cube does not multiply
     """
-    profile = load_profile(profile) if isinstance(profile, str) else profile
+    if not isinstance(problem, ConvProblem):
+        raise ConfigError(f"legal_tilings: problem is {shown(problem)}; it must be a ConvProblem")
+    if not isinstance(gradient, str) or gradient not in ("grad_input", "grad_weight"):
+        what = shown(gradient)
+        raise ConfigError(f"legal_tilings: gradient is {what}; it must be 'grad_input' or 'grad_weight'")
+    profile = profile if isinstance(profile, Profile) else load_profile(profile)
     compute_dtype = "hf32" if hf32 else dtype
     profile.cube.rate(compute_dtype)
     if gradient == "grad_input":
         return LegalTilings(DgradSpace(DgradGemm.of(problem, compute_dtype), profile))
-    if gradient == "grad_weight":
-        return LegalTilings(WgradSpace(WgradGemm.of(problem, compute_dtype), profile))
-    raise ConfigError(f"legal_tilings: gradient is {gradient!r}; it must be 'grad_input' or 'grad_weight'")
+    return LegalTilings(WgradSpace(WgradGemm.of(problem, compute_dtype), profile))
 
 
 class LegalTilings:
