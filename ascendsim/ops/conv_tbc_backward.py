@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.lower import append_gradients
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand
 from ascendsim.ops.options import CallOptions, Options, options_of
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.results import ConvolutionBackwardResult
-from ascendsim.ops.running import common_fields, encoded, name_of, run_graph
+from ascendsim.ops.results import ConvolutionBackwardResult, KernelResult
+from ascendsim.ops.running import common_fields, encoded, make_gradients, name_of, run_graph
 from ascendsim.program.places import GmTensor
 from ascendsim.rules import ConvTbcBackwardCall, Decision, resolve
+
+if TYPE_CHECKING:
+    from ascendsim.ops.lowering.call import Tensors
 
 ACTIVATION_IN, ACTIVATION_OUT = (1, 2, 0), (2, 0, 1)  # (T, B, C) <-> (B, C, T)
 WEIGHT = (2, 1, 0)  # (K, Cin, Cout) <-> (Cout, Cin, K), its own inverse
@@ -31,6 +34,7 @@ def conv_tbc_backward(
     cube_math_type: int,
     *,
     order: str | int = "program",
+    timing: bool = True,
     **keywords: Unpack[CallOptions],
 ) -> ConvolutionBackwardResult:
     """Compute the gradients of conv_tbc bit for bit, and the cycles they take.
@@ -38,6 +42,7 @@ def conv_tbc_backward(
     Shapes   input (T, B, Cin), weight (K, Cin, Cout), bias (Cout,), grad_output (T + 2 pad + 1 - K, B, Cout)
     Lowering the tensors are permuted, convolution backward runs in 1-D with stride and dilation 1 and one
              group, and grad_input and grad_weight are permuted back; each permutation is a kernel
+    Order, timing as of `convolution_backward`
     Keywords as `CallOptions` describes them
     Returns  all three gradients: there is no mask; their formats are those of input, weight and bias
     Raises   as `convolution_backward`
@@ -50,24 +55,47 @@ def conv_tbc_backward(
     in_order: tuple[Any, ...] = (*described, pad, cube_math_type)
     asked = ConvTbcBackwardCall(*in_order)
     decision = resolve(asked.with_usual_outputs(options.wanted_dtypes), options.profile, options.rules)
+    carriers = {name: operands[name].carrier() for name in INPUTS}
+    machine, results = (options.profile, options.l2_start), list[KernelResult]()
     if decision.empty:
         graph, model = _empty_graph(operands, decision, options), "none"
+        results, made = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
     else:
-        graph, model = _graph(operands, pad, decision, options)
-    carriers = {name: operands[name].carrier() for name in INPUTS}
-    results, made = run_graph(graph, options.profile, options.l2_start, carriers, order, options.engine)
+        call = _call(operands, pad, decision, options)
+        model = str(call.accumulation)
+        if timing:
+            graph = _graph(call, operands, decision)
+            results, made = run_graph(graph, *machine, carriers, order, options.engine)
+        else:
+            made = _gradients(call, carriers, options, order)
     gradients = encoded(made, _gradient_shapes(operands), decision)
-    common = common_fields(options, decision, model, results)
-    return ConvolutionBackwardResult(**common, **gradients, order=name_of(order))
+    common = common_fields(options, decision, model, results, timing=timing)
+    return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
 
 
-def _graph(operands: dict[str, Operand], pad: int, decision: Decision, options: Options) -> tuple[Graph, str]:
-    """Return the kernels of a call, and the name of its accumulation model."""
+def _call(operands: dict[str, Operand], pad: int, decision: Decision, options: Options) -> Call:
+    """Return the convolution backward that makes the gradients."""
     time, batch, channels = operands["input"].view.shape
     taps, _, made = operands["weight"].view.shape
     problem = ConvProblem((batch, channels, time), (made, channels, taps), 1, pad)
     # Without views: what is not contiguous is copied here, before the permutations, and not by `lower`.
-    call = options.call(problem, decision, {})
+    return options.call(problem, decision, {})
+
+
+def _gradients(call: Call, carriers: Tensors, options: Options, order: str | int) -> Tensors:
+    """Return the gradients without cycles."""
+    permuted = {
+        name: values.transpose(WEIGHT if name == "weight" else ACTIVATION_IN)
+        for name, values in carriers.items()
+    }
+    made = make_gradients(call, (True, True, True), permuted, options, order)
+    made["grad_input"] = made["grad_input"].transpose(ACTIVATION_OUT)
+    made["grad_weight"] = made["grad_weight"].transpose(WEIGHT)
+    return made
+
+
+def _graph(call: Call, operands: dict[str, Operand], decision: Decision) -> Graph:
+    """Return the kernels of a call."""
     graph = _inputs(operands, decision)
     on = VectorKernels(graph, call.profile, call.accumulation)
     for name in INPUTS:
@@ -78,7 +106,7 @@ def _graph(operands: dict[str, Operand], pad: int, decision: Decision, options: 
     append_gradients(call, (True, True, True), graph)
     on.transpose("grad_input", ACTIVATION_OUT)
     on.transpose("grad_weight", WEIGHT)
-    return graph.build(GRADIENTS), str(call.accumulation)
+    return graph.build(GRADIENTS)
 
 
 def _gradient_shapes(operands: dict[str, Operand]) -> dict[str, tuple[int, ...]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
+from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.options import Options
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name
 from ascendsim.ops.results import KernelResult, Retimed
@@ -22,7 +23,7 @@ from ascendsim.timing.kernel import measure_kernel, time_kernel
 from ascendsim.timing.timeline import times_of
 
 if TYPE_CHECKING:
-    from ascendsim.ops.lowering.call import Tensors
+    from ascendsim.ops.lowering.call import Call, Mask, Tensors
 
 
 def time_graph(
@@ -39,18 +40,16 @@ def run_graph(
     given: Tensors,
     order: str | int,
     engine: str | None = None,
+    *,
+    timing: bool = True,
 ) -> tuple[list[KernelResult], Tensors]:
     """Execute the kernels of a call; return their cycles, and the tensors that they make.
 
     Tensors  the call's names -> carriers, row after row
+    Timing   without it no cycles, but where the order of execution is that of arrival
     Raises   ConfigError for an order without a meaning
     """
-    # Any seed must give the same bits, unless parts are added atomically: that is what it is there to show.
-    seed = whole(order)
-    if order not in ("program", "arrival") and (seed is None or seed < 0):
-        raise ConfigError(
-            f'order is {order!r}; it must be "program", "arrival" or a whole number of 0 or more, the seed'
-        )
+    seed = _seed_of(order)
     gm = {tensor.name: given[name].reshape(tensor.shape) for name, tensor in graph.inputs.items()}
     results = []
     for at, node in enumerate(graph.nodes):
@@ -59,7 +58,8 @@ def run_graph(
             gm[node.target.name] = node.convert(source)
         else:
             # Arrivals are those of single cores; folded, equal cores are timed as one, in equal cycles.
-            results.append(_timed(node, profile, l2_start, engine, folded=order != "arrival"))
+            if timing or order == "arrival":
+                results.append(_timed(node, profile, l2_start, engine, folded=order != "arrival"))
             run_as = arrivals(node, results[-1].timeline) if order == "arrival" else seed
             execute(node, profile, gm, "program" if run_as is None else run_as)
         # A large call holds a tensor in several formats and layouts: what no later node needs goes at once.
@@ -69,6 +69,39 @@ def run_graph(
             del gm[name]
     made = {name: gm[tensor.name].reshape(tensor.shape) for name, tensor in graph.outputs.items()}
     return results, made
+
+
+def make_gradients(call: Call, wanted: Mask, given: Tensors, options: Options, order: str | int) -> Tensors:
+    """Return the gradients of a call, made without instructions where the order of additions says all.
+
+    Tensors  the call's names -> carriers, row after row
+    Raises   ConfigError for an order without a meaning
+    """
+    from ascendsim.ops.gradients.call import Gradients
+
+    _seed_of(order)
+    gradients = Gradients(call, given, order)
+    possible = gradients.possible(wanted)
+    made = gradients.make(possible)
+    left = cast("Mask", tuple(ask and not can for ask, can in zip(wanted, possible, strict=True)))
+    if any(left):
+        graph, start = lower(call, left), options.l2_start
+        made |= run_graph(graph, call.profile, start, given, order, options.engine, timing=False)[1]
+    return made
+
+
+def _seed_of(order: str | int) -> int | None:
+    """Return the seed that an order of execution is, if it is one.
+
+    Raises   ConfigError for an order without a meaning
+    """
+    # Any seed must give the same bits, unless parts are added atomically: that is what it is there to show.
+    seed = whole(order)
+    if order not in ("program", "arrival") and (seed is None or seed < 0):
+        raise ConfigError(
+            f'order is {order!r}; it must be "program", "arrival" or a whole number of 0 or more, the seed'
+        )
+    return seed
 
 
 def execute(
@@ -105,7 +138,7 @@ def encoded(made: Tensors, shapes: Mapping[str, tuple[int, ...]], decision: Deci
 
 
 def common_fields(
-    options: Options, decision: Decision, model: str, results: list[KernelResult]
+    options: Options, decision: Decision, model: str, results: list[KernelResult], *, timing: bool = True
 ) -> dict[str, Any]:
     """Return the fields that every result has."""
     # Kernels that gather elements note their strides.
@@ -116,7 +149,7 @@ def common_fields(
         "compute_dtype": full_name(decision.compute_dtype, options.profile),
         "accumulation": model,
         "kernels": tuple(results),
-        "notes": options.notes(decision, strided=gathered),
+        "notes": options.notes(decision, strided=gathered, timing=timing),
     }
 
 
