@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ascendsim.numerics.compiled.gathered.factor import Factor
-from ascendsim.numerics.compiled.gathered.product import add_product
+from ascendsim.numerics.compiled.gathered.product import product_of
 from ascendsim.ops.gradients.planes import Planes
 from ascendsim.ops.reference.ordered import add_as_tree, add_in_order
 
@@ -73,7 +73,7 @@ class _Product:
     ) -> None:
         self._order, self._model = order, model
         self._rows = small.shape[1]
-        self._small = np.ascontiguousarray(small.transpose(0, 2, 3, 4, 1))
+        self._small = np.require(small.transpose(0, 2, 3, 4, 1), None, ["C", "W"])
         self._planes = Planes.of(big, gemm.sliding, big.shape[1])
         # Columns: taps of the kernel, and for each of them the channels of the big side.
         self._columns = (self._planes.taps()[:, None] + np.arange(big.shape[1])).reshape(-1)
@@ -86,13 +86,12 @@ class _Product:
 
     def part(self, pairs: Sequence[tuple[int, int]], part: int) -> Floats:
         """Return what one part of the reduction makes, (rows, columns); +0 where it reduces nothing."""
-        c = np.zeros((self._rows, self._columns.size), np.float32)
         batch, ranges, split = len(self._small), len(self._order.ranges), self._order.k_split
         # Segments in their order: pairs of depths, images, ranges. Parts are equally long up to one.
         count = len(pairs) * batch * ranges
         begin, end = count * part // split, count * (part + 1) // split
         if begin == end:
-            return c
+            return np.zeros((self._rows, self._columns.size), np.float32)
         (first, skipped), (last, taken) = divmod(begin, ranges), divmod(end, ranges)
         # Whole images, of the last one as much as is needed, and of the first one less what is skipped.
         images = [(*pairs[at // batch], at % batch) for at in range(first, last + (taken > 0))]
@@ -107,8 +106,7 @@ class _Product:
         ends = np.cumsum(np.tile(self._mmads, len(images))[mmads])
         a = Factor(self._small.reshape(-1), np.arange(self._rows), left)
         b = Factor(self._planes.flat, self._columns, right)
-        add_product(self._model, a, b, ends, c)
-        return c
+        return product_of(self._model, a, b, ends)
 
     def _small_place(self, image: int, depth: int) -> int:
         """Return where an image of the small side begins at a depth."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ascendsim.numerics.compiled.gathered.factor import Factor
-from ascendsim.numerics.compiled.gathered.product import add_product
+from ascendsim.numerics.compiled.gathered.product import product_of
 from ascendsim.ops.gradients.planes import Planes
 from ascendsim.ops.lowering.layouts import pack_weight
 
@@ -71,28 +71,25 @@ class _Product:
         """Return the accumulators of all pixels at a depth that these (kernel, source) depths reach."""
         total = np.zeros((self._pixels.size, self._kernels.shape[-1]), np.float32)
         runs = self._order.runs()
+        if not pairs:
+            return total
         # A reduction in one piece begins in L0C, several are added to the zero in global memory.
         if len(runs) == 1:
-            self._add(pairs, slice(0, self._left.size), runs[0], total)
-            return total
+            return self._part(pairs, slice(0, self._left.size), runs[0])
         first = 0
         for slices in runs:
             last = first + sum(slices) * self._order.c0
-            part = np.zeros_like(total)
-            self._add(pairs, slice(first, last), slices, part)
-            total += part
+            total += self._part(pairs, slice(first, last), slices)
             first = last
         return total
 
-    def _add(self, pairs: Sequence[tuple[int, int]], part: slice, slices: tuple[int, ...], c: Floats) -> None:
-        """Add a part of the reduction at every pair of depths, one after the other."""
-        if not pairs:
-            return
+    def _part(self, pairs: Sequence[tuple[int, int]], part: slice, slices: tuple[int, ...]) -> Floats:
+        """Return a part of the reduction, at every pair of depths one after the other."""
         planes, kernels = self._planes, self._kernels
         depth = kernels[0].size
         left = [planes.image(0, source) + self._left[part] for _, source in pairs]
         right = [kernel * depth + self._right[part] for kernel, _ in pairs]
         ends = np.cumsum(np.tile(np.array(slices) * self._order.c0, len(pairs)))
-        a = Factor(planes.flat, self._pixels, np.concatenate(left))
+        a = Factor(planes.flat, self._pixels, np.concatenate(left), self._order.c0)
         b = Factor(kernels.reshape(-1), np.arange(kernels.shape[-1]), np.concatenate(right))
-        add_product(self._model, a, b, ends, c)
+        return product_of(self._model, a, b, ends)

@@ -1,33 +1,89 @@
-"""Add a product that is made by many Mmads to accumulators."""
+"""Make a product whose reduction was cut into many Mmads."""
 
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.compiled.gathered.cuts import cuts_of
-from ascendsim.numerics.compiled.gathered.factor import Factor, Places
+from ascendsim.numerics.compiled.gathered.factor import Factor, Floats, Places, Span
 
-# Large enough for the cost of a call to vanish, small enough for the pieces of both factors to stay in L2.
-_LINES = 512
-_STEPS = 160
+# Long enough for the cost of a piece to vanish, short enough for its columns to stay in the nearest cache.
+_STEPS = 96
 
 
-def add_product(
-    model: AccumulationModel, a: Factor, b: Factor, ends: Places, c: npt.NDArray[np.float32]
-) -> None:
-    """Add a product to `c` in place: the bits of one `accumulate` after another, one for each Mmad.
+class Product(Protocol):
+    """A product of two factors under a model, ready to be added to accumulators."""
 
-    Shapes   a (m, k), b (n, k), c (m, n), C-contiguous; ends (Mmads,), where each Mmad ends along k
+    def add(self, rows: Span, columns: Span, c: Floats) -> None:
+        """Add it to some rows and columns of c (m, n)."""
+
+
+def product_of(model: AccumulationModel, a: Factor, b: Factor, ends: Places) -> Floats:
+    """Return the accumulators of a product: the bits of `accumulate` for one Mmad after another, from +0 on.
+
+    Shapes   a (m, k), b (n, k), ends (Mmads,): where each Mmad ends along k -> (m, n)
     Types    float32 carriers
     Raises   as `accumulate`
     """
-    if not len(ends) or not c.size:
-        return
+    m, n = len(a.lines), len(b.lines)
+    if not len(ends):
+        return np.zeros((m, n), np.float32)
     cuts = cuts_of(model, ends, _STEPS)
-    for line in range(0, len(a.lines), _LINES):
-        rows, cells = a.part(slice(line, line + _LINES)), c[line : line + _LINES]
-        for first, last in pairwise(cuts.tolist()):
-            accumulate(model, rows.matrix(first, last), b.turned(first, last), cells)
+    # Whole panels where panels are filled: what is over repeats the last line, and is cut off again.
+    rows, columns = _panel(model)
+    a, b = a.filled(rows), b.filled(columns)
+    c = np.zeros((len(a.lines), len(b.lines)), np.float32)
+    prepared(model, a, b, cuts).add(Span(0, len(c)), Span(0, c.shape[1]), c)
+    return c[:m, :n]
+
+
+def prepared(model: AccumulationModel, a: Factor, b: Factor, cuts: Places) -> Product:
+    """Return a product under a model; with a kernel here, m and n are whole multiples of its panels."""
+    if not _is_usual(model):
+        return WrittenOut(model, a, b, cuts)
+    if model.kind == "block" and isinstance(model.block, int) and model.block > 1:
+        from ascendsim.numerics.compiled.gathered.blocks import Blocks
+
+        return Blocks(a, b, cuts, model.block)
+    from ascendsim.numerics.compiled.gathered.chain import Chain
+
+    # A block of one product is a fused step of a chain.
+    return Chain(a, b, cuts, model.kind != "seq-muladd")
+
+
+def _panel(model: AccumulationModel) -> tuple[int, int]:
+    """Return the rows and columns of a panel of the model's kernel."""
+    if not _is_usual(model):
+        return 1, 1
+    from ascendsim.numerics.compiled.panels import LANES, ROWS
+
+    return ROWS, LANES
+
+
+def _is_usual(model: AccumulationModel) -> bool:
+    """Tell whether a model has a kernel that takes the elements from where they lie."""
+    kinds = model.kind in ("seq", "seq-muladd", "block") and model.rounding == "RNE" and not model.half
+    flushes = model.ftz_in or model.ftz_acc
+    return kinds and not flushes and model.product == "exact" and model.overflow == "ieee"
+
+
+class WrittenOut:
+    """A product under any model, its factors written out piece by piece."""
+
+    _LINES = 512  # rows at a time, so that a piece of both factors stays in the nearer caches
+
+    def __init__(self, model: AccumulationModel, a: Factor, b: Factor, cuts: Places) -> None:
+        self._model, self._a, self._b, self._cuts = model, a, b, cuts
+
+    def add(self, rows: Span, columns: Span, c: Floats) -> None:
+        """Add it to some rows and columns of c (m, n)."""
+        b = self._b.part(slice(*columns))
+        for line in range(rows.start, rows.stop, self._LINES):
+            some = slice(line, min(line + self._LINES, rows.stop))
+            a, cells = self._a.part(some), np.ascontiguousarray(c[some, slice(*columns)])
+            for first, last in pairwise(self._cuts.tolist()):
+                accumulate(self._model, a.matrix(first, last), b.turned(first, last), cells)
+            c[some, slice(*columns)] = cells

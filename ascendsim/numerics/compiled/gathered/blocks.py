@@ -1,0 +1,287 @@
+"""Run `block:K:RNE` on factors that lie anywhere.
+
+The ways to an exact sum are those of `block_sums`. The extents of accumulators are taken while these are in
+registers: at the start of a piece of the reduction, and again where a proof fails.
+"""
+
+from math import gcd
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from ascendsim.numerics.compiled.block_sums import SAFE_UNIT, Block, careful_sum, is_exact
+from ascendsim.numerics.compiled.extents import extent
+from ascendsim.numerics.compiled.gathered.factor import Factor, Floats, Places, Span
+from ascendsim.numerics.compiled.gathered.lanes import reach_and_unit
+from ascendsim.numerics.compiled.gathered.places import copy_columns, copy_rows, rows_from
+from ascendsim.numerics.compiled.jit import called, inlined, kernel
+from ascendsim.numerics.compiled.long_integer import LIMBS, clear
+from ascendsim.numerics.compiled.packing import (
+    MARGIN,
+    aligned,
+    fill_magnitudes,
+    group_count,
+)
+from ascendsim.numerics.compiled.panel_memory import at, columns, put, store, tile
+from ascendsim.numerics.compiled.panel_rounding import RNE, Rounding
+from ascendsim.numerics.compiled.panels import (
+    LANES,
+    ROWS,
+    absolute,
+    any_lane,
+    as_bits,
+    differs,
+    fma,
+    out_of_line,
+    spread,
+    to_single,
+    widen,
+)
+from ascendsim.numerics.compiled.workspace import PANEL, KernelModel, Workspace
+
+Array = Any
+Panel = Any
+
+_GROWTH: Final = 1.001  # what rounding adds to a bound at most, and more
+_ROUNDOFF: Final = 2.0**-53
+# Rows whose extents and elements stay in the nearer caches while a piece of the reduction is added to them.
+_LINES: Final = 512
+# Runs shorter than this are not worth a table of their extents.
+_LEAST_RUN: Final = 4
+
+
+class Lines(NamedTuple):
+    """The left factor: its elements as doubles, and the extents of runs of them.
+
+    values, lines, steps   as of a `Factor`, in doubles
+    magnitudes             the values without their signs, as singles
+    extents                largest magnitude and lowest set bit of each `run` elements, if `run` is above 0
+    """
+
+    values: Array
+    lines: Array
+    steps: Array
+    magnitudes: Array
+    extents: Array
+    run: int
+
+
+class Blocks:
+    """Products under `block:K:RNE`, whose left factor is converted and measured once.
+
+    Shapes   a (m, k), b (n, k), m and n whole multiples of ROWS and LANES
+    Cuts     of the reduction; blocks begin at each, and full blocks end at all but the ends of Mmads
+    block    products of a block
+    """
+
+    def __init__(self, a: Factor, b: Factor, cuts: Places, block: int) -> None:
+        run = gcd(a.run, block)
+        # A block that begins inside a run has other extents than whole runs.
+        run = run if run >= _LEAST_RUN and not np.any(cuts[:-1] % run) else 0
+        values = a.values.astype(np.float64)
+        extents = np.empty(2 * (len(values) // run) if run else 0)
+        if run:
+            _measure_all(values, run, extents)
+        self._a, self._b, self._cuts = (
+            Lines(values, a.lines, a.steps, np.abs(a.values), extents, run),
+            b,
+            cuts,
+        )
+        usual = Rounding(RNE, False, 0.0)
+        self._model = KernelModel(block, usual, False, usual, False)
+
+    def add(self, rows: Span, columns: Span, c: Floats) -> None:
+        """Add the product to some rows and columns of c (m, n)."""
+        longest, block = int(np.diff(self._cuts).max()), self._model.block
+        groups = min(rows.stop - rows.start, _LINES) // ROWS
+        measured = 2 * (groups + 3) * -(-longest // block)
+        doubles = np.empty(longest * (ROWS + LANES) + 3 * PANEL + LIMBS + measured + 4 * MARGIN)
+        singles = np.empty(longest * (ROWS + LANES) + MARGIN, np.float32)
+        _blocks(self._a, self._b, self._cuts, c, doubles, singles, longest, rows, columns, self._model)
+
+
+@kernel
+def _measure_all(values: Array, run: int, extents: Array) -> None:
+    _measure(values, 0, values.size, run, extents, 0)
+
+
+@kernel
+def _blocks(
+    a: Lines,
+    b: Factor,
+    cuts: Array,
+    c: Array,
+    doubles: Array,
+    singles: Array,
+    longest: int,
+    rows: Span,
+    columns: Span,
+    model: KernelModel,
+) -> None:
+    width, parts = c.shape[1], group_count(longest, model.block)
+    whole, table = _shared_out(doubles, singles, longest, parts)
+    for line in range(rows.start, rows.stop, _LINES):
+        stop = min(line + _LINES, rows.stop)
+        for piece in range(cuts.size - 1):
+            first, last = at(cuts, piece), at(cuts, piece + 1)
+            work = _of_length(whole, last - first, model.block)
+            _measure_lines(a, line, stop, first, work, table, model.block)
+            for j in range(columns.start, columns.stop, LANES):
+                copy_columns(b, j, first, last, doubles, work.b)
+                _measure(doubles, work.b, work.k * LANES, model.block * LANES, doubles, work.b_extents)
+                put(singles, work.b_single, -1.0)
+                for i in range(line, stop, ROWS):
+                    known = table + (i - line) // ROWS * 2 * work.blocks
+                    _panel(a, i, first, work, known, c, i * width + j, model)
+
+
+@called
+def _shared_out(doubles: Array, singles: Array, longest: int, parts: int) -> tuple[Workspace, int]:
+    """Share out the memory for pieces of at most `longest` steps; return also where extents of lines go."""
+    result = aligned(doubles, 0)
+    start, flags, limbs = result + PANEL, result + 2 * PANEL, result + 3 * PANEL
+    clear(doubles, limbs)
+    b = aligned(doubles, limbs + LIMBS)
+    a = b + longest * LANES
+    a_extents = a + longest * ROWS
+    b_extents, c_extents = a_extents + 2 * parts, a_extents + 4 * parts
+    b_single = aligned(singles, 0)
+    a_single = b_single + longest * LANES
+    # As if they were filled in: this is done block by block, where it is needed.
+    put(singles, a_single, 0.0)
+    places = (a, b, 0, 0, a_extents, b_extents, c_extents, start, result, flags, limbs, a_single, b_single, 0)
+    return Workspace(doubles, singles, longest, parts, *places), c_extents + 2
+
+
+@inlined
+def _of_length(work: Workspace, k: int, block: int) -> Workspace:
+    """Return the same memory for a piece of another length."""
+    return Workspace(
+        work.doubles,
+        work.singles,
+        k,
+        group_count(k, block),
+        work.a,
+        work.b,
+        work.a_low,
+        work.b_low,
+        work.a_extents,
+        work.b_extents,
+        work.c_extents,
+        work.start,
+        work.result,
+        work.flags,
+        work.limbs,
+        work.a_single,
+        work.b_single,
+        work.extra,
+    )
+
+
+@called
+def _measure(values: Array, first: int, size: int, part: int, target: Array, place: int) -> None:
+    """Put the extents of each part of an array one after the other; of the last part, what there is of it."""
+    out_of_line()
+    for start in range(0, size, part):
+        largest, finest = extent(values, first + start, first + min(start + part, size))
+        # A NaN would be lost among other magnitudes; an infinity says as well that nothing is proven.
+        put(target, place, largest if largest <= np.inf else np.inf)
+        put(target, place + 1, finest)
+        place += 2
+
+
+@called
+def _measure_lines(
+    a: Lines, line: int, stop: int, first: int, work: Workspace, table: int, block: int
+) -> None:
+    """Put the extents of each block of a piece, for each group of ROWS lines."""
+    out_of_line()
+    place = table
+    for i in range(line, stop, ROWS):
+        if a.run == 0:
+            copy_rows(a, i, first, first + work.k, work.doubles, work.a)
+            _measure(work.doubles, work.a, work.k * ROWS, block * ROWS, work.doubles, place)
+            place += 2 * work.blocks
+            continue
+        for start in range(0, work.k, block):
+            largest, finest = 0.0, np.inf
+            for step in range(first + start, first + min(start + block, work.k), a.run):
+                for row in range(ROWS):
+                    found = (at(a.lines, i + row) + at(a.steps, step)) // a.run * 2
+                    largest = max(largest, at(a.extents, found))
+                    finest = min(finest, at(a.extents, found + 1))
+            put(work.doubles, place, largest)
+            put(work.doubles, place + 1, finest)
+            place += 2
+
+
+@inlined
+def _panel(
+    a: Lines, i: int, first: int, work: Workspace, known: int, c: Array, cell: int, model: KernelModel
+) -> None:
+    """Add a piece to the panel whose first accumulator is at `cell`."""
+    acc = tile(c, cell, c.shape[1])
+    reach, unit = reach_and_unit(acc)
+    w, x, y, z = at(a.lines, i), at(a.lines, i + 1), at(a.lines, i + 2), at(a.lines, i + 3)
+    for number in range(work.blocks):
+        block = _block(work, known, number, model.block)
+        begin, right = first + number * model.block, work.b + block.b
+        start = widen(acc)
+        total = start
+        for t in range(block.length):
+            left = rows_from(a.values, at(a.steps, begin + t), w, x, y, z)
+            total = fma(left, columns(work.doubles, right + t * LANES), total)
+        # As `widened` has it: sums stay whole multiples of the common unit, whatever rounding does to them.
+        reach, unit = (reach + block.bound) * _GROWTH, min(unit, block.unit)
+        if not is_exact(reach, unit):
+            # What the accumulators really are is often better known: they have been rounded meanwhile.
+            reach, unit = reach_and_unit(acc)
+            reach, unit = (reach + block.bound) * _GROWTH, min(unit, block.unit)
+        found = to_single(total)
+        if not is_exact(reach, unit):
+            _need_magnitudes(work)
+            size = absolute(acc)
+            for t in range(block.length):
+                left = rows_from(a.magnitudes, at(a.steps, begin + t), w, x, y, z)
+                size = fma(left, columns(work.singles, work.b_single + block.b + t * LANES), size)
+            error = widen(size) * spread((3 * block.length + 8) * _ROUNDOFF)
+            found, high = to_single(total - error), to_single(total + error)
+            if block.unit < SAFE_UNIT or any_lane(differs(as_bits(found), as_bits(high))):
+                store(start, work.doubles, work.start, LANES)
+                _careful(a, i, begin, work, block, model)
+                found = to_single(tile(work.doubles, work.result, LANES))
+        acc = found
+    store(acc, c, cell, c.shape[1])
+
+
+@inlined
+def _block(work: Workspace, known: int, number: int, size: int) -> Block:
+    """Find a block of a panel by its number; `known` is where the extents of the panel's lines are."""
+    ours, theirs = known + 2 * number, work.b_extents + 2 * number
+    length = min(size, work.k - number * size)
+    return Block(
+        number * size * ROWS,
+        number * size * LANES,
+        length,
+        length * at(work.doubles, ours) * at(work.doubles, theirs),
+        at(work.doubles, ours + 1) * at(work.doubles, theirs + 1),
+    )
+
+
+@called
+def _need_magnitudes(work: Workspace) -> None:
+    """Fill in the magnitudes of the columns, if that has not been done."""
+    out_of_line()
+    # No magnitude is below zero, so this one says that they are not there yet.
+    if at(work.singles, work.b_single) < 0.0:
+        fill_magnitudes(work.doubles, work.b, work.b + work.k * LANES, work.singles, work.b_single)
+
+
+@called
+def _careful(a: Lines, i: int, begin: int, work: Workspace, block: Block, model: KernelModel) -> None:
+    """Turn the accumulators at `start` into sums at `result`, in whichever way is exact."""
+    out_of_line()
+    place = work.a + block.a
+    copy_rows(a, i, begin, begin + block.length, work.doubles, place)
+    fill_magnitudes(work.doubles, place, place + block.length * ROWS, work.singles, work.a_single + block.a)
+    careful_sum(work, block, model)
