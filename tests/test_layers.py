@@ -50,10 +50,10 @@ MAY_IMPORT = {
     "ops/summary": {"profile", "program", "timing", "ops/results"},
     "ops/options": LOOPS | {"rules", "timing", "ops/lowering", "ops/tiling"},
     "ops/running": LOOPS
-    | {"functional", "rules", "timing", "ops/gradients", "ops/lowering", "ops/options", "ops/results"}
-    | {"ops/summary"},
+    | {"functional", "rules", "timing", "ops/gradients", "ops/lowering", "ops/operands", "ops/options"}
+    | {"ops/results", "ops/summary"},
     "ops/reference": LOOPS | {"ops/lowering", "ops/schedules"},
-    "ops/gradients": LOOPS | {"ops/lowering", "ops/reference", "ops/schedules"},
+    "ops/gradients": LOOPS | {"ops/lowering", "ops/operands", "ops/reference", "ops/schedules"},
     "ops/convolution_backward": CALL,
     "ops/many": {"errors", "frozen", "parallel", "profile", "progress", "ops/convolution_backward"}
     | {"ops/options", "ops/problems", "ops/results"},

@@ -14,7 +14,7 @@ from ascendsim.ops.operands import Operand
 from ascendsim.ops.options import CallOptions, Options, options_of
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import ConvolutionBackwardResult, KernelResult
-from ascendsim.ops.running import common_fields, encoded, make_gradients, name_of, run_graph
+from ascendsim.ops.running import carriers_of, common_fields, encoded, make_gradients, name_of, run_graph
 from ascendsim.program.places import GmTensor
 from ascendsim.rules import ConvTbcBackwardCall, Decision, resolve
 
@@ -55,7 +55,7 @@ def conv_tbc_backward(
     in_order: tuple[Any, ...] = (*described, pad, cube_math_type)
     asked = ConvTbcBackwardCall(*in_order)
     decision = resolve(asked.with_usual_outputs(options.wanted_dtypes), options.profile, options.rules)
-    carriers = {name: operands[name].carrier() for name in INPUTS}
+    carriers = carriers_of({name: operands[name] for name in INPUTS}, timing=timing)
     machine, results = (options.profile, options.l2_start), list[KernelResult]()
     if decision.empty:
         graph, model = _empty_graph(operands, decision, options), "none"
@@ -68,7 +68,7 @@ def conv_tbc_backward(
             results, made = run_graph(graph, *machine, carriers, order, options.engine)
         else:
             made = _gradients(call, carriers, options, order)
-    gradients = encoded(made, _gradient_shapes(operands), decision)
+    gradients = encoded(made, _gradient_shapes(operands), decision, timing=timing)
     common = common_fields(options, decision, model, results, timing=timing)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
 

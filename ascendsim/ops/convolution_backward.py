@@ -17,7 +17,15 @@ from ascendsim.ops.options import CallOptions, Options, options_of
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.results import ConvolutionBackwardResult, Estimate, KernelResult
-from ascendsim.ops.running import common_fields, encoded, make_gradients, name_of, run_graph, time_graph
+from ascendsim.ops.running import (
+    carriers_of,
+    common_fields,
+    encoded,
+    make_gradients,
+    name_of,
+    run_graph,
+    time_graph,
+)
 from ascendsim.rules import ConvolutionBackwardCall, Decision, TensorDescription, resolve
 
 if TYPE_CHECKING:
@@ -71,7 +79,7 @@ def convolution_backward(
     axes = len(operands["input"].view.shape) - 2
     asked = _asked(described, bias_sizes, attributes, axes, output_mask, cube_math_type)
     decision = decide(asked, options)
-    carriers = {name: operand.carrier() for name, operand in operands.items()}
+    carriers = carriers_of(operands, timing=timing)
     machine, results = (options.profile, options.l2_start), list[KernelResult]()
     # Without elements there is no product: the interface accepts the call and writes zeros.
     if decision.empty:
@@ -86,7 +94,7 @@ def convolution_backward(
             results, made = run_graph(graph, *machine, carriers, order, options.engine)
         else:
             made = make_gradients(call, decision.wanted, carriers, options, order)
-    gradients = encoded(made, _gradient_shapes(asked), decision)
+    gradients = encoded(made, _gradient_shapes(asked), decision, timing=timing)
     common = common_fields(options, decision, model, results, timing=timing)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
 

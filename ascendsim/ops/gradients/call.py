@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ascendsim.numerics.formats.casts import round_to
 from ascendsim.ops.gradients.bias import bias_gradient
 from ascendsim.ops.gradients.filters import filter_gradient
+from ascendsim.ops.gradients.formats import rounded
 from ascendsim.ops.gradients.images import image_gradient
 from ascendsim.ops.gradients.orders import adds_atomically, can_follow
 from ascendsim.ops.lowering.call import Call, Mask, vector_overflow
+from ascendsim.ops.problems.hf32 import as_multiplied
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ascendsim.numerics.accumulation.settings import MathSettings
     from ascendsim.ops.schedules.base import Schedule
 
     Floats = NDArray[np.float32]
@@ -53,7 +55,7 @@ class Gradients:
         # Inf and NaN are results here, as on the device; numpy would warn of them.
         with np.errstate(all="ignore"):
             return {
-                name: self._cast(make(), self._call.dtypes[name])
+                name: self._cast(*make(), self._call.dtypes[name])
                 for asked, (name, make) in zip(mask, makers.items(), strict=True)
                 if asked
             }
@@ -66,39 +68,47 @@ class Gradients:
     def _filter(self) -> Schedule:
         return self._call.schedule("grad_weight")
 
-    def _grad_input(self) -> Floats:
-        """Return grad_input as it leaves the kernel of the product."""
-        call, gemm = self._call, self._image.gemm
-        a, w = (self._operand(name, "grad_input") for name in ("grad_output", "weight"))
+    @cached_property
+    def _image_math(self) -> MathSettings:
+        return self._call.math("grad_input")
+
+    def _grad_input(self) -> tuple[Floats, str]:
+        """Return grad_input as it leaves the kernel of the product, and its format."""
+        call, gemm, math = self._call, self._image.gemm, self._image_math
+        a, w = (self._operand(name, math) for name in ("grad_output", "weight"))
         sums = image_gradient(call.problem, gemm, self._image.order(), call.accumulation, a, w)
-        return round_to(sums, gemm.output.dtype, overflow=call.math("grad_input").overflow)
+        return rounded(sums, gemm.output.dtype, math.overflow), gemm.output.dtype
 
-    def _grad_weight(self) -> Floats:
+    def _grad_weight(self) -> tuple[Floats, str]:
         """Return grad_weight as it leaves the kernel of the product, or squeezed through float16."""
-        call, order = self._call, self._filter.order()
-        a, x = (self._operand(name, "grad_weight") for name in ("grad_output", "input"))
+        call, gemm, order = self._call, self._filter.gemm, self._filter.order()
+        math = call.math("grad_weight")
+        a, x = (self._operand(name, math) for name in ("grad_output", "input"))
         atomic = adds_atomically(self._filter, order)
-        sums = filter_gradient(call.problem, self._filter.gemm, order, call.accumulation, a, x, atomic=atomic)
-        return self._cast(sums, "float16") if call.squeezed else sums
+        sums = filter_gradient(call.problem, gemm, order, call.accumulation, a, x, atomic=atomic)
+        made = gemm.output.dtype
+        return (self._cast(sums, made, "float16"), "float16") if call.squeezed else (sums, made)
 
-    def _grad_bias(self) -> Floats:
+    def _grad_bias(self) -> tuple[Floats, str]:
         """Return grad_bias in the format of grad_output."""
         call, given = self._call, self._given["grad_output"]
         parts = bias_parts(call.profile, *given.shape[:2])
-        return self._cast(bias_gradient(given, parts), call.dtypes["grad_output"])
+        made = call.dtypes["grad_output"]
+        return self._cast(bias_gradient(given, parts), "float32", made), made
 
-    def _operand(self, name: str, gradient: str) -> Floats:
+    def _operand(self, name: str, math: MathSettings) -> Floats:
         """Return a tensor on the grid that the cube multiplies: cast to its storage format, then to HF32."""
-        call = self._call
-        ties = call.math(gradient).hf32_ties
         # Both products read grad_output, as a rule with the same rounding.
-        if (name, ties) not in self._operands:
-            stored = self._given[name]
-            if call.dtypes[name] != call.storage.name:
-                stored = self._cast(stored, call.storage.name)
-            self._operands[name, ties] = call.multiplied(stored, gradient)
-        return self._operands[name, ties]
+        key = name, math.hf32_ties
+        if key not in self._operands:
+            call = self._call
+            values = self._cast(self._given[name], call.dtypes[name], call.storage.name)
+            multiplied = as_multiplied(values, call.compute_dtype, call.profile, math.hf32_ties)
+            self._operands[key] = multiplied
+        return self._operands[key]
 
-    def _cast(self, values: Floats, target: str) -> Floats:
-        """Return what a vector kernel makes of values in another format."""
-        return round_to(values, target, overflow=vector_overflow(self._call.profile, target))
+    def _cast(self, values: Floats, given: str, target: str) -> Floats:
+        """Return what a vector kernel makes of values in another format; there is none for the same one."""
+        if target == given:
+            return values
+        return rounded(values, target, vector_overflow(self._call.profile, target))

@@ -59,8 +59,8 @@ class _Product:
 
     def __init__(self, planes: Planes, kernels: Floats, order: DgradOrder, model: AccumulationModel) -> None:
         self._planes, self._kernels, self._order, self._model = planes, kernels, order, model
-        images = range(planes.values.shape[0])
-        self._pixels = np.concatenate([planes.image(number, 0) + planes.pixels() for number in images])
+        first = np.array([planes.image(number, 0) for number in range(len(planes.values))])
+        self._pixels = (first[:, None] + planes.pixels()).reshape(-1)
         # The reduction at one kernel depth: channel groups, taps, channels of the group.
         c0, c1 = order.c0, kernels.shape[1]
         channels = np.arange(c1)[:, None, None] * c0 + np.arange(c0)

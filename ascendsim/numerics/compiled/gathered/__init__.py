@@ -1,4 +1,4 @@
-"""Long products of matrices whose elements are left where they lie.
+"""Long products of matrices whose elements are left where they lie, and conversions of whole tensors.
 
 From the bottom up; each module imports only from lines above its own, and from `compiled`:
 
@@ -8,5 +8,6 @@ From the bottom up; each module imports only from lines above its own, and from 
     places     elements of a factor, taken for a panel
     chain      seq and seq-muladd in RNE
     blocks     block in RNE
+    halves     binary16 from and to binary32
     product    the one door: make a product that was cut into many Mmads
 """
