@@ -99,6 +99,17 @@ def test_rows_and_columns_can_be_added_apart(model):
     assert same_bits(parts, whole)
 
 
+@pytest.mark.parametrize("model", ["seq:RNE", "block:16:RNE", "tree:8:halves:RNE"])
+@pytest.mark.parametrize("shape", [(70, 33), (9, 300), (3, 5)])
+def test_the_bits_do_not_depend_on_the_number_of_threads(shape, model):
+    (m, n), model = shape, parse(model)
+    a, b, _ = tile("normal", "fp16", m, K, n)
+    ends = np.array([48, K])
+    want = product_of(model, by_rows(a), by_steps(b.T.copy()), ends)
+    for threads in (2, 3, 7):
+        assert same_bits(product_of(model, by_rows(a), by_steps(b.T.copy()), ends, threads), want)
+
+
 def test_a_product_without_mmads_is_zero():
     empty = np.zeros(0, np.int64)
     a, b = (Factor(np.ones(3, np.float32), np.arange(lines), empty) for lines in (2, 3))

@@ -165,13 +165,38 @@ def test_an_order_with_an_unknown_field_is_for_the_executor_which_makes_the_grad
     assert plain.kernels == ()
 
 
+# --- threads
+
+
+def test_threads_share_the_work_and_change_no_bit():
+    one, three = small_result(), small_result(threads=3)
+    assert one.grad_input.tobytes() == three.grad_input.tobytes()
+    call, tensors = call_of(PROBLEM), tensors_of(PROBLEM, data="wide")
+    want, got = (Gradients(call, tensors, "program", threads).make(ALL) for threads in (1, 4))
+    for name, values in want.items():
+        assert_same_bits(got[name], values, name)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threads": 0}, "threads is 0; it must be a whole number of 1 or more"),
+        ({"threads": 1.5}, "threads is 1.5; it must be"),
+        ({"threads": 2, "timing": True}, "threads is 2, but only a call with timing=False"),
+    ],
+)
+def test_threads_without_a_meaning_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        small_result(**options)
+
+
 # --- what a result without timing says
 
 
 def small_result(**options):
     tensors = [np.ones(shape, np.float16) for shape in ((1, 2, 3, 3), (1, 2, 3, 3), (2, 2, 1, 1))]
     rest = None, 1, 0, 1, False, 0, 1, (True, True, False), 0
-    return convolution_backward(*tensors, *rest, product="910B2", timing=False, **options)
+    return convolution_backward(*tensors, *rest, product="910B2", **{"timing": False, **options})
 
 
 def test_a_result_without_timing_says_so_and_knows_no_cycles():

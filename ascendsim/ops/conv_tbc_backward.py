@@ -14,7 +14,15 @@ from ascendsim.ops.operands import Operand
 from ascendsim.ops.options import CallOptions, Options, options_of
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import ConvolutionBackwardResult, KernelResult
-from ascendsim.ops.running import carriers_of, common_fields, encoded, make_gradients, name_of, run_graph
+from ascendsim.ops.running import (
+    carriers_of,
+    common_fields,
+    encoded,
+    make_gradients,
+    name_of,
+    run_graph,
+    thread_count,
+)
 from ascendsim.program.places import GmTensor
 from ascendsim.rules import ConvTbcBackwardCall, Decision, resolve
 
@@ -35,6 +43,7 @@ def conv_tbc_backward(
     *,
     order: str | int = "program",
     timing: bool = True,
+    threads: int = 1,
     **keywords: Unpack[CallOptions],
 ) -> ConvolutionBackwardResult:
     """Compute the gradients of conv_tbc bit for bit, and the cycles they take.
@@ -42,7 +51,7 @@ def conv_tbc_backward(
     Shapes   input (T, B, Cin), weight (K, Cin, Cout), bias (Cout,), grad_output (T + 2 pad + 1 - K, B, Cout)
     Lowering the tensors are permuted, convolution backward runs in 1-D with stride and dilation 1 and one
              group, and grad_input and grad_weight are permuted back; each permutation is a kernel
-    Order, timing as of `convolution_backward`
+    Order, timing, threads as of `convolution_backward`
     Keywords as `CallOptions` describes them
     Returns  all three gradients: there is no mask; their formats are those of input, weight and bias
     Raises   as `convolution_backward`
@@ -56,6 +65,7 @@ def conv_tbc_backward(
     asked = ConvTbcBackwardCall(*in_order)
     decision = resolve(asked.with_usual_outputs(options.wanted_dtypes), options.profile, options.rules)
     carriers = carriers_of({name: operands[name] for name in INPUTS}, timing=timing)
+    count = thread_count(threads, timing=timing)
     machine, results = (options.profile, options.l2_start), list[KernelResult]()
     if decision.empty:
         graph, model = _empty_graph(operands, decision, options), "none"
@@ -67,7 +77,7 @@ def conv_tbc_backward(
             graph = _graph(call, operands, decision)
             results, made = run_graph(graph, *machine, carriers, order, options.engine)
         else:
-            made = _gradients(call, carriers, options, order)
+            made = _gradients(call, carriers, options, order, count)
     gradients = encoded(made, _gradient_shapes(operands), decision, timing=timing)
     common = common_fields(options, decision, model, results, timing=timing)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
@@ -82,13 +92,13 @@ def _call(operands: dict[str, Operand], pad: int, decision: Decision, options: O
     return options.call(problem, decision, {})
 
 
-def _gradients(call: Call, carriers: Tensors, options: Options, order: str | int) -> Tensors:
+def _gradients(call: Call, carriers: Tensors, options: Options, order: str | int, threads: int) -> Tensors:
     """Return the gradients without cycles."""
     permuted = {
         name: values.transpose(WEIGHT if name == "weight" else ACTIVATION_IN)
         for name, values in carriers.items()
     }
-    made = make_gradients(call, (True, True, True), permuted, options, order)
+    made = make_gradients(call, (True, True, True), permuted, options, order, threads)
     made["grad_input"] = made["grad_input"].transpose(ACTIVATION_OUT)
     made["grad_weight"] = made["grad_weight"].transpose(WEIGHT)
     return made

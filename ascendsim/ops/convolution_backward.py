@@ -24,6 +24,7 @@ from ascendsim.ops.running import (
     make_gradients,
     name_of,
     run_graph,
+    thread_count,
     time_graph,
 )
 from ascendsim.rules import ConvolutionBackwardCall, Decision, TensorDescription, resolve
@@ -54,6 +55,7 @@ def convolution_backward(
     *,
     order: str | int = "program",
     timing: bool = True,
+    threads: int = 1,
     **keywords: Unpack[CallOptions],
 ) -> ConvolutionBackwardResult:
     """Compute the gradients of a convolution bit for bit, and the cycles they take.
@@ -64,7 +66,8 @@ def convolution_backward(
              HiFloat8Array; which ones, and which mixtures, the rule set and the product say
     Views    of any strides are taken; each that is not contiguous costs a kernel of its own
     Order    of execution: "program", "arrival" (as timed; matters for atomic adds) or a seed
-    Timing   False: the same bits many times faster, without kernels and cycles (`estimate` gives those)
+    Timing   False: the same bits many times faster, without kernels and cycles (`estimate` gives those), on
+             so many `threads`; the bits do not depend on their number
     Keywords as `CallOptions` describes them: product, accumulation, tiling, schedule, l2_start, ...
     Returns  gradients in the asked formats (None where masked), and one record for each kernel
     Raises   AclnnError with the status that the interface would answer; UnsupportedError, ConfigError,
@@ -80,6 +83,7 @@ def convolution_backward(
     asked = _asked(described, bias_sizes, attributes, axes, output_mask, cube_math_type)
     decision = decide(asked, options)
     carriers = carriers_of(operands, timing=timing)
+    count = thread_count(threads, timing=timing)
     machine, results = (options.profile, options.l2_start), list[KernelResult]()
     # Without elements there is no product: the interface accepts the call and writes zeros.
     if decision.empty:
@@ -93,7 +97,7 @@ def convolution_backward(
             graph = lower(call, decision.wanted)
             results, made = run_graph(graph, *machine, carriers, order, options.engine)
         else:
-            made = make_gradients(call, decision.wanted, carriers, options, order)
+            made = make_gradients(call, decision.wanted, carriers, options, order, count)
     gradients = encoded(made, _gradient_shapes(asked), decision, timing=timing)
     common = common_fields(options, decision, model, results, timing=timing)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)

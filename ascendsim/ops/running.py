@@ -72,7 +72,9 @@ def run_graph(
     return results, made
 
 
-def make_gradients(call: Call, wanted: Mask, given: Tensors, options: Options, order: str | int) -> Tensors:
+def make_gradients(
+    call: Call, wanted: Mask, given: Tensors, options: Options, order: str | int, threads: int
+) -> Tensors:
     """Return the gradients of a call, made without instructions where the order of additions says all.
 
     Tensors  the call's names -> carriers, row after row
@@ -81,7 +83,7 @@ def make_gradients(call: Call, wanted: Mask, given: Tensors, options: Options, o
     from ascendsim.ops.gradients.call import Gradients
 
     _seed_of(order)
-    gradients = Gradients(call, given, order)
+    gradients = Gradients(call, given, order, threads)
     possible = gradients.possible(wanted)
     made = gradients.make(possible)
     left = cast("Mask", tuple(ask and not can for ask, can in zip(wanted, possible, strict=True)))
@@ -89,6 +91,19 @@ def make_gradients(call: Call, wanted: Mask, given: Tensors, options: Options, o
         graph, start = lower(call, left), options.l2_start
         made |= run_graph(graph, call.profile, start, given, order, options.engine, timing=False)[1]
     return made
+
+
+def thread_count(threads: Any, *, timing: bool) -> int:
+    """Return how many threads share the products of a call.
+
+    Raises   ConfigError unless it is a positive whole number; and with timing, where one thread runs all
+    """
+    count = whole(threads)
+    if count is None or count < 1:
+        raise ConfigError(f"threads is {threads!r}; it must be a whole number of 1 or more")
+    if timing and count > 1:
+        raise ConfigError(f"threads is {count}, but only a call with timing=False shares its work")
+    return count
 
 
 def _seed_of(order: str | int) -> int | None:

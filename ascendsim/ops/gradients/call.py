@@ -32,10 +32,11 @@ class Gradients:
 
     Shapes   tensors: float32 carriers of grad_output, input and weight in the call's layout; so are results
     order    of execution, which matters to parts of a reduction that are added as they arrive
+    threads  that share each product; the results do not depend on their number
     """
 
-    def __init__(self, call: Call, tensors: Mapping[str, Floats], order: str | int) -> None:
-        self._call, self._order = call, order
+    def __init__(self, call: Call, tensors: Mapping[str, Floats], order: str | int, threads: int = 1) -> None:
+        self._call, self._order, self._threads = call, order, threads
         self._given = {name: np.ascontiguousarray(values) for name, values in tensors.items()}
         self._operands: dict[tuple[str, str], Floats] = {}
 
@@ -76,7 +77,7 @@ class Gradients:
         """Return grad_input as it leaves the kernel of the product, and its format."""
         call, gemm, math = self._call, self._image.gemm, self._image_math
         a, w = (self._operand(name, math) for name in ("grad_output", "weight"))
-        sums = image_gradient(call.problem, gemm, self._image.order(), call.accumulation, a, w)
+        sums = image_gradient(call.problem, gemm, self._image.order(), call.accumulation, a, w, self._threads)
         return rounded(sums, gemm.output.dtype, math.overflow), gemm.output.dtype
 
     def _grad_weight(self) -> tuple[Floats, str]:
@@ -84,8 +85,16 @@ class Gradients:
         call, gemm, order = self._call, self._filter.gemm, self._filter.order()
         math = call.math("grad_weight")
         a, x = (self._operand(name, math) for name in ("grad_output", "input"))
-        atomic = adds_atomically(self._filter, order)
-        sums = filter_gradient(call.problem, gemm, order, call.accumulation, a, x, atomic=atomic)
+        sums = filter_gradient(
+            call.problem,
+            gemm,
+            order,
+            call.accumulation,
+            a,
+            x,
+            atomic=adds_atomically(self._filter, order),
+            threads=self._threads,
+        )
         made = gemm.output.dtype
         return (self._cast(sums, made, "float16"), "float16") if call.squeezed else (sums, made)
 

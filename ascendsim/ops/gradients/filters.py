@@ -34,6 +34,7 @@ def filter_gradient(
     input: Floats,
     *,
     atomic: bool,
+    threads: int = 1,
 ) -> Floats:
     """Return grad_weight in float32, before the conversion to its format.
 
@@ -46,7 +47,7 @@ def filter_gradient(
     big = big.reshape(problem.batch, problem.groups, columns, *problem.big_size)
     result = np.empty((problem.groups, rows, columns, *kernel), np.float32)
     for group in range(problem.groups):
-        product = _Product(small[:, group], big[:, group], gemm, order, model)
+        product = _Product(small[:, group], big[:, group], gemm, order, model, threads)
         for tap, pairs in enumerate(gemm.depths):
             parts = [product.part(pairs, part) for part in range(order.k_split)]
             total = _together(parts, atomic=atomic, tree=order.tree)
@@ -69,9 +70,15 @@ class _Product:
     """The product of one group: sides (N, C, D, H, W)."""
 
     def __init__(
-        self, small: Floats, big: Floats, gemm: WgradGemm, order: WgradOrder, model: AccumulationModel
+        self,
+        small: Floats,
+        big: Floats,
+        gemm: WgradGemm,
+        order: WgradOrder,
+        model: AccumulationModel,
+        threads: int,
     ) -> None:
-        self._order, self._model = order, model
+        self._order, self._model, self._threads = order, model, threads
         self._rows = small.shape[1]
         self._small = np.require(small.transpose(0, 2, 3, 4, 1), None, ["C", "W"])
         self._planes = Planes.of(big, gemm.sliding, big.shape[1])
@@ -106,7 +113,7 @@ class _Product:
         ends = np.cumsum(np.tile(self._mmads, len(images))[mmads])
         a = Factor(self._small.reshape(-1), np.arange(self._rows), left)
         b = Factor(self._planes.flat, self._columns, right)
-        return product_of(self._model, a, b, ends)
+        return product_of(self._model, a, b, ends, self._threads)
 
     def _small_place(self, image: int, depth: int) -> int:
         """Return where an image of the small side begins at a depth."""

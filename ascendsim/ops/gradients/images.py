@@ -31,6 +31,7 @@ def image_gradient(
     model: AccumulationModel,
     grad_output: Floats,
     weight: Floats,
+    threads: int = 1,
 ) -> Floats:
     """Return the accumulators of grad_input, before the conversion to its format.
 
@@ -47,7 +48,7 @@ def image_gradient(
     for group in range(problem.groups):
         planes = Planes.of(source[:, group], gemm.sliding, gemm.channel_groups * order.c0)
         right = np.ascontiguousarray(kernels[group, ..., :columns])
-        product = _Product(planes, right, order, model)
+        product = _Product(planes, right, order, model, threads)
         for depth, pairs in enumerate(gemm.depths):
             sums = product.sums(pairs).reshape(problem.batch, *made, columns)
             result[:, group, :, depth] = sums.transpose(0, 3, 1, 2)
@@ -57,8 +58,11 @@ def image_gradient(
 class _Product:
     """The product of one group: planes of the source against kernels (KD, C1, KH, KW, C0, columns)."""
 
-    def __init__(self, planes: Planes, kernels: Floats, order: DgradOrder, model: AccumulationModel) -> None:
-        self._planes, self._kernels, self._order, self._model = planes, kernels, order, model
+    def __init__(
+        self, planes: Planes, kernels: Floats, order: DgradOrder, model: AccumulationModel, threads: int
+    ) -> None:
+        self._planes, self._kernels, self._order = planes, kernels, order
+        self._model, self._threads = model, threads
         first = np.array([planes.image(number, 0) for number in range(len(planes.values))])
         self._pixels = (first[:, None] + planes.pixels()).reshape(-1)
         # The reduction at one kernel depth: channel groups, taps, channels of the group.
@@ -92,4 +96,4 @@ class _Product:
         ends = np.cumsum(np.tile(np.array(slices) * self._order.c0, len(pairs)))
         a = Factor(planes.flat, self._pixels, np.concatenate(left), self._order.c0)
         b = Factor(kernels.reshape(-1), np.arange(kernels.shape[-1]), np.concatenate(right))
-        return product_of(self._model, a, b, ends)
+        return product_of(self._model, a, b, ends, self._threads)

@@ -1,5 +1,6 @@
 """Make a product whose reduction was cut into many Mmads."""
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Protocol
 
@@ -21,11 +22,12 @@ class Product(Protocol):
         """Add it to some rows and columns of c (m, n)."""
 
 
-def product_of(model: AccumulationModel, a: Factor, b: Factor, ends: Places) -> Floats:
+def product_of(model: AccumulationModel, a: Factor, b: Factor, ends: Places, threads: int = 1) -> Floats:
     """Return the accumulators of a product: the bits of `accumulate` for one Mmad after another, from +0 on.
 
     Shapes   a (m, k), b (n, k), ends (Mmads,): where each Mmad ends along k -> (m, n)
     Types    float32 carriers
+    Threads  share the accumulators; what one of them is does not depend on the others, nor on how many share
     Raises   as `accumulate`
     """
     m, n = len(a.lines), len(b.lines)
@@ -36,8 +38,26 @@ def product_of(model: AccumulationModel, a: Factor, b: Factor, ends: Places) -> 
     rows, columns = _panel(model)
     a, b = a.filled(rows), b.filled(columns)
     c = np.zeros((len(a.lines), len(b.lines)), np.float32)
-    prepared(model, a, b, cuts).add(Span(0, len(c)), Span(0, c.shape[1]), c)
+    product = prepared(model, a, b, cuts)
+    if threads == 1:
+        product.add(Span(0, len(c)), Span(0, c.shape[1]), c)
+    else:
+        shares = _shares(c.shape, (rows, columns), threads)
+        with ThreadPoolExecutor(threads) as pool:
+            # Asked for one after the other, so that an error of any of them is raised here.
+            for done in [pool.submit(product.add, *share, c) for share in shares]:
+                done.result()
     return c[:m, :n]
+
+
+def _shares(shape: tuple[int, int], panel: tuple[int, int], count: int) -> list[tuple[Span, Span]]:
+    """Cut accumulators into at most `count` parts of whole panels, along the axis that has more of these."""
+    panels = [-(-size // unit) for size, unit in zip(shape, panel, strict=True)]
+    axis = int(panels[1] > panels[0])
+    edges = [min(panels[axis] * at // count * panel[axis], shape[axis]) for at in range(count + 1)]
+    spans = [Span(first, last) for first, last in pairwise(edges) if first < last]
+    whole = Span(0, shape[1 - axis])
+    return [(whole, span) if axis else (span, whole) for span in spans]
 
 
 def prepared(model: AccumulationModel, a: Factor, b: Factor, cuts: Places) -> Product:
