@@ -51,11 +51,12 @@ _LEAST_RUN: Final = 4
 
 
 class Lines(NamedTuple):
-    """The left factor: its elements as doubles, and the extents of runs of them.
+    """A factor, and the extents of runs of its elements.
 
-    values, lines, steps   as of a `Factor`, in doubles
-    magnitudes             the values without their signs, as singles
-    extents                largest magnitude and lowest set bit of each `run` elements, if `run` is above 0
+    values, lines, steps   as of a `Factor`; of the left one in doubles
+    magnitudes             the values without their signs, as singles; of the right one nothing
+    extents                largest magnitude and lowest set bit of each `run` elements of `values`
+    run                    how many that are; 0: extents are taken anew where they are needed
     """
 
     values: Array
@@ -66,8 +67,16 @@ class Lines(NamedTuple):
     run: int
 
 
+class Piece(NamedTuple):
+    """A piece of the reduction: its first step, how many there are, and how many blocks these make."""
+
+    first: int
+    length: int
+    blocks: int
+
+
 class Blocks:
-    """Products under `block:K:RNE`, whose left factor is converted and measured once.
+    """Products under `block:K:RNE`, whose factors are measured once.
 
     Shapes   a (m, k), b (n, k), m and n whole multiples of ROWS and LANES
     Cuts     of the reduction; blocks begin at each, and full blocks end at all but the ends of Mmads
@@ -78,15 +87,11 @@ class Blocks:
         run = gcd(a.run, block)
         # A block that begins inside a run has other extents than whole runs.
         run = run if run >= _LEAST_RUN and not np.any(cuts[:-1] % run) else 0
-        values = a.values.astype(np.float64)
-        extents = np.empty(2 * (len(values) // run) if run else 0)
-        if run:
-            _measure_all(values, run, extents)
-        self._a, self._b, self._cuts = (
-            Lines(values, a.lines, a.steps, np.abs(a.values), extents, run),
-            b,
-            cuts,
-        )
+        values, none = a.values.astype(np.float64), np.empty(0, np.float32)
+        self._a = Lines(values, a.lines, a.steps, np.abs(a.values), _extents(values, run), run)
+        run = LANES if _are_side_by_side(b) else 0
+        self._b = Lines(b.values, b.lines, b.steps, none, _extents(b.values, run), run)
+        self._cuts = cuts
         usual = Rounding(RNE, False, 0.0)
         self._model = KernelModel(block, usual, False, usual, False)
 
@@ -100,15 +105,31 @@ class Blocks:
         _blocks(self._a, self._b, self._cuts, c, doubles, singles, longest, rows, columns, self._model)
 
 
+def _are_side_by_side(b: Factor) -> bool:
+    """Tell whether the columns of each panel lie side by side, from a whole multiple of LANES on."""
+    panels = b.lines.reshape(-1, LANES)
+    first = panels[:, :1]
+    together = np.array_equal(panels, first + np.arange(LANES))
+    return together and not np.any(first % LANES) and not np.any(b.steps % LANES)
+
+
+def _extents(values: Array, run: int) -> Array:
+    """Return the extents of each run of an array; of what is over at its end none, as no panel is there."""
+    extents = np.empty(2 * (len(values) // run) if run else 0)
+    if run:
+        _measure_all(values, run, extents)
+    return extents
+
+
 @kernel
 def _measure_all(values: Array, run: int, extents: Array) -> None:
-    _measure(values, 0, values.size, run, extents, 0)
+    _measure(values, 0, values.size // run * run, run, extents, 0)
 
 
 @kernel
 def _blocks(
     a: Lines,
-    b: Factor,
+    b: Lines,
     cuts: Array,
     c: Array,
     doubles: Array,
@@ -118,21 +139,21 @@ def _blocks(
     columns: Span,
     model: KernelModel,
 ) -> None:
-    width, parts = c.shape[1], group_count(longest, model.block)
-    whole, table = _shared_out(doubles, singles, longest, parts)
+    width = c.shape[1]
+    work, table = _shared_out(doubles, singles, longest, group_count(longest, model.block))
     for line in range(rows.start, rows.stop, _LINES):
         stop = min(line + _LINES, rows.stop)
-        for piece in range(cuts.size - 1):
-            first, last = at(cuts, piece), at(cuts, piece + 1)
-            work = _of_length(whole, last - first, model.block)
-            _measure_lines(a, line, stop, first, work, table, model.block)
+        for cut in range(cuts.size - 1):
+            first, length = at(cuts, cut), at(cuts, cut + 1) - at(cuts, cut)
+            piece = Piece(first, length, group_count(length, model.block))
+            _measure_rows(a, line, stop, piece, work, table, model.block)
             for j in range(columns.start, columns.stop, LANES):
-                copy_columns(b, j, first, last, doubles, work.b)
-                _measure(doubles, work.b, work.k * LANES, model.block * LANES, doubles, work.b_extents)
+                copy_columns(b, j, first, first + length, doubles, work.b)
+                _measure_columns(b, j, piece, work, model.block)
                 put(singles, work.b_single, -1.0)
                 for i in range(line, stop, ROWS):
-                    known = table + (i - line) // ROWS * 2 * work.blocks
-                    _panel(a, i, first, work, known, c, i * width + j, model)
+                    known = table + (i - line) // ROWS * 2 * piece.blocks
+                    _panel(a, i, piece, work, known, c, i * width + j, model)
 
 
 @called
@@ -153,31 +174,6 @@ def _shared_out(doubles: Array, singles: Array, longest: int, parts: int) -> tup
     return Workspace(doubles, singles, longest, parts, *places), c_extents + 2
 
 
-@inlined
-def _of_length(work: Workspace, k: int, block: int) -> Workspace:
-    """Return the same memory for a piece of another length."""
-    return Workspace(
-        work.doubles,
-        work.singles,
-        k,
-        group_count(k, block),
-        work.a,
-        work.b,
-        work.a_low,
-        work.b_low,
-        work.a_extents,
-        work.b_extents,
-        work.c_extents,
-        work.start,
-        work.result,
-        work.flags,
-        work.limbs,
-        work.a_single,
-        work.b_single,
-        work.extra,
-    )
-
-
 @called
 def _measure(values: Array, first: int, size: int, part: int, target: Array, place: int) -> None:
     """Put the extents of each part of an array one after the other; of the last part, what there is of it."""
@@ -191,41 +187,61 @@ def _measure(values: Array, first: int, size: int, part: int, target: Array, pla
 
 
 @called
-def _measure_lines(
-    a: Lines, line: int, stop: int, first: int, work: Workspace, table: int, block: int
+def _measure_rows(
+    a: Lines, line: int, stop: int, piece: Piece, work: Workspace, table: int, block: int
 ) -> None:
     """Put the extents of each block of a piece, for each group of ROWS lines."""
     out_of_line()
-    place = table
+    first, place = piece.first, table
     for i in range(line, stop, ROWS):
-        if a.run == 0:
-            copy_rows(a, i, first, first + work.k, work.doubles, work.a)
-            _measure(work.doubles, work.a, work.k * ROWS, block * ROWS, work.doubles, place)
-            place += 2 * work.blocks
-            continue
-        for start in range(0, work.k, block):
-            largest, finest = 0.0, np.inf
-            for step in range(first + start, first + min(start + block, work.k), a.run):
-                for row in range(ROWS):
-                    found = (at(a.lines, i + row) + at(a.steps, step)) // a.run * 2
-                    largest = max(largest, at(a.extents, found))
-                    finest = min(finest, at(a.extents, found + 1))
-            put(work.doubles, place, largest)
-            put(work.doubles, place + 1, finest)
-            place += 2
+        if a.run > 0:
+            _combine(a, i, ROWS, a.run, piece, work, place, block)
+        else:
+            copy_rows(a, i, first, first + piece.length, work.doubles, work.a)
+            _measure(work.doubles, work.a, piece.length * ROWS, block * ROWS, work.doubles, place)
+        place += 2 * piece.blocks
+
+
+@called
+def _measure_columns(b: Lines, j: int, piece: Piece, work: Workspace, block: int) -> None:
+    """Put the extents of each block of a piece of the columns that have been copied."""
+    out_of_line()
+    if b.run > 0:
+        _combine(b, j, 1, 1, piece, work, work.b_extents, block)
+    else:
+        size, part = piece.length * LANES, block * LANES
+        _measure(work.doubles, work.b, size, part, work.doubles, work.b_extents)
+
+
+@called
+def _combine(
+    factor: Lines, line: int, lines: int, stride: int, piece: Piece, work: Workspace, place: int, block: int
+) -> None:
+    """Put the extents of each block of some lines from those of its runs, one for every `stride` steps."""
+    for start in range(0, piece.length, block):
+        largest, finest = 0.0, np.inf
+        first, stop = piece.first + start, piece.first + min(start + block, piece.length)
+        for step in range(first, stop, stride):
+            for one in range(line, line + lines):
+                found = (at(factor.lines, one) + at(factor.steps, step)) // factor.run * 2
+                largest = max(largest, at(factor.extents, found))
+                finest = min(finest, at(factor.extents, found + 1))
+        put(work.doubles, place, largest)
+        put(work.doubles, place + 1, finest)
+        place += 2
 
 
 @inlined
 def _panel(
-    a: Lines, i: int, first: int, work: Workspace, known: int, c: Array, cell: int, model: KernelModel
+    a: Lines, i: int, piece: Piece, work: Workspace, known: int, c: Array, cell: int, model: KernelModel
 ) -> None:
     """Add a piece to the panel whose first accumulator is at `cell`."""
     acc = tile(c, cell, c.shape[1])
     reach, unit = reach_and_unit(acc)
     w, x, y, z = at(a.lines, i), at(a.lines, i + 1), at(a.lines, i + 2), at(a.lines, i + 3)
-    for number in range(work.blocks):
-        block = _block(work, known, number, model.block)
-        begin, right = first + number * model.block, work.b + block.b
+    for number in range(piece.blocks):
+        block = _block(work, known, number, model.block, piece.length)
+        begin, right = piece.first + number * model.block, work.b + block.b
         start = widen(acc)
         total = start
         for t in range(block.length):
@@ -239,7 +255,7 @@ def _panel(
             reach, unit = (reach + block.bound) * _GROWTH, min(unit, block.unit)
         found = to_single(total)
         if not is_exact(reach, unit):
-            _need_magnitudes(work)
+            _need_magnitudes(work, piece.length)
             size = absolute(acc)
             for t in range(block.length):
                 left = rows_from(a.magnitudes, at(a.steps, begin + t), w, x, y, z)
@@ -255,10 +271,10 @@ def _panel(
 
 
 @inlined
-def _block(work: Workspace, known: int, number: int, size: int) -> Block:
+def _block(work: Workspace, known: int, number: int, size: int, steps: int) -> Block:
     """Find a block of a panel by its number; `known` is where the extents of the panel's lines are."""
     ours, theirs = known + 2 * number, work.b_extents + 2 * number
-    length = min(size, work.k - number * size)
+    length = min(size, steps - number * size)
     return Block(
         number * size * ROWS,
         number * size * LANES,
@@ -269,12 +285,12 @@ def _block(work: Workspace, known: int, number: int, size: int) -> Block:
 
 
 @called
-def _need_magnitudes(work: Workspace) -> None:
+def _need_magnitudes(work: Workspace, length: int) -> None:
     """Fill in the magnitudes of the columns, if that has not been done."""
     out_of_line()
     # No magnitude is below zero, so this one says that they are not there yet.
     if at(work.singles, work.b_single) < 0.0:
-        fill_magnitudes(work.doubles, work.b, work.b + work.k * LANES, work.singles, work.b_single)
+        fill_magnitudes(work.doubles, work.b, work.b + length * LANES, work.singles, work.b_single)
 
 
 @called

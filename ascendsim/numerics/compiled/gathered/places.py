@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from ascendsim.numerics.compiled.gathered.factor import Factor
 from ascendsim.numerics.compiled.jit import called
 from ascendsim.numerics.compiled.panel_memory import at, make_array, put
 from ascendsim.numerics.compiled.panels import (
@@ -16,6 +15,7 @@ from ascendsim.numerics.compiled.panels import (
     pack,
     splat,
     types,
+    vector,
 )
 
 Array = Any
@@ -40,19 +40,36 @@ rows_from = intrinsic(_four)
 assert ROWS == 4, "rows_from takes four lines"
 
 
+def _copy(_typing: Value, values: Value, _source: Value, target: Value, _goal: Value) -> Value:
+    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
+        kinds = [vector(SCALARS[array.dtype]) for array in (values, target)]
+        places = [
+            builder.bitcast(builder.gep(make_array(t)(context, builder, x).data, [place]), kind.as_pointer())
+            for t, x, place, kind in zip(sig.args[::2], args[::2], args[1::2], kinds, strict=True)
+        ]
+        # Singles may begin anywhere: a vector's own alignment, assumed otherwise, would fault.
+        lanes = builder.load(places[0], align=4)
+        wide = lanes if kinds[0] == kinds[1] else builder.fpext(lanes, kinds[1])
+        builder.store(wide, places[1], align=4)
+        return context.get_dummy_value()
+
+    return types.void(values, types.intp, target, types.intp), codegen
+
+
+_copy_lanes = intrinsic(_copy)  # (values, source, target, goal): LANES elements, singles perhaps to doubles
+
+
 @called
-def copy_columns(b: Factor, line: int, first: int, last: int, target: Array, place: int) -> None:
-    """Copy LANES lines along some steps to `target`: LANES elements side by side for each step."""
+def copy_columns(b: Any, line: int, first: int, last: int, target: Array, place: int) -> None:
+    """Copy LANES lines of a factor along some steps to `target`: LANES elements together for each step."""
     out_of_line()
     start, together = at(b.lines, line), True
     for lane in range(LANES):
         together = together and at(b.lines, line + lane) == start + lane
     for step in range(first, last):
         goal, source = place + (step - first) * LANES, at(b.steps, step)
-        # Two loops without a branch: elements that lie side by side already are copied as vectors.
         if together:
-            for lane in range(LANES):
-                put(target, goal + lane, at(b.values, start + source + lane))
+            _copy_lanes(b.values, start + source, target, goal)
         else:
             for lane in range(LANES):
                 put(target, goal + lane, at(b.values, at(b.lines, line + lane) + source))
