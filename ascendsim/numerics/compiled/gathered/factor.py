@@ -39,13 +39,3 @@ class Factor(NamedTuple):
         if not missing:
             return self
         return self._replace(lines=np.concatenate([self.lines, self.lines[-1:].repeat(missing)]))
-
-    def matrix(self, first: int, last: int) -> Floats:
-        """Return the elements of some steps, written out: (lines, last - first)."""
-        elements: Floats = self.values[self.lines[:, None] + self.steps[first:last]]
-        return elements
-
-    def turned(self, first: int, last: int) -> Floats:
-        """Return the same the other way round: (last - first, lines)."""
-        elements: Floats = self.values[self.steps[first:last, None] + self.lines]
-        return elements

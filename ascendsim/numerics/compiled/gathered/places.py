@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from ascendsim.numerics.compiled.jit import called
+from ascendsim.numerics.compiled.gathered.factor import Factor
+from ascendsim.numerics.compiled.jit import called, kernel
 from ascendsim.numerics.compiled.panel_memory import at, make_array, put
 from ascendsim.numerics.compiled.panels import (
     LANES,
@@ -83,3 +84,23 @@ def copy_rows(a: Any, line: int, first: int, last: int, target: Array, place: in
         for row in range(ROWS):
             value = at(a.values, at(a.lines, line + row) + at(a.steps, step))
             put(target, place + (step - first) * ROWS + row, value)
+
+
+@kernel
+def write_rows(a: Factor, first: int, last: int, out: Array) -> None:
+    """Write some steps of a factor out, line by line: (lines, last - first)."""
+    width = last - first
+    for line in range(a.lines.size):
+        start = at(a.lines, line)
+        for step in range(first, last):
+            put(out, line * width + step - first, at(a.values, start + at(a.steps, step)))
+
+
+@kernel
+def write_columns(b: Factor, first: int, last: int, out: Array) -> None:
+    """Write some steps of a factor out, step by step: (last - first, lines)."""
+    width = b.lines.size
+    for step in range(first, last):
+        start = at(b.steps, step)
+        for line in range(width):
+            put(out, (step - first) * width + line, at(b.values, at(b.lines, line) + start))

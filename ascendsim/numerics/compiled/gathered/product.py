@@ -11,8 +11,9 @@ from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.compiled.gathered.cuts import cuts_of
 from ascendsim.numerics.compiled.gathered.factor import Factor, Floats, Places, Span
 
-# Long enough for the cost of a piece to vanish, short enough for its columns to stay in the nearest cache.
-_STEPS = 96
+# Long enough for the cost of a piece to vanish, short enough for its columns to stay in the nearest cache. A
+# piece that is written out costs more, and its place is the next cache.
+_STEPS, _WRITTEN_STEPS = 96, 160
 
 
 class Product(Protocol):
@@ -33,7 +34,7 @@ def product_of(model: AccumulationModel, a: Factor, b: Factor, ends: Places, thr
     m, n = len(a.lines), len(b.lines)
     if not len(ends):
         return np.zeros((m, n), np.float32)
-    cuts = cuts_of(model, ends, _STEPS)
+    cuts = cuts_of(model, ends, _STEPS if _is_usual(model) else _WRITTEN_STEPS)
     # Whole panels where panels are filled: what is over repeats the last line, and is cut off again.
     rows, columns = _panel(model)
     a, b = a.filled(rows), b.filled(columns)
@@ -100,10 +101,16 @@ class WrittenOut:
 
     def add(self, rows: Span, columns: Span, c: Floats) -> None:
         """Add it to some rows and columns of c (m, n)."""
+        from ascendsim.numerics.compiled.gathered.places import write_columns, write_rows
+
         b = self._b.part(slice(*columns))
         for line in range(rows.start, rows.stop, self._LINES):
             some = slice(line, min(line + self._LINES, rows.stop))
             a, cells = self._a.part(some), np.ascontiguousarray(c[some, slice(*columns)])
             for first, last in pairwise(self._cuts.tolist()):
-                accumulate(self._model, a.matrix(first, last), b.turned(first, last), cells)
+                left = np.empty((len(a.lines), last - first), np.float32)
+                right = np.empty((last - first, len(b.lines)), np.float32)
+                write_rows(a, first, last, left)
+                write_columns(b, first, last, right)
+                accumulate(self._model, left, right, cells)
             c[some, slice(*columns)] = cells
