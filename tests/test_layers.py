@@ -54,13 +54,14 @@ MAY_IMPORT = {
     "ops/tiling": LOOPS | {"ops/schedules", "timing"},
     "ops/lowering": LOOPS | {"ops/operands", "ops/schedules"},
     "ops/operands": {"arguments", "errors", "numerics", "rules", "ops/problems"},
-    "ops/results": {"ops/plan", "program", "timing"},
+    "ops/results": {"errors", "ops/plan", "program", "timing"},
     "ops/summary": {"profile", "program", "timing", "ops/results"},
     "ops/options": LOOPS | {"rules", "timing", "ops/lowering", "ops/tiling"},
     "ops/running": LOOPS
-    | {"functional", "rules", "timing", "ops/lowering", "ops/options", "ops/results"}
-    | {"ops/summary"},
+    | {"functional", "rules", "timing", "ops/gradients", "ops/lowering", "ops/operands", "ops/options"}
+    | {"ops/results", "ops/summary"},
     "ops/reference": LOOPS | {"native", "ops/lowering", "ops/schedules"},
+    "ops/gradients": LOOPS | {"ops/lowering", "ops/operands", "ops/reference", "ops/schedules"},
     "ops/convolution_backward": CALL,
     "ops/many": {
         "arguments",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.arguments import whole
 from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.lower import append_gradients
 from ascendsim.ops.lowering.vector import VectorKernels
@@ -16,10 +16,21 @@ from ascendsim.ops.operands import Operand
 from ascendsim.ops.options import CallOptions, Options, options_of, require_order
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.views import View
-from ascendsim.ops.results import ConvolutionBackwardResult
-from ascendsim.ops.running import common_fields, encoded, name_of, run_graph
+from ascendsim.ops.results import ConvolutionBackwardResult, KernelResult
+from ascendsim.ops.running import (
+    carriers_of,
+    common_fields,
+    encoded,
+    make_gradients,
+    name_of,
+    run_graph,
+    thread_count,
+)
 from ascendsim.program.places import GmTensor
 from ascendsim.rules import ConvTbcBackwardCall, Decision, resolve
+
+if TYPE_CHECKING:
+    from ascendsim.ops.lowering.call import Tensors
 
 Views = Mapping[str, View]
 ACTIVATION_IN, ACTIVATION_OUT = (1, 2, 0), (2, 0, 1)  # (T, B, C) <-> (B, C, T)
@@ -35,6 +46,8 @@ def conv_tbc_backward(
     cube_math_type: int,
     *,
     order: str | int = "program",
+    timing: bool = True,
+    threads: int = 1,
     **keywords: Unpack[CallOptions],
 ) -> ConvolutionBackwardResult:
     """Compute the gradients of conv_tbc bit for bit, and the cycles they take.
@@ -42,6 +55,7 @@ def conv_tbc_backward(
     Shapes   input (T, B, Cin), weight (K, Cin, Cout), bias (Cout,), grad_output (T + 2 pad + 1 - K, B, Cout)
     Lowering the tensors are permuted, convolution backward runs in 1-D with stride and dilation 1 and one
              group, and grad_input and grad_weight are permuted back; each permutation is a kernel
+    Order, timing, threads as of `convolution_backward`
     Keywords as `CallOptions` describes them
     Returns  all three gradients: there is no mask; their formats are those of input, weight and bias
     Raises   as `convolution_backward`
@@ -56,15 +70,42 @@ def conv_tbc_backward(
     asked = ConvTbcBackwardCall(*in_order)
     decision = resolve(asked.with_usual_outputs(options.wanted_dtypes), options.asked_product, options.rules)
     views = {name: operand.view for name, operand in operands.items()}
+    carriers = carriers_of({name: operands[name] for name in INPUTS}, timing=timing)
+    count = thread_count(threads, timing=timing)
+    machine, results = (options.profile, options.l2_start), list[KernelResult]()
     if decision.empty:
         graph, model = _empty_graph(views, decision, options), "none"
-    else:
+        results, made = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
+    elif timing:
         graph, model = tbc_graph(views, whole(pad) or 0, decision, options)
-    carriers = {name: operands[name].carrier() for name in INPUTS}
-    results, made = run_graph(graph, options.profile, options.l2_start, carriers, order, options.engine)
-    gradients = encoded(made, _gradient_shapes(views), decision)
-    common = common_fields(options, decision, model, results)
-    return ConvolutionBackwardResult(**common, **gradients, order=name_of(order))
+        results, made = run_graph(graph, *machine, carriers, order, options.engine)
+    else:
+        call = _call(views, whole(pad) or 0, decision, options)
+        model, made = str(call.accumulation), _gradients(call, carriers, options, order, count)
+    gradients = encoded(made, _gradient_shapes(views), decision, timing=timing)
+    common = common_fields(options, decision, model, results, timing=timing)
+    return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
+
+
+def _call(views: Views, pad: int, decision: Decision, options: Options) -> Call:
+    """Return the convolution backward that makes the gradients."""
+    time, batch, channels = views["input"].shape
+    taps, _, made = views["weight"].shape
+    problem = ConvProblem((batch, channels, time), (made, channels, taps), 1, pad)
+    # Without views: what is not contiguous is copied here, before the permutations, and not by `lower`.
+    return options.call(problem, decision, {})
+
+
+def _gradients(call: Call, carriers: Tensors, options: Options, order: str | int, threads: int) -> Tensors:
+    """Return the gradients without cycles."""
+    permuted = {
+        name: values.transpose(WEIGHT if name == "weight" else ACTIVATION_IN)
+        for name, values in carriers.items()
+    }
+    made = make_gradients(call, (True, True, True), permuted, options, order, threads)
+    made["grad_input"] = made["grad_input"].transpose(ACTIVATION_OUT)
+    made["grad_weight"] = made["grad_weight"].transpose(WEIGHT)
+    return made
 
 
 def tbc_graph(views: Views, pad: int, decision: Decision, options: Options) -> tuple[Graph, str]:
@@ -72,11 +113,7 @@ def tbc_graph(views: Views, pad: int, decision: Decision, options: Options) -> t
 
     Views    where the elements of grad_output, input and weight lie
     """
-    time, batch, channels = views["input"].shape
-    taps, _, made = views["weight"].shape
-    problem = ConvProblem((batch, channels, time), (made, channels, taps), 1, pad)
-    # Without views: what is not contiguous is copied here, before the permutations, and not by `lower`.
-    call = options.call(problem, decision, {})
+    call = _call(views, pad, decision, options)
     graph = _inputs(views, decision)
     on = VectorKernels(graph, call.profile, call.accumulation)
     for name in INPUTS:

@@ -17,8 +17,17 @@ from ascendsim.ops.operands import Operand, spread
 from ascendsim.ops.options import CallOptions, Options, options_of, require_order
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.views import View
-from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
-from ascendsim.ops.running import common_fields, encoded, name_of, run_graph, time_graph
+from ascendsim.ops.results import ConvolutionBackwardResult, Estimate, KernelResult
+from ascendsim.ops.running import (
+    carriers_of,
+    common_fields,
+    encoded,
+    make_gradients,
+    name_of,
+    run_graph,
+    thread_count,
+    time_graph,
+)
 from ascendsim.rules import ConvolutionBackwardCall, Decision, TensorDescription, resolve
 
 if TYPE_CHECKING:
@@ -46,6 +55,8 @@ def convolution_backward(
     cube_math_type: int,
     *,
     order: str | int = "program",
+    timing: bool = True,
+    threads: int = 1,
     **keywords: Unpack[CallOptions],
 ) -> ConvolutionBackwardResult:
     """Compute the gradients of a convolution bit for bit, and the cycles they take.
@@ -57,6 +68,8 @@ def convolution_backward(
              HiFloat8Array; which ones, and which mixtures, the rule set and the product say
     Views    of any strides are taken; each that is not contiguous costs a kernel of its own
     Order    of execution: "program", "arrival" (as timed; matters for atomic adds) or a seed
+    Timing   False: the same bits many times faster, without kernels and cycles (`estimate` gives those), on
+             so many `threads`; the bits do not depend on their number
     Keywords as `CallOptions` describes them: product, accumulation, tiling, schedule, l2_start, ...
     Returns  gradients in the asked formats (None where masked), and one record for each kernel
     Raises   AclnnError with the status that the interface would answer; UnsupportedError, ConfigError,
@@ -73,18 +86,25 @@ def convolution_backward(
     sizes = None if _without_bias(bias_sizes, output_mask) else bias_sizes
     asked = _asked(described, sizes, attributes, axes, output_mask, cube_math_type)
     decision = decide(asked, options)
+    carriers = carriers_of(operands, timing=timing)
+    count = thread_count(threads, timing=timing)
+    machine, results = (options.profile, options.l2_start), list[KernelResult]()
     # Without elements there is no product: the interface accepts the call and writes zeros.
     if decision.empty:
         graph, model = _empty_graph(asked, decision, options), "none"
+        results, made = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
     else:
         views = {name: operand.view for name, operand in operands.items()}
         call = options.call(_problem(asked, decision), decision, views)
-        graph, model = lower(call, decision.wanted), str(call.accumulation)
-    carriers = {name: operand.carrier() for name, operand in operands.items()}
-    results, made = run_graph(graph, options.profile, options.l2_start, carriers, order, options.engine)
-    gradients = encoded(made, _gradient_shapes(asked), decision)
-    common = common_fields(options, decision, model, results)
-    return ConvolutionBackwardResult(**common, **gradients, order=name_of(order))
+        model = str(call.accumulation)
+        if timing:
+            graph = lower(call, decision.wanted)
+            results, made = run_graph(graph, *machine, carriers, order, options.engine)
+        else:
+            made = make_gradients(call, decision.wanted, carriers, options, order, count)
+    gradients = encoded(made, _gradient_shapes(asked), decision, timing=timing)
+    common = common_fields(options, decision, model, results, timing=timing)
+    return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
 
 
 def estimate(

@@ -45,6 +45,7 @@ L2_NOTES = {
     "cold": "L2 is cold: every tensor is fetched from main memory when a kernel first reads it.",
     "handed": "L2 holds the first input of each kernel, as the kernel before has written it, and no other.",
 }
+UNTIMED_NOTE = "The call was made without timing: there are gradients, and no kernels and no cycles."
 STRIDED_NOTE = (
     "What a vector core needs to gather strided elements is published nowhere: Contiguous and Transpose "
     "kernels read in blocks of 32 bytes or whole lines, whichever is less."
@@ -245,11 +246,13 @@ class Options:
         schedules = schedules_given(self.schedule, gradients)
         return plans_of(problem, gradients, compute_dtype, self.profile, tilings, schedules, out_dtype)
 
-    def notes(self, decision: Decision, *, strided: bool) -> tuple[str, ...]:
-        """Return the sentences that a reader of the result must know."""
+    def notes(self, decision: Decision, *, strided: bool, timing: bool = True) -> tuple[str, ...]:
+        """Return the sentences that a reader of the result must know; `timing`: whether it has cycles."""
+        found = [NOTES[0], L2_NOTES[self.l2_start]] if timing else [UNTIMED_NOTE]
         # Who gives the tilings knows whose they are.
-        chosen = [] if self.tiling not in (None, *STRATEGIES) else [self._chosen_note()]
-        found = [NOTES[0], *chosen, L2_NOTES[self.l2_start], f"Call checked by the rule set {self.rules}."]
+        if self.tiling in (None, *STRATEGIES):
+            found.insert(1, self._chosen_note())
+        found.append(f"Call checked by the rule set {self.rules}.")
         if strided:
             found.append(STRIDED_NOTE)
         if decision.determinism == "fixed" and self.deterministic is not None and not self.deterministic:
@@ -262,7 +265,8 @@ class Options:
                     f"The cube of {self.profile.variant} cannot accumulate {decision.compute_dtype} products "
                     "in float16; the asked accumulation model is a study, not the machine."
                 )
-            found.append("With a float16 accumulator the cycles are those of a float32 one.")
+            if timing:
+                found.append("With a float16 accumulator the cycles are those of a float32 one.")
         return (*found, *decision.warnings)
 
     def _chosen_note(self) -> str:

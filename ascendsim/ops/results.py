@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.timeline import Timeline
@@ -104,12 +105,17 @@ class Estimate:
     @property
     def cycles(self) -> int:
         """Cube-clock cycles of all kernels, without launches."""
-        return sum(kernel.cycles for kernel in self.kernels)
+        return sum(kernel.cycles for kernel in self._timed("cycles"))
 
     @property
     def time_us(self) -> float:
         """Microseconds of all kernels, launches included."""
-        return sum(kernel.time_us for kernel in self.kernels)
+        return sum(kernel.time_us for kernel in self._timed("time_us"))
+
+    def _timed(self, name: str) -> tuple[KernelResult, ...]:
+        """Return the kernels whose cycles make up a total of that name."""
+        del name
+        return self.kernels
 
     def without_timelines(self) -> Self:
         """Return the same result in little memory: each timeline is worked out again when it is asked for."""
@@ -121,13 +127,25 @@ class Estimate:
 class ConvolutionBackwardResult(Estimate):
     """Gradients and cycles of one call; a masked gradient is None.
 
-    `order` says in which order the instructions were executed ("program", "arrival" or "seed N").
+    order    in which order the instructions were executed ("program", "arrival" or "seed N")
+    timing   whether cycles were asked for; without, there are no kernels, and to ask for cycles is a
+             ConfigError
     """
 
     grad_input: Any
     grad_weight: Any
     grad_bias: Any
     order: str
+    timing: bool = True
+
+    def _timed(self, name: str) -> tuple[KernelResult, ...]:
+        # The sum over no kernels would be a number too, 0.
+        if self.timing:
+            return self.kernels
+        raise ConfigError(
+            f"result of a convolution backward: {name} is not known, as the call was made with timing=False; "
+            "leave that out, or ask `estimate` for the cycles of the problem"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
+from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.options import Options
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name
 from ascendsim.ops.results import KernelResult, Retimed
@@ -22,7 +23,8 @@ from ascendsim.timing.kernel import measure_kernel, time_kernel
 from ascendsim.timing.timeline import times_of
 
 if TYPE_CHECKING:
-    from ascendsim.ops.lowering.call import Tensors
+    from ascendsim.ops.lowering.call import Call, Mask, Tensors
+    from ascendsim.ops.operands import Operand
 
 
 def time_graph(
@@ -39,18 +41,16 @@ def run_graph(
     given: Tensors,
     order: str | int,
     engine: str | None = None,
+    *,
+    timing: bool = True,
 ) -> tuple[list[KernelResult], Tensors]:
     """Execute the kernels of a call; return their cycles, and the tensors that they make.
 
     Tensors  the call's names -> carriers, row after row
+    Timing   without it no cycles, but where the order of execution is that of arrival
     Raises   ConfigError for an order without a meaning
     """
-    # Any seed must give the same bits, unless parts are added atomically: that is what it is there to show.
-    seed = whole(order)
-    if order not in ("program", "arrival") and (seed is None or seed < 0):
-        raise ConfigError(
-            f'order is {order!r}; it must be "program", "arrival" or a whole number of 0 or more, the seed'
-        )
+    seed = _seed_of(order)
     gm = {tensor.name: given[name].reshape(tensor.shape) for name, tensor in graph.inputs.items()}
     results = []
     for at, node in enumerate(graph.nodes):
@@ -59,7 +59,8 @@ def run_graph(
             gm[node.target.name] = node.convert(source)
         else:
             # Arrivals are those of single cores; folded, equal cores are timed as one, in equal cycles.
-            results.append(_timed(node, profile, l2_start, engine, folded=order != "arrival"))
+            if timing or order == "arrival":
+                results.append(_timed(node, profile, l2_start, engine, folded=order != "arrival"))
             run_as = arrivals(node, results[-1].timeline) if order == "arrival" else seed
             execute(node, profile, gm, "program" if run_as is None else run_as)
         # A large call holds a tensor in several formats and layouts: what no later node needs goes at once.
@@ -69,6 +70,54 @@ def run_graph(
             del gm[name]
     made = {name: gm[tensor.name].reshape(tensor.shape) for name, tensor in graph.outputs.items()}
     return results, made
+
+
+def make_gradients(
+    call: Call, wanted: Mask, given: Tensors, options: Options, order: str | int, threads: int
+) -> Tensors:
+    """Return the gradients of a call, made without instructions where the order of additions says all.
+
+    Tensors  the call's names -> carriers, row after row
+    Raises   ConfigError for an order without a meaning
+    """
+    from ascendsim.ops.gradients.call import Gradients
+
+    _seed_of(order)
+    gradients = Gradients(call, given, order, threads)
+    possible = gradients.possible(wanted)
+    made = gradients.make(possible)
+    left = cast("Mask", tuple(ask and not can for ask, can in zip(wanted, possible, strict=True)))
+    if any(left):
+        graph, start = lower(call, left), options.l2_start
+        made |= run_graph(graph, call.profile, start, given, order, options.engine, timing=False)[1]
+    return made
+
+
+def thread_count(threads: Any, *, timing: bool) -> int:
+    """Return how many threads share the products of a call.
+
+    Raises   ConfigError unless it is a positive whole number; and with timing, where one thread runs all
+    """
+    count = whole(threads)
+    if count is None or count < 1:
+        raise ConfigError(f"threads is {threads!r}; it must be a whole number of 1 or more")
+    if timing and count > 1:
+        raise ConfigError(f"threads is {count}, but only a call with timing=False shares its work")
+    return count
+
+
+def _seed_of(order: str | int) -> int | None:
+    """Return the seed that an order of execution is, if it is one.
+
+    Raises   ConfigError for an order without a meaning
+    """
+    # Any seed must give the same bits, unless parts are added atomically: that is what it is there to show.
+    seed = whole(order)
+    if order not in ("program", "arrival") and (seed is None or seed < 0):
+        raise ConfigError(
+            f'order is {order!r}; it must be "program", "arrival" or a whole number of 0 or more, the seed'
+        )
+    return seed
 
 
 def execute(
@@ -91,7 +140,18 @@ def execute(
     gm.update({name: own[name] for name, tensor in kernel.tensors.items() if tensor.role == "output"})
 
 
-def encoded(made: Tensors, shapes: Mapping[str, tuple[int, ...]], decision: Decision) -> dict[str, Any]:
+def carriers_of(operands: Mapping[str, Operand], *, timing: bool) -> Tensors:
+    """Return the values of the operands as float32."""
+    if timing:
+        return {name: operand.carrier() for name, operand in operands.items()}
+    from ascendsim.ops.gradients.formats import carrier
+
+    return {name: carrier(operand) for name, operand in operands.items()}
+
+
+def encoded(
+    made: Tensors, shapes: Mapping[str, tuple[int, ...]], decision: Decision, *, timing: bool
+) -> dict[str, Any]:
     """Return the gradients as the user gets them, in the decided formats; None where masked.
 
     A gradient without elements is made by no kernel.
@@ -99,17 +159,18 @@ def encoded(made: Tensors, shapes: Mapping[str, tuple[int, ...]], decision: Deci
     import numpy as np
 
     from ascendsim.numerics.formats.casts import encode
+    from ascendsim.ops.gradients.formats import stored
 
     gradients: dict[str, Any] = dict.fromkeys(shapes)
     for (name, shape), wanted in zip(shapes.items(), decision.wanted, strict=True):
         if wanted:
             values = made[name] if prod(shape) else np.zeros(shape, np.float32)
-            gradients[name] = encode(values, decision.dtypes[name])
+            gradients[name] = (encode if timing else stored)(values, decision.dtypes[name])
     return gradients
 
 
 def common_fields(
-    options: Options, decision: Decision, model: str, results: list[KernelResult]
+    options: Options, decision: Decision, model: str, results: list[KernelResult], *, timing: bool = True
 ) -> dict[str, Any]:
     """Return the fields that every result has."""
     # Kernels that gather elements note their strides.
@@ -120,7 +181,7 @@ def common_fields(
         "compute_dtype": full_name(decision.compute_dtype, options.profile),
         "accumulation": model,
         "kernels": tuple(results),
-        "notes": options.notes(decision, strided=gathered),
+        "notes": options.notes(decision, strided=gathered, timing=timing),
     }
 
 

@@ -1,0 +1,13 @@
+"""Long products of matrices whose elements are left where they lie, and conversions of whole tensors.
+
+From the bottom up; each module imports only from lines above its own, and from `compiled`:
+
+    factor     one of the two matrices: its elements by places in an array
+    cuts       where a reduction may be cut into pieces without a change of the bits
+    lanes      a panel reduced to one scalar
+    places     elements of a factor, taken for a panel
+    chain      seq and seq-muladd in RNE
+    blocks     block in RNE
+    halves     binary16 from and to binary32
+    product    the one door: make a product that was cut into many Mmads
+"""

@@ -1,0 +1,98 @@
+"""Convert whole arrays between binary16 and binary32, many elements an instruction."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+
+from ascendsim.numerics.compiled.jit import kernel
+from ascendsim.numerics.compiled.panel_memory import make_array, store, tile
+from ascendsim.numerics.compiled.panels import (
+    HALF_CONVERSIONS,
+    LANES,
+    PANELS,
+    ROWS,
+    Value,
+    intrinsic,
+    pack,
+    types,
+    unpack,
+    vector,
+)
+
+Array = Any
+Halves = npt.NDArray[np.float16]
+Floats = npt.NDArray[np.float32]
+
+_PANEL = ROWS * LANES
+
+
+def _rows(context: Value, builder: Value, array_type: Value, array: Value, offset: Value) -> list[Value]:
+    """Return where the rows of a panel of binary16 values lie, one after the other."""
+    data = make_array(array_type)(context, builder, array).data
+    first = builder.bitcast(builder.gep(data, [offset]), vector("f2").as_pointer())
+    return [builder.gep(first, [ir.Constant(ir.IntType(64), row)]) for row in range(ROWS)]
+
+
+def _read(_typing: Value, array: Value, _offset: Value) -> Value:
+    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
+        # Codes may begin anywhere: a vector's own alignment, assumed otherwise, would fault.
+        places = _rows(context, builder, sig.args[0], *args)
+        return pack(builder, [builder.fpext(builder.load(p, align=2), vector("f4")) for p in places])
+
+    return PANELS["f4"](array, types.intp), codegen
+
+
+def _write(_typing: Value, panel: Value, array: Value, _offset: Value) -> Value:
+    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
+        places = _rows(context, builder, sig.args[1], *args[1:])
+        for row, place in zip(unpack(builder, args[0]), places, strict=True):
+            builder.store(builder.fptrunc(row, vector("f2")), place, align=2)
+        return context.get_dummy_value()
+
+    return types.void(panel, array, types.intp), codegen
+
+
+_read_halves = intrinsic(_read)  # (codes, offset) -> panel of singles
+_write_halves = intrinsic(_write)  # (panel of singles, codes, offset)
+
+
+@kernel
+def _widen(codes: Array, singles: Array, count: int) -> None:
+    for place in range(0, count, _PANEL):
+        store(_read_halves(codes, place), singles, place, LANES)
+
+
+@kernel
+def _narrow(singles: Array, codes: Array, count: int) -> None:
+    for place in range(0, count, _PANEL):
+        _write_halves(tile(singles, place, LANES), codes, place)
+
+
+def widened(halves: Halves) -> Floats:
+    """Return binary16 values as binary32, exactly: (any shape) -> the same."""
+    if not HALF_CONVERSIONS:
+        return halves.astype(np.float32)
+    # A panel more than there is, so that the last elements need no loop of their own.
+    codes = np.empty(halves.size + _PANEL, np.uint16)
+    codes[: halves.size] = np.ascontiguousarray(halves).view(np.uint16).reshape(-1)
+    singles = np.empty(codes.size, np.float32)
+    _widen(codes, singles, halves.size)
+    return singles[: halves.size].reshape(halves.shape)
+
+
+def narrowed(singles: Floats) -> Halves:
+    """Return binary32 values rounded to binary16, to nearest, ties to even: (any shape) -> the same.
+
+    Special  beyond the largest value Inf; subnormals and the sign of zero are kept, the payload of a NaN not
+             always
+    """
+    if not HALF_CONVERSIONS:
+        with np.errstate(over="ignore", under="ignore"):
+            return singles.astype(np.float16)
+    flat = np.empty(singles.size + _PANEL, np.float32)
+    flat[: singles.size] = singles.reshape(-1)
+    codes = np.empty(flat.size, np.uint16)
+    _narrow(flat, codes, singles.size)
+    return codes[: singles.size].view(np.float16).reshape(singles.shape)

@@ -1,0 +1,106 @@
+"""Take elements from their places: a panel's rows one by one, a panel's columns copied to lie together."""
+
+from typing import Any
+
+from ascendsim.numerics.compiled.gathered.factor import Factor
+from ascendsim.numerics.compiled.jit import called, kernel
+from ascendsim.numerics.compiled.panel_memory import at, make_array, put
+from ascendsim.numerics.compiled.panels import (
+    LANES,
+    PANELS,
+    ROWS,
+    SCALARS,
+    Value,
+    intrinsic,
+    out_of_line,
+    pack,
+    splat,
+    types,
+    vector,
+)
+
+Array = Any
+
+
+def _rows_from(_typing: Value, array: Value, _step: Value, *lines: Value) -> Value:
+    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
+        # The line first, which stays the same along a reduction, so that its address stays in a register.
+        data = make_array(sig.args[0])(context, builder, args[0]).data
+        places = [builder.gep(builder.gep(data, [line]), [args[1]]) for line in args[2:]]
+        return pack(builder, [splat(builder, builder.load(place)) for place in places])
+
+    return PANELS[SCALARS[array.dtype]](array, *[types.intp] * (1 + len(lines))), codegen
+
+
+def _four(typing: Value, array: Value, step: Value, w: Value, x: Value, y: Value, z: Value) -> Value:
+    return _rows_from(typing, array, step, w, x, y, z)
+
+
+# (array, step, line, line, line, line): the element of each line at a step, in all lanes of its row
+rows_from = intrinsic(_four)
+assert ROWS == 4, "rows_from takes four lines"
+
+
+def _copy(_typing: Value, values: Value, _source: Value, target: Value, _goal: Value) -> Value:
+    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
+        kinds = [vector(SCALARS[array.dtype]) for array in (values, target)]
+        places = [
+            builder.bitcast(builder.gep(make_array(t)(context, builder, x).data, [place]), kind.as_pointer())
+            for t, x, place, kind in zip(sig.args[::2], args[::2], args[1::2], kinds, strict=True)
+        ]
+        # Singles may begin anywhere: a vector's own alignment, assumed otherwise, would fault.
+        lanes = builder.load(places[0], align=4)
+        wide = lanes if kinds[0] == kinds[1] else builder.fpext(lanes, kinds[1])
+        builder.store(wide, places[1], align=4)
+        return context.get_dummy_value()
+
+    return types.void(values, types.intp, target, types.intp), codegen
+
+
+_copy_lanes = intrinsic(_copy)  # (values, source, target, goal): LANES elements, singles perhaps to doubles
+
+
+@called
+def copy_columns(b: Any, line: int, first: int, last: int, target: Array, place: int) -> None:
+    """Copy LANES lines of a factor along some steps to `target`: LANES elements together for each step."""
+    out_of_line()
+    start, together = at(b.lines, line), True
+    for lane in range(LANES):
+        together = together and at(b.lines, line + lane) == start + lane
+    for step in range(first, last):
+        goal, source = place + (step - first) * LANES, at(b.steps, step)
+        if together:
+            _copy_lanes(b.values, start + source, target, goal)
+        else:
+            for lane in range(LANES):
+                put(target, goal + lane, at(b.values, at(b.lines, line + lane) + source))
+
+
+@called
+def copy_rows(a: Any, line: int, first: int, last: int, target: Array, place: int) -> None:
+    """Copy ROWS lines of a factor along some steps to `target`: ROWS elements side by side for each step."""
+    out_of_line()
+    for step in range(first, last):
+        for row in range(ROWS):
+            value = at(a.values, at(a.lines, line + row) + at(a.steps, step))
+            put(target, place + (step - first) * ROWS + row, value)
+
+
+@kernel
+def write_rows(a: Factor, first: int, last: int, out: Array) -> None:
+    """Write some steps of a factor out, line by line: (lines, last - first)."""
+    width = last - first
+    for line in range(a.lines.size):
+        start = at(a.lines, line)
+        for step in range(first, last):
+            put(out, line * width + step - first, at(a.values, start + at(a.steps, step)))
+
+
+@kernel
+def write_columns(b: Factor, first: int, last: int, out: Array) -> None:
+    """Write some steps of a factor out, step by step: (last - first, lines)."""
+    width = b.lines.size
+    for step in range(first, last):
+        start = at(b.steps, step)
+        for line in range(width):
+            put(out, (step - first) * width + line, at(b.values, at(b.lines, line) + start))

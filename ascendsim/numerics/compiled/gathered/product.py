@@ -1,0 +1,116 @@
+"""Make a product whose reduction was cut into many Mmads."""
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.compiled.accumulate import accumulate
+from ascendsim.numerics.compiled.gathered.cuts import cuts_of
+from ascendsim.numerics.compiled.gathered.factor import Factor, Floats, Places, Span
+
+# Long enough for the cost of a piece to vanish, short enough for its columns to stay in the nearest cache. A
+# piece that is written out costs more, and its place is the next cache.
+_STEPS, _WRITTEN_STEPS = 96, 160
+
+
+class Product(Protocol):
+    """A product of two factors under a model, ready to be added to accumulators."""
+
+    def add(self, rows: Span, columns: Span, c: Floats) -> None:
+        """Add it to some rows and columns of c (m, n)."""
+
+
+def product_of(model: AccumulationModel, a: Factor, b: Factor, ends: Places, threads: int = 1) -> Floats:
+    """Return the accumulators of a product: the bits of `accumulate` for one Mmad after another, from +0 on.
+
+    Shapes   a (m, k), b (n, k), ends (Mmads,): where each Mmad ends along k -> (m, n)
+    Types    float32 carriers
+    Threads  share the accumulators; what one of them is does not depend on the others, nor on how many share
+    Raises   as `accumulate`
+    """
+    m, n = len(a.lines), len(b.lines)
+    if not len(ends):
+        return np.zeros((m, n), np.float32)
+    cuts = cuts_of(model, ends, _STEPS if _is_usual(model) else _WRITTEN_STEPS)
+    # Whole panels where panels are filled: what is over repeats the last line, and is cut off again.
+    rows, columns = _panel(model)
+    a, b = a.filled(rows), b.filled(columns)
+    c = np.zeros((len(a.lines), len(b.lines)), np.float32)
+    product = prepared(model, a, b, cuts)
+    if threads == 1:
+        product.add(Span(0, len(c)), Span(0, c.shape[1]), c)
+    else:
+        shares = _shares(c.shape, (rows, columns), threads)
+        with ThreadPoolExecutor(threads) as pool:
+            # Asked for one after the other, so that an error of any of them is raised here.
+            for done in [pool.submit(product.add, *share, c) for share in shares]:
+                done.result()
+    return c[:m, :n]
+
+
+def _shares(shape: tuple[int, int], panel: tuple[int, int], count: int) -> list[tuple[Span, Span]]:
+    """Cut accumulators into at most `count` parts of whole panels, along the axis that has more of these."""
+    panels = [-(-size // unit) for size, unit in zip(shape, panel, strict=True)]
+    axis = int(panels[1] > panels[0])
+    edges = [min(panels[axis] * at // count * panel[axis], shape[axis]) for at in range(count + 1)]
+    spans = [Span(first, last) for first, last in pairwise(edges) if first < last]
+    whole = Span(0, shape[1 - axis])
+    return [(whole, span) if axis else (span, whole) for span in spans]
+
+
+def prepared(model: AccumulationModel, a: Factor, b: Factor, cuts: Places) -> Product:
+    """Return a product under a model; with a kernel here, m and n are whole multiples of its panels."""
+    if not _is_usual(model):
+        return WrittenOut(model, a, b, cuts)
+    if model.kind == "block" and isinstance(model.block, int) and model.block > 1:
+        from ascendsim.numerics.compiled.gathered.blocks import Blocks
+
+        return Blocks(a, b, cuts, model.block)
+    from ascendsim.numerics.compiled.gathered.chain import Chain
+
+    # A block of one product is a fused step of a chain.
+    return Chain(a, b, cuts, model.kind != "seq-muladd")
+
+
+def _panel(model: AccumulationModel) -> tuple[int, int]:
+    """Return the rows and columns of a panel of the model's kernel."""
+    if not _is_usual(model):
+        return 1, 1
+    from ascendsim.numerics.compiled.panels import LANES, ROWS
+
+    return ROWS, LANES
+
+
+def _is_usual(model: AccumulationModel) -> bool:
+    """Tell whether a model has a kernel that takes the elements from where they lie."""
+    kinds = model.kind in ("seq", "seq-muladd", "block") and model.rounding == "RNE" and not model.half
+    flushes = model.ftz_in or model.ftz_acc
+    return kinds and not flushes and model.product == "exact" and model.overflow == "ieee"
+
+
+class WrittenOut:
+    """A product under any model, its factors written out piece by piece."""
+
+    _LINES = 512  # rows at a time, so that a piece of both factors stays in the nearer caches
+
+    def __init__(self, model: AccumulationModel, a: Factor, b: Factor, cuts: Places) -> None:
+        self._model, self._a, self._b, self._cuts = model, a, b, cuts
+
+    def add(self, rows: Span, columns: Span, c: Floats) -> None:
+        """Add it to some rows and columns of c (m, n)."""
+        from ascendsim.numerics.compiled.gathered.places import write_columns, write_rows
+
+        b = self._b.part(slice(*columns))
+        for line in range(rows.start, rows.stop, self._LINES):
+            some = slice(line, min(line + self._LINES, rows.stop))
+            a, cells = self._a.part(some), np.ascontiguousarray(c[some, slice(*columns)])
+            for first, last in pairwise(self._cuts.tolist()):
+                left = np.empty((len(a.lines), last - first), np.float32)
+                right = np.empty((last - first, len(b.lines)), np.float32)
+                write_rows(a, first, last, left)
+                write_columns(b, first, last, right)
+                accumulate(self._model, left, right, cells)
+            c[some, slice(*columns)] = cells

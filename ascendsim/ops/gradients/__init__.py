@@ -1,0 +1,12 @@
+"""The gradients without instructions: each product of a call in one go, in the order that its plan fixes.
+
+    planes     images with their padding, and where a kernel that slides over them reads
+    images     grad_input
+    filters    grad_weight
+    bias       grad_bias
+    formats    conversions of whole tensors
+    orders     which orders of additions can be followed here
+    call       a whole call: formats, the three gradients, and the executor for what cannot be followed
+
+The bits are those of the executor under the same plan; a test compares them on random calls.
+"""

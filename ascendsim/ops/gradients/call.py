@@ -1,0 +1,123 @@
+"""The gradients of a whole call without instructions, from the user's tensors to the formats asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ascendsim.ops.gradients.bias import bias_gradient
+from ascendsim.ops.gradients.filters import filter_gradient
+from ascendsim.ops.gradients.formats import rounded
+from ascendsim.ops.gradients.images import image_gradient
+from ascendsim.ops.gradients.orders import adds_atomically, can_follow
+from ascendsim.ops.lowering.call import Call, Mask, vector_overflow
+from ascendsim.ops.problems.hf32 import as_multiplied
+from ascendsim.ops.schedules.vector.channel_sums import bias_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from ascendsim.numerics.accumulation.settings import MathSettings
+    from ascendsim.ops.schedules.base import Schedule
+
+    Floats = NDArray[np.float32]
+
+
+class Gradients:
+    """What a call makes of its tensors, gradient by gradient.
+
+    Shapes   tensors: float32 carriers of grad_output, input and weight in the call's layout; so are results
+    order    of execution, which matters to parts of a reduction that are added as they arrive
+    threads  that share each product; the results do not depend on their number
+    """
+
+    def __init__(self, call: Call, tensors: Mapping[str, Floats], order: str | int, threads: int = 1) -> None:
+        self._call, self._order, self._threads = call, order, threads
+        self._given = {name: np.ascontiguousarray(values) for name, values in tensors.items()}
+        self._operands: dict[tuple[str, str], Floats] = {}
+
+    def possible(self, wanted: Mask) -> Mask:
+        """Return which of the wanted gradients can be made here; the executor has to make the others."""
+        image = wanted[0] and can_follow(self._call, "grad_input", self._image, self._order)
+        filter_ = wanted[1] and can_follow(self._call, "grad_weight", self._filter, self._order)
+        return image, filter_, wanted[2]
+
+    def make(self, mask: Mask) -> dict[str, Floats]:
+        """Return the gradients of a mask, of which `possible` is true, on the grids of the call's formats."""
+        makers = {
+            "grad_input": self._grad_input,
+            "grad_weight": self._grad_weight,
+            "grad_bias": self._grad_bias,
+        }
+        # Inf and NaN are results here, as on the device; numpy would warn of them.
+        with np.errstate(all="ignore"):
+            return {
+                name: self._cast(*make(), self._call.dtypes[name])
+                for asked, (name, make) in zip(mask, makers.items(), strict=True)
+                if asked
+            }
+
+    @cached_property
+    def _image(self) -> Schedule:
+        return self._call.schedule("grad_input")
+
+    @cached_property
+    def _filter(self) -> Schedule:
+        return self._call.schedule("grad_weight")
+
+    @cached_property
+    def _image_math(self) -> MathSettings:
+        return self._call.math("grad_input")
+
+    def _grad_input(self) -> tuple[Floats, str]:
+        """Return grad_input as it leaves the kernel of the product, and its format."""
+        call, gemm, math = self._call, self._image.gemm, self._image_math
+        a, w = (self._operand(name, math) for name in ("grad_output", "weight"))
+        sums = image_gradient(call.problem, gemm, self._image.order(), call.accumulation, a, w, self._threads)
+        return rounded(sums, gemm.output.dtype, math.overflow), gemm.output.dtype
+
+    def _grad_weight(self) -> tuple[Floats, str]:
+        """Return grad_weight as it leaves the kernel of the product, or squeezed through float16."""
+        call, gemm, order = self._call, self._filter.gemm, self._filter.order()
+        math = call.math("grad_weight")
+        a, x = (self._operand(name, math) for name in ("grad_output", "input"))
+        sums = filter_gradient(
+            call.problem,
+            gemm,
+            order,
+            call.accumulation,
+            a,
+            x,
+            atomic=adds_atomically(self._filter, order),
+            threads=self._threads,
+        )
+        made = gemm.output.dtype
+        return (self._cast(sums, made, "float16"), "float16") if call.squeezed else (sums, made)
+
+    def _grad_bias(self) -> tuple[Floats, str]:
+        """Return grad_bias in the format of grad_output."""
+        call, given = self._call, self._given["grad_output"]
+        parts = bias_parts(call.profile, *given.shape[:2])
+        made = call.dtypes["grad_output"]
+        return self._cast(bias_gradient(given, parts), "float32", made), made
+
+    def _operand(self, name: str, math: MathSettings) -> Floats:
+        """Return a tensor on the grid that the cube multiplies: cast to its storage format, then to HF32."""
+        # Both products read grad_output, as a rule with the same rounding.
+        key = name, math.hf32_ties
+        if key not in self._operands:
+            call = self._call
+            values = self._cast(self._given[name], call.dtypes[name], call.storage.name)
+            multiplied = as_multiplied(values, call.compute_dtype, call.profile, math.hf32_ties)
+            self._operands[key] = multiplied
+        return self._operands[key]
+
+    def _cast(self, values: Floats, given: str, target: str) -> Floats:
+        """Return what a vector kernel makes of values in another format; there is none for the same one."""
+        if target == given:
+            return values
+        return rounded(values, target, vector_overflow(self._call.profile, target))

@@ -1,0 +1,121 @@
+"""grad_weight: the pixels of the small side against the pixels of the big side that each tap meets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ascendsim.numerics.compiled.gathered.factor import Factor
+from ascendsim.numerics.compiled.gathered.product import product_of
+from ascendsim.ops.gradients.planes import Planes
+from ascendsim.ops.reference.ordered import add_as_tree, add_in_order
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ascendsim.numerics.accumulation.models import AccumulationModel
+    from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.ops.problems.wgrad import WgradGemm
+    from ascendsim.ops.schedules.order import WgradOrder
+
+    Floats = NDArray[np.float32]
+    Places = NDArray[np.int64]
+
+
+def filter_gradient(
+    problem: ConvProblem,
+    gemm: WgradGemm,
+    order: WgradOrder,
+    model: AccumulationModel,
+    grad_output: Floats,
+    input: Floats,
+    *,
+    atomic: bool,
+    threads: int = 1,
+) -> Floats:
+    """Return grad_weight in float32, before the conversion to its format.
+
+    Shapes   grad_output and input as `problem` says, on the grid that the cube multiplies -> as weight
+    atomic   the parts are added to a zero in global memory, part 0 first
+    """
+    small, big = (input, grad_output) if problem.transposed else (grad_output, input)
+    rows, columns, kernel = problem.small_channels, problem.big_channels, problem.kernel
+    small = small.reshape(problem.batch, problem.groups, rows, *problem.small_size)
+    big = big.reshape(problem.batch, problem.groups, columns, *problem.big_size)
+    result = np.empty((problem.groups, rows, columns, *kernel), np.float32)
+    for group in range(problem.groups):
+        product = _Product(small[:, group], big[:, group], gemm, order, model, threads)
+        for tap, pairs in enumerate(gemm.depths):
+            parts = [product.part(pairs, part) for part in range(order.k_split)]
+            total = _together(parts, atomic=atomic, tree=order.tree)
+            made = total.reshape(rows, *kernel[1:], columns)
+            result[group, :, :, tap] = made.transpose(0, 3, 1, 2)
+    return result.reshape(problem.weight)
+
+
+def _together(parts: list[Floats], *, atomic: bool, tree: bool) -> Floats:
+    """Return the sum of the parts of a reduction."""
+    # One part is written as it is. Parts that are kept apart begin with part 0, atomic additions with +0.
+    if len(parts) == 1:
+        return parts[0]
+    if atomic:
+        return add_in_order(np.stack([np.zeros_like(parts[0]), *parts]))
+    return (add_as_tree if tree else add_in_order)(np.stack(parts))
+
+
+class _Product:
+    """The product of one group: sides (N, C, D, H, W)."""
+
+    def __init__(
+        self,
+        small: Floats,
+        big: Floats,
+        gemm: WgradGemm,
+        order: WgradOrder,
+        model: AccumulationModel,
+        threads: int,
+    ) -> None:
+        self._order, self._model, self._threads = order, model, threads
+        self._rows = small.shape[1]
+        self._small = np.require(small.transpose(0, 2, 3, 4, 1), None, ["C", "W"])
+        self._planes = Planes.of(big, gemm.sliding, big.shape[1])
+        # Columns: taps of the kernel, and for each of them the channels of the big side.
+        self._columns = (self._planes.taps()[:, None] + np.arange(big.shape[1])).reshape(-1)
+        # One image: its pixels in the order of the ranges, the Mmads, and where each range begins in both.
+        runs = [np.arange(first, first + pixels) for first, pixels in order.ranges]
+        mmads = [np.diff([*range(0, run.size, order.base_k), run.size]) for run in runs]
+        self._image, self._mmads = np.concatenate(runs), np.concatenate(mmads)
+        self._first_pixels = np.cumsum([0, *map(len, runs)])
+        self._first_mmads = np.cumsum([0, *map(len, mmads)])
+
+    def part(self, pairs: Sequence[tuple[int, int]], part: int) -> Floats:
+        """Return what one part of the reduction makes, (rows, columns); +0 where it reduces nothing."""
+        batch, ranges, split = len(self._small), len(self._order.ranges), self._order.k_split
+        # Segments in their order: pairs of depths, images, ranges. Parts are equally long up to one.
+        count = len(pairs) * batch * ranges
+        begin, end = count * part // split, count * (part + 1) // split
+        if begin == end:
+            return np.zeros((self._rows, self._columns.size), np.float32)
+        (first, skipped), (last, taken) = divmod(begin, ranges), divmod(end, ranges)
+        # Whole images, of the last one as much as is needed, and of the first one less what is skipped.
+        images = [(*pairs[at // batch], at % batch) for at in range(first, last + (taken > 0))]
+        small = np.array([self._small_place(image, depth) for depth, _, image in images])
+        big = np.array([self._planes.image(image, depth) for _, depth, image in images])
+        pixels, mmads = (
+            slice(firsts[skipped], (last - first) * firsts[-1] + firsts[taken])
+            for firsts in (self._first_pixels, self._first_mmads)
+        )
+        left = (small[:, None] + self._image * self._rows).reshape(-1)[pixels]
+        right = (big[:, None] + self._planes.pixels()[self._image]).reshape(-1)[pixels]
+        ends = np.cumsum(np.tile(self._mmads, len(images))[mmads])
+        a = Factor(self._small.reshape(-1), np.arange(self._rows), left)
+        b = Factor(self._planes.flat, self._columns, right)
+        return product_of(self._model, a, b, ends, self._threads)
+
+    def _small_place(self, image: int, depth: int) -> int:
+        """Return where an image of the small side begins at a depth."""
+        place: int = (image * self._small.shape[1] + depth) * prod(self._small.shape[2:])
+        return place

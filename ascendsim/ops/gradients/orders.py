@@ -1,0 +1,49 @@
+"""Which orders of additions can be followed without instructions; all others are for the executor."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.compiled.gathered.cuts import is_known
+from ascendsim.ops.schedules.order import DgradOrder, WgradOrder
+
+if TYPE_CHECKING:
+    from ascendsim.ops.lowering.call import Call
+    from ascendsim.ops.schedules.base import Schedule
+
+# What `images` and `filters` read. An order that says more than this is not understood here.
+_KNOWN = {
+    DgradOrder: {"c0", "slices", "parts"},
+    WgradOrder: {"ranges", "base_k", "k_split", "tree", "arrivals"},
+}
+
+
+def can_follow(call: Call, gradient: str, schedule: Schedule, order: str | int) -> bool:
+    """Tell whether the bits of a gradient follow from the order of its schedule.
+
+    order   of execution: "program", "arrival" or a seed, which matters to parts that are added atomically
+    """
+    model = call.accumulation
+    if not isinstance(model, AccumulationModel) or not is_known(model):
+        return False
+    wanted: type[Any] = DgradOrder if gradient == "grad_input" else WgradOrder
+    found: Any = schedule.order()
+    if type(found) is not wanted or {field.name for field in fields(found)} != _KNOWN[wanted]:
+        return False
+    if not adds_atomically(schedule, found):
+        return True
+    return order == "program" and found.arrivals is None and _parts_come_in_order(schedule)
+
+
+def adds_atomically(schedule: Schedule, order: Any) -> bool:
+    """Tell whether parts of the reduction are added as they arrive."""
+    return schedule.sums == "atomic" and getattr(order, "k_split", 1) > 1
+
+
+def _parts_come_in_order(schedule: Schedule) -> bool:
+    """Tell whether core after core every element gets part 0 first, then part 1, and so on."""
+    # A schedule whose tasks say nothing of parts may add them in any order.
+    parts = [getattr(task, "part", None) for tasks in schedule.dealt() for task in tasks]
+    return None not in parts and parts == sorted(parts)  # type: ignore[type-var]

@@ -1,0 +1,79 @@
+"""Images as a sliding kernel sees them: channels last, with the padding and the zeros between pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ascendsim.ops.problems.sliding import Sliding
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+    Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Planes:
+    """Images (N, D, height, width, channels) in which every place that the kernel reads is an element."""
+
+    values: Floats
+    sliding: Sliding
+
+    @classmethod
+    def of(cls, images: Floats, sliding: Sliding, channels: int) -> Planes:
+        """Lay out images (N, C, D, H, W); channels beyond theirs, padding and what lies between are +0."""
+        # These zeros are multiplied as the cube multiplies them: they take their places in a block, and an
+        # infinite weight makes NaN of them.
+        batch, given, depth = images.shape[:3]
+        extent = [_extent(sliding, axis) for axis in (0, 1)]
+        values = np.zeros((batch, depth, *extent, channels), np.float32)
+        (rows, from_rows), (cols, from_cols) = (_pixels(sliding, axis, extent[axis]) for axis in (0, 1))
+        values[:, :, rows, cols, :given] = images[:, :, :, from_rows, from_cols].transpose(0, 2, 3, 4, 1)
+        return cls(values, sliding)
+
+    @property
+    def flat(self) -> Floats:
+        """All elements in their order."""
+        return self.values.reshape(-1)
+
+    def pixels(self) -> Places:
+        """Return where each output pixel of an image begins to read, under the first tap: (H * W,)."""
+        (height, width), (down, right) = self.sliding.out_size, self.sliding.stride
+        return self._grid(np.arange(height) * down, np.arange(width) * right)
+
+    def taps(self) -> Places:
+        """Return how much further on each tap reads: (KH * KW,)."""
+        (rows, cols), (down, right) = self.sliding.kernel, self.sliding.dilation
+        return self._grid(np.arange(rows) * down, np.arange(cols) * right)
+
+    def image(self, number: int, depth: int) -> int:
+        """Return where an image begins at a depth."""
+        place: int = (number * self.values.shape[1] + depth) * prod(self.values.shape[2:])
+        return place
+
+    def _grid(self, rows: Places, cols: Places) -> Places:
+        _, width, channels = self.values.shape[2:]
+        places: Places = (rows[:, None] * width + cols) * channels
+        return places.reshape(-1)
+
+
+def _extent(sliding: Sliding, axis: int) -> int:
+    """Return how many places lie between the first and the last that is read along an axis."""
+    outputs, taps = sliding.out_size[axis], sliding.kernel[axis]
+    return (outputs - 1) * sliding.stride[axis] + (taps - 1) * sliding.dilation[axis] + 1
+
+
+def _pixels(sliding: Sliding, axis: int, extent: int) -> tuple[slice, slice]:
+    """Return which places along an axis hold pixels, and which pixels these are."""
+    # Pixel i lies at i * step + pad. A negative pad leaves the first pixels out; so may a stride the last.
+    step, pad = sliding.insert[axis], sliding.pad[axis]
+    first = max(0, -(pad // step))
+    last = min(sliding.image_size[axis], (extent - 1 - pad) // step + 1)
+    count = max(0, last - first)
+    start = first * step + pad
+    return slice(start, start + (count - 1) * step + 1 if count else start, step), slice(first, first + count)

@@ -1,0 +1,111 @@
+"""How fast are gradients without timing?  Run with `python -m benchmarks.gradients`.
+
+- a layer (128->128 3x3 @28, batch 4), both cube gradients end to end, under several models: its share of the
+  speed of numpy's float32 matmul of a 128x64x128 tile, one thread, timed in the same run
+- the same layer with timing, which is the path of instructions
+- a small layer, and the three backward calls of a small network on images of 8x8: milliseconds
+- the layer again on two threads: how many times as fast as on one, on the clock
+
+All but the last are seconds of the processor, the shortest of several runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from time import perf_counter, thread_time
+from typing import NamedTuple
+
+import numpy as np
+
+from ascendsim import ConvProblem, convolution_backward
+from benchmarks.accumulation import seconds
+from benchmarks.whole_calls import LAYER, numpy_gmacs
+
+RUNS = 15
+SMALL = ConvProblem(input=(64, 32, 4, 4), weight=(64, 32, 3, 3), padding=1)
+# A network for digits of 8x8 pixels, at a batch of 64: two poolings halve the images.
+DIGITS = (
+    ConvProblem(input=(64, 1, 8, 8), weight=(32, 1, 3, 3), padding=1),
+    SMALL,
+    ConvProblem(input=(64, 64, 2, 2), weight=(64, 64, 3, 3), padding=1),
+)
+
+
+class Case(NamedTuple):
+    """Format, model, whether instructions are run, and the least share of numpy's speed."""
+
+    dtype: str
+    model: str
+    timing: bool
+    target: float
+
+
+CASES = (
+    Case("float16", "block:16:RNE", False, 0.45),
+    Case("float16", "seq:RNE", False, 0.9),
+    Case("float16", "tree:16:adjacent:RNE", False, 0.3),
+    Case("float32", "block:4:RNE", False, 0.09),
+    Case("float16", "block:16:RNE", True, 0.25),
+)
+
+
+class Call(NamedTuple):
+    """A backward call on normal data, ready to be made."""
+
+    problem: ConvProblem
+    tensors: tuple[np.ndarray, ...]
+    mask: tuple[bool, bool, bool]
+
+    @classmethod
+    def of(cls, problem: ConvProblem, dtype: str = "float16", *, image: bool = True) -> Call:
+        """Draw the tensors."""
+        rng = np.random.default_rng(0)
+        shapes = problem.grad_output, problem.input, problem.weight
+        tensors = tuple(rng.standard_normal(shape).astype(dtype) for shape in shapes)
+        return cls(problem, tensors, (image, True, False))
+
+    def __call__(self, **options: object) -> None:
+        """Make it."""
+        p = self.problem
+        rest = p.stride, p.padding, p.dilation, p.transposed, p.output_padding, p.groups, self.mask, 0
+        convolution_backward(*self.tensors, None, *rest, product="910B2", **options)  # type: ignore[arg-type]
+
+    def best(self, runs: int = RUNS, clock: Callable[[], float] = thread_time, **options: object) -> float:
+        """Return the shortest of several runs, after one that compiles."""
+        self(**options)
+        return min(seconds(lambda: self(**options), clock) for _ in range(runs))
+
+
+def main() -> None:
+    """Print one line for each question."""
+    for case in CASES:
+        call = Call.of(LAYER, case.dtype)
+        took = call.best(accumulation=case.model, timing=case.timing)
+        gmacs, machine = 2 * LAYER.macs / took / 1e9, numpy_gmacs(0.2)
+        path = "instructions" if case.timing else "gradients only"
+        met = "" if gmacs / machine >= case.target else "  MISSED"
+        print(
+            f"{path:15s} {case.dtype:8s} {case.model:22s} {gmacs:6.1f} GMAC/s, numpy {machine:5.1f}, "
+            f"ratio {gmacs / machine:.2f} (target {case.target}){met}",
+            flush=True,
+        )
+    took = Call.of(SMALL).best(20, timing=False) * 1e3
+    print(f"small layer: {took:.2f} ms (target 5){'' if took <= 5 else '  MISSED'}")
+    calls = [Call.of(problem, image=number > 0) for number, problem in enumerate(DIGITS)]
+    took = sum(call.best(20, timing=False) for call in calls) * 1e3
+    print(
+        f"three layers of a network for digits: {took:.2f} ms (target 15){'' if took <= 15 else '  MISSED'}"
+    )
+    call, load = Call.of(LAYER), os.getloadavg()[0]
+    one, two = (call.best(RUNS, perf_counter, timing=False, threads=count) for count in (1, 2))
+    print(f"two threads: {one / two:.2f} times one (target 1.5 on two free cores; load {load:.1f})")
+
+
+if __name__ == "__main__":
+    # One thread, as the targets are stated; the variable counts only before numpy starts its threads.
+    if os.environ.get("OMP_NUM_THREADS") != "1":
+        os.environ["OMP_NUM_THREADS"] = "1"
+        os.execv(sys.executable, [sys.executable, "-m", "benchmarks.gradients", *sys.argv[1:]])
+    main()

@@ -1,0 +1,144 @@
+"""Does a product whose elements lie anywhere have the bits of its Mmads, one after the other?
+
+Expected is `accumulate`, which is held to the exact definitions elsewhere, called once for each Mmad.
+"""
+
+import numpy as np
+import pytest
+from adversarial import CLASSES, same_bits, tile
+
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.compiled.accumulate import accumulate
+from ascendsim.numerics.compiled.gathered.cuts import cuts_of, is_known
+from ascendsim.numerics.compiled.gathered.factor import Factor, Span
+from ascendsim.numerics.compiled.gathered.product import prepared, product_of
+
+# Those with a kernel of their own, those without, and those that see where an Mmad ends.
+OWN = ("seq:RNE", "seq-muladd:RNE", "block:16:RNE", "block:4:RNE", "block:7:RNE", "block:1:RNE")
+OTHERS = (
+    "tree:8:adjacent:RNE",
+    "block:8:RZ",
+    "align:4:F24:RZ:acc",
+    "fp16-acc(block:8:RNE)",
+    "block:4:RNE+saturate",
+)
+M, N, K = 12, 64, 83
+
+
+def parse(text):
+    return AccumulationModel.parse(text)
+
+
+def by_rows(matrix):
+    """Lay a matrix (lines, steps) out line after line."""
+    lines, steps = matrix.shape
+    return Factor(matrix.ravel(), np.arange(lines) * steps, np.arange(steps))
+
+
+def by_steps(matrix):
+    """The same step after step."""
+    lines, steps = matrix.shape
+    return Factor(matrix.T.ravel(), np.arange(lines), np.arange(steps) * lines)
+
+
+def in_runs(matrix, run=8):
+    """The same with steps in runs, of which the last ones come first; what a short run lacks is a NaN."""
+    lines, steps = matrix.shape
+    runs = -(-steps // run)
+    filled = np.full((lines, runs * run), np.nan, np.float32)
+    filled[:, :steps] = matrix
+    values = filled.reshape(lines, runs, run)[::-1, ::-1].ravel()
+    places = (np.arange(runs)[::-1, None] * run + np.arange(run)).ravel()[:steps]
+    return Factor(values, np.arange(lines)[::-1] * runs * run, places, run)
+
+
+LAYS = (by_rows, by_steps, in_runs)
+
+
+def one_by_one(model, a, b, ends, c):
+    """Add the Mmads of a product (m, k) x (k, n) to c, each by itself."""
+    for first, last in zip([0, *ends[:-1]], ends, strict=True):
+        accumulate(model, a[:, first:last].copy(), b[first:last].copy(), c)
+    return c
+
+
+@pytest.mark.parametrize("data", CLASSES)
+@pytest.mark.parametrize("grid", ["fp16", "fp32", "bf16"])
+@pytest.mark.parametrize("model", OWN)
+def test_hard_operands_and_any_accumulators_give_the_bits_of_single_mmads(model, grid, data):
+    model = parse(model)
+    a, b, c = tile(data, grid, M, K, N)
+    ends = np.array([16, 32, 41, 80, K])
+    left, right = LAYS[len(data) % 3](a), LAYS[len(grid + data) % 3](b.T.copy())
+    want = one_by_one(model, a, b, ends, c.copy())
+    prepared(model, left, right, cuts_of(model, ends, 32)).add(Span(0, M), Span(0, N), c)
+    assert same_bits(c, want)
+
+
+@pytest.mark.parametrize("model", OWN + OTHERS)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 40), (5, 33, 7), (600, 3, 34)])
+def test_a_product_of_any_size_begins_at_zero(shape, model):
+    (m, n, k), model, rng = shape, parse(model), np.random.default_rng(5)
+    a, b = (rng.standard_normal(size).astype(np.float16).astype(np.float32) for size in ((m, k), (k, n)))
+    ends = np.unique([*rng.integers(1, k + 1, 3), k])
+    want = one_by_one(model, a, b, ends, np.zeros((m, n), np.float32))
+    for lay in LAYS:
+        assert same_bits(product_of(model, lay(a), lay(b.T.copy()), ends), want)
+
+
+@pytest.mark.parametrize("model", ["seq:RNE", "block:16:RNE", "tree:8:halves:RNE"])
+def test_rows_and_columns_can_be_added_apart(model):
+    model = parse(model)
+    a, b, c = tile("normal", "fp16", 16, K, 96)
+    ends = np.array([48, K])
+    whole, parts = c.copy(), c.copy()
+    product = prepared(model, by_rows(a), by_steps(b.T.copy()), cuts_of(model, ends, 32))
+    product.add(Span(0, 16), Span(0, 96), whole)
+    for rows, columns in ((Span(8, 16), Span(0, 64)), (Span(0, 8), Span(0, 96)), (Span(8, 16), Span(64, 96))):
+        product.add(rows, columns, parts)
+    assert same_bits(parts, whole)
+
+
+@pytest.mark.parametrize("model", ["seq:RNE", "block:16:RNE", "tree:8:halves:RNE"])
+@pytest.mark.parametrize("shape", [(70, 33), (9, 300), (3, 5)])
+def test_the_bits_do_not_depend_on_the_number_of_threads(shape, model):
+    (m, n), model = shape, parse(model)
+    a, b, _ = tile("normal", "fp16", m, K, n)
+    ends = np.array([48, K])
+    want = product_of(model, by_rows(a), by_steps(b.T.copy()), ends)
+    for threads in (2, 3, 7):
+        assert same_bits(product_of(model, by_rows(a), by_steps(b.T.copy()), ends, threads), want)
+
+
+def test_a_product_without_mmads_is_zero():
+    empty = np.zeros(0, np.int64)
+    a, b = (Factor(np.ones(3, np.float32), np.arange(lines), empty) for lines in (2, 3))
+    assert product_of(parse("seq:RNE"), a, b, empty).tolist() == [[0, 0, 0], [0, 0, 0]]
+
+
+# --- where a reduction may be cut
+
+
+@pytest.mark.parametrize(
+    ("model", "ends", "most", "cuts"),
+    [
+        # A chain has no blocks: pieces of 10 anywhere.
+        ("seq:RNE", [7, 25], 10, [0, 10, 20, 25]),
+        # Full blocks of 8 end at 24 only with the second Mmad: all one run, in pieces of 2 blocks.
+        ("block:8:RNE", [8, 24, 30], 20, [0, 16, 30]),
+        # The Mmad that ends at 12 breaks off a block, the next one begins there.
+        ("block:8:RNE", [12, 28, 30], 20, [0, 12, 28, 30]),
+        # A block longer than a piece is a piece.
+        ("tree:32:adjacent:RNE", [64], 20, [0, 32, 64]),
+        # What looks at the accumulators at the end of an Mmad gets the Mmads.
+        ("seq:RNE+saturate", [7, 25], 10, [0, 7, 25]),
+    ],
+)
+def test_pieces_end_where_it_makes_no_difference(model, ends, most, cuts):
+    assert cuts_of(parse(model), np.array(ends), most).tolist() == cuts
+
+
+def test_only_kinds_that_have_been_thought_about_are_known():
+    assert all(is_known(parse(model)) for model in OWN + OTHERS)
+    assert not is_known(parse("exact:RNE"))
+    assert not is_known(parse("block:cube_k:RNE"))

@@ -1,0 +1,44 @@
+"""Are compiled conversions between binary16 and binary32 those of numpy, which rounds correctly?"""
+
+import numpy as np
+import pytest
+
+from ascendsim.numerics.compiled.gathered.halves import narrowed, widened
+
+CODES = np.arange(65536, dtype=np.uint16).view(np.float16)
+
+
+def same_bits(x, y):
+    kind = f"u{x.itemsize}"
+    nan = np.isnan(x) & np.isnan(y)
+    return x.dtype == y.dtype and x.shape == y.shape and np.all((x.view(kind) == y.view(kind)) | nan)
+
+
+def test_every_code_is_widened_exactly():
+    assert same_bits(widened(CODES), CODES.astype(np.float32))
+
+
+def test_every_value_and_the_midpoints_with_their_neighbours_are_rounded_to_the_even_side():
+    finite = CODES[np.isfinite(CODES)].astype(np.float64)
+    ordered = np.unique(finite)
+    # 65520 is the midpoint between the largest value and where the next one would be.
+    middles = np.append((ordered[1:] + ordered[:-1]) / 2, [65520.0, -65520.0]).astype(np.float32)
+    values = [np.nextafter(middles, np.float32(side)) for side in (-np.inf, np.inf)]
+    every = np.concatenate([finite.astype(np.float32), middles, *values])
+    with np.errstate(all="ignore"):
+        assert same_bits(narrowed(every), every.astype(np.float16))
+
+
+def test_any_bits_are_rounded():
+    values = np.random.default_rng(0).integers(0, 2**32, 300_001, dtype=np.uint32).view(np.float32)
+    with np.errstate(all="ignore"):
+        assert same_bits(narrowed(values), values.astype(np.float16))
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (127,), (3, 5, 43), (4, 0, 2)])
+def test_shapes_are_kept_and_strides_are_followed(shape):
+    values = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    halves = values.astype(np.float16)
+    assert same_bits(narrowed(values), halves)
+    assert same_bits(narrowed(values.T), halves.T.copy())
+    assert same_bits(widened(halves.T), halves.T.astype(np.float32).copy())
