@@ -93,6 +93,8 @@ class _Product:
 
     def part(self, pairs: Sequence[tuple[int, int]], part: int) -> Floats:
         """Return what one part of the reduction makes, (rows, columns); +0 where it reduces nothing."""
+        if self._order.grid:
+            return self._cell(pairs, *self._order.grid[part])
         batch, ranges, split = len(self._small), len(self._order.ranges), self._order.k_split
         # Segments in their order: pairs of depths, images, ranges. Parts are equally long up to one.
         count = len(pairs) * batch * ranges
@@ -102,15 +104,35 @@ class _Product:
         (first, skipped), (last, taken) = divmod(begin, ranges), divmod(end, ranges)
         # Whole images, of the last one as much as is needed, and of the first one less what is skipped.
         images = [(*pairs[at // batch], at % batch) for at in range(first, last + (taken > 0))]
-        small = np.array([self._small_place(image, depth) for depth, _, image in images])
-        big = np.array([self._planes.image(image, depth) for _, depth, image in images])
         pixels, mmads = (
             slice(firsts[skipped], (last - first) * firsts[-1] + firsts[taken])
             for firsts in (self._first_pixels, self._first_mmads)
         )
-        left = (small[:, None] + self._image * self._rows).reshape(-1)[pixels]
-        right = (big[:, None] + self._planes.pixels()[self._image]).reshape(-1)[pixels]
-        ends = np.cumsum(np.tile(self._mmads, len(images))[mmads])
+        return self._sum(images, self._image, pixels, np.tile(self._mmads, len(images))[mmads])
+
+    def _cell(self, pairs: Sequence[tuple[int, int]], images: range, ranges: range) -> Floats:
+        """Return what a cell of a grid makes: its images, and its ranges of each of them."""
+        places = [(*pair, image) for pair in pairs for image in images]
+        if not places or not ranges:
+            return np.zeros((self._rows, self._columns.size), np.float32)
+        pixels, mmads = (
+            own[firsts[ranges.start] : firsts[ranges.stop]]
+            for own, firsts in ((self._image, self._first_pixels), (self._mmads, self._first_mmads))
+        )
+        return self._sum(places, pixels, slice(None), np.tile(mmads, len(places)))
+
+    def _sum(
+        self, images: Sequence[tuple[int, int, int]], of_each: Places, taken: slice, mmads: Places
+    ) -> Floats:
+        """Return the product over some pixels of some images, each (small depth, big depth, image).
+
+        Of all pixels, image after image, those are `taken`; `mmads` are the lengths of their Mmads.
+        """
+        small = np.array([self._small_place(image, depth) for depth, _, image in images])
+        big = np.array([self._planes.image(image, depth) for _, depth, image in images])
+        left = (small[:, None] + of_each * self._rows).reshape(-1)[taken]
+        right = (big[:, None] + self._planes.pixels()[of_each]).reshape(-1)[taken]
+        ends = np.cumsum(mmads)
         a = Factor(self._small.reshape(-1), np.arange(self._rows), left)
         b = Factor(self._planes.flat, self._columns, right)
         return product_of(self._model, a, b, ends, self._threads)

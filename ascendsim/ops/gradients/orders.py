@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # What `images` and `filters` read. An order that says more than this is not understood here.
 _KNOWN = {
     DgradOrder: {"c0", "slices", "parts"},
-    WgradOrder: {"ranges", "base_k", "k_split", "tree", "arrivals"},
+    WgradOrder: {"ranges", "base_k", "k_split", "tree", "arrivals", "grid"},
 }
 
 
