@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ascendsim import ConvProblem, conv_tbc_backward, convolution_backward
 from ascendsim.errors import ConfigError
 from ascendsim.ops.gradients.call import Gradients
+from ascendsim.ops.gradients.orders import says_more
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.order import DgradOrder
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
@@ -130,6 +131,19 @@ def test_a_schedule_that_adds_its_last_part_first_is_followed_by_the_executor():
     assert possible(replace(call, deterministic=True)) == ALL
 
 
+@pytest.mark.parametrize(
+    ("order", "more"),
+    [
+        (DgradOrder(16, (1, 2)), False),  # `parts` stands at its default
+        (DgradOrder(16, (1, 2), (1, 1)), True),
+    ],
+)
+def test_a_field_that_nobody_has_thought_about_must_stand_at_its_default(order, more):
+    assert says_more(order, {"c0", "slices"}) is more
+    assert says_more(order, {"c0", "parts"})  # `slices` has no default
+    assert not says_more(order, {"c0", "slices", "parts"})
+
+
 @dataclass(frozen=True)
 class Zigzag(DgradOrder):
     """An order that says something more."""
@@ -148,7 +162,7 @@ class Elsewhere(Dgrad):
         return Zigzag(usual.c0, usual.slices, usual.parts)
 
 
-def test_an_order_with_an_unknown_field_is_for_the_executor_which_makes_the_gradient():
+def test_an_order_of_another_kind_is_for_the_executor_which_makes_the_gradient():
     call = call_of(PROBLEM)
     plan = replace(call.plans["grad_input"], schedule=Elsewhere)
     assert possible(replace(call, plans=call.plans | {"grad_input": plan})) == (False, True, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Call
     from ascendsim.ops.schedules.base import Schedule
 
-# What `images` and `filters` read. An order that says more than this is not understood here.
+# What `images` and `filters` read.
 _KNOWN = {
     DgradOrder: {"c0", "slices", "parts"},
     WgradOrder: {"ranges", "base_k", "k_split", "tree", "arrivals", "grid"},
@@ -30,11 +31,21 @@ def can_follow(call: Call, gradient: str, schedule: Schedule, order: str | int) 
         return False
     wanted: type[Any] = DgradOrder if gradient == "grad_input" else WgradOrder
     found: Any = schedule.order()
-    if type(found) is not wanted or {field.name for field in fields(found)} != _KNOWN[wanted]:
+    if type(found) is not wanted or says_more(found, _KNOWN[wanted]):
         return False
     if not adds_atomically(schedule, found):
         return True
     return order == "program" and found.arrivals is None and _parts_come_in_order(schedule)
+
+
+def says_more(order: Any, known: Collection[str]) -> bool:
+    """Tell whether an order says anything in other fields: whether one does not stand at its default.
+
+    A field that comes later has a default under which orders are what they were without it.
+    """
+    return any(
+        getattr(order, field.name) != field.default for field in fields(order) if field.name not in known
+    )
 
 
 def adds_atomically(schedule: Schedule, order: Any) -> bool:

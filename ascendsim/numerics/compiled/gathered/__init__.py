@@ -6,6 +6,7 @@ From the bottom up; each module imports only from lines above its own, and from 
     cuts       where a reduction may be cut into pieces without a change of the bits
     lanes      a panel reduced to one scalar
     places     elements of a factor, taken for a panel
+    measured   extents of a factor's elements, and of pieces of a reduction
     chain      seq and seq-muladd in RNE
     blocks     block in RNE
     halves     binary16 from and to binary32

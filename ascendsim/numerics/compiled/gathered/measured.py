@@ -1,0 +1,137 @@
+"""Measure the operands of pieces of a reduction, as `block_sums` wants it; runs of elements only once."""
+
+from math import gcd
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from ascendsim.numerics.compiled.extents import extent
+from ascendsim.numerics.compiled.gathered.factor import Factor, Places
+from ascendsim.numerics.compiled.gathered.places import copy_rows
+from ascendsim.numerics.compiled.jit import called, kernel
+from ascendsim.numerics.compiled.panel_memory import at, put
+from ascendsim.numerics.compiled.panels import LANES, ROWS, out_of_line
+from ascendsim.numerics.compiled.workspace import Workspace
+
+Array = Any
+
+# Runs shorter than this are not worth a table of their extents.
+_LEAST_RUN: Final = 4
+
+
+class Lines(NamedTuple):
+    """A factor, and the extents of runs of its elements.
+
+    values, lines, steps   as of a `Factor`; of the left one in doubles
+    magnitudes             the values without their signs, as singles; of the right one nothing
+    extents                largest magnitude and lowest set bit of each `run` elements of `values`
+    run                    how many that are; 0: extents are taken anew where they are needed
+    """
+
+    values: Array
+    lines: Array
+    steps: Array
+    magnitudes: Array
+    extents: Array
+    run: int
+
+
+class Piece(NamedTuple):
+    """A piece of the reduction: its first step, how many there are, and how many blocks these make."""
+
+    first: int
+    length: int
+    blocks: int
+
+
+def left_lines(a: Factor, cuts: Places, block: int) -> Lines:
+    """Return a left factor in doubles, measured where blocks are made of whole runs."""
+    run = gcd(a.run, block)
+    # A block that begins inside a run has other extents than whole runs.
+    run = run if run >= _LEAST_RUN and not np.any(cuts[:-1] % run) else 0
+    values = a.values.astype(np.float64)
+    return Lines(values, a.lines, a.steps, np.abs(a.values), _extents(values, run), run)
+
+
+def right_lines(b: Factor) -> Lines:
+    """Return a right factor, measured where the columns of a panel lie side by side."""
+    run, none = LANES if _are_side_by_side(b) else 0, np.empty(0, np.float32)
+    return Lines(b.values, b.lines, b.steps, none, _extents(b.values, run), run)
+
+
+def _are_side_by_side(b: Factor) -> bool:
+    """Tell whether the columns of each panel lie side by side, from a whole multiple of LANES on."""
+    panels = b.lines.reshape(-1, LANES)
+    first = panels[:, :1]
+    together = np.array_equal(panels, first + np.arange(LANES))
+    return together and not np.any(first % LANES) and not np.any(b.steps % LANES)
+
+
+def _extents(values: Array, run: int) -> Array:
+    """Return the extents of each run of an array; of what is over at its end none, as no panel is there."""
+    extents = np.empty(2 * (len(values) // run) if run else 0)
+    if run:
+        _measure_all(values, run, extents)
+    return extents
+
+
+@kernel
+def _measure_all(values: Array, run: int, extents: Array) -> None:
+    _measure(values, 0, values.size // run * run, run, extents, 0)
+
+
+@called
+def _measure(values: Array, first: int, size: int, part: int, target: Array, place: int) -> None:
+    """Put the extents of each part of an array one after the other; of the last part, what there is of it."""
+    out_of_line()
+    for start in range(0, size, part):
+        largest, finest = extent(values, first + start, first + min(start + part, size))
+        # A NaN would be lost among other magnitudes; an infinity says as well that nothing is proven.
+        put(target, place, largest if largest <= np.inf else np.inf)
+        put(target, place + 1, finest)
+        place += 2
+
+
+@called
+def measure_rows(
+    a: Lines, line: int, stop: int, piece: Piece, work: Workspace, table: int, block: int
+) -> None:
+    """Put the extents of each block of a piece, for each group of ROWS lines."""
+    out_of_line()
+    first, place = piece.first, table
+    for i in range(line, stop, ROWS):
+        if a.run > 0:
+            _combine(a, i, ROWS, a.run, piece, work, place, block)
+        else:
+            copy_rows(a, i, first, first + piece.length, work.doubles, work.a)
+            _measure(work.doubles, work.a, piece.length * ROWS, block * ROWS, work.doubles, place)
+        place += 2 * piece.blocks
+
+
+@called
+def measure_columns(b: Lines, j: int, piece: Piece, work: Workspace, block: int) -> None:
+    """Put the extents of each block of a piece of the columns that have been copied."""
+    out_of_line()
+    if b.run > 0:
+        _combine(b, j, 1, 1, piece, work, work.b_extents, block)
+    else:
+        size, part = piece.length * LANES, block * LANES
+        _measure(work.doubles, work.b, size, part, work.doubles, work.b_extents)
+
+
+@called
+def _combine(
+    factor: Lines, line: int, lines: int, stride: int, piece: Piece, work: Workspace, place: int, block: int
+) -> None:
+    """Put the extents of each block of some lines from those of its runs, one for every `stride` steps."""
+    for start in range(0, piece.length, block):
+        largest, finest = 0.0, np.inf
+        first, stop = piece.first + start, piece.first + min(start + block, piece.length)
+        for step in range(first, stop, stride):
+            for one in range(line, line + lines):
+                found = (at(factor.lines, one) + at(factor.steps, step)) // factor.run * 2
+                largest = max(largest, at(factor.extents, found))
+                finest = min(finest, at(factor.extents, found + 1))
+        put(work.doubles, place, largest)
+        put(work.doubles, place + 1, finest)
+        place += 2
