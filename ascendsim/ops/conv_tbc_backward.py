@@ -6,7 +6,7 @@ from math import prod
 from typing import Any, Unpack
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, leaves_in
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.lower import append_gradients
 from ascendsim.ops.lowering.vector import VectorKernels
@@ -108,5 +108,6 @@ def _empty_graph(operands: dict[str, Operand], decision: Decision, options: Opti
         on.fill("grad_bias", shapes["grad_bias"], decision.dtypes["grad_bias"], value)
     else:
         on.transpose("grad_output", ACTIVATION_IN)
-        on.grad_bias(decision.dtypes["grad_bias"])
+        made = leaves_in("grad_bias", decision.dtypes, "", direct=decision.direct_outputs)
+        on.grad_bias(decision.dtypes["grad_bias"], made)
     return graph.build(GRADIENTS)

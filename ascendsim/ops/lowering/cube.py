@@ -21,7 +21,7 @@ def product_kernel(
 
 
 def grad_input(call: Call, graph: GraphBuilder) -> None:
-    """Append the kernel of grad_input, which writes the format that the cube multiplies."""
+    """Append the kernel of grad_input, which writes the format in which it leaves the cube."""
     p, c0, schedule = call.problem, call.c0, call.schedule("grad_input")
     gemm = schedule.gemm
     _pack(call, graph, "grad_output")

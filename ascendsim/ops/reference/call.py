@@ -44,15 +44,15 @@ def reference_gradients(
     if mask[2]:
         shape = call.problem.grad_output
         parts = bias_parts(call.profile, shape[0], shape[1])
-        made["grad_bias"] = _cast(call, bias_gradient(grad_output, parts), call.dtypes["grad_output"])
+        made["grad_bias"] = _cast(call, bias_gradient(grad_output, parts), call.leaves_in("grad_bias"))
     return {name: _cast(call, values, call.dtypes[name]) for name, values in made.items()}
 
 
 def _grad_input(call: Call, a: Floats, w: Floats, multiply: Product) -> Floats:
-    """Return grad_input as it leaves the cube: in the format that the cube multiplies."""
+    """Return grad_input as it leaves the cube."""
     # Parts are added in float32 and converted by vector cores, whose overflow may differ from Fixpipe's.
     sums = ordered_dgrad(call.problem, a, w, call.schedule("grad_input").order(), multiply)
-    return round_to(sums, call.storage, overflow=call.math("grad_input").overflow)
+    return round_to(sums, call.leaves_in("grad_input"), overflow=call.math("grad_input").overflow)
 
 
 def _cast(call: Call, values: Floats, target: str) -> Floats:
