@@ -311,7 +311,8 @@ NUMERICS = {
     "compiled": {"accumulation"},
     "standards": {"formats"},
     "metric_columns": set(),
-    "metrics": {"formats", "standards"},
+    "metric_chunks": {"formats", "standards"},
+    "metrics": {"formats", "standards", "metric_chunks"},
 }
 NUMERICS_HOMES = {"ml_dtypes": "formats", "numba": "compiled", "llvmlite": "compiled"}
 
