@@ -59,8 +59,8 @@ MAY_IMPORT = {
     "ops/conv_tbc_backward": CALL,
     "ops/matmul": CALL | {"ops/schedules"},
     "studies": {"errors", "numerics", "parallel", "profile"}
-    | {"ops/convolution_backward", "ops/lowering", "ops/plan", "ops/problems", "ops/reference"}
-    | {"ops/results"},
+    | {"ops/convolution_backward", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
+    | {"frozen", "ops/reference", "ops/results"},
     "validate": LOOPS | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling"},
     "aclnn": CALL | {"ops/convolution_backward", "ops/conv_tbc_backward"},
     "report": MACHINE | {"", "timing", "studies", "validate", "ops/results"},
@@ -170,6 +170,7 @@ RECORDS = {
         "program/instruction.py",
         "program/kernel.py",
         "program/posts.py",
+        "studies/identify/records.py",
         "studies/records.py",
     ),
     *("timing/critical_path.py", "timing/timeline.py", "timing/times.py"),

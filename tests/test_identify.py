@@ -1,0 +1,351 @@
+"""Is every accumulation model found from its answers alone, however the kernels cut the reduction?"""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ascendsim.errors import ConfigError
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.formats.casts import round_to
+from ascendsim.ops.plan import Tiling
+from ascendsim.studies.identify.candidates import Cut, answers, candidate_names, cuts, slices, telling_cuts
+from ascendsim.studies.identify.cases import FORMATS, Case, cases_of, operands, simulated
+from ascendsim.studies.identify.folder import read_outputs, write_outputs, write_probe
+from ascendsim.studies.identify.judge import identify_format, identify_outputs
+from ascendsim.studies.identify.vectors import DEPTH, vectors_of
+
+# Every kind, and every rounding, block, option and pairing at least once.
+MODELS = [
+    "exact:RNE",
+    "exact:RZ",
+    "exact-mmad:RNA",
+    "seq:RNE",
+    "seq:RNA",
+    "seq:RZ",
+    "seq-muladd:RNE",
+    "seq-muladd:RZ",
+    "block:2:RNE",
+    "block:4:RNE",
+    "block:8:RNE",
+    "block:16:RNE",
+    "block:32:RNE",
+    "block:4:RZ",
+    "block:16:RNA",
+    "block-add:4:RNE:RNE",
+    "block-add:16:RZ:RNE",
+    "tree:4:adjacent:RNE",
+    "tree:4:halves:RNE",
+    "tree:16:adjacent:RZ",
+    "align:4:F26:RNE",
+    "align:4:F24:RZ:acc",
+    "align:8:F25:RZ",
+    "align:16:F23:RZ:acc",
+    "align:16:F24:RNE:acc",
+    "block:4:RNE+split3",
+    "block:4:RNE+ftz-in",
+    "block:4:RNE+ftz-acc",
+    "block:4:RNE+saturate",
+    "seq:RNE+split3",
+]
+# Where every product is exact in float32 and far from its ends, these change nothing that float16 could show.
+SAME_IN_FLOAT16 = {"+split3", "+ftz-acc", "+saturate"}
+
+
+def answered(fmt, model, product="910B", routes=("matmul", "grad_input", "grad_weight"), **options):
+    cases = [Case(route, fmt) for route in routes]
+    return {case: simulated(case, product, model, **options) for case in cases}
+
+
+def left(found):
+    return [agreeing.model for agreeing in found.left]
+
+
+def without_assumption(found):
+    """Return the models that agree if every kernel takes all products in one Mmad."""
+    return [
+        one.model
+        for one in found.left
+        if set(one.mmad.values()) == {DEPTH} and set(one.parts.values()) == {1}
+    ]
+
+
+def test_there_are_thirty_models():
+    assert len(set(MODELS)) == 30
+    assert set(MODELS) <= set(candidate_names("float32"))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_is_found_from_float32_answers(model):
+    found = identify_format("float32", answered("float32", model))
+    assert model in left(found)
+    # Alone, unless one Mmad takes the whole reduction: then two names mean one thing.
+    twins = {"exact:RNE", "exact-mmad:RNE"}, {"exact:RZ", "exact-mmad:RZ"}, {"exact:RNA", "exact-mmad:RNA"}
+    same = next((twin for twin in twins if model in twin), {model})
+    assert set(without_assumption(found)) == same
+
+
+@pytest.mark.parametrize("model", [*MODELS[3:25:3], "fp16-acc(seq:RNE)", "fp16-acc(block:16:RNE)"])
+def test_a_model_or_its_class_is_found_from_float16_answers(model):
+    # A result of 16 bits hides the accumulator; sums that cancel do not.
+    found = identify_format("float16", answered("float16", model))
+    assert model in left(found)
+    for other in without_assumption(found):
+        plain = other.partition("+")[0]
+        exact = plain.replace("exact-mmad", "exact") == model.replace("exact-mmad", "exact")
+        # Products of float16 are exact in float32, so that rounding them changes nothing.
+        unrounded = plain.replace("seq-muladd", "seq") == model.replace("seq-muladd", "seq")
+        assert exact or unrounded, other
+        assert other.removeprefix(plain) in SAME_IN_FLOAT16 | {""}
+
+
+@pytest.mark.parametrize("fmt", ["float16", "float32"])
+@pytest.mark.parametrize("base_k", [16, 32, 48])
+def test_however_the_kernels_cut_the_reduction(fmt, base_k):
+    made = {
+        **answered(fmt, "block:16:RNE", routes=["matmul"], tiling=Tiling(64, 16, base_k)),
+        **answered(fmt, "block:16:RNE", routes=["grad_input"], tiling=Tiling(64, 16, base_k)),
+        **answered(fmt, "block:16:RNE", routes=["grad_weight"], tiling=Tiling(64, 16, base_k)),
+    }
+    assert "block:16:RNE" in left(identify_format(fmt, made))
+
+
+def test_and_where_parts_of_it_are_added_in_float32():
+    # Two cores of four share the pixels, and add what they have atomically.
+    tiling = Tiling(64, 16, 32, k_split=2, used_cores=4)
+    options = {"tiling": tiling, "deterministic": True}
+    found = identify_format("float32", answered("float32", "block:4:RNE", routes=["grad_weight"], **options))
+    assert "block:4:RNE" in left(found)
+
+
+@pytest.mark.parametrize("product", ["910_95", "310P"])
+def test_on_other_products(product):
+    found = identify_format("float16", answered("float16", "block:16:RZ", product))
+    assert without_assumption(found) == ["block:16:RZ"]
+
+
+@pytest.mark.slow  # two more sets of predictions, one for each way of reading
+def test_how_each_kernel_reads_float32_where_hf32_is_allowed():
+    # A matrix product sets the bit for ties away from zero, convolution backward leaves it.
+    routes = ("matmul", "grad_weight")
+    found = identify_format("hf32", answered("hf32", "block:8:RNE", "910B", routes))
+    assert dict(found.readings) == {"matmul": "in 11 bits, RNA", "grad_weight": "in 11 bits, RNE"}
+    # 12 bits times 12 bits have 24: no product has a low half on both sides that would be left out.
+    assert "block:8:RNE" in without_assumption(found)
+
+
+def test_a_device_that_does_not_read_hf32_is_seen_to_read_float32():
+    (case,) = (Case("matmul", "hf32"),)
+    plain = simulated(Case("matmul", "float32"), "910B", "block:4:RNE")
+    found = identify_format("hf32", {case: plain})
+    assert dict(found.readings) == {"matmul": "as it is"}
+    assert "block:4:RNE" in left(found)
+
+
+def test_a_sum_in_another_order_is_none_of_ours():
+    case = Case("matmul", "float32")
+    v = case.vectors()
+    backwards = answers(AccumulationModel.parse("seq:RNE"), v.a[:, ::-1], v.b[::-1], Cut(DEPTH, 1))
+    found = identify_format("float32", {case: backwards})
+    assert left(found) == []
+    assert 0.3 < found.nearest[0].share < 1
+    assert list(found.nearest) == sorted(found.nearest, key=lambda near: -near.share)
+
+
+def test_one_wrong_sum_leaves_no_model():
+    case = Case("matmul", "float32")
+    got = simulated(case, "910B", "block:4:RNE")
+    got[0, 0] = np.nextafter(got[0, 0], np.float32(np.inf))
+    found = identify_format("float32", {case: got})
+    assert left(found) == []
+    assert found.nearest[0].model == "block:4:RNE"
+    assert found.nearest[0].share == 1 - 1 / got.size
+
+
+def test_the_evidence_names_what_each_question_leaves():
+    found = identify_format("float32", answered("float32", "block:4:RNE", routes=["matmul"]))
+    asked = {one.question: one for one in found.evidence}
+    v = vectors_of(Case("matmul", "float32").stored)
+    assert sum(one.sums for one in found.evidence) == v.a.shape[0] * v.b.shape[1]
+    # What all questions leave, each of them leaves.
+    assert all(len(found.left) <= one.left <= found.candidates for one in found.evidence)
+    assert asked["block"].left < 20 < asked["tie"].left
+    assert asked["subnormal"].left < found.candidates
+
+
+def test_models_that_are_left_are_parted_by_float32_accumulators():
+    # Under Mmads of 16 a block of 32 is one of 16; in one Mmad they differ.
+    found = identify_format("float16", answered("float16", "block:16:RNE", routes=["matmul"]))
+    assert sorted(model for members in found.classes for model in members) == sorted(left(found))
+    (own,) = [members for members in found.classes if "block:16:RNE" in members]
+    assert "block:16:RNE+split3" in own
+    assert "block:32:RNE" not in own
+    assert "block:32:RNE" in left(found)
+
+
+# The sums
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_every_operand_is_of_the_format(fmt):
+    case = Case("matmul", fmt)
+    v = case.vectors()
+    for values in (v.a, v.b):
+        assert np.array_equal(round_to(values, case.stored), values)
+    assert v.a.shape == (len(v.questions), DEPTH)
+    assert not v.a[:, 96:].any()
+
+
+@pytest.mark.parametrize("fmt", ["float16", "float32"])
+def test_the_three_calls_compute_the_same_sums(fmt):
+    v = Case("matmul", fmt).vectors()
+    a, b = v.a.astype(np.float64), v.b.astype(np.float64)
+    first, second = operands("grad_input", a, b)
+    assert np.array_equal(np.einsum("bkmo,knij->bnmo", first, second)[0, :, :, 0].T, a @ b)
+    first, second = operands("grad_weight", a, b)
+    assert np.array_equal(np.einsum("bmop,bnop->mn", first, second), a @ b)
+
+
+@pytest.mark.parametrize(
+    "text", ["seq:RZ", "block:4:RNE", "block:64:RNE", "exact-mmad:RNE", "tree:16:halves:RZ"]
+)
+def test_cuts_that_are_left_out_answer_like_one_that_is_not(text):
+    model, v = AccumulationModel.parse(text), Case("matmul", "float32").vectors()
+    a, b = v.a[::7], v.b
+    kept = {answers(model, a, b, cut).tobytes() for cut in telling_cuts(model, DEPTH, 8)}
+    assert {answers(model, a, b, cut).tobytes() for cut in cuts(DEPTH, 8)} == kept
+
+
+def test_a_cut_covers_the_reduction_once():
+    for cut in cuts(DEPTH, 8):
+        covered = [at for part in slices(cut, DEPTH) for mmad in part for at in range(mmad.start, mmad.stop)]
+        assert covered == list(range(DEPTH))
+
+
+# The folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("probe")
+    cases = write_probe(made, ("float16", "bfloat16"))
+    write_outputs(made, {case: simulated(case, "910B", "block:16:RNE") for case in cases})
+    return made
+
+
+def test_answers_come_back_from_the_folder_to_the_bit(folder):
+    outputs = read_outputs(folder)
+    assert list(outputs) == list(cases_of(("float16", "bfloat16")))
+    for case, got in outputs.items():
+        want = simulated(case, "910B", "block:16:RNE")
+        assert np.array_equal(got.view(np.uint32), want.view(np.uint32)), case
+
+
+def test_a_folder_is_identified_format_by_format(folder):
+    for found in identify_outputs(read_outputs(folder)):
+        assert "block:16:RNE" in without_assumption(found)
+        assert found.routes == ("matmul", "grad_input", "grad_weight")
+
+
+def test_inputs_are_the_bits_of_the_operands(folder):
+    with np.load(folder / "inputs.npz") as file:
+        first = file["matmul-bfloat16.first"]
+    want = Case("matmul", "bfloat16").vectors().a.view(np.uint32) >> 16
+    assert np.array_equal(first.view(np.uint16), want)
+
+
+def test_answers_of_some_calls_are_enough(folder, tmp_path):
+    some = {case: got for case, got in read_outputs(folder).items() if case.name == "matmul-float16"}
+    write_probe(tmp_path, ("float16", "bfloat16"))
+    write_outputs(tmp_path, some)
+    (found,) = identify_outputs(read_outputs(tmp_path))
+    assert (found.format, found.routes) == ("float16", ("matmul",))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda at: (at / "probe.json").unlink(), "probe.json is missing; `ascendsim probe --out"),
+        (lambda at: (at / "probe.json").write_text("{}"), "is no probe of this version"),
+        (lambda at: (at / "probe.json").write_text("{"), "is no probe of this version"),
+        (lambda at: (at / "outputs.npz").unlink(), "outputs.npz is missing; run `python run_on_device.py`"),
+        (lambda at: (at / "outputs.npz").write_bytes(b"zip"), "cannot be read as an .npz"),
+        (
+            lambda at: np.savez(at / "outputs.npz", x=np.ones(2)),
+            r"holds no call of .*probe.json; it has \['x'\]",
+        ),
+        (
+            lambda at: np.savez(at / "outputs.npz", **{"matmul-float16": np.ones((2, 2), np.int16)}),
+            r"matmul-float16 of outputs.npz is int16 \(2, 2\); it must be int16 \(\d+, 8\)",
+        ),
+    ],
+)
+def test_a_folder_that_is_not_whole_says_so(tmp_path, spoil, words):
+    write_probe(tmp_path, ("float16",))
+    write_outputs(tmp_path, {Case("matmul", "float16"): simulated(Case("matmul", "float16"), "910B")})
+    spoil(tmp_path)
+    with pytest.raises(ConfigError, match=words):
+        read_outputs(tmp_path)
+
+
+def test_formats_without_a_probe_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="there is none for 'float64'; it takes float16, bfloat16"):
+        write_probe(tmp_path, ("float64",))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        write_probe(tmp_path / "file", ("float16",))
+
+
+def test_the_script_runs_and_its_answers_can_be_read(tmp_path):
+    pytest.importorskip("torch")
+    write_probe(tmp_path, ("float32",))
+    command = [sys.executable, "run_on_device.py", "cpu"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    outputs = read_outputs(tmp_path)
+    assert len(outputs) == 3
+    # A processor adds in some order of its own: near, but perhaps none of ours.
+    for case, got in outputs.items():
+        exact = case.vectors().a.astype(np.float64) @ case.vectors().b.astype(np.float64)
+        rows = [at for at, asked in enumerate(case.vectors().questions) if asked == "products"]
+        np.testing.assert_allclose(got[rows], exact[rows], rtol=1e-3, atol=0.5)
+
+
+# The commands
+
+
+def test_the_commands_write_simulate_and_identify(answer, tmp_path):
+    told = answer("probe", "--out", str(tmp_path), "--dtype", "float16", "--simulate", "block:16:RZ")
+    assert "3 calls in" in told
+    assert "run `python run_on_device.py` there" in told
+    assert "910B answers under block:16:RZ, simulated" in told
+    printed = answer("identify", str(tmp_path))
+    assert printed.startswith("float16 (matmul, grad_input, grad_weight): ")
+    assert "\n  block:16:RZ\n" in printed
+    assert "only with matmul: Mmads of 16" in printed
+    (record,) = json.loads(answer("identify", str(tmp_path), "--json"))
+    assert record["left"][0]["model"] in printed
+    assert record["candidates"] == len(candidate_names("float16"))
+
+
+def test_mistakes_are_told(refusal, tmp_path):
+    assert "identify: " in refusal("identify", str(tmp_path))
+    assert "there is none for 'int8'" in refusal("probe", "--out", str(tmp_path), "--dtype", "int8")
+    assert "accumulation model" in refusal("probe", "--out", str(tmp_path), "--simulate", "blok:16:RNE")
+
+
+def test_none_of_ours_prints_the_nearest(answer, tmp_path):
+    write_probe(tmp_path, ("float32",))
+    case = Case("matmul", "float32")
+    write_outputs(tmp_path, {case: simulated(case, "910B", "block:4:RNE") * np.float32(1 + 2**-20)})
+    printed = answer("identify", str(tmp_path))
+    assert "0 of" in printed
+    assert "none of our models; the nearest, by the share of sums:" in printed
+
+
+def test_a_case_is_a_plain_value():
+    case = Case("matmul", "hf32")
+    assert replace(case, format="float32") == Case("matmul", "float32")
+    assert case.stored.name == "float32"
