@@ -11,6 +11,7 @@ from ascendsim.numerics.accumulation.models import KINDS, AccumulationModel
 from ascendsim.numerics.accumulation.reduction import products_of
 from ascendsim.numerics.accumulation.twins import accumulate_twin
 from ascendsim.numerics.compiled.accumulate import accumulate
+from ascendsim.precision import GPUS
 
 PAGE = (Path(__file__).parent.parent / "docs" / "arithmetic.md").read_text()
 SECTION = PAGE.partition("\n## Accumulation models\n")[2].partition("\n## ")[0]
@@ -71,3 +72,17 @@ def test_every_kind_has_a_definition():
 def test_the_code_of_the_section_runs():
     for block in re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL):
         exec(compile(block, "docs/arithmetic.md", "exec"), {})
+
+
+def test_the_code_on_arithmetics_prints_what_stands_below_it(capsys):
+    section = PAGE.partition("\n## Arithmetics side by side\n")[2].partition("\n## ")[0]
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    (printed,) = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
+    exec(compile(code, "docs/arithmetic.md", "exec"), {})
+    assert capsys.readouterr().out == printed
+
+
+def test_the_page_gives_every_gpu_its_parameters():
+    for name, gpu in GPUS.items():
+        model = AccumulationModel.parse(gpu.model)
+        assert re.search(rf"`{name}` \(F{model.fraction_bits}, {model.block}\b", PAGE), name
