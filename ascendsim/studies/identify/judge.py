@@ -71,7 +71,7 @@ def identify_format(name: str, outputs: Mapping[Case, Floats]) -> Identification
         routes=tuple(case.route for case in outputs),
         candidates=len(found),
         readings=FrozenMap({at: _words(one) for at, one in readings.items()} if name == "hf32" else {}),
-        left=tuple(_agreeing(model, found[model]) for model in left),
+        left=tuple(sorted((_agreeing(model, found[model]) for model in left), key=_assumed)),
         nearest=tuple(sorted(near, key=lambda one: -one.share)[:NEAREST]),
         evidence=tuple(_evidence(vectors, outputs, found)),
         classes=_classes(left, stored),
@@ -119,6 +119,12 @@ def _agreeing(model: str, agreement: _Agreement) -> Agreeing:
     mmad: FrozenMap[str, int] = FrozenMap({route: cut.base_k for route, cut in cuts.items()})
     parts: FrozenMap[str, int] = FrozenMap({route: cut.parts for route, cut in cuts.items()})
     return Agreeing(model, mmad, parts)
+
+
+def _assumed(agreeing: Agreeing) -> int:
+    """Return in how many calls a kernel must cut the reduction for a model to agree."""
+    whole = Cut(DEPTH, 1)
+    return sum(Cut(agreeing.mmad[route], agreeing.parts[route]) != whole for route in agreeing.mmad)
 
 
 def _evidence(

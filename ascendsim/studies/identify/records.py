@@ -50,7 +50,8 @@ class Identification:
     routes      calls that were answered
     candidates  models that were asked about
     readings    route -> how the cube reads float32 where HF32 is allowed: width and ties; else empty
-    left        candidates that agree with every answer; more than one: a class that these sums cannot split
+    left        candidates that agree with every answer, those first that assume nothing of the kernels; more
+                than one: a class that these sums cannot split
     nearest     candidates by the share of sums in which they agree, for when none is left
     evidence    what each question leaves
     classes     those that are left, in classes that random sums in float32, of operands in this format and in
