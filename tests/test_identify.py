@@ -95,6 +95,19 @@ def test_a_model_or_its_class_is_found_from_float16_answers(model):
         assert other.removeprefix(plain) in SAME_IN_FLOAT16 | {""}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fmt", "product"), [("float16", "910B"), ("bfloat16", "910_95"), ("float32", "910B")]
+)
+def test_every_candidate_is_found_in_every_format(fmt, product):
+    lost = [
+        model
+        for model in candidate_names(fmt)
+        if model not in left(identify_format(fmt, answered(fmt, model, product)))
+    ]
+    assert lost == []
+
+
 @pytest.mark.parametrize("fmt", ["float16", "float32"])
 @pytest.mark.parametrize("base_k", [16, 32, 48])
 def test_however_the_kernels_cut_the_reduction(fmt, base_k):
