@@ -18,6 +18,7 @@ MODELS = (
     "tree:8:adjacent:RNE",
     "align:cube_k:F24:RZ:acc",
     "exact:RNE",
+    "exact-mmad:RNE",
 )
 
 

@@ -83,9 +83,9 @@ def bounds(problem, call, cube, given):
     magnitudes = torch_gradients(problem, *(np.abs(array) for array in cube))
     magnitudes = (*magnitudes[:2], np.abs(np.asarray(given, np.float64)).sum(axis=bias_axes(problem)))
     ways = (
-        (call.storage.name, call.dtypes["grad_input"]),
+        (call.leaves_in("grad_input"), call.dtypes["grad_input"]),
         ("float16" if call.squeezed else "float32", call.dtypes["grad_weight"]),
-        (call.dtypes["grad_output"], call.dtypes["grad_bias"]),
+        (call.leaves_in("grad_bias"), call.dtypes["grad_bias"]),
     )
     result = []
     for count, size, formats in zip(terms(problem), magnitudes, ways, strict=True):

@@ -41,9 +41,12 @@ class StrictMemory(CoreMemory):
             tile.view(np.float32).fill(np.nan)  # of integers: its bits
         return tile
 
-    def tile(self, slot):
+    def accumulator(self, slot):
         known = {*self._instruction.reads, *self._instruction.writes}
         assert slot in known, f"{self._instruction} reads {slot}, which it does not declare"
+        return super().accumulator(slot)
+
+    def tile(self, slot):
         tile = super().tile(slot)
         if slot not in self._instruction.writes:
             self._before.append((slot, tile, tile.copy()))

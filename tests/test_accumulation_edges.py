@@ -207,7 +207,16 @@ def test_the_largest_tree_has_room_on_its_stack(pairing: str) -> None:
 
 
 ZEROS = [-0.0, 0.0]
-KINDS = ["exact", "seq", "seq-muladd", "block:2", "block-add:2", "tree:2:adjacent", "align:2:F8"]
+KINDS = [
+    "exact",
+    "exact-mmad",
+    "seq",
+    "seq-muladd",
+    "block:2",
+    "block-add:2",
+    "tree:2:adjacent",
+    "align:2:F8",
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)

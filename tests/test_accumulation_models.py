@@ -11,6 +11,7 @@ from ascendsim.numerics.accumulation.settings import MathSettings
 
 TEXTS = [
     "exact:RNE",
+    "exact-mmad:RZ",
     "seq:RZ",
     "seq-muladd:RNA",
     "block:16:RNE",
@@ -66,6 +67,7 @@ def test_surrounding_blanks_do_not_matter() -> None:
         ("tree:16:adjacnt:RNE", "tree:16:adjacent:RNE"),
         ("align:16:24:RZ:acc", "align:16:F24:RZ:acc"),
         ("SEQ:RNE", "seq:RNE"),
+        ("exact-mad:RNE", "exact-mmad:RNE"),
         ("fp16-acc(seq)", "fp16-acc(seq:RNE)"),
     ],
 )

@@ -48,7 +48,7 @@ COMPILED = [
     # one tie rule
     ("panel_rounding", "equal(x - below, above - x)", "(above - x < x - below)", HARD + "RNA"),
     # one block size, one ragged end, one pairing
-    ("accumulate", 'if kind == "exact" else model.block', 'if kind == "exact" else 2 * model.block',
+    ("accumulate", '"exact-mmad") else model.block', '"exact-mmad") else 2 * model.block',
      HARD + "block:4"),
     ("workspace", "line + stop * width)", "line + start * width)", HARD + "block:16"),
     ("kernels_tree", "leaf + (pairs if halves else 1)", "leaf + (1 if halves else pairs)", HARD + "tree:16"),

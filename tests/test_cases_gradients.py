@@ -244,9 +244,9 @@ def tolerance(name, call):
 def formats_on_the_way(name, call):
     """Return what a gradient is rounded to after its sum, in order."""
     first = {
-        "grad_input": call.storage.name,
+        "grad_input": call.leaves_in("grad_input"),
         "grad_weight": "float16" if call.squeezed else "float32",
-        "grad_bias": call.dtypes["grad_output"],
+        "grad_bias": call.leaves_in("grad_bias"),
     }
     return first[name], call.dtypes[name]
 

@@ -90,7 +90,15 @@ def test_many_random_problems_have_the_gradients_of_the_ordered_reference(proble
 
 @pytest.mark.parametrize(
     "model",
-    ["seq:RNE", "block:4:RNE", "block:32:RZ", "exact:RNE", "align:cube_k:F24:RZ:acc", "tree:16:halves:RNE"],
+    [
+        "seq:RNE",
+        "block:4:RNE",
+        "block:32:RZ",
+        "exact:RNE",
+        "exact-mmad:RNE",
+        "align:cube_k:F24:RZ:acc",
+        "tree:16:halves:RNE",
+    ],
 )
 @pytest.mark.parametrize("case", GRID[5::16], ids=str)
 def test_other_accumulation_models_change_both_alike(case, model):

@@ -75,9 +75,10 @@ MAY_IMPORT = {
     | {"ops/options", "ops/problems", "ops/results"},
     "ops/conv_tbc_backward": CALL,
     "ops/matmul": CALL | {"ops/schedules"},
+    "precision": {"numerics", "studies"},
     "studies": {"errors", "numerics", "parallel", "profile"}
-    | {"ops/convolution_backward", "ops/lowering", "ops/plan", "ops/problems", "ops/reference"}
-    | {"ops/results"},
+    | {"ops/convolution_backward", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
+    | {"frozen", "ops/reference", "ops/results", "ops/schedules"},
     "validate": LOOPS | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling"},
     "torch": {"arguments", "errors", "frozen", "numerics", "profile", "rules", "studies"}
     | {"ops/convolution_backward", "ops/lowering", "ops/options", "ops/problems", "ops/results"},
@@ -190,6 +191,7 @@ RECORDS = {
         "program/instruction.py",
         "program/kernel.py",
         "program/posts.py",
+        "studies/identify/records.py",
         "studies/records.py",
     ),
     *("timing/critical_path.py", "timing/timeline.py", "timing/times.py"),
@@ -332,7 +334,8 @@ NUMERICS = {
     "compiled": {"accumulation"},
     "standards": {"formats"},
     "metric_columns": set(),
-    "metrics": {"formats", "standards"},
+    "metric_chunks": {"formats", "standards"},
+    "metrics": {"formats", "standards", "metric_chunks"},
 }
 NUMERICS_HOMES = {"ml_dtypes": "formats", "numba": "compiled", "llvmlite": "compiled"}
 

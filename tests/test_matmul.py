@@ -116,7 +116,7 @@ def test_the_result_is_the_ordered_sum_to_the_bit(fmt, product, math, model):
         np.testing.assert_array_equal(result.output.view(np.uint32), want.view(np.uint32))
 
 
-@pytest.mark.parametrize("model", ["exact:RNE", "align:32:F24:RZ", "seq:RNE"])
+@pytest.mark.parametrize("model", ["exact-mmad:RNE", "align:32:F24:RZ", "seq:RNE"])
 @pytest.mark.parametrize("base_k", [16, 48])
 def test_each_slice_of_the_plan_is_one_cube_product(model, base_k):
     a, b = operands("float16", 5, 91, 6)
@@ -127,7 +127,7 @@ def test_each_slice_of_the_plan_is_one_cube_product(model, base_k):
 def test_these_operands_tell_orders_and_slices_apart():
     a, b = operands("float16", 5, 91, 6)
     left, right = decode(a, "float16"), decode(b, "float16")
-    block, exact = AccumulationModel.parse("block:16:RNE"), AccumulationModel.parse("exact:RNE")
+    block, exact = AccumulationModel.parse("block:16:RNE"), AccumulationModel.parse("exact-mmad:RNE")
     forwards = ordered_sum(left, right, block, 96)
     backwards = ordered_sum(left[:, ::-1], right[::-1], block, 96)
     assert (forwards != backwards).any()

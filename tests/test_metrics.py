@@ -12,8 +12,9 @@ from ascendsim.numerics.formats import casts
 from ascendsim.numerics.formats.dtypes import DTYPES, dtype
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 from ascendsim.numerics.formats.ulp import ulps
+from ascendsim.numerics.metric_chunks import round_reference
 from ascendsim.numerics.metric_columns import METRIC_COLUMNS
-from ascendsim.numerics.metrics import ErrorMetrics, error_metrics, round_reference
+from ascendsim.numerics.metrics import ErrorMetrics, error_metrics
 from ascendsim.numerics.standards import standards
 
 
@@ -59,10 +60,11 @@ def test_double_thousandth_allows_one_element_in_a_thousand(bad, passed):
 
 
 def test_ulps_are_those_of_the_format_at_the_reference():
-    # float16 steps: 2**-10 in [1, 2), 2**-9 in [2, 4), 2**-24 below 2**-14.
+    # float16 steps: 2**-10 in [1, 2), 2**-9 in [2, 4), 2**-24 below 2**-14. The root mean square of 1, 2, 0
+    # is 1.29, so the mean counts the third error in steps of 2**-10.
     m = metrics([1 + 2**-10, 2 - 2**-9, 2**-24], [1.0, 2.0, 0.0])
     assert m.max_ulp == 1.0
-    assert m.mean_signed_ulp == (1 - 1 + 1) / 3
+    assert m.mean_signed_ulp == (1 - 1 + 2**-14) / 3
     assert metrics([1 + 2**-10], [1.0], "bfloat16").max_ulp == 1 / 8
     assert metrics([1 + 2**-10], [1.0], "float32").max_ulp == 2**13
     assert metrics([1 + 2**-10], [1.0], "hf32_11").max_ulp == 2.0
@@ -76,6 +78,61 @@ def test_outward_ulp_sees_truncation_where_the_signed_mean_cancels():
     assert m.mean_outward_ulp == -1.0
     # A result on the other side of zero is as large as its reference.
     assert metrics([-(2**-24)], [2**-24]).mean_outward_ulp == 0.0
+
+
+def test_a_sum_that_cancels_does_not_decide_the_mean():
+    # 999 results a step of 2**-23 low at 1, and one that cancels to 2**-60 and is off by 2**-24, as a sum of
+    # terms of size 1 may be: 2**59 of its own steps, but one at the root mean square, just below 1.
+    reference = np.ones(1000)
+    reference[0] = 2.0**-60
+    actual = reference - 2.0**-23
+    actual[0] = 2.0**-24
+    m = metrics(actual, reference, "float32")
+    assert m.mean_signed_ulp == pytest.approx((-999 + 1) / 1000, rel=1e-12)
+    assert m.mean_outward_ulp == pytest.approx((-999 + 1) / 1000, rel=1e-12)
+    assert m.max_ulp > 2.0**58
+
+
+def test_the_measures_of_a_whole_tensor_by_hand():
+    # g = (3, 4), a = (3, 2): the error is 2, the norm of g 5, that of a sqrt(13), their product 9 + 8.
+    m = metrics([3.0, 2.0], [3.0, 4.0])
+    assert m.rel_l2 == pytest.approx(2 / 5, rel=1e-15)
+    assert m.sqnr_db == pytest.approx(10 * math.log10(25 / 4), rel=1e-15)
+    assert m.cosine == pytest.approx(17 / (5 * math.sqrt(13)), rel=1e-15)
+
+
+def test_a_measure_that_would_divide_by_zero_has_no_value():
+    same, nothing = metrics([3.0], [3.0]), metrics([1.0], [0.0])
+    assert (same.rel_l2, same.sqnr_db, same.cosine) == (0.0, None, 1.0)
+    assert (nothing.rel_l2, nothing.sqnr_db, nothing.cosine) == (None, None, None)
+
+
+def test_an_error_is_measured_by_the_terms_of_its_sum():
+    actual, reference = np.array([1.5, 0.25, 0.0], np.float32), np.array([1.0, 0.0, 0.0])
+    # Errors 0.5, 0.25, 0 over sums of magnitudes 2, 4, 0.
+    m = error_metrics(actual, reference, "float32", np.array([2.0, 4.0, 0.0]))
+    assert m.max_of_terms == 0.25
+    assert m.mean_of_terms == (0.25 + 0.0625 + 0) / 3
+    assert metrics([1.5], [1.0]).max_of_terms is None
+    with pytest.raises(ShapeError, match=r"the sum of magnitudes \(2,\)"):
+        error_metrics(actual, reference, "float32", np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("actual", "reference", "under", "over"),
+    [
+        ([0.0, -0.0, 1.0, 0.0], [1e-9, -1e-9, 1.0, 0.0], 2, 0),
+        ([np.inf, -np.inf, 1.0, 1.0], [1e6, -1e6, 1.0, 1.0], 0, 2),
+        # Saturated, in place of Inf; 65519 rounds to the largest value, which is right.
+        ([65504.0, 65504.0, 65504.0, np.nan], [1e6, 65519.0, 65504.0, 1.0], 0, 2),
+        # What is infinite or NaN already does not overflow.
+        ([np.inf, np.nan, 1.0, 1.0], [np.inf, np.nan, 1.0, 1.0], 0, 0),
+        ([0.0, 1.0, 1.0, 1.0], [np.nan, 1.0, 1.0, 1.0], 0, 0),
+    ],
+)
+def test_what_leaves_the_range_of_the_format_is_counted(actual, reference, under, over):
+    m = metrics(actual, reference)
+    assert (m.underflow_share, m.overflow_share) == (under / 4, over / 4)
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32"])
@@ -236,7 +293,11 @@ def test_large_tensors_are_measured_in_pieces_without_a_difference():
     assert m.rmse == pytest.approx(np.sqrt((error**2).mean()), rel=1e-12)
     assert m.share_above_1e3 == np.mean(error > 1e-8 + 1e-3 * np.abs(reference))
     assert m.max_ulp == (error / steps).max()
-    assert m.mean_signed_ulp == pytest.approx(((actual - reference) / steps).mean(), rel=1e-9)
+    scale = np.sqrt((reference**2).mean())
+    coarse = np.exp2(np.floor(np.log2(np.maximum(np.abs(reference), scale))) - 10)
+    assert m.mean_signed_ulp == pytest.approx(((actual - reference) / coarse).mean(), rel=1e-9)
+    norms = [np.linalg.norm(x) for x in (actual - reference, reference)]
+    assert m.rel_l2 == pytest.approx(norms[0] / norms[1], rel=1e-12)
     assert m.small_count == np.count_nonzero(np.abs(reference) < 2**-11)
 
 

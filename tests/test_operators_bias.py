@@ -86,7 +86,7 @@ def test_every_space_gives_the_bits_of_the_definition(shape, profile, dtype):
     rng = np.random.default_rng(0)
     values = np.ldexp(rng.standard_normal(shape), rng.integers(-8, 8, shape)).astype(dtype).astype(np.float32)
     graph = GraphBuilder({"grad_output": GmTensor.of("grad_output", shape, dtype)})
-    VectorKernels(graph, profile, AccumulationModel("exact")).grad_bias(dtype)
+    VectorKernels(graph, profile, AccumulationModel("exact")).grad_bias(dtype, dtype)
     (kernel,) = graph.build(("grad_bias",)).kernels
     gm = {"grad_output": values}
     run_kernel(strict(kernel, 4), gm, order=5)

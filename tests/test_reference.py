@@ -21,8 +21,8 @@ from ascendsim.ops.reference.ordered import (
     im2col,
     ordered_dgrad,
     ordered_wgrad,
-    product_of,
     reduction_by_groups,
+    reduction_of,
     sources,
 )
 from ascendsim.profile import load_profile
@@ -50,12 +50,12 @@ def floats(values, shape):
 def image(problem, grad_output, weight, slices, *, c0=16, model=SEQ):
     order = DgradOrder(c0, slices)
     a, w = floats(grad_output, problem.grad_output), floats(weight, problem.weight)
-    return ordered_dgrad(problem, a, w, order, product_of(model, TWIN))
+    return ordered_dgrad(problem, a, w, order, reduction_of(model, TWIN))
 
 
 def filter_(problem, grad_output, input, order, *, model=SEQ):
     a, x = floats(grad_output, problem.grad_output), floats(input, problem.input)
-    return ordered_wgrad(problem, a, x, order, product_of(model, TWIN))
+    return ordered_wgrad(problem, a, x, order, reduction_of(model, TWIN))
 
 
 # --- the right products
@@ -162,7 +162,7 @@ def test_parts_of_grad_input_are_added_one_after_the_other_to_zero():
     def of(values, *parts):
         order = DgradOrder(1, (1, 1, 1), parts)
         a, w = floats(values, problem.grad_output), floats([1, 1, 1], problem.weight)
-        return ordered_dgrad(problem, a, w, order, product_of(SEQ, TWIN)).item()
+        return ordered_dgrad(problem, a, w, order, reduction_of(SEQ, TWIN)).item()
 
     assert of([BIG, 1, 1]) == BIG
     assert of([BIG, 1, 1], 1, 2) == BIG + 2
@@ -176,7 +176,7 @@ def test_a_part_of_grad_input_runs_through_all_kernel_depths():
     a = floats([1, BIG, 1, 1], problem.grad_output)  # channel 0: depths (1, BIG), channel 1: (1, 1)
     w = floats([1, 1, 1, 1], problem.weight)
     whole, parts = (
-        ordered_dgrad(problem, a, w, DgradOrder(1, (1, 1), cut), product_of(SEQ, TWIN))[0, 0, 1, 0, 0]
+        ordered_dgrad(problem, a, w, DgradOrder(1, (1, 1), cut), reduction_of(SEQ, TWIN))[0, 0, 1, 0, 0]
         for cut in ((), (1, 1))
     )
     # BIG of channel 0, then three ones that are lost one by one
@@ -348,7 +348,7 @@ def test_twin_and_compiled_model_give_the_same_gradients(data):
     order, filters = DgradOrder(16, (4, 2)), WgradOrder(((0, 20), (20, 15)), 16)
     a, x, w = tensors["grad_output"], tensors["input"], tensors["weight"]
     for gradient, operands in ((ordered_dgrad, (a, w, order)), (ordered_wgrad, (a, x, filters))):
-        twin, fast = (gradient(problem, *operands, product_of(BLOCK, macs)) for macs in (TWIN, COMPILED))
+        twin, fast = (gradient(problem, *operands, reduction_of(BLOCK, macs)) for macs in (TWIN, COMPILED))
         assert_same_bits(fast, twin)
 
 

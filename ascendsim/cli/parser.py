@@ -79,6 +79,7 @@ def _refuse_repetition(command: Parser, words: Sequence[str]) -> None:
 def _make_parser() -> tuple[Parser, dict[str, Parser]]:
     # allow_abbrev=False throughout: an abbreviation that works today is ambiguous with the next option.
     from ascendsim.cli.check_options import add_check
+    from ascendsim.cli.probe import add_probe
     from ascendsim.cli.validate import add_validate
 
     parser = Parser(
@@ -115,6 +116,7 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
     profiles.add_argument("--json", action="store_true", help="print JSON")
     profiles.set_defaults(command=_profiles)
     others = {"check": add_check(choices), "validate": add_validate(choices)}
+    others |= add_probe(choices)
     return parser, {"run": run, "profiles": profiles, **others}
 
 

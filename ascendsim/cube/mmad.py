@@ -70,11 +70,8 @@ class Mmad(_Mmad, Command):
         """
         # The first product begins the tile: the device starts from zero and does not read what L0C holds.
         if self.first:
-            c = memory.new_tile(self.dst, (self.m, self.n))
-            c.fill(0)
-        else:
-            c = memory.tile(self.dst)
-        a, b = memory.tile(self.a), memory.tile(self.b)
+            memory.new_tile(self.dst, (self.m, self.n)).fill(0)
+        a, b, c = memory.tile(self.a), memory.tile(self.b), memory.accumulator(self.dst)
         # A slot that was overwritten too early would give wrong numbers without a word, were shapes equal;
         # where they differ, that is seen here.
         if (a.shape, b.shape, c.shape) != ((self.m, self.k), (self.k, self.n), (self.m, self.n)):
@@ -82,7 +79,7 @@ class Mmad(_Mmad, Command):
                 f"Mmad of {self.m} x {self.k} x {self.n} finds {self.a!r} {a.shape}, {self.b!r} {b.shape} "
                 f"and {self.dst!r} {c.shape}: a wait is missing"
             )
-        memory.accumulate(a, b, c)
+        memory.add_product(self.dst, a, b)
 
     def cost(self, profile: Profile) -> Cost:
         """Return head, product cycles and result latency."""

@@ -27,7 +27,43 @@ METRIC_COLUMNS = (
     Column("mere", "MERE", "", "Mean of |a - g| / (|g| + 1e-7)."),
     Column("mare", "MARE", "", "Maximum of |a - g| / (|g| + 1e-7)."),
     Column("rmse", "RMSE", "", "Square root of the mean of (a - g)^2."),
+    Column(
+        "rel_l2",
+        "rel L2",
+        "",
+        "The root of the sum of (a - g)^2 over that of g^2; none where every g is 0.",
+    ),
+    Column(
+        "sqnr_db",
+        "SQNR",
+        "dB",
+        "10 log10 of the sum of g^2 over that of (a - g)^2; none where one of them is 0.",
+    ),
+    Column(
+        "cosine",
+        "cosine",
+        "",
+        "The sum of a g over the roots of the sums of a^2 and of g^2; none where one of them is 0.",
+    ),
     Column("max_abs", "max abs", "", "Maximum of |a - g|."),
+    Column(
+        "mean_of_terms",
+        "mean of terms",
+        "",
+        "Mean of |a - g| / S, where S is the sum of the magnitudes of the terms of g: the error of the sum, "
+        "whatever of it cancels; none where S is not known.",
+    ),
+    Column("max_of_terms", "max of terms", "", "Maximum of |a - g| / S."),
+    Column(
+        "underflow_share", "underflow", "share of 1", "Share of all elements with a = 0 where g is not 0."
+    ),
+    Column(
+        "overflow_share",
+        "overflow",
+        "share of 1",
+        "Share of all elements with a finite g where a is NaN, Inf, or the largest value in place of an Inf "
+        "or NaN of R(g).",
+    ),
     Column(
         "share_above_1e3",
         "> 1e-3",
@@ -42,13 +78,24 @@ METRIC_COLUMNS = (
         "share of 1",
         "Share with |a - R(g)| > 1e-8 + 1e-3 |R(g)|; the double-thousandth rule allows 0.001.",
     ),
-    Column("max_ulp", "max ulp", "ulp(g)", "Maximum of |a - g| / ulp(g)."),
-    Column("mean_signed_ulp", "mean ulp", "ulp(g)", "Mean of (a - g) / ulp(g): a drift up or down."),
+    Column(
+        "max_ulp",
+        "max ulp",
+        "ulp(g)",
+        "Maximum of |a - g| / ulp(g).",
+    ),
+    Column(
+        "mean_signed_ulp",
+        "mean ulp",
+        "ulp(s)",
+        "Mean of (a - g) / ulp(s), s the larger of |g| and the root mean square of all g: a drift up or "
+        "down.",
+    ),
     Column(
         "mean_outward_ulp",
         "outward ulp",
-        "ulp(g)",
-        "Mean of (|a| - |g|) / ulp(g): below zero the results shrink, as truncation makes them.",
+        "ulp(s)",
+        "Mean of (|a| - |g|) / ulp(s): below zero the results shrink, as truncation makes them.",
     ),
     Column(
         "max_rank_ulp",

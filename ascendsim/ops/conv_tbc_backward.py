@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.arguments import whole
 from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.lower import append_gradients
 from ascendsim.ops.lowering.vector import VectorKernels
@@ -154,5 +154,6 @@ def _empty_graph(views: Views, decision: Decision, options: Options) -> Graph:
         on.fill("grad_bias", shapes["grad_bias"], decision.dtypes["grad_bias"], value)
     else:
         on.transpose("grad_output", ACTIVATION_IN)
-        on.grad_bias(decision.dtypes["grad_bias"])
+        made = leaves_in("grad_bias", decision.dtypes, "", direct=decision.direct_outputs)
+        on.grad_bias(decision.dtypes["grad_bias"], made)
     return graph.build(GRADIENTS)

@@ -14,7 +14,7 @@ from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, AccumulationModel
 from ascendsim.numerics.formats.controls import FIXPIPE_PRESETS
 from ascendsim.numerics.formats.dtypes import dtype
-from ascendsim.ops.lowering.call import GRADIENTS, Call
+from ascendsim.ops.lowering.call import GRADIENTS, Call, leaves_in
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
@@ -214,16 +214,21 @@ class Options:
         """Return everything that fixes the kernels of a decided call."""
         # Only the two products have a plan: grad_bias is a sum on the vector cores.
         cube = [name for name, wanted in zip(GRADIENTS[:2], decision.wanted[:2], strict=True) if wanted]
+        compute, direct = decision.compute_dtype, decision.direct_outputs
+        made = (
+            leaves_in("grad_input", decision.dtypes, compute, direct=direct) if decision.wanted[0] else None
+        )
         return Call(
             problem,
             self.profile,
-            decision.compute_dtype,
+            compute,
             dict(decision.dtypes),
-            self.model(decision.compute_dtype),
+            self.model(compute),
             self.one_order(decision),
-            self.plans(problem, cube, decision.compute_dtype),
+            self.plans(problem, cube, compute, made),
             {name: view for name, view in views.items() if not view.is_contiguous},
             self.fixpipe,
+            direct,
         )
 
     def one_order(self, decision: Decision) -> bool:

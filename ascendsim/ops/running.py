@@ -181,8 +181,13 @@ def common_fields(
         "compute_dtype": full_name(decision.compute_dtype, options.profile),
         "accumulation": model,
         "kernels": tuple(results),
-        "notes": options.notes(decision, strided=gathered, timing=timing),
+        "notes": (*options.notes(decision, strided=gathered, timing=timing), *notes_of(results)),
     }
+
+
+def notes_of(results: list[KernelResult]) -> tuple[str, ...]:
+    """Return what the kernels of a call note, each sentence once."""
+    return tuple(dict.fromkeys(result.kernel.note for result in results if result.kernel.note))
 
 
 def name_of(order: str | int) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ascendsim.errors import ProgramError
 from ascendsim.numerics.accumulation.integers import IntegerSum
+from ascendsim.numerics.accumulation.reduction import products_of, rounds_once
 from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
@@ -43,6 +44,9 @@ class CoreMemory:
         self.math = math
         self.shared = shared
         self.accumulate = _accumulation(math)
+        self._rounds_once = rounds_once(math.accumulation)
+        self._slices: dict[int, list[tuple[Carrier, Carrier]]] = {}
+        self._unrounded: set[int] = set()
         self._storage: dict[int, Carrier] = {}
         self._tiles: dict[int, Carrier] = {}
 
@@ -73,6 +77,27 @@ class CoreMemory:
             storage = self._storage[slot.index] = aligned_empty(size).view(self.math.carrier)
         tile = storage[:size].reshape(shape)
         self._tiles[slot.index] = tile
+        self._slices.pop(slot.index, None)
+        self._unrounded.discard(slot.index)
+        return tile
+
+    def add_product(self, slot: Slot, a: Carrier, b: Carrier) -> None:
+        """Add a cube product to the accumulator tile in a slot."""
+        if self._rounds_once:
+            # Nothing is rounded before somebody reads the tile; copies, since the operands' slots move on.
+            self._slices.setdefault(slot.index, []).append((a.copy(), b.copy()))
+            self._unrounded.add(slot.index)
+        else:
+            self.accumulate(a, b, self._tiles[slot.index])
+
+    def accumulator(self, slot: Slot) -> Carrier:
+        """Return the accumulator tile of a slot for a further product, its sum perhaps not rounded yet.
+
+        Raises   ProgramError if nothing was written to the slot
+        """
+        tile = self._tiles.get(slot.index)
+        if tile is None:
+            raise ProgramError(f"{slot!r} is read before anything has written it: a wait is missing")
         return tile
 
     def tile(self, slot: Slot) -> Carrier:
@@ -80,10 +105,18 @@ class CoreMemory:
 
         Raises   ProgramError if nothing was
         """
-        tile = self._tiles.get(slot.index)
-        if tile is None:
-            raise ProgramError(f"{slot!r} is read before anything has written it: a wait is missing")
+        tile = self.accumulator(slot)
+        if slot.index in self._unrounded:
+            self._round(slot.index, tile)
         return tile
+
+    def _round(self, index: int, tile: Carrier) -> None:
+        """Put the sum of all products so far into an accumulator tile, rounded once."""
+        # They are kept: a further Mmad adds to the exact sum, not to the rounded one.
+        tile.fill(0)
+        for a, b in products_of(self.math.accumulation, self._slices[index]):
+            self.accumulate(a, b, tile)
+        self._unrounded.discard(index)
 
     def convert(self, values: Carrier, dtype: str) -> Carrier:
         """Round values to the grid of `dtype`, as Fixpipe and the vector Cast do."""

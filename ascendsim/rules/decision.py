@@ -27,6 +27,7 @@ class Decision:
     empty_grad_bias "zeros", "sum" (of grad_output) or "count" (terms of that sum, whatever their values);
                     the other gradients of an empty call are zeros
     warnings        sentences that the operator would log
+    direct_outputs  every gradient leaves the core in its own format; otherwise as `RuleSet` says
     """
 
     api: str
@@ -42,6 +43,7 @@ class Decision:
     empty: bool = False
     empty_grad_bias: str = "zeros"
     warnings: tuple[str, ...] = ()
+    direct_outputs: bool = False
 
     @property
     def wanted_gradients(self) -> tuple[str, ...]:

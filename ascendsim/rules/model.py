@@ -215,8 +215,11 @@ class Determinism:
 class RuleSet:
     """Rules of one document, or of the shipped operator.
 
-    from_cube  True: `dtypes`, `dtypes_transposed` and `cube_math` of a product are those that its cube
-               multiplies (see `from_cube.with_cube`), whatever the tables of the bases say
+    from_cube       True: `dtypes`, `dtypes_transposed` and `cube_math` of a product are those that its cube
+                    multiplies (see `from_cube.with_cube`), whatever the tables of the bases say
+    direct_outputs  True: every gradient leaves the core in the format asked for. False, as the operator has
+                    it: grad_input leaves in the format that the cube multiplies, grad_bias in that of
+                    grad_output, and a Cast kernel makes what was asked for
     """
 
     name: str
@@ -225,6 +228,7 @@ class RuleSet:
     convolution: ConvolutionRules
     tbc: TbcRules
     from_cube: bool = False
+    direct_outputs: bool = False
 
 
 @dataclass(frozen=True)

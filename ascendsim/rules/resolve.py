@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,11 @@ def resolve(call: Call, product: str | Profile = "910B", rules: str | Path = "do
     if rule_set.from_cube:
         rule_set = with_cube(rule_set, family, product)
     if isinstance(call, ConvTbcBackwardCall):
-        return _tbc(CheckedTbc(typed(call), family, rule_set.tbc), rule_set)
-    return _convolution(CheckedConvolution(typed(call), family, rule_set.convolution), rule_set)
+        decision = _tbc(CheckedTbc(typed(call), family, rule_set.tbc), rule_set)
+    else:
+        checked = CheckedConvolution(typed(call), family, rule_set.convolution)
+        decision = _convolution(checked, rule_set)
+    return replace(decision, direct_outputs=rule_set.direct_outputs)
 
 
 def _convolution(c: CheckedConvolution, rules: RuleSet) -> Decision:

@@ -4,5 +4,7 @@ precision    how far gradients are from float64 ones of the same tensors
 sweep        every assumed figure of a product at both ends of its range, one by one
 sensitivity  a sweep of the main job
 interval     a sweep of any call, and the times with all figures at once
+arithmetic   operand formats, accumulation models and output formats side by side
+identify     which accumulation model a device has, from its answers
 records      the answers
 """

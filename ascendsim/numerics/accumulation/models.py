@@ -4,7 +4,8 @@ How the real cube rounds inside its multiply-accumulate is published nowhere, so
 swappable part. This module holds the names: one frozen record, its text form, and nothing that computes.
 The definitions are in `twins`, the compiled versions behind `accumulate`.
 
-    exact:R                        c <- R(c + sum of all products), once per cube product
+    exact:R                        c <- R(sum of all products), once for the whole reduction
+    exact-mmad:R                   c <- R(c + sum of all products), once per cube product (Mmad)
     seq:R                          for each k in order: c <- R(c + a*b)              (fused)
     seq-muladd:R                   for each k in order: c <- R(c + R(a*b))
     block:K:R                      per block of K products: c <- R(c + sum)
@@ -16,7 +17,8 @@ The definitions are in `twins`, the compiled versions behind `accumulate`.
 K is a number or `cube_k` (the documented k per cycle of the product and format), R one of RNE (nearest, ties
 to even), RNA (nearest, ties away from zero), RZ (toward zero). Options follow the model, in this order:
 
-    +split3        products of 24-bit operands without the product of the two 12-bit low halves
+    +split3        products of 24-bit operands without the product of the two 12-bit low halves; +0 where
+                   that leaves nothing (both operands are all low half, so subnormal), whatever their signs
     +ftz-in[:E]    operands below 2^E (the smallest normal of their format; -126 if not said) read as zero
     +ftz-acc       subnormal rounding results and initial accumulators become zero of the same sign
     +saturate      when a cube product is done, infinite accumulators become the largest finite value, NaN +0
@@ -42,13 +44,14 @@ MAX_BLOCK: Final = 65536
 MAX_FRACTION_BITS: Final = 32
 
 GRAMMAR: Final = (
-    "exact:R, seq:R, seq-muladd:R, block:K:R, block-add:K:R:R2, tree:K:adjacent|halves:R, align:K:Fn:R[:acc]"
-    " or fp16-acc(<one of these>), with K a number or cube_k and R one of RNE, RNA, RZ, then any of"
-    " +split3 +ftz-in[:E] +ftz-acc +saturate in this order"
+    "exact:R, exact-mmad:R, seq:R, seq-muladd:R, block:K:R, block-add:K:R:R2, tree:K:adjacent|halves:R,"
+    " align:K:Fn:R[:acc] or fp16-acc(<one of these>), with K a number or cube_k and R one of RNE, RNA, RZ,"
+    " then any of +split3 +ftz-in[:E] +ftz-acc +saturate in this order"
 )
 # The fields that a kind writes into its text, in order; fields it does not name keep their default.
 _PARTS: Final[dict[str, tuple[str, ...]]] = {
     "exact": ("rounding",),
+    "exact-mmad": ("rounding",),
     "seq": ("rounding",),
     "seq-muladd": ("rounding",),
     "block": ("block", "rounding"),
@@ -59,7 +62,7 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {
 KINDS: Final = tuple(_PARTS)
 # Only to guess, in an error, which model was meant.
 _EXAMPLES: Final = (
-    *(f"{kind}:{r}" for kind in ("exact", "seq", "seq-muladd") for r in ROUNDINGS),
+    *(f"{kind}:{r}" for kind in ("exact", "exact-mmad", "seq", "seq-muladd") for r in ROUNDINGS),
     *(f"block:{k}:{r}" for k in (1, 4, 8, 16, 32, CUBE_K) for r in ROUNDINGS),
     *(f"block-add:{k}:{r}:{r}" for k in (4, 8, 16, 32, CUBE_K) for r in ROUNDINGS),
     *(f"tree:{k}:{p}:{r}" for k in (4, 8, 16, 32, CUBE_K) for p in PAIRINGS for r in ROUNDINGS),

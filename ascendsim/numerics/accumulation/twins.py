@@ -61,6 +61,7 @@ def product(a: float, b: float, form: str = "exact") -> Term:
     exact = (int(term(a)) * int(term(b))) >> FRACTION_BITS
     if form == "split3" and low_half(a) and low_half(b):
         exact -= (int(term(low_half(a))) * int(term(low_half(b)))) >> FRACTION_BITS
+    # Of two operands that are all low half nothing is left: +0, as of a number less itself.
     return exact or 0.0
 
 
@@ -102,7 +103,7 @@ def rounded(x: Term, mode: str, fmt: DType, flush: bool = False) -> float:
 
 
 def exact_sum(c: float, products: Sequence[Term], r: Round) -> float:
-    """Add all of `exact` or one block of `block`: c <- R(c + sum of the products)."""
+    """Add all of `exact`, `exact-mmad` or one block of `block`: c <- R(c + sum of the products)."""
     return r(total([term(c), *products]))
 
 
@@ -182,7 +183,7 @@ def add_block(model: AccumulationModel, c: float, pairs: Sequence[Pair]) -> floa
 
     products = [product(a, b, model.product) for a, b in pairs]
     match model.kind:
-        case "exact" | "block":
+        case "exact" | "exact-mmad" | "block":
             return exact_sum(c, products, r)
         case "seq":
             return seq(c, products, r)
@@ -234,7 +235,8 @@ def accumulate_twin(
 
     Shapes   a (m, k), b (k, n), c (m, n) -> (m, n); k = 0 returns c
     Types    binary32 values; the result is float32
-    Order    blocks of consecutive k from k = 0 of this call; the last one may be short
+    Order    blocks of consecutive k from k = 0 of this call; the last one may be short; `exact` is meant to
+             get its whole reduction in one call (`reduction.products_of`)
     Raises   ShapeError if the sizes differ, ConfigError if the model's block is still `cube_k`
     """
     if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]):

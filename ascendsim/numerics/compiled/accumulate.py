@@ -31,7 +31,8 @@ def accumulate(model: AccumulationModel, a: FloatArray, b: FloatArray, c: FloatA
 
     Shapes   a (m, k), b (k, n), c (m, n), C-contiguous (a and b are copied if they are not)
     Types    float32 carriers
-    Order    blocks begin at k = 0 of this call
+    Order    blocks begin at k = 0 of this call; `exact` is meant to get its whole reduction in one call
+             (`accumulation.reduction`)
     Special  as `twins` says; the payload of a NaN is not promised
     Modes    of the processor (rounding, flush to zero) that the calling thread has set change nothing
     Raises   ShapeError if the sizes differ, UnsupportedError for another dtype or a c that cannot be written
@@ -89,7 +90,7 @@ def _kernel(model: AccumulationModel, split: bool) -> Kernel:
         kind = {"block": "seq", "tree": "seq-muladd"}.get(kind, kind)
     chained = kind in ("seq", "seq-muladd")
     # Chains have blocks only to be measured, which nobody reads; `exact` has one block, whatever k is.
-    block = MAX_BLOCK if chained else _ALL if kind == "exact" else model.block
+    block = MAX_BLOCK if chained else _ALL if kind in ("exact", "exact-mmad") else model.block
     separate = kind in ("block-add", "seq-muladd")
     modes = {model.rounding, model.add_rounding} if kind == "block-add" else {model.rounding}
     # The processor's own mode serves where everything is cut, and into binary32 without more ado.

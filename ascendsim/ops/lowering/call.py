@@ -42,6 +42,7 @@ class Call:
     plans           gradient -> how the cube computes it, for those that are computed
     views           where the elements of those inputs lie that are not contiguous
     fixpipe         which of the vendor's pages says when Fixpipe saturates (controls.FIXPIPE_PRESETS)
+    direct_outputs  every gradient leaves the core in its own format (see `RuleSet`)
     """
 
     problem: ConvProblem
@@ -53,11 +54,16 @@ class Call:
     plans: Mapping[str, Plan]
     views: Mapping[str, View] = field(default_factory=dict)
     fixpipe: str = "ctrl48"
+    direct_outputs: bool = False
 
     def schedule(self, gradient: str) -> Schedule:
         """Return the loop nest that the plan of a gradient asks for, bound to this call."""
         plan = self.plans[gradient]
-        gemm = (DgradGemm if gradient == "grad_input" else WgradGemm).of(self.problem, self.compute_dtype)
+        gemm: DgradGemm | WgradGemm
+        if gradient == "grad_input":
+            gemm = DgradGemm.of(self.problem, self.compute_dtype, self.leaves_in("grad_input"))
+        else:
+            gemm = WgradGemm.of(self.problem, self.compute_dtype)
         sums = self.generation.deterministic_sum if self.deterministic else "atomic"
         return schedule_named(plan.schedule)(gemm, plan.tiling, self.profile, sums)
 
@@ -69,7 +75,7 @@ class Call:
         # The grad_input of a transposed convolution is a plain convolution, which runs as one on the device.
         operation = "convolution_forward" if self.problem.transposed else "convolution_backward"
         by_vector = self.schedule(gradient).casts_sums
-        return self.cube_math(operation, self.storage.name, by_vector=by_vector)
+        return self.cube_math(operation, self.leaves_in(gradient), by_vector=by_vector)
 
     def cube_math(self, operation: str, target: str, *, by_vector: bool = False) -> MathSettings:
         """Return the arithmetic of a cube kernel with results in format `target`.
@@ -88,11 +94,16 @@ class Call:
         """Choices of the core's generation around the cube."""
         return self.profile.generation
 
+    def leaves_in(self, gradient: str) -> str:
+        """Return the format in which a gradient leaves the core, before any Cast kernel."""
+        return leaves_in(gradient, self.dtypes, self.compute_dtype, direct=self.direct_outputs)
+
     @property
     def squeezed(self) -> bool:
         """Whether a float32 grad_weight passes through float16 on its way out."""
         return (
             self.generation.squeezes_groups
+            and not self.direct_outputs
             and self.problem.groups > 1
             and self.storage.bits == 16
             and self.dtypes["grad_weight"] == "float32"
@@ -124,6 +135,19 @@ class Call:
         if name == "grad_bias":
             return (self.problem.grad_output[1],)
         return self.problem.weight if "weight" in name else self.problem.input
+
+
+def leaves_in(gradient: str, dtypes: Mapping[str, str], compute_dtype: str, *, direct: bool) -> str:
+    """Return the format in which a gradient of a call leaves the core, before any Cast kernel.
+
+    direct   in the format asked for; otherwise as the shipped operator has it
+    """
+    # Of the cube, float32 is what L0C holds, and the layout of grad_weight is changed before it is cast.
+    if gradient == "grad_weight":
+        return "float32"
+    if direct:
+        return dtypes[gradient]
+    return dtypes["grad_output"] if gradient == "grad_bias" else stored_name(compute_dtype)
 
 
 def overflow_rules(profile: Profile) -> OverflowRules:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, Mask
 from ascendsim.ops.lowering.cube import grad_input, grad_weight
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
+from ascendsim.ops.lowering.notes import squeezed
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.program.places import GmTensor
 
@@ -34,19 +35,21 @@ def append_gradients(call: Call, output_mask: Mask, graph: GraphBuilder) -> None
     on = VectorKernels(graph, call.profile, call.accumulation)
     # First, from grad_output as it is given: the casts below may narrow it.
     if want_bias:
-        on.grad_bias(call.dtypes["grad_bias"])
+        on.grad_bias(call.dtypes["grad_bias"], call.leaves_in("grad_bias"))
     needed = {"grad_output": want_input or want_weight, "weight": want_input, "input": want_weight}
     for name, used in needed.items():
         if used and call.dtypes[name] != call.storage.name:
             on.convert(name, call.storage.name)
     if want_input:
         grad_input(call, graph)
-        if call.dtypes["grad_input"] != call.storage.name:
-            on.convert("grad_input", call.dtypes["grad_input"])
+        asked, made = call.dtypes["grad_input"], call.leaves_in("grad_input")
+        if asked != made:
+            on.convert("grad_input", asked, note=squeezed("grad_input", made, asked))
     if want_weight:
         grad_weight(call, graph)
         # The cube makes it in float32; squeezed, it has only the values of float16, whatever is asked for.
         if call.squeezed:
-            on.convert("grad_weight", "float16", "squeeze_grad_weight")
+            note = squeezed("grad_weight", "float16", call.dtypes["grad_weight"])
+            on.convert("grad_weight", "float16", "squeeze_grad_weight", note)
         if call.squeezed or call.dtypes["grad_weight"] != "float32":
             on.convert("grad_weight", call.dtypes["grad_weight"])

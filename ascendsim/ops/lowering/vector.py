@@ -8,6 +8,7 @@ from math import prod
 from ascendsim.numerics.accumulation.settings import Accumulation, MathSettings
 from ascendsim.ops.lowering.call import vector_overflow
 from ascendsim.ops.lowering.graph import GraphBuilder
+from ascendsim.ops.lowering.notes import squeezed
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts, lane_sums
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, ordered_sum, zero_fill
@@ -48,26 +49,30 @@ class VectorKernels:
         self._add(kernel, (phase,), (before, after), "float32", facts)
         self.graph.holds(name, after, view.shape)
 
-    def convert(self, name: str, target: str, kernel: str = "") -> None:
-        """Append the kernel that converts one whole tensor; `kernel` is its name if it is no plain cast."""
+    def convert(self, name: str, target: str, kernel: str = "", note: str = "") -> None:
+        """Append the kernel that converts one whole tensor.
+
+        kernel   its name if it is no plain cast
+        note     what a reader of the result must know about it
+        """
         given = self.graph.now(name)
         before, size = flat(given), (prod(given.shape),)
         after = self.graph.make(name, size, target, f"{name} in {target}")
         phase = cast(self.profile, before, after)
-        self._add(kernel or f"cast_{name}", (phase,), (before, after), target)
+        self._add(kernel or f"cast_{name}", (phase,), (before, after), target, note=note)
         self.graph.holds(name, after, given.shape)
 
-    def grad_bias(self, asked: str) -> None:
+    def grad_bias(self, asked: str, made: str) -> None:
         """Append the kernel that sums grad_output over batch and space, and the cast of its result.
 
         Shapes   grad_output (N, C, spatial...) -> (C,)
-        Types    the sum has the format of grad_output, grad_bias the one `asked` for
+        Types    sums are in float32 and leave in the format `made`; grad_bias has the one `asked` for
         """
         given = self.graph.now("grad_output")
         batch, channels = given.shape[:2]
         source = replace(given, shape=(batch, channels, prod(given.shape[2:])))
         parts = bias_parts(self.profile, batch, channels)
-        target = self.graph.make("grad_bias", (1, channels) if parts == 1 else (channels,), given.dtype)
+        target = self.graph.make("grad_bias", (1, channels) if parts == 1 else (channels,), made)
         sums = target
         # Parts stay in float32 until they are added; one part is converted as it is written.
         if parts > 1:
@@ -75,10 +80,10 @@ class VectorKernels:
         phases = [lane_sums(self.profile, source, sums)]
         if parts > 1:
             phases.append(ordered_sum(self.profile, sums, target))
-        self._add("grad_bias", tuple(phases), (source, sums, target), given.dtype)
+        self._add("grad_bias", tuple(phases), (source, sums, target), made)
         self.graph.holds("grad_bias", target, (channels,))
-        if asked != given.dtype:
-            self.convert("grad_bias", asked)
+        if asked != made:
+            self.convert("grad_bias", asked, note=squeezed("grad_bias", made, asked))
 
     def fill(self, name: str, shape: tuple[int, ...], dtype: str, value: float = 0.0) -> None:
         """Append the kernel that sets every element of a gradient to one value; without elements, none."""
@@ -100,7 +105,9 @@ class VectorKernels:
         tensors: tuple[GmTensor, ...],
         target: str,
         facts: dict[str, object] | None = None,
+        note: str = "",
     ) -> None:
         """Append a kernel whose results have format `target`."""
         math = MathSettings(self.accumulation, overflow=vector_overflow(self.profile, target))
-        self.graph.add(Kernel(name, phases, {t.name: t for t in tensors}, math, facts=facts or {}))
+        named = {tensor.name: tensor for tensor in tensors}
+        self.graph.add(Kernel(name, phases, named, math, note=note, facts=facts or {}))

@@ -38,8 +38,12 @@ class DgradGemm:
     compute_dtype: str
 
     @classmethod
-    def of(cls, p: ConvProblem, compute_dtype: str) -> DgradGemm:
-        """Describe the grad_input of a convolution whose operands the cube multiplies as `compute_dtype`."""
+    def of(cls, p: ConvProblem, compute_dtype: str, result: str | None = None) -> DgradGemm:
+        """Describe the grad_input of a convolution whose operands the cube multiplies as `compute_dtype`.
+
+        result   format in which it leaves the cube, in groups of as many channels as the operands have; None:
+                 that of the operands
+        """
         storage = dtype(stored_name(compute_dtype))
         sliding = Sliding.of(p, storage.itemsize, backwards=not p.transposed)
         c0, (height, width) = sliding.c0, sliding.out_size
@@ -65,7 +69,7 @@ class DgradGemm:
         return cls(
             activation("grad_output", p, source_size, reduced, storage),
             GmTensor.of("weight DC1HWC0N", weights, storage.name, "input", "DC1HWC0N"),
-            GmTensor.of("grad_input NDC1HWC0", made, storage.name, "output", "NDC1HWC0"),
+            GmTensor.of("grad_input NDC1HWC0", made, result or storage.name, "output", "NDC1HWC0"),
             sliding,
             # In rising order of the kernel depth: the order of their additions, which the bits depend on.
             pairs_by_depth(made_depths, met),

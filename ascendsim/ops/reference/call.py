@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.ops.lowering.call import Call, vector_overflow
-from ascendsim.ops.reference.ordered import bias_gradient, ordered_dgrad, ordered_wgrad, product_of
+from ascendsim.ops.reference.ordered import bias_gradient, ordered_dgrad, ordered_wgrad, reduction_of
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ascendsim.ops.reference.ordered import Floats, Product
+    from ascendsim.ops.reference.ordered import Floats, Reduce
 
 
 @default_arithmetic
@@ -32,29 +32,29 @@ def reference_gradients(
     Shapes    float32 carriers of the call's tensors in the user's layout; so are the results
     arrivals  the order of atomic additions, see `WgradOrder`; None where the parts are added in order
     """
-    multiply = product_of(call.accumulation, call.problem.macs)
+    reduce = reduction_of(call.accumulation, call.problem.macs)
     given = {"grad_output": grad_output, "input": input, "weight": weight}
     made = {}
     if mask[0]:
         a, _, w = (_operand(call, "grad_input", name, values) for name, values in given.items())
-        made["grad_input"] = _grad_input(call, a, w, multiply)
+        made["grad_input"] = _grad_input(call, a, w, reduce)
     if mask[1]:
         a, x, _ = (_operand(call, "grad_weight", name, values) for name, values in given.items())
         order = replace(call.schedule("grad_weight").order(), arrivals=arrivals)
-        sums = ordered_wgrad(call.problem, a, x, order, multiply)
+        sums = ordered_wgrad(call.problem, a, x, order, reduce)
         made["grad_weight"] = _cast(call, sums, "float16") if call.squeezed else sums
     if mask[2]:
         shape = call.problem.grad_output
         parts = bias_parts(call.profile, shape[0], shape[1])
-        made["grad_bias"] = _cast(call, bias_gradient(grad_output, parts), call.dtypes["grad_output"])
+        made["grad_bias"] = _cast(call, bias_gradient(grad_output, parts), call.leaves_in("grad_bias"))
     return {name: _cast(call, values, call.dtypes[name]) for name, values in made.items()}
 
 
-def _grad_input(call: Call, a: Floats, w: Floats, multiply: Product) -> Floats:
-    """Return grad_input as it leaves the cube: in the format that the cube multiplies."""
+def _grad_input(call: Call, a: Floats, w: Floats, reduce: Reduce) -> Floats:
+    """Return grad_input as it leaves the cube."""
     # Parts are added in float32 and converted by vector cores, whose overflow may differ from Fixpipe's.
-    sums = ordered_dgrad(call.problem, a, w, call.schedule("grad_input").order(), multiply)
-    return round_to(sums, call.storage, overflow=call.math("grad_input").overflow)
+    sums = ordered_dgrad(call.problem, a, w, call.schedule("grad_input").order(), reduce)
+    return round_to(sums, call.leaves_in("grad_input"), overflow=call.math("grad_input").overflow)
 
 
 def _cast(call: Call, values: Floats, target: str) -> Floats:

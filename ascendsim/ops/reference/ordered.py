@@ -1,7 +1,8 @@
 """The gradients by definition: plain loops over NCHW tensors that add in the order in which the cube adds.
 
 Every product of the convolution is written out as a matrix product on im2col operands and handed, slice by
-slice, to the accumulation model: the Fraction twin for small problems, the compiled model for larger ones.
+slice, to the accumulation model: the Fraction twin for small problems, the compiled model for larger ones. A
+model that rounds once for the whole reduction (`exact`) takes the slices of a part joined into one product.
 No tile, no instruction and no executor takes part.
 
 **Order of grad_input**, for each of its pixels: kernel depth from the first tap to the last; channels of the
@@ -22,12 +23,13 @@ are added atomically, in which order they arrived.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ascendsim.numerics.accumulation.reduction import products_of
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.schedules.order import DgradOrder, WgradOrder
 
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
     from ascendsim.numerics.accumulation.models import AccumulationModel
 
     Floats = NDArray[np.float32]
-    Product = Callable[[Floats, Floats, Floats], Floats]
+    Slices = Sequence[tuple[Floats, Floats]]
+    Reduce = Callable[[Slices, tuple[int, int]], Floats]
 
 # Exact fractions are the definition, and some thousand times slower than the compiled model, which equals
 # them bit for bit (that is tested). So small problems take the one, larger ones the other.
@@ -45,22 +48,32 @@ TWIN_LIMIT_MACS = 20_000
 LANES = 64  # float32 elements of one vector command: 256 bytes
 
 
-def product_of(model: AccumulationModel, macs: int) -> Product:
-    """Return (a, b, c) -> new c: the Fraction twin below TWIN_LIMIT_MACS, else the compiled model.
+def reduction_of(model: AccumulationModel, macs: int) -> Reduce:
+    """Return what adds the slices of one reduction to a zero of a shape, in their order.
+
+    The Fraction twin below TWIN_LIMIT_MACS, else the compiled model.
 
     Raises   ConfigError if the block of the model is not a number yet
     """
     if macs < TWIN_LIMIT_MACS:
-        from ascendsim.numerics.accumulation.twins import accumulate_twin
+        from ascendsim.numerics.accumulation.twins import accumulate_twin as multiply
+    else:
+        multiply = _compiled
 
-        return lambda a, b, c: accumulate_twin(model, a, b, c)
-    from ascendsim.numerics.compiled.accumulate import accumulate as accumulate_block
-
-    def compiled(a: Floats, b: Floats, c: Floats) -> Floats:
-        accumulate_block(model, np.ascontiguousarray(a), np.ascontiguousarray(b), c)
+    def reduce(slices: Slices, shape: tuple[int, int]) -> Floats:
+        c = np.zeros(shape, np.float32)
+        for a, b in products_of(model, slices):
+            c = multiply(model, a, b, c)
         return c
 
-    return compiled
+    return reduce
+
+
+def _compiled(model: AccumulationModel, a: Floats, b: Floats, c: Floats) -> Floats:
+    from ascendsim.numerics.compiled.accumulate import accumulate
+
+    accumulate(model, np.ascontiguousarray(a), np.ascontiguousarray(b), c)
+    return c
 
 
 def sources(problem: ConvProblem, axis: int, *, forward: bool) -> NDArray[np.int_]:
@@ -109,7 +122,7 @@ def reduction_by_groups(values: Floats, c0: int) -> Floats:
 
 
 def ordered_dgrad(
-    problem: ConvProblem, grad_output: Floats, weight: Floats, order: DgradOrder, multiply: Product
+    problem: ConvProblem, grad_output: Floats, weight: Floats, order: DgradOrder, reduce: Reduce
 ) -> Floats:
     """Return the accumulators of grad_input, before the conversion to its format.
 
@@ -126,7 +139,7 @@ def ordered_dgrad(
     source = grad_output.reshape(problem.batch, problem.groups, reduced, *source_size)
     result = np.zeros((problem.batch, problem.groups, columns, *made_size), np.float32)
     for image, group, depth in np.ndindex(problem.batch, problem.groups, made_size[0]):
-        sums = [np.zeros((made_size[1] * made_size[2], columns), np.float32) for _ in order.runs()]
+        parts: list[list[tuple[Floats, Floats]]] = [[] for _ in order.runs()]
         for tap, found in enumerate(depth_of[:, depth]):
             # Nothing is loaded for such a depth, so nothing is added: not even zeros begin a block.
             if found < 0:
@@ -137,9 +150,10 @@ def ordered_dgrad(
             for part, slices in enumerate(order.runs()):
                 for groups in slices:
                     last = first + groups * order.c0
-                    sums[part] = multiply(a[:, first:last], b[first:last], sums[part])
+                    parts[part].append((a[:, first:last], b[first:last]))
                     first = last
             assert first == a.shape[1]
+        sums = [reduce(slices, (made_size[1] * made_size[2], columns)) for slices in parts]
         # L0C begins anew with every part, so of several even the first is added to the zero in global memory.
         c = sums[0] if len(sums) == 1 else add_in_order(np.stack([np.zeros_like(sums[0]), *sums]))
         result[image, group, :, depth] = c.T.reshape(columns, *made_size[1:])
@@ -147,7 +161,7 @@ def ordered_dgrad(
 
 
 def ordered_wgrad(
-    problem: ConvProblem, grad_output: Floats, input: Floats, order: WgradOrder, multiply: Product
+    problem: ConvProblem, grad_output: Floats, input: Floats, order: WgradOrder, reduce: Reduce
 ) -> Floats:
     """Return grad_weight in float32, before the conversion to its format.
 
@@ -156,7 +170,7 @@ def ordered_wgrad(
     # A part that reduces nothing is +0. Kept apart, that is the zero with which its place was filled. Added
     # atomically, it stands for nothing: x + 0 is x, and the sum, which began at +0, is never -0.
     parts = np.stack(
-        [_wgrad_part(problem, grad_output, input, order, part, multiply) for part in range(order.k_split)]
+        [_wgrad_part(problem, grad_output, input, order, part, reduce) for part in range(order.k_split)]
     )
     if order.arrivals is None:
         return add_as_tree(parts) if order.tree else add_in_order(parts)
@@ -187,7 +201,7 @@ def add_as_tree(parts: Floats) -> Floats:
 
 
 def _wgrad_part(
-    problem: ConvProblem, grad_output: Floats, input: Floats, order: WgradOrder, part: int, multiply: Product
+    problem: ConvProblem, grad_output: Floats, input: Floats, order: WgradOrder, part: int, reduce: Reduce
 ) -> Floats:
     """Return what one part of the reduction adds to grad_weight; +0 where it adds nothing."""
     small_side, big_side = (input, grad_output) if problem.transposed else (grad_output, input)
@@ -198,12 +212,13 @@ def _wgrad_part(
     row_of, col_of = (sources(problem, axis, forward=True) for axis in (1, 2))
     result = np.zeros((groups, rows, columns, *problem.kernel), np.float32)
     for group, tap in np.ndindex(groups, problem.kernel[0]):
-        c = np.zeros((rows, columns * kernel_h * kernel_w), np.float32)
+        shape = (rows, columns * kernel_h * kernel_w)
+        slices = []
         for small_depth, big_depth, image, first, last in _mmads(problem, order, tap, part):
             a = small[image, group, :, small_depth, first:last]
             b = im2col(big[image, group, :, big_depth], row_of, col_of)[..., first:last]
-            c = multiply(a, b.reshape(c.shape[1], -1).T, c)
-        result[group, :, :, tap] = c.reshape(rows, columns, kernel_h, kernel_w)
+            slices.append((a, b.reshape(shape[1], -1).T))
+        result[group, :, :, tap] = reduce(slices, shape).reshape(rows, columns, kernel_h, kernel_w)
     return result.reshape(problem.weight)
 
 

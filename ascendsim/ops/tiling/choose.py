@@ -37,7 +37,7 @@ def choose_tiling(
     problem    a ConvProblem for "grad_input" and "grad_weight", a MatmulProblem for "matmul"
     gradient   what is computed
     dtype      the format in which the operands lie in memory; hf32: float32 that the cube rounds to HF32
-    out_dtype  of a matrix product: the format of its result; None: the usual one
+    out_dtype  the format in which a matrix product or grad_input leaves the cube; None: the usual one
     strategy   "product": as the product's operators choose, where their rules are known; "search": this
                simulator's own search
 
@@ -96,6 +96,6 @@ def search_plan(
         basic = basic_tiling(gemm, profile)
         return Plan("matmul", matmul_tiling(gemm, profile, others=[basic] if basic else []))
     if gradient == "grad_input":
-        return Plan("dgrad", dgrad_tiling(DgradGemm.of(problem, compute_dtype), profile))
+        return Plan("dgrad", dgrad_tiling(DgradGemm.of(problem, compute_dtype, out_dtype), profile))
     assert gradient == "grad_weight", gradient
     return Plan("wgrad", wgrad_tiling(WgradGemm.of(problem, compute_dtype), profile))

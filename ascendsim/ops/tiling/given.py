@@ -31,7 +31,7 @@ def plans_of(
     """Return the plan of each gradient of a call: the user's schedule and tiling, where given, else chosen.
 
     gradients   those that the cube makes: "grad_input", "grad_weight"; of a matrix product "matmul"
-    out_dtype   of a matrix product: the format of its result
+    out_dtype   the format in which a matrix product or grad_input leaves the cube
 
     Raises   CapacityError if no tile fits into the buffers; ConfigError for a plan of another gradient
     """
@@ -46,9 +46,9 @@ def plans_of(
         # A choice may take long, so none is made where everything is given.
         if tiling is None or schedule is None:
             stored, hf32 = stored_name(compute_dtype), compute_dtype == "hf32"
-            choose = partial(
-                choose_tiling, problem, gradient, stored, profile, hf32=hf32, out_dtype=out_dtype
-            )
+            # grad_weight always leaves in float32, so nothing is chosen anew for another format.
+            made = None if gradient == "grad_weight" else out_dtype
+            choose = partial(choose_tiling, problem, gradient, stored, profile, hf32=hf32, out_dtype=made)
             chosen = choose(strategy=strategy)
             # A nest of the user's own may not know what the product's plan says; the search says the least.
             if schedule and not set(chosen.tiling.set_fields()) <= schedule_named(schedule).reads:

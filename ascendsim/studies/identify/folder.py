@@ -1,0 +1,181 @@
+"""A probe as a folder: inputs, a script that runs them on a device, and what it answered.
+
+probe.json        the calls
+inputs.npz        operands of each call as integers of their bits, since numpy has no bfloat16
+run_on_device.py  runs the calls through torch and writes outputs.npz
+outputs.npz       results of the calls, as integers of their bits
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ascendsim.errors import ConfigError
+from ascendsim.numerics.formats.casts import encode
+from ascendsim.studies.identify.cases import Case, cases_of, operands
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+
+SCHEMA = "ascendsim probe 1"
+SCRIPT_NAME, INPUTS, OUTPUTS = "run_on_device.py", "inputs.npz", "outputs.npz"
+SCRIPT = '''\
+"""Run the calls of this folder on a device: python run_on_device.py [npu|cpu]. Writes outputs.npz."""
+
+import json
+import sys
+
+import numpy as np
+import torch
+
+device = sys.argv[1] if len(sys.argv) > 1 else "npu"
+if device.startswith("npu"):
+    import torch_npu  # noqa: F401
+
+inputs, outputs = np.load("inputs.npz"), {}
+for case in json.load(open("probe.json"))["cases"]:
+    dtype, name = getattr(torch, case["dtype"]), case["name"]
+    bits = inputs[name + ".first"], inputs[name + ".second"]
+    first, second = (torch.from_numpy(array).view(dtype).to(device) for array in bits)
+    if device.startswith("npu"):
+        torch.npu.matmul.allow_hf32 = torch.npu.conv.allow_hf32 = case["hf32"]
+    if case["route"] == "matmul":
+        made = first @ second
+    else:
+        want_input = case["route"] == "grad_input"
+        missing = torch.zeros(case["missing"], dtype=first.dtype, device=device)
+        x, weight = (missing, second) if want_input else (second, missing)
+        mask = [want_input, not want_input, False]
+        made = torch.ops.aten.convolution_backward(
+            first, x, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, mask
+        )[0 if want_input else 1]
+    integer = torch.int32 if dtype == torch.float32 else torch.int16
+    outputs[name] = made.cpu().contiguous().view(integer).numpy()
+np.savez("outputs.npz", **outputs)
+'''
+
+
+def write_probe(folder: Path, formats: tuple[str, ...]) -> tuple[Case, ...]:
+    """Write the calls of some formats, and the script that runs them, into a folder; return the calls.
+
+    Raises   ConfigError for a format without a probe, or a folder that cannot be written
+    """
+    cases = cases_of(formats)
+    arrays, listed = {}, []
+    for case in cases:
+        v = case.vectors()
+        first, second = operands(case.route, v.a, v.b)
+        for side, values in (("first", first), ("second", second)):
+            arrays[f"{case.name}.{side}"] = _bits(encode(values, case.stored))
+        listed.append(_described(case, v.a.shape[0], v.b.shape[1]))
+    document = {"schema": SCHEMA, "cases": listed}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savez(folder / INPUTS, **arrays)  # type: ignore[arg-type]
+        (folder / SCRIPT_NAME).write_text(SCRIPT)
+        (folder / "probe.json").write_text(json.dumps(document, indent=1) + "\n")
+    except OSError as error:
+        raise ConfigError(f"probe: {folder} cannot be written: {error.strerror}") from None
+    return cases
+
+
+def _described(case: Case, m: int, n: int) -> dict[str, Any]:
+    """Return a call as the script reads it; `missing` is the shape of the tensor that is not read."""
+    missing = [2, n, m, 1] if case.route == "grad_input" else [m, n, 1, 1]
+    return {
+        "name": case.name,
+        "route": case.route,
+        "format": case.format,
+        "dtype": case.stored.name,
+        "hf32": case.format == "hf32",
+        "missing": missing,
+    }
+
+
+def _bits(stored: Any) -> NDArray[Any]:
+    """Return stored elements as integers of their bits, of a type that torch has."""
+    return np.ascontiguousarray(stored).view(np.int32 if stored.itemsize == 4 else np.int16)
+
+
+def write_outputs(folder: Path, outputs: Mapping[Case, Floats]) -> None:
+    """Write answers (m, n) as the script writes them."""
+    made = {}
+    for case, values in outputs.items():
+        m, n = values.shape
+        if case.route == "grad_input":
+            values = np.concatenate([values.T[None, :, :, None], np.zeros((1, n, m, 1), np.float32)])
+        elif case.route == "grad_weight":
+            values = values[:, :, None, None]
+        made[case.name] = _bits(encode(np.ascontiguousarray(values), case.stored))
+    np.savez(folder / OUTPUTS, **made)  # type: ignore[arg-type]
+
+
+def read_outputs(folder: Path) -> dict[Case, Floats]:
+    """Return the answers in a folder: float32 carriers (m, n), by call.
+
+    Raises   ConfigError for a folder without a probe or without answers, or where they do not fit
+    """
+    document = _document(folder)
+    path = folder / OUTPUTS
+    if not path.is_file():
+        raise ConfigError(f"identify: {path} is missing; run `python {SCRIPT_NAME}` there")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile):
+        told = f"{path} cannot be read as an .npz; run `python {SCRIPT_NAME}` again"
+        raise ConfigError(f"identify: {told}") from None
+    answered = {}
+    for listed in document["cases"]:
+        case = Case(listed["route"], listed["format"])
+        if case.name in arrays:
+            answered[case] = _values(case, arrays[case.name])
+    if not answered:
+        raise ConfigError(
+            f"identify: {path} holds no call of {folder / 'probe.json'}; it has {sorted(arrays)}"
+        )
+    return answered
+
+
+def _document(folder: Path) -> Any:
+    path = folder / "probe.json"
+    try:
+        document = json.loads(path.read_text())
+    except OSError:
+        raise ConfigError(f"identify: {path} is missing; `ascendsim probe --out {folder}` makes it") from None
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise ConfigError(
+            f"identify: {path} is no probe of this version ({SCHEMA}); `ascendsim probe --out` makes one anew"
+        )
+    return document
+
+
+def _values(case: Case, bits: NDArray[Any]) -> Floats:
+    """Return an answer as float32 (m, n)."""
+    v, stored = case.vectors(), case.stored
+    m, n = v.a.shape[0], v.b.shape[1]
+    shapes = {"matmul": (m, n), "grad_input": (2, n, m, 1), "grad_weight": (m, n, 1, 1)}
+    integer = np.dtype(np.int32 if stored.itemsize == 4 else np.int16)
+    if bits.shape != shapes[case.route] or bits.dtype != integer:
+        raise ConfigError(
+            f"identify: {case.name} of {OUTPUTS} is {bits.dtype.name} {bits.shape}; it must be "
+            f"{integer.name} {shapes[case.route]}, as {SCRIPT_NAME} writes it"
+        )
+    # 16 bits of bfloat16 are the upper half of a float32.
+    if stored.name == "bfloat16":
+        values = (bits.astype(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+    else:
+        values = bits.view(np.float32 if stored.itemsize == 4 else np.float16).astype(np.float32)
+    if case.route == "grad_input":
+        return np.ascontiguousarray(values[0, :, :, 0].T)
+    return values.reshape(m, n)

@@ -1,0 +1,192 @@
+"""Is every accumulation model found from its answers alone, however the kernels cut the reduction?"""
+
+import numpy as np
+import pytest
+
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.ops.plan import Tiling
+from ascendsim.studies.identify.candidates import Cut, answers, candidate_names
+from ascendsim.studies.identify.cases import Case, simulated
+from ascendsim.studies.identify.judge import identify_format
+from ascendsim.studies.identify.vectors import DEPTH, vectors_of
+
+# Every kind, and every rounding, block, option and pairing at least once.
+MODELS = [
+    "exact:RNE",
+    "exact:RZ",
+    "exact-mmad:RNA",
+    "seq:RNE",
+    "seq:RNA",
+    "seq:RZ",
+    "seq-muladd:RNE",
+    "seq-muladd:RZ",
+    "block:2:RNE",
+    "block:4:RNE",
+    "block:8:RNE",
+    "block:16:RNE",
+    "block:32:RNE",
+    "block:4:RZ",
+    "block:16:RNA",
+    "block-add:4:RNE:RNE",
+    "block-add:16:RZ:RNE",
+    "tree:4:adjacent:RNE",
+    "tree:4:halves:RNE",
+    "tree:16:adjacent:RZ",
+    "align:4:F26:RNE",
+    "align:4:F24:RZ:acc",
+    "align:8:F25:RZ",
+    "align:16:F23:RZ:acc",
+    "align:16:F24:RNE:acc",
+    "block:4:RNE+split3",
+    "block:4:RNE+ftz-in",
+    "block:4:RNE+ftz-acc",
+    "block:4:RNE+saturate",
+    "seq:RNE+split3",
+]
+# Where every product is exact in float32 and far from its ends, these change nothing that float16 could show.
+SAME_IN_FLOAT16 = {"+split3", "+ftz-acc", "+saturate"}
+
+
+def answered(fmt, model, product="910B", routes=("matmul", "grad_input", "grad_weight"), **options):
+    cases = [Case(route, fmt) for route in routes]
+    return {case: simulated(case, product, model, **options) for case in cases}
+
+
+def left(found):
+    return [agreeing.model for agreeing in found.left]
+
+
+def without_assumption(found):
+    """Return the models that agree if every kernel takes all products in one Mmad."""
+    return [
+        one.model
+        for one in found.left
+        if set(one.mmad.values()) == {DEPTH} and set(one.parts.values()) == {1}
+    ]
+
+
+def test_there_are_thirty_models():
+    assert len(set(MODELS)) == 30
+    assert set(MODELS) <= set(candidate_names("float32"))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_is_found_from_float32_answers(model):
+    found = identify_format("float32", answered("float32", model))
+    assert model in left(found)
+    # Alone, unless one Mmad takes the whole reduction: then two names mean one thing.
+    twins = {"exact:RNE", "exact-mmad:RNE"}, {"exact:RZ", "exact-mmad:RZ"}, {"exact:RNA", "exact-mmad:RNA"}
+    same = next((twin for twin in twins if model in twin), {model})
+    assert set(without_assumption(found)) == same
+    assert set(left(found)[: len(same)]) == same
+
+
+@pytest.mark.parametrize("model", [*MODELS[3:25:3], "fp16-acc(seq:RNE)", "fp16-acc(block:16:RNE)"])
+def test_a_model_or_its_class_is_found_from_float16_answers(model):
+    # A result of 16 bits hides the accumulator; sums that cancel do not.
+    found = identify_format("float16", answered("float16", model))
+    assert model in left(found)
+    for other in without_assumption(found):
+        plain = other.partition("+")[0]
+        exact = plain.replace("exact-mmad", "exact") == model.replace("exact-mmad", "exact")
+        # Products of float16 are exact in float32, so that rounding them changes nothing.
+        unrounded = plain.replace("seq-muladd", "seq") == model.replace("seq-muladd", "seq")
+        assert exact or unrounded, other
+        assert other.removeprefix(plain) in SAME_IN_FLOAT16 | {""}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fmt", "product"), [("float16", "910B"), ("bfloat16", "910_95"), ("float32", "910B")]
+)
+def test_every_candidate_is_found_in_every_format(fmt, product):
+    lost = [
+        model
+        for model in candidate_names(fmt)
+        if model not in left(identify_format(fmt, answered(fmt, model, product)))
+    ]
+    assert lost == []
+
+
+@pytest.mark.parametrize("fmt", ["float16", "float32"])
+@pytest.mark.parametrize("base_k", [16, 32, 48])
+def test_however_the_kernels_cut_the_reduction(fmt, base_k):
+    made = {
+        **answered(fmt, "block:16:RNE", routes=["matmul"], tiling=Tiling(64, 16, base_k)),
+        **answered(fmt, "block:16:RNE", routes=["grad_input"], tiling=Tiling(64, 16, base_k)),
+        **answered(fmt, "block:16:RNE", routes=["grad_weight"], tiling=Tiling(64, 16, base_k)),
+    }
+    assert "block:16:RNE" in left(identify_format(fmt, made))
+
+
+def test_and_where_parts_of_it_are_added_in_float32():
+    # Two cores of four share the pixels, and add what they have atomically.
+    tiling = Tiling(64, 16, 32, k_split=2, used_cores=4)
+    options = {"tiling": tiling, "deterministic": True}
+    found = identify_format("float32", answered("float32", "block:4:RNE", routes=["grad_weight"], **options))
+    assert "block:4:RNE" in left(found)
+
+
+@pytest.mark.parametrize("product", ["910_95", "310P"])
+def test_on_other_products(product):
+    found = identify_format("float16", answered("float16", "block:16:RZ", product))
+    assert without_assumption(found) == ["block:16:RZ"]
+
+
+@pytest.mark.slow  # two more sets of predictions, one for each way of reading
+def test_how_each_kernel_reads_float32_where_hf32_is_allowed():
+    # A matrix product sets the bit for ties away from zero, convolution backward leaves it.
+    routes = ("matmul", "grad_weight")
+    found = identify_format("hf32", answered("hf32", "block:8:RNE", "910B", routes))
+    assert dict(found.readings) == {"matmul": "in 11 bits, RNA", "grad_weight": "in 11 bits, RNE"}
+    # 12 bits times 12 bits have 24: no product has a low half on both sides that would be left out.
+    assert "block:8:RNE" in without_assumption(found)
+
+
+def test_a_device_that_does_not_read_hf32_is_seen_to_read_float32():
+    (case,) = (Case("matmul", "hf32"),)
+    plain = simulated(Case("matmul", "float32"), "910B", "block:4:RNE")
+    found = identify_format("hf32", {case: plain})
+    assert dict(found.readings) == {"matmul": "as it is"}
+    assert "block:4:RNE" in left(found)
+
+
+def test_a_sum_in_another_order_is_none_of_ours():
+    case = Case("matmul", "float32")
+    v = case.vectors()
+    backwards = answers(AccumulationModel.parse("seq:RNE"), v.a[:, ::-1], v.b[::-1], Cut(DEPTH, 1))
+    found = identify_format("float32", {case: backwards})
+    assert left(found) == []
+    assert 0.3 < found.nearest[0].share < 1
+    assert list(found.nearest) == sorted(found.nearest, key=lambda near: -near.share)
+
+
+def test_one_wrong_sum_leaves_no_model():
+    case = Case("matmul", "float32")
+    got = simulated(case, "910B", "block:4:RNE")
+    got[0, 0] = np.nextafter(got[0, 0], np.float32(np.inf))
+    found = identify_format("float32", {case: got})
+    assert left(found) == []
+    assert found.nearest[0].model == "block:4:RNE"
+    assert found.nearest[0].share == 1 - 1 / got.size
+
+
+def test_the_evidence_names_what_each_question_leaves():
+    found = identify_format("float32", answered("float32", "block:4:RNE", routes=["matmul"]))
+    asked = {one.question: one for one in found.evidence}
+    v = vectors_of(Case("matmul", "float32").stored)
+    assert sum(one.sums for one in found.evidence) == v.a.shape[0] * v.b.shape[1]
+    # What all questions leave, each of them leaves.
+    assert all(len(found.left) <= one.left <= found.candidates for one in found.evidence)
+    assert asked["block"].left < 20 < asked["tie"].left
+    assert asked["subnormal"].left < found.candidates
+
+
+def test_models_that_are_left_are_parted_by_float32_accumulators():
+    # Under Mmads of 16 a block of 32 is one of 16; in one Mmad they differ.
+    found = identify_format("float16", answered("float16", "block:16:RNE", routes=["matmul"]))
+    assert sorted(model for members in found.classes for model in members) == sorted(left(found))
+    (own,) = [members for members in found.classes if "block:16:RNE" in members]
+    assert "block:16:RNE+split3" in own
+    assert "block:32:RNE" not in own
+    assert "block:32:RNE" in left(found)
