@@ -72,6 +72,11 @@ SUMS = {
     "the smallest product beside the largest": Case(
         "block:4:RZ", 1.0, [(LARGEST, LARGEST), (SMALLEST, -SMALLEST), (-LARGEST, LARGEST)], 1 - 2.0**-24
     ),
+    # Cut, 1 - 2^-120 is 1 - 2^-53, and what that lacks, 2^-53 - 2^-120, takes 67 bits: an error of a sum is a
+    # double only where sums round to nearest.
+    "an error that no double holds when sums are cut": Case(
+        "block:4:RZ", 0.0, [(1, 1), (-(2.0**-60), 2.0**-60), (-1, 1)], -(2.0**-120)
+    ),
     "the smallest product alone is a zero with its sign": Case(
         "block:2:RNE", 0.0, [(SMALLEST, -SMALLEST)], -0.0
     ),
