@@ -73,7 +73,7 @@ def _remembered(
     # It is the caller's, who still holds it.
     assert profile is not None
     if strategy == "product" and isinstance(problem, ConvProblem):
-        plan = product_plan(problem, gradient, compute_dtype, profile)
+        plan = product_plan(problem, gradient, compute_dtype, profile, out_dtype)
         if plan is not None:
             return plan
     return search_plan(problem, gradient, compute_dtype, profile, out_dtype)

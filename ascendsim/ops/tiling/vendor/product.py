@@ -12,9 +12,15 @@ from ascendsim.profile import Profile
 RULES = (first_plan, library_plan)
 
 
-def product_plan(problem: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> Plan | None:
+def product_plan(
+    problem: ConvProblem,
+    gradient: str,
+    compute_dtype: str,
+    profile: Profile,
+    out_dtype: str | None = None,
+) -> Plan | None:
     """Return the plan that the product's operator takes, None if its rules are unknown or do not apply."""
-    plans = (rule(problem, gradient, compute_dtype, profile) for rule in RULES)
+    plans = (rule(problem, gradient, compute_dtype, profile, out_dtype) for rule in RULES)
     return next((plan for plan in plans if plan), None)
 
 

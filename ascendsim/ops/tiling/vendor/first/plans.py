@@ -11,12 +11,19 @@ from ascendsim.ops.tiling.vendor.first.wgrad import first_wgrad
 from ascendsim.profile import Profile
 
 
-def first_plan(problem: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> Plan | None:
+def first_plan(
+    problem: ConvProblem,
+    gradient: str,
+    compute_dtype: str,
+    profile: Profile,
+    out_dtype: str | None = None,
+) -> Plan | None:
     """Return the plan of a gradient; None on other generations, or where no rule is known.
 
     problem         of one group; its grad_input not of a transposed convolution, which is another operator's
     gradient        "grad_input" or "grad_weight"
     compute_dtype   what the cube multiplies
+    out_dtype       the format in which grad_input leaves the cube; None: the usual one
     """
     # Cube and vector unit in one core are what the rules are made for.
     if profile.core_structure != "unified" or problem.groups > 1:
@@ -24,7 +31,7 @@ def first_plan(problem: ConvProblem, gradient: str, compute_dtype: str, profile:
     if gradient == "grad_input":
         if problem.transposed:
             return None
-        tiling = first_dgrad(DgradGemm.of(problem, compute_dtype), profile)
+        tiling = first_dgrad(DgradGemm.of(problem, compute_dtype, out_dtype), profile)
         return Plan("dgrad", tiling) if tiling else None
     tiling = first_wgrad(WgradGemm.of(problem, compute_dtype), profile)
     return Plan("wgrad", tiling) if tiling else None

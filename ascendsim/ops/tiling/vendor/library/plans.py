@@ -14,19 +14,26 @@ from ascendsim.profile import Profile
 ARCHITECTURE, MEASURED_BYTES = "2201", 4
 
 
-def library_plan(problem: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> Plan | None:
+def library_plan(
+    problem: ConvProblem,
+    gradient: str,
+    compute_dtype: str,
+    profile: Profile,
+    out_dtype: str | None = None,
+) -> Plan | None:
     """Return the plan of a 2-D gradient, None where the library does not make it or no rule is known.
 
     problem         of one group and one depth, not transposed
     gradient        "grad_input" or "grad_weight"
     compute_dtype   what the cube multiplies
+    out_dtype       the format in which grad_input leaves the cube; None: the usual one
     """
     flat = problem.kernel[0] == problem.small_size[0] == problem.big_size[0] == 1
     if profile.npu_arch != ARCHITECTURE or not flat or problem.groups > 1 or problem.transposed:
         return None
     if gradient == "grad_input":
         # How many groups of 16 channels a Mmad takes is not known: only operands of 4 bytes were measured.
-        gemm = DgradGemm.of(problem, compute_dtype)
+        gemm = DgradGemm.of(problem, compute_dtype, out_dtype)
         if gemm.sliding.itemsize != MEASURED_BYTES:
             return None
         tiling = library_dgrad(gemm, profile)
