@@ -124,9 +124,13 @@ TABLES = [
         "                uses.append(2 * slot.index + 1)",
         "                uses.append(2 * slot.index)",
     ),
-    Mutation("lanes", "once[1] += once[2] * np.repeat(own, [part.shape[1] for part in parts])", "pass"),
-    Mutation("lanes", "once + once[2] * shift * LAP for shift in shifts", "once for shift in shifts"),
-    Mutation("lanes", "found[0] * laps + found[1] for found", "found[0] for found"),
+    Mutation("lanes", "once[1] += once[2] * np.array(laps, np.int64)[source]", "pass"),
+    Mutation(
+        "lanes", "LAP for shift in shifts]\n            result", "0 for shift in shifts]\n            result"
+    ),
+    Mutation("lanes", "LAP for shift in shifts]\n    return", "0 for shift in shifts]\n    return"),
+    Mutation("lanes", "once[1] += once[2] * np.repeat(", "(once[2] * np.repeat("),
+    Mutation("lanes", "found[0] * most + found[1] for found", "found[0] for found"),
     Mutation("lanes", "row[2, at] = type(index[axis]) is Lap", "row[2, at] = 1"),
 ]
 EVERY = [row._replace(file=FAST + row.file) for row in (*CORES, *PIPES, *FLOWS, *TABLES)]

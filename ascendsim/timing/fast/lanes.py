@@ -1,17 +1,22 @@
-"""The transfers of a program for the account of L2: which slice each names, loops and all, by numbers."""
+"""The slices of global memory that the transfers of a phase name, by numbers, for the account of L2.
+
+Most tasks name the tiles of others: a tile is found once for all tasks that name its place (`Aim.place`), and
+once for all rounds of a loop, which move it by laps. So what is done for each transfer is done by numpy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ascendsim.program.laps import Lap, first_lap, moved
+from ascendsim.program.laps import Lap, moved, told_apart
 from ascendsim.program.laps import named as lap_axis
 from ascendsim.program.program import Program
-from ascendsim.program.units import Segment, Unit
+from ascendsim.program.units import Nest, Part, Segment, Step, Unit
 from ascendsim.timing.fast.code import CodeBook
+from ascendsim.timing.fast.layouts import NONE, TASK, Layouts, source_in
 from ascendsim.timing.l2.lanes import comparable, next_place
 
 if TYPE_CHECKING:
@@ -19,29 +24,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-
-def traffics_of(program: Program, book: CodeBook) -> NDArray[np.int32]:
-    """Return the number of the traffic of every transfer, in program order."""
-    return _of_transfers(program, lambda unit: book.unit(unit).traffics)
-
-
-def cores_of(program: Program, book: CodeBook) -> NDArray[np.int32]:
-    """Return the core of the program that each transfer belongs to, in program order."""
-    return _of_transfers(program, lambda unit: book.unit(unit).cores)
-
-
-def _of_transfers(program: Program, of_unit: Callable[[Unit], Sequence[int]]) -> NDArray[np.int32]:
-    """Lay a number of each transfer of the units end to end, loops and all."""
-    made = [np.empty(0, np.int32)]
-    for part in program.segments:
-        once: list[int] = []
-        for step in program.steps[part.first : part.last]:
-            once.extend(of_unit(step.unit))
-        made.append(np.tile(np.array(once, np.int32), part.times))
-    return np.concatenate(made)
-
-
-# Which of the three rows of a slice is its lap.
+# Which of the three rows of slices is their lap: numbers, laps, and whether they move with laps.
 LAP = np.array([[0], [1], [0]], np.int64)
 
 
@@ -52,11 +35,44 @@ class Sequential(NamedTuple):
     bytes: int
 
 
-class _Named(NamedTuple):
-    """The slices that a unit names for a task: tensor and index of each transfer that moves bytes."""
+class _Found(NamedTuple):
+    """Slices of one source of a unit, found for one place or task: tensors and indices."""
 
     tensors: tuple[str, ...]
     indices: tuple[Any, ...]
+
+
+class _Composed(NamedTuple):
+    """Slices of one source of a nest: for each segment its shifts, and numbers and laps of what it names."""
+
+    segments: tuple[tuple[range, tuple[tuple[int, int], ...]], ...]
+
+
+class _Inner(NamedTuple):
+    """A source of a step of a nest: of which source of the nest it is, and how it follows from that.
+
+    `task` is the task as if the lap were 0; `rest` is how the key of the source goes on from the nest's.
+    """
+
+    unit: Unit | Nest
+    source: int
+    outer: int
+    task: Part
+    rest: tuple[Any, ...]
+    lap: int
+
+
+class _Run(NamedTuple):
+    """A segment of a program: for each transfer which of `named` it is from, and which slice of that.
+
+    `named` are numbers of what was found, `laps` by how much each of them is moved.
+    """
+
+    shifts: range
+    source: NDArray[np.int64]
+    slices: NDArray[np.int32]
+    named: list[int]
+    laps: list[int]
 
 
 class SliceBook:
@@ -65,94 +81,161 @@ class SliceBook:
     Loops move slices by laps: a slice is known by what it is without its lap, and by the lap.
     """
 
-    def __init__(self, book: CodeBook) -> None:
+    def __init__(self, book: CodeBook, layouts: Layouts) -> None:
         self._book = book
-        self._programs: list[list[tuple[range, list[_Named], list[int]]]] = []
-        # Programs share steps, and most tasks differ by their lap alone, so most slices are found once. By
-        # identity, which is fast, and by the task without its lap. What an identity is of is kept.
-        self._met: dict[tuple[int, int], tuple[_Named, int, Any]] = {}
-        self._named: dict[tuple[int, Hashable], _Named] = {}
+        self._layouts = layouts
+        self._programs: list[list[_Run]] = []
+        # What was found, and its number by the code, the source, and the place or the task.
+        self._all: list[_Found | _Composed] = []
+        self._known: dict[Hashable, int] = {}
+        self._inner: dict[Nest, list[tuple[Segment, list[_Inner]]]] = {}
         self._axes: dict[str, int] = {}
 
     def meet(self, program: Program) -> None:
         """Take in a program, after those before it."""
+        if any(min(self._book.unit(unit).moving, default=0) < 0 for unit in program.units):
+            self._programs.append([self._one_by_one(program)])
+        else:
+            self._programs.append([self._run(program, part) for part in program.segments])
+
+    def _one_by_one(self, program: Program) -> _Run:
+        """Return all transfers of a program of which some name no slice: these go on from each other."""
         newest: dict[str, int] = {}
-        met = []
-        for part in program.segments:
-            # A transfer that names no slice goes on from where the one before it ended, round by round.
-            for shifts in self._rounds(program, part):
-                named, own = [], []
-                for unit, task, shift in program.steps[part.first : part.last]:
-                    found, lap = self._slices(unit, task, newest)
-                    if found.tensors:
-                        named.append(found)
-                        own.append(shift + lap)
-                met.append((shifts, named, own))
-        self._programs.append(met)
-
-    def _rounds(self, program: Program, part: Segment) -> list[range]:
-        shifts = part.shifts()
-        steps = program.steps[part.first : part.last]
-        if all(min(self._book.unit(step.unit).moving, default=0) >= 0 for step in steps):
-            return [shifts]
-        return [range(shift, shift + 1) for shift in shifts]
-
-    def _slices(self, unit: Unit, task: Any, newest: dict[str, int]) -> tuple[_Named, int]:
-        """Return the slices of a step as its task names them at lap 0, and its lap."""
-        if min(self._book.unit(unit).moving, default=0) < 0:
-            return self._found(unit, task, newest), 0
-        met = self._met.get((id(unit), id(task)))
-        if met is None:
-            lap = int(first_lap(task) or 0)
-            bare = moved(task, -lap)
-            found = self._named.get((id(unit), bare))
-            if found is None:
-                found = self._named[id(unit), bare] = self._found(unit, bare, newest)
-            met = self._met[id(unit), id(task)] = found, lap, task
-        return met[:2]
-
-    def _found(self, unit: Unit, task: Any, newest: dict[str, int]) -> _Named:
-        """Find the slices of a unit for a task."""
-        code = self._book.unit(unit)
         tensors: list[str] = []
         indices: list[Any] = []
-        places = list(unit.slices(task)) if code.moving else []
-        for number, traffic in zip(code.moving, code.traffics, strict=True):
-            if number < 0:
-                unnamed = self._book.traffics[traffic]
-                tensors.append(unnamed.tensor.name)
-                indices.append(Sequential(*next_place(unnamed, newest)))
-                continue
-            tensor, index = places[number]
-            tensors.append(tensor.name)
-            indices.append(index)
-            if tensor.name not in self._axes and (axis := lap_axis(index)) >= 0:
-                self._axes[tensor.name] = axis
-        return _Named(tuple(tensors), tuple(indices))
+        for (_, unit), made in zip(program.placed(), _pieces(program), strict=True):
+            code = self._book.unit(unit)
+            for number, traffic in zip(code.moving, code.traffics, strict=True):
+                if number < 0:
+                    unnamed = self._book.traffics[traffic]
+                    tensors.append(unnamed.tensor.name)
+                    indices.append(Sequential(*next_place(unnamed, newest)))
+                else:
+                    tensor, index = made[unit.on_gm[number]].gm
+                    tensors.append(tensor.name)
+                    indices.append(index)
+        count = len(tensors)
+        named = self._note(tuple(tensors), tuple(indices))
+        return _Run(range(1), np.zeros(count, np.int64), np.arange(count, dtype=np.int32), [named], [0])
+
+    def _run(self, program: Program, part: Segment) -> _Run:
+        """Return the transfers of a segment."""
+        named: list[int] = []
+        laps: list[int] = []
+        begins, source, slices = [], [NONE], [NONE]
+        for step in program.steps[part.first : part.last]:
+            layout = self._layouts.of(step.unit)
+            begins.append(len(named))
+            source.append(layout.source)
+            slices.append(layout.slices)
+            for at in layout.sources:
+                number, lap = self._of_step(step, at)
+                named.append(number)
+                laps.append(lap + step.shift)
+        of_steps = np.repeat(np.array(begins, np.int64), [len(one) for one in source[1:]])
+        return _Run(part.shifts(), np.concatenate(source) + of_steps, np.concatenate(slices), named, laps)
+
+    def _of_step(self, step: Step, source: int) -> tuple[int, int]:
+        """Return the number of what a source of a step names, as if its lap were 0, and the lap."""
+        unit, task, _, places, in_loop = step
+        if isinstance(unit, Unit) and unit.aims is None:
+            # As it is written.
+            return self._find(unit, source, None, None), 0
+        place = task if source == TASK else places[source]
+        key, lap = told_apart(place) if in_loop else (place, 0)
+        number = self._known.get((id(unit), source, key))
+        if number is None:
+            number = self._find(unit, source, key, moved(task, -lap) if lap else task)
+        return number, lap
+
+    def _find(self, unit: Unit | Nest, source: int, key: Hashable, task: Any) -> int:
+        """Return the number of the slices of a source of some code, for a task."""
+        known = id(unit), source, key
+        number = self._known.get(known)
+        if number is None:
+            if isinstance(unit, Unit):
+                number = self._of_unit(unit, source, task)
+            else:
+                number = self._of_nest(unit, source, key, task)
+            self._known[known] = number
+        return number
+
+    def _of_unit(self, unit: Unit, source: int, task: Any) -> int:
+        tensors: list[str] = []
+        indices: list[Any] = []
+        for number in self._book.unit(unit).moving:
+            if unit.aims is None or unit.aims[number].place == source:
+                tensor, index = unit.slice(number, task)
+                tensors.append(tensor.name)
+                indices.append(index)
+        return self._note(tuple(tensors), tuple(indices))
+
+    def _note(self, tensors: tuple[str, ...], indices: tuple[Any, ...]) -> int:
+        for name, index in zip(tensors, indices, strict=True):
+            if name not in self._axes and (axis := lap_axis(index)) >= 0:
+                self._axes[name] = axis
+        self._all.append(_Found(tensors, indices))
+        return len(self._all) - 1
+
+    def _of_nest(self, nest: Nest, source: int, key: Any, task: Any) -> int:
+        segments = []
+        for part, inner in self._inner_of(nest):
+            made = []
+            for unit, at, outer, of_task, rest, lap in inner:
+                if outer == source:
+                    own = (key, *rest) if rest else key
+                    number = self._known.get((id(unit), at, own))
+                    if number is None:
+                        number = self._find(unit, at, own, of_task.within(task))
+                    made.append((number, lap))
+            segments.append((part.shifts(), tuple(made)))
+        self._all.append(_Composed(tuple(segments)))
+        return len(self._all) - 1
+
+    def _inner_of(self, nest: Nest) -> list[tuple[Segment, list[_Inner]]]:
+        """Return the sources of the steps of a nest, segment by segment."""
+        known = self._inner.get(nest)
+        if known is None:
+            steps = [
+                [self._inner_source(nest, step, at) for at in self._layouts.of(step.unit).sources]
+                for step in nest.steps
+            ]
+            known = self._inner[nest] = [
+                (part, [one for of_step in steps[part.first : part.last] for one in of_step])
+                for part in nest.segments
+            ]
+        return known
+
+    def _inner_source(self, nest: Nest, step: Step, source: int) -> _Inner:
+        part: Any = step.task
+        outer = source_in(step, source, nest)
+        rest: tuple[Any, ...] = part
+        if source != TASK:
+            place: Any = step.places[source]
+            rest = () if place == nest.places[outer] else place[1:]
+        rest, lap = told_apart(rest)
+        return _Inner(step.unit, source, outer, moved(part, -lap), rest, lap + step.shift)
 
     def numbers(self) -> list[Numbers]:
         """Return for each program the number of the slice of every transfer, in program order."""
         known: dict[Hashable, int] = {}
-        rows: dict[int, NDArray[np.int64]] = {}
+        rows: list[NDArray[np.int64]] = []
+        for found in self._all:
+            rows.append(self._row(found, known) if isinstance(found, _Found) else _composed(found, rows))
+        begins = np.cumsum([0, *[row.shape[1] for row in rows]])
+        pool = np.concatenate([np.empty((3, 0), np.int64), *rows], axis=1)
         result = []
-        for met in self._programs:
+        for runs in self._programs:
             made = [np.empty((3, 0), np.int64)]
-            for shifts, named, own in met:
-                parts = []
-                for found in named:
-                    row = rows.get(id(found))
-                    if row is None:
-                        row = rows[id(found)] = self._row(found, known)
-                    parts.append(row)
-                if parts:
-                    once = np.concatenate(parts, axis=1)
-                    once[1] += once[2] * np.repeat(own, [part.shape[1] for part in parts])
-                    made += [once + once[2] * shift * LAP for shift in shifts]
+            for shifts, source, slices, named, laps in runs:
+                once = pool[:, begins[np.array(named, np.int64)][source] + slices]
+                once[1] += once[2] * np.array(laps, np.int64)[source]
+                made += [once + once[2] * shift * LAP for shift in shifts]
             result.append(np.concatenate(made, axis=1)[:2])
-        laps = 1 + max((int(found[1].max(initial=0)) for found in result), default=0)
-        return [found[0] * laps + found[1] for found in result]
+        most = 1 + max((int(found[1].max(initial=0)) for found in result), default=0)
+        return [found[0] * most + found[1] for found in result]
 
-    def _row(self, found: _Named, known: dict[Hashable, int]) -> NDArray[np.int64]:
+    def _row(self, found: _Found, known: dict[Hashable, int]) -> NDArray[np.int64]:
         """Return three rows: slices without their laps by number, their laps, and which of them move."""
         row = np.zeros((3, len(found.tensors)), np.int64)
         for at, (name, index) in enumerate(zip(found.tensors, found.indices, strict=True)):
@@ -166,3 +249,21 @@ class SliceBook:
             key = name, *[None if place == axis else comparable(part) for place, part in enumerate(index)]
             row[0, at] = known.setdefault(key, len(known))
         return row
+
+
+def _pieces(program: Program) -> Sequence[Sequence[Any]]:
+    """Return all instructions in order, unit by unit."""
+    made = program.instructions
+    return [made[begin : begin + len(unit)] for begin, unit in program.placed()]
+
+
+def _composed(composed: _Composed, rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Lay the rows of what a nest names end to end, loops and all."""
+    made = [np.empty((3, 0), np.int64)]
+    for shifts, named in composed.segments:
+        if named:
+            parts = [rows[number] for number, _ in named]
+            once = np.concatenate(parts, axis=1)
+            once[1] += once[2] * np.repeat([lap for _, lap in named], [part.shape[1] for part in parts])
+            made += [once + once[2] * shift * LAP for shift in shifts]
+    return np.concatenate(made, axis=1)

@@ -15,7 +15,7 @@ from ascendsim.program.posts import VECTOR_CORES
 from ascendsim.program.program import Program
 from ascendsim.timing.fast import state as f
 from ascendsim.timing.fast.code import CodeBook
-from ascendsim.timing.fast.lanes import cores_of, traffics_of
+from ascendsim.timing.fast.rows import CodeRows
 from ascendsim.timing.l2.accesses import Outcome
 from ascendsim.timing.links import fixed_rate
 from ascendsim.timing.transfers import Spreading
@@ -38,11 +38,14 @@ ROOM_OF_A_FLIGHT = 3
 class Run(NamedTuple):
     """One program of a phase, of a core or of equal ones, and what L2 makes of its transfers.
 
-    `outcomes` are numbers of outcomes, one for each transfer in program order.
+    `traffics`, `beside` and `outcomes` have for each transfer, in program order, the number of its traffic,
+    of its core in the program, and of its outcome.
     """
 
     cores: tuple[Core, ...]
     program: Program
+    traffics: NDArray[np.int32]
+    beside: NDArray[np.int32]
     outcomes: NDArray[np.int32]
 
 
@@ -98,17 +101,12 @@ def _programs(
 ) -> tuple[Table, Table, Table]:
     """Return the tables of cores, steps and segments."""
     cores = np.zeros((len(runs), f.CORES), np.int64)
-    steps: list[int] = []
+    rows = CodeRows(book)
     segments: list[int] = []
     slots = moved = recorded_so_far = 0
     for number, (run, count) in enumerate(zip(runs, counts, strict=True)):
-        base = len(steps) // 2
-        for step in run.program.steps:
-            unit = book.unit(step.unit)
-            steps += unit.first, unit.last
         first = len(segments) // 3
-        for part in run.program.segments:
-            segments += base + part.first, base + part.last, part.times
+        segments += rows.laid(run.program.steps, run.program.segments)
         row = cores[number]
         # The position before the first segment: as if one had just ended.
         row[f.SEGMENT], row[f.LAST_SEGMENT] = first - 1, len(segments) // 3
@@ -119,7 +117,7 @@ def _programs(
         slots += len(run.program.slots)
         moved += len(run.outcomes)
         recorded_so_far += count
-    return cores, _table(steps), _table(segments)
+    return cores, _table(rows.steps), _table(segments)
 
 
 def _whole(table: array[int]) -> Table:
@@ -174,8 +172,8 @@ def _transfers(
     for run in runs:
         kind: Any = KINDS.index(run.cores[0].kind)
         if len(run.program.sizes) > 1:
-            kind = np.where(cores_of(run.program, book) > 0, KINDS.index("vector"), kind)
-        keys = (kind * len(book.traffics) + traffics_of(run.program, book)) * width + run.outcomes
+            kind = np.where(run.beside > 0, KINDS.index("vector"), kind)
+        keys = (kind * len(book.traffics) + run.traffics) * width + run.outcomes
         for key in np.unique(keys).tolist():
             if classes[key] < 0:
                 of, rest = divmod(key, len(book.traffics) * width)
