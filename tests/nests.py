@@ -19,9 +19,9 @@ class Unrolling(ProgramBuilder):
         """Every round, by plain numbers."""
         yield from laps
 
-    def once(self, task, shape, places=None):
+    def once(self, task, shape, places=None, lap=0):
         """The task, whether its code is known or not."""
-        del shape, places
+        del shape, places, lap
         yield task
 
 
@@ -42,7 +42,8 @@ class Nest:
             begin = rng.randrange(20)
             body = [self._unit(rng, number) for number in range(rng.randint(1, 3))]
             inner = rng.choice((0, 0, 2, 3))
-            strips = rng.choice(((), (), (1,), (0, 1), (0, 0, 2, 1)))
+            # Strips, and where in the strip the loop begins.
+            strips = rng.choice(((), (), ((1, 0),), ((0, 3), (1, 3)), ((0, 5), (0, 2), (2, 0), (1, 2))))
             self.loops.append((range(begin, begin + rng.randint(1, 12)), inner, body, strips))
 
     def _unit(self, rng, number):
@@ -67,17 +68,17 @@ class Nest:
                 first = self.b.gm(ROWS, row_of, (NO_STRIP, 0), 0, 0)
                 self.b.add(CopyGmToUb(ring.next("filled"), first, 32, (8,)))
         for number, (_, _, _, strips) in enumerate(self.loops):
-            for strip in strips:
+            for strip, on in strips:
                 places = {self.rings[ring]: (strip_of((strip,)),) for ring in range(2)}
-                for made in self.b.once((strip,), ("strip", number), places):
-                    self._loop(made, number)
+                for made in self.b.once((strip,), ("strip", number), places, on):
+                    self._loop(made, number, on)
             if not strips:
-                self._loop(NO_STRIP, number)
+                self._loop(NO_STRIP, number, 0)
         return self.b.build()
 
-    def _loop(self, strip, number):
+    def _loop(self, strip, number, on):
         laps, inner, body, _ = self.loops[number]
-        for lap in self.b.loop(laps):
+        for lap in self.b.loop(range(laps.start + on, laps.stop + on)):
             for turn in self.b.loop(range(inner)) if inner else (0,):
                 for unit, once, actions in body:
                     # What stands outside of units has no task of its own, so that of a strip is one.

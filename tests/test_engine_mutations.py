@@ -125,10 +125,7 @@ TABLES = [
         "                uses.append(2 * slot.index)",
     ),
     Mutation("lanes", "once[1] += once[2] * np.array(laps, np.int64)[source]", "pass"),
-    Mutation(
-        "lanes", "LAP for shift in shifts]\n            result", "0 for shift in shifts]\n            result"
-    ),
-    Mutation("lanes", "LAP for shift in shifts]\n    return", "0 for shift in shifts]\n    return"),
+    Mutation("lanes", "made[1] += np.outer(shifts, once[2]).ravel()", "pass"),
     Mutation("lanes", "once[1] += once[2] * np.repeat(", "(once[2] * np.repeat("),
     Mutation("lanes", "found[0] * most + found[1] for found", "found[0] for found"),
     Mutation("lanes", "row[2, at] = type(index[axis]) is Lap", "row[2, at] = 1"),

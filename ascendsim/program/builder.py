@@ -36,11 +36,15 @@ class _LapCode(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """Code that is known: what it leaves in the rings, told by its own places, and the slots it writes."""
+    """Code that is known: what it leaves in the rings, told by its own places, and the slots it writes.
+
+    `lap` is the one from which its laps were counted when it was written down.
+    """
 
     code: Unit | Nest
     after: tuple[RingState, ...]
     written: frozenset[int]
+    lap: int
 
 
 class ProgramBuilder:
@@ -175,20 +179,26 @@ class ProgramBuilder:
         return len(self._frame)
 
     def once(
-        self, task: Any, shape: Hashable, places: Mapping[Ring, tuple[Hashable, ...]] | None = None
+        self,
+        task: Any,
+        shape: Hashable,
+        places: Mapping[Ring, tuple[Hashable, ...]] | None = None,
+        lap: int = 0,
     ) -> Iterator[Any]:
         """Yield the task if code like its own has not been emitted yet; else append that code, for this task.
 
         shape    tells its code from that of others, together with what the rings hold
         places   those of the task's tiles, for each ring whose tiles may be there already
+        lap      where its own loops begin: tasks are alike if these are, counted from there
 
         A body may have loops, and tasks of its own: tuples that begin with the task, as places of theirs
         begin with a place of it.
         """
         given = places or {}
         own = [(ring, given.get(ring, ())) for ring in self._rings]
-        # A loop inside a loop is written out, so code from elsewhere is another one.
-        key = self._in_loop, shape, tuple([ring.state(mine) for ring, mine in own])
+        # A loop inside a loop is written out, and goes through plain numbers, which nothing moves.
+        fixed, lap = (lap, 0) if self._in_loop else (None, lap)
+        key = fixed, shape, tuple([ring.state(mine, lap) for ring, mine in own])
         known = self._known.get(key)
         self._frame.close()
         flat = tuple(chain.from_iterable([mine for _, mine in own if mine]))
@@ -199,16 +209,16 @@ class ProgramBuilder:
                 code = self._frame.code()
             finally:
                 self._frame = outer
-            after = tuple([ring.state(mine) for ring, mine in own])
-            self._known[key] = _Known(code, after, frozenset(code.written))
+            after = tuple([ring.state(mine, lap) for ring, mine in own])
+            known = self._known[key] = _Known(code, after, frozenset(code.written), lap)
         else:
-            code, after, written = known
+            code, after, written, _ = known
             for (ring, mine), state in zip(own, after, strict=True):
-                ring.become(state, mine)
+                ring.become(state, mine, lap)
             # Another program of this builder may have emitted it.
             for slot in written:
                 self._written[slot] = 1
-        self._frame.append(Step(code, task, 0, flat, self._in_loop))
+        self._frame.append(Step(code, task, lap - known.lap, flat, self._in_loop))
 
     def loop(self, laps: range, body: Hashable = None) -> Iterator[int]:
         """Yield the rounds whose bodies have to be emitted; the others repeat them.

@@ -77,14 +77,17 @@ class Ring:
         held = self._holds[slot.index - self._slots[0].index]
         return None if held is None else held[0]
 
-    def state(self, places: tuple[Hashable, ...] = ()) -> RingState:
-        """Return the ring as a unit of code finds it that wants tiles of these places and no others."""
+    def state(self, places: tuple[Hashable, ...] = (), lap: int = 0) -> RingState:
+        """Return the ring as code finds it that wants tiles of these places and no others.
+
+        Beyond its places, laps of its tiles are counted from `lap`.
+        """
         # Told by the unit's own places, numbered: "image 3 of a task on image 3" and "image 4 of a task on
         # image 4" are one state, which is why units recur at all.
-        labels = tuple([_label(held, places) for held in self._holds]) if places else ()
+        labels = tuple([_label(held, places, lap) for held in self._holds]) if places else ()
         return RingState(self._turn, self._fresh, labels)
 
-    def become(self, state: RingState, places: tuple[Hashable, ...] = ()) -> None:
+    def become(self, state: RingState, places: tuple[Hashable, ...] = (), lap: int = 0) -> None:
         """Take the state in which the unit with these places leaves the ring.
 
         Slots that hold nothing of the unit keep what they hold: it has not used them.
@@ -92,7 +95,7 @@ class Ring:
         self._turn, self._fresh = state.turn, state.fresh
         for number, label in enumerate(state.labels):
             if label is not None:
-                at, rest, what = label
+                at, rest, what = moved(label, lap) if lap else label
                 self._holds[number] = places[at] if rest is None else (places[at], *rest), what
 
     def whole(self, lap: int = 0) -> RingState:
@@ -114,10 +117,11 @@ def place_in(place: Hashable, places: tuple[Hashable, ...]) -> int:
     return places.index(place[0]) if isinstance(place, tuple) and place and place[0] in places else -1
 
 
-def _label(held: tuple[Hashable, Hashable] | None, places: tuple[Hashable, ...]) -> Any:
+def _label(held: tuple[Hashable, Hashable] | None, places: tuple[Hashable, ...], lap: int) -> Any:
     """Tell what a slot holds: the number of a place, how that goes on in the slot (None: not), and what."""
     at = -1 if held is None else place_in(held[0], places)
     if at < 0 or held is None:
         return None
     place, what = held
-    return at, None if place == places[at] else place[1:], what  # type: ignore[index]  # then it is a tuple
+    label = at, None if place == places[at] else place[1:], what  # type: ignore[index]  # then it is a tuple
+    return moved(label, -lap) if lap else label

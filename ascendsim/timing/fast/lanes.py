@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-# Which of the three rows of slices is their lap: numbers, laps, and whether they move with laps.
-LAP = np.array([[0], [1], [0]], np.int64)
-
 
 class Sequential(NamedTuple):
     """The place of a transfer that names no slice."""
@@ -188,7 +185,12 @@ class SliceBook:
                     if number is None:
                         number = self._find(unit, at, own, of_task.within(task))
                     made.append((number, lap))
-            segments.append((part.shifts(), tuple(made)))
+            if made:
+                segments.append((part.shifts(), tuple(made)))
+        # A block writes its output once, as it stands.
+        match segments:
+            case [(shifts, ((number, 0),))] if len(shifts) == 1 and shifts[0] == 0:
+                return number
         self._all.append(_Composed(tuple(segments)))
         return len(self._all) - 1
 
@@ -230,7 +232,7 @@ class SliceBook:
             for shifts, source, slices, named, laps in runs:
                 once = pool[:, begins[np.array(named, np.int64)][source] + slices]
                 once[1] += once[2] * np.array(laps, np.int64)[source]
-                made += [once + once[2] * shift * LAP for shift in shifts]
+                made.append(_rounds(once, shifts))
             result.append(np.concatenate(made, axis=1)[:2])
         most = 1 + max((int(found[1].max(initial=0)) for found in result), default=0)
         return [found[0] * most + found[1] for found in result]
@@ -261,9 +263,17 @@ def _composed(composed: _Composed, rows: Sequence[NDArray[np.int64]]) -> NDArray
     """Lay the rows of what a nest names end to end, loops and all."""
     made = [np.empty((3, 0), np.int64)]
     for shifts, named in composed.segments:
-        if named:
-            parts = [rows[number] for number, _ in named]
-            once = np.concatenate(parts, axis=1)
-            once[1] += once[2] * np.repeat([lap for _, lap in named], [part.shape[1] for part in parts])
-            made += [once + once[2] * shift * LAP for shift in shifts]
+        parts = [rows[number] for number, _ in named]
+        once = np.concatenate(parts, axis=1)
+        once[1] += once[2] * np.repeat([lap for _, lap in named], [part.shape[1] for part in parts])
+        made.append(_rounds(once, shifts))
     return np.concatenate(made, axis=1)
+
+
+def _rounds(once: NDArray[np.int64], shifts: range) -> NDArray[np.int64]:
+    """Lay the rows of one round end to end for all, with what moves moved."""
+    if len(shifts) == 1 and shifts[0] == 0:
+        return once
+    made = np.tile(once, len(shifts))
+    made[1] += np.outer(shifts, once[2]).ravel()
+    return made

@@ -28,11 +28,12 @@ class WgradProgram(BlockProgram):
         """Append one base block: for each pair of depths, image, run of pixels in L1: multiply."""
         strips = {self.left: (_rows_of(task),), self.right: (_box_of(task),)}
         box, first_group, groups, _ = task.columns
-        shape = task.depth, task.part, task.rows, box._replace(channel=0), first_group, groups
-        # Blocks of one part reduce the same pixels, with the same instructions if their sizes are equal.
-        for _ in self.b.once(task, shape, strips):
+        segments, pattern, first_image = self.cut.reductions[task.depth, task.part]
+        # Blocks are alike if they have equal sizes and reduce the same pixels, or those of other images.
+        shape = task.depth, pattern, task.rows, box[1:], first_group, groups
+        for _ in self.b.once(task, shape, strips, first_image):
             self.l0c.next()
-            for segment in looped(self.b, self.cut.segments(task)):
+            for segment in looped(self.b, segments):
                 self._segment(Load(task, segment))
             count = groups * self.cut.gemm.sliding.c0
             self.out.write(self.l0c.last, task.rows, count, self.find, task, atomic=self.atomic)
