@@ -81,7 +81,14 @@ def phase_tables(
         "cores": cores,
         **_state(runs, begin, queue, units, sum(counts) if recorded else 0),
     }
-    return _figures(profile, runs, book, len(outcomes), queue, units), tables
+    figures = _figures(profile, runs, book, len(outcomes), queue, units)
+    tables["entries"] = room_for_held(figures)
+    return figures, tables
+
+
+def room_for_held(figures: Table) -> Table:
+    """Return the table of the instructions that pipes hold, as large as the figures say."""
+    return np.zeros(figures[[f.TEAMS, f.PIPES, f.HELD, f.ENTRY]].prod(), np.int64)
 
 
 def laid_out(figures: Table, tables: Mapping[str, Any]) -> tuple[Table, dict[str, slice]]:
@@ -149,8 +156,8 @@ def _figures(
     machine[f.TRAFFICS], machine[f.OUTCOMES] = len(book.traffics), outcomes
     machine[f.TEAMS], machine[f.PIPES], machine[f.QUEUE] = len(runs), units * f.UNIT, queue
     machine[f.TRAILED] = book.trails
-    # A core holds at most what its queues do, and one more on each pipe. Of several some may be far ahead.
-    machine[f.HELD] = machine[f.PIPES] * queue
+    # A pipe holds at most what its queue does, and one more. Of several cores some may be far ahead.
+    machine[f.HELD], machine[f.ENTRY] = queue, f.TICKETS + 2 * book.most_uses
     machine[f.MOVERS] = book.movers
     machine[f.PORTS], machine[f.ROOM] = len(runs) * units, ROOM_OF_A_FLIGHT * len(runs) * machine[f.PIPES]
     for number, link in enumerate(LINKS):
@@ -211,7 +218,6 @@ def _state(runs: Sequence[Run], begin: int, queue: int, units: int, recorded: in
     ports[:, :, f.P_WEIGHT] = np.repeat([len(run.cores) for run in runs], units)
     sizes = {
         "starts": teams * pipes * queue,
-        "entries": teams * pipes * queue * f.ENTRY,
         "flights": teams * pipes * f.FLIGHT,
         "flows": f.LINKS * ROOM_OF_A_FLIGHT * teams * pipes * f.FLOWING,
         "waiting": 1 + teams * pipes,
