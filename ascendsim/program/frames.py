@@ -91,12 +91,14 @@ class Frame:
                 f"{len(self._aims)} take their slice from ProgramBuilder.gm; all must, so that it can be "
                 "found for other tasks"
             )
-        return tuple([aim._replace(place=place) for aim, place in zip(self._aims, self._fills, strict=True)])
+        found = zip(self._aims, self._fills, strict=True)
+        return tuple([Aim(find, args, place) for (find, args, _), place in found])
 
     def append(self, step: Step) -> None:
         """Append a step; that of a task tells it as a part of the task that is written down."""
         if self.of_task:
-            step = step._replace(task=Part.of(step.task, self._task))
+            unit, task, shift, places, in_loop = step
+            step = Step(unit, Part.of(task, self._task), shift, places, in_loop)
         self.steps.append(step)
         self._count += len(step.unit)
 

@@ -84,8 +84,10 @@ class Ring:
         """
         # Told by the unit's own places, numbered: "image 3 of a task on image 3" and "image 4 of a task on
         # image 4" are one state, which is why units recur at all.
-        labels = tuple([_label(held, places, lap) for held in self._holds]) if places else ()
-        return RingState(self._turn, self._fresh, labels)
+        if not places:
+            return RingState(self._turn, self._fresh, ())
+        labels = [None if held is None else _label(held, places, lap) for held in self._holds]
+        return RingState(self._turn, self._fresh, tuple(labels))
 
     def become(self, state: RingState, places: tuple[Hashable, ...] = (), lap: int = 0) -> None:
         """Take the state in which the unit with these places leaves the ring.
@@ -110,18 +112,16 @@ class Ring:
 
 def place_in(place: Hashable, places: tuple[Hashable, ...]) -> int:
     """Return the number of the place that a place is, or begins with; -1: none of them."""
-    if place is None:
-        return -1
     if place in places:
         return places.index(place)
     return places.index(place[0]) if isinstance(place, tuple) and place and place[0] in places else -1
 
 
-def _label(held: tuple[Hashable, Hashable] | None, places: tuple[Hashable, ...], lap: int) -> Any:
+def _label(held: tuple[Hashable, Hashable], places: tuple[Hashable, ...], lap: int) -> Any:
     """Tell what a slot holds: the number of a place, how that goes on in the slot (None: not), and what."""
-    at = -1 if held is None else place_in(held[0], places)
-    if at < 0 or held is None:
-        return None
     place, what = held
+    at = place_in(place, places)
+    if at < 0:
+        return None
     label = at, None if place == places[at] else place[1:], what  # type: ignore[index]  # then it is a tuple
     return moved(label, -lap) if lap else label
