@@ -162,6 +162,37 @@ def test_transfers_of_random_nests_and_the_slices_that_they_name(seed):
     assert len(set(zip(found, named, strict=True))) == len(set(found)) == len(set(named))
 
 
+def test_a_tile_is_found_once_for_all_tasks_and_rounds_that_name_its_place():
+    calls = []
+
+    def counted(task):
+        calls.append(task)
+        return cell(task)
+
+    b = ProgramBuilder(TOY)
+    ring = b.ring("UB", 32, "row", 2)
+    for lap in b.loop(range(50)):
+        for turn in range(3):
+            # The turn is part of the task, but not of what tells its tile.
+            place = (0,), lap
+            for task in b.once(((0,), lap, turn), "row", {ring: (place,)}):
+                b.add(
+                    CopyGmToUb(ring.next(place), b.gm(ROWS, lambda task: counted(task[:2]), task), 32, (8,))
+                )
+    program = b.build()
+    written = len(calls)
+    book = CodeBook(TOY)
+    slices = SliceBook(book, Layouts(book))
+    slices.meet(program)
+    # Once for each unit: 150 transfers, but the rings are found in few ways.
+    assert len(program) == 150
+    assert len(calls) - written == len(program.units) < 8
+    (numbers,) = slices.numbers()
+    # Three times the row of each round.
+    assert [len(set(numbers[at : at + 3].tolist())) for at in range(0, 150, 3)] == [1] * 50
+    assert len(set(numbers.tolist())) == 50
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_rows_of_code_in_the_order_of_the_instructions(seed):
     program = Nest(random.Random(seed)).emit(ProgramBuilder(TOY))

@@ -131,7 +131,9 @@ class ProgramBuilder:
     def gm(self, tensor: GmTensor, find: Callable[..., Index], task: Any, *args: Any) -> Gm:
         """Return the slice find(task, *args) of a tensor, for the next instruction.
 
-        Where the code of a task recurs for another one, the slice is found anew.
+        Where the code of a task recurs for another one, the slice is found anew. But if the instruction
+        fills a slot of a ring, and the ring notes a place of the task for it (`once`), then the slice is that
+        of all tasks with this place: a place tells what a slot holds.
         """
         if self._frame.of_task:
             if Lap in map(type, args):
@@ -191,8 +193,8 @@ class ProgramBuilder:
         places   those of the task's tiles, for each ring whose tiles may be there already
         lap      where its own loops begin: tasks are alike if these are, counted from there
 
-        A body may have loops, and tasks of its own: tuples that begin with the task, as places of theirs
-        begin with a place of it.
+        A body may have loops, and tasks of its own (`once` again). These are tuples that begin with the task,
+        as places of theirs are tuples that begin with a place of the task.
         """
         given = places or {}
         own = [(ring, given.get(ring, ())) for ring in self._rings]

@@ -1,4 +1,4 @@
-"""The program of one core: its loops over units of code, and the instructions that they stand for.
+"""The program of one core, or of a cube core with the vector cores beside it: its loops over units of code.
 
 A schedule asks a `ProgramBuilder` (`builder.py`) for slots in on-chip buffers and appends instructions that
 name the slots they use, in loops whose bodies it emits once. A `Kernel` (`kernel.py`) says which core runs
@@ -22,7 +22,7 @@ from ascendsim.program.waits import HAZARDS, Derived, Waits, derive
 
 
 class Program:
-    """The instructions of one core in program order.
+    """The instructions of one core, or of a cube core with its vector cores, in program order.
 
     `steps` and `segments` are its code, every loop's body once. `hazards` are the classes of waits between
     its pipes that hold. `buffer_bytes` is what the slots reserve of each buffer. What it stands for in full

@@ -6,6 +6,8 @@ constants here are the columns. Plain arrays and not objects, because that is wh
 
 from __future__ import annotations
 
+from ascendsim.program.instruction import PIPES as PIPE_NAMES
+
 # One instruction of the code. BEHIND has a bit for each pipe whose next transfer needs this instruction, or
 # a later one of its pipe.
 PIPE, PRICE, FIRST_USE, LAST_USE, TRAILS, MOVES, BEHIND = range(7)
@@ -61,9 +63,10 @@ FLOWING = 9
 # (-1: all that it asks for), and for how many equal cores it stands.
 MOVING, DEMAND, PART, P_WEIGHT = range(4)
 PORT = 4
-# Pipes of one core, in the order of `PIPES`; the cores of a program follow each other.
-UNIT = 7
-LINKS = 3
+# Pipes of one core, in this order; the cores of a program follow each other.
+UNIT = len(PIPE_NAMES)
+LINK_NAMES = ("l2_read", "l2_write", "memory")
+LINKS = len(LINK_NAMES)
 NEVER = 1 << 62
 # What the engine answers.
 FINISHED, STUCK, FULL = 0, -1, -2

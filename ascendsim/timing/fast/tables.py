@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     Table = NDArray[np.int64]
 
-LINKS = ("l2_read", "l2_write", "memory")
 KINDS = ("cube", "vector")
 # No rate is as high: what a pipe without a peak of its own could do.
 NO_PEAK = 1 << 50
@@ -160,7 +159,7 @@ def _figures(
     machine[f.HELD], machine[f.ENTRY] = queue, f.TICKETS + 2 * book.most_uses
     machine[f.MOVERS] = book.movers
     machine[f.PORTS], machine[f.ROOM] = len(runs) * units, ROOM_OF_A_FLIGHT * len(runs) * machine[f.PIPES]
-    for number, link in enumerate(LINKS):
+    for number, link in enumerate(f.LINK_NAMES):
         machine[f.TOTALS + number] = fixed_rate(profile.links[link].total_bytes_per_cycle)
     return machine
 
@@ -191,12 +190,16 @@ def _transfers(
 
 
 def _row(transfer: Any) -> Table:
+    links = [flow.link for flow in transfer.flows]
+    # Rows of transfers, and tables of flows, have no room for more.
+    assert len(links) <= f.MOST_FLOWS
+    assert all(links.count(link) <= ROOM_OF_A_FLIGHT for link in links)
     row = np.zeros(f.TRANSFERS, np.int64)
     row[f.LINK_LATENCY], row[f.FLOWS] = transfer.latency_cycles, len(transfer.flows)
     for number, flow in enumerate(transfer.flows):
         at = f.FLOW + number * f.FLOW_COLUMNS
         row[at : at + f.FLOW_COLUMNS] = (
-            LINKS.index(flow.link),
+            f.LINK_NAMES.index(flow.link),
             flow.size,
             NO_PEAK if flow.peak is None else flow.peak,
             flow.cap,
