@@ -26,7 +26,8 @@ class Layout(NamedTuple):
     """The transfers of a unit or a nest in order, loops unrolled.
 
     Of each the number of its traffic, its core, from which of `sources` its slice follows, and which of the
-    slices of that source it is. A source is the number of a place of the step, or TASK.
+    slices of that source it is. A source is the number of a place of the step, or TASK; `counts` are the
+    slices of each.
     """
 
     traffics: Numbers
@@ -34,6 +35,7 @@ class Layout(NamedTuple):
     source: Numbers
     slices: Numbers
     sources: tuple[int, ...]
+    counts: tuple[int, ...]
 
 
 class Layouts:
@@ -66,6 +68,7 @@ class Layouts:
             np.array([sources.index(source) for source in found], np.int32),
             np.array(slices, np.int32),
             sources,
+            tuple(counts.values()),
         )
 
     def _of_nest(self, nest: Nest) -> Layout:
@@ -74,30 +77,21 @@ class Layouts:
         counts: list[int] = []
         made: list[tuple[Numbers, ...]] = [(NONE,) * 4]
         for part in nest.segments:
-            first = list(counts)
+            before = np.array(counts, np.int32)
             once = [(NONE,) * 4]
             for step in nest.steps[part.first : part.last]:
                 inner = self.of(step.unit)
-                rows: list[tuple[int, int]] = []
-                for at, source in enumerate(inner.sources):
-                    outer = source_in(step, source, nest)
-                    number = sources.setdefault(outer, len(sources))
-                    if number == len(counts):
-                        counts.append(0)
-                        first.append(0)
-                    rows.append((number, counts[number]))
-                    counts[number] += int((inner.source == at).sum())
-                which, begins = np.array(rows, np.int32).reshape(-1, 2).T
-                once.append(
-                    (inner.traffics, inner.cores, which[inner.source], begins[inner.source] + inner.slices)
-                )
+                if inner.sources:
+                    once.append((inner.traffics, inner.cores, *_placed(step, inner, nest, sources, counts)))
             columns = [np.concatenate(column) for column in zip(*once, strict=True)]
-            grown = np.array(counts, np.int32) - np.array(first, np.int32)
-            for turn in range(part.times):
-                made.append((*columns[:3], columns[3] + turn * grown[columns[2]]))
-            counts = (np.array(first) + part.times * grown).tolist()
+            # Each turn goes on where the one before it has ended, source by source.
+            grown = np.array(counts, np.int32)
+            grown[: len(before)] -= before
+            made += [(*columns[:3], columns[3] + turn * grown[columns[2]]) for turn in range(part.times)]
+            for number, each in enumerate(grown.tolist()):
+                counts[number] += (part.times - 1) * each
         whole = [np.concatenate(column) for column in zip(*made, strict=True)]
-        return Layout(whole[0], whole[1], whole[2], whole[3], tuple(sources))
+        return Layout(whole[0], whole[1], whole[2], whole[3], tuple(sources), tuple(counts))
 
     def traffics(self, program: Program) -> Numbers:
         """Return the number of the traffic of every transfer, in program order."""
@@ -106,6 +100,26 @@ class Layouts:
     def cores(self, program: Program) -> Numbers:
         """Return the core of the program that each transfer belongs to, in program order."""
         return _end_to_end(program, [self.of(step.unit).cores for step in program.steps])
+
+
+def _placed(
+    step: Step, inner: Layout, nest: Nest, sources: dict[int, int], counts: list[int]
+) -> tuple[Numbers, Numbers]:
+    """Return the source, in a nest, of each transfer of a step, and which slice of that it is.
+
+    `sources` numbers those of the nest met so far; `counts` are the slices of each, which become more.
+    """
+    numbers, begins = [], []
+    for source, count in zip(inner.sources, inner.counts, strict=True):
+        number = sources.setdefault(source_in(step, source, nest), len(sources))
+        if number == len(counts):
+            counts.append(0)
+        numbers.append(number)
+        begins.append(counts[number])
+        counts[number] += count
+    if len(numbers) == 1:
+        return inner.source + np.int32(numbers[0]), inner.slices + np.int32(begins[0])
+    return np.array(numbers, np.int32)[inner.source], np.array(begins, np.int32)[inner.source] + inner.slices
 
 
 def source_in(step: Step, source: int, nest: Nest) -> int:
