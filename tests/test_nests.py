@@ -141,10 +141,8 @@ def test_a_key_without_its_laps_is_that_of_other_rounds():
 # --- what the compiled engine makes of it, against the instructions one by one
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_transfers_of_random_nests_and_the_slices_that_they_name(seed):
-    rng = random.Random(seed)
-    programs = [Nest(rng).emit(ProgramBuilder(TOY)) for _ in range(2)]
+def named_by(programs):
+    """The number of every transfer's slice as the compiled engine sees it, and the slice itself."""
     book = CodeBook(TOY)
     layouts = Layouts(book)
     slices = SliceBook(book, layouts)
@@ -158,8 +156,34 @@ def test_transfers_of_random_nests_and_the_slices_that_they_name(seed):
         assert layouts.cores(program).tolist() == [0] * len(moving)
         found += numbers.tolist()
         named += [(made.gm.tensor.name, str(made.gm.index)) for made in moving]
-    # Equal numbers for equal slices: as many pairs as numbers, and as many as slices.
+    return found, named
+
+
+def assert_numbered(programs):
+    """Equal numbers for equal slices: as many pairs as numbers, and as many as slices."""
+    found, named = named_by(programs)
     assert len(set(zip(found, named, strict=True))) == len(set(found)) == len(set(named))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_transfers_of_random_nests_and_the_slices_that_they_name(seed):
+    rng = random.Random(seed)
+    assert_numbered([Nest(rng).emit(ProgramBuilder(TOY)) for _ in range(2)])
+
+
+def test_places_that_the_outer_task_does_not_tell_are_kept_apart():
+    b = ProgramBuilder(TOY)
+    ring = b.ring("UB", 32, "row", 2)
+    for column in (0, 1, 0):
+        for strip in b.once((column,), "strip"):
+            for lap in b.loop(range(9)):
+                for side in (0, 10):
+                    # Both places go on with the lap, and nothing tells that they belong to the strip.
+                    place = (column, side), lap
+                    for task in b.once((strip, lap, side), "row", {ring: (place,)}):
+                        gm = b.gm(ROWS, lambda task: cell((task[0], task[1] + task[2])), task)
+                        b.add(CopyGmToUb(ring.next(place), gm, 32, (8,)))
+    assert_numbered([b.build()])
 
 
 def test_a_tile_is_found_once_for_all_tasks_and_rounds_that_name_its_place():

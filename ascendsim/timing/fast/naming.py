@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from ascendsim.program.laps import moved, named, told_apart
-from ascendsim.program.units import Nest, Part, Segment, Step, Unit
+from ascendsim.program.units import Nest, Part, Step, Unit
 from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.layouts import TASK, Layouts, source_in
 
@@ -29,14 +29,13 @@ class Composed(NamedTuple):
 
 
 class _Inner(NamedTuple):
-    """A source of a step of a nest: of which source of the nest it is, and how it follows from that.
+    """A source of a step of a nest, and how it follows from one of the nest's.
 
     `task` is the task as if the lap were 0; `rest` is how the key of the source goes on from the nest's.
     """
 
     unit: Unit | Nest
     source: int
-    outer: int
     task: Part
     rest: tuple[Any, ...]
     lap: int
@@ -55,7 +54,7 @@ class Namer:
         self.axes: dict[str, int] = {}
         # Numbers of what was found, by the code, the source, and the key of the place or the task.
         self._known: dict[Hashable, int] = {}
-        self._inner: dict[Nest, list[tuple[Segment, list[_Inner]]]] = {}
+        self._inner: dict[Nest, dict[int, list[tuple[range, list[_Inner]]]]] = {}
 
     def of_step(self, step: Step, source: int) -> tuple[int, int]:
         """Return the number of what a source of a step names, as if its lap were 0, and the lap."""
@@ -105,44 +104,43 @@ class Namer:
 
     def _of_nest(self, nest: Nest, source: int, key: Any, task: Any) -> int:
         segments = []
-        for part, inner in self._inner_of(nest):
+        for shifts, inner in self._inner_of(nest)[source]:
             made = []
-            for unit, at, outer, of_task, rest, lap in inner:
-                if outer == source:
-                    own = (key, *rest) if rest else key
-                    number = self._known.get((id(unit), at, own))
-                    if number is None:
-                        number = self._find(unit, at, own, of_task.within(task))
-                    made.append((number, lap))
-            if made:
-                segments.append((part.shifts(), tuple(made)))
+            for unit, at, of_task, rest, lap in inner:
+                own = (key, *rest) if rest else key
+                number = self._known.get((id(unit), at, own))
+                if number is None:
+                    number = self._find(unit, at, own, of_task.within(task))
+                made.append((number, lap))
+            segments.append((shifts, tuple(made)))
         # A block writes its output once, as it stands.
         match segments:
             case [(shifts, ((number, 0),))] if len(shifts) == 1 and shifts[0] == 0:
                 return number
         return self._add(Composed(tuple(segments)))
 
-    def _inner_of(self, nest: Nest) -> list[tuple[Segment, list[_Inner]]]:
-        """Return the sources of the steps of a nest, segment by segment."""
+    def _inner_of(self, nest: Nest) -> dict[int, list[tuple[range, list[_Inner]]]]:
+        """Return which sources of its steps follow from each source of a nest, segment by segment."""
         known = self._inner.get(nest)
         if known is None:
-            steps = [
-                [_inner_source(nest, step, at) for at in self._layouts.of(step.unit).sources]
-                for step in nest.steps
-            ]
-            known = self._inner[nest] = [
-                (part, [one for of_step in steps[part.first : part.last] for one in of_step])
-                for part in nest.segments
-            ]
+            known = self._inner[nest] = {source: [] for source in self._layouts.of(nest).sources}
+            for part in nest.segments:
+                found: dict[int, list[_Inner]] = {}
+                for step in nest.steps[part.first : part.last]:
+                    for at in self._layouts.of(step.unit).sources:
+                        outer = source_in(step, at, nest)
+                        found.setdefault(outer, []).append(_inner_source(nest, step, at, outer))
+                for outer, inner in found.items():
+                    known[outer].append((part.shifts(), inner))
         return known
 
 
-def _inner_source(nest: Nest, step: Step, source: int) -> _Inner:
+def _inner_source(nest: Nest, step: Step, source: int, outer: int) -> _Inner:
     part: Any = step.task
-    outer = source_in(step, source, nest)
-    rest: tuple[Any, ...] = part
-    if source != TASK:
-        place: Any = step.places[source]
+    place: Any = () if source == TASK else step.places[source]
+    # A place that none of the nest's begins: what it names is known for the same step of the same task alone.
+    rest: tuple[Any, ...] = (*part, place)
+    if outer != TASK:
         rest = () if place == nest.places[outer] else place[1:]
     rest, lap = told_apart(rest)
-    return _Inner(step.unit, source, outer, moved(part, -lap), rest, lap + step.shift)
+    return _Inner(step.unit, source, moved(part, -lap), rest, lap + step.shift)
