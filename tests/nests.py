@@ -9,6 +9,7 @@ from tests.toy_profiles import toy_split
 TOY = toy_split()
 ROWS = GmTensor("rows", (200, 3, 8), "float32", 4)
 OUT = GmTensor("out", (200, 3, 8), "float32", 4, "output")
+NO_STRIP = (0,)
 
 
 class Unrolling(ProgramBuilder):
@@ -18,9 +19,9 @@ class Unrolling(ProgramBuilder):
         """Every round, by plain numbers."""
         yield from laps
 
-    def once(self, task, shape, places=None):
+    def once(self, task, shape, places=None, lap=0):
         """The task, whether its code is known or not."""
-        del shape, places
+        del shape, places, lap
         yield task
 
 
@@ -29,6 +30,9 @@ class Nest:
 
     Rings 0 and 1 hold tiles that are looked for, 2 and 3 are used in turn only. A body has units, each of
     which loads tiles (of its lap, of the next, or of none), adds, and writes; some stand outside of units.
+    Some loops are the code of a task as a whole, which is then written for several strips.
+
+    A task inside a loop is (strip, lap, number of the loop, turn of the inner loop).
     """
 
     def __init__(self, rng):
@@ -38,7 +42,9 @@ class Nest:
             begin = rng.randrange(20)
             body = [self._unit(rng, number) for number in range(rng.randint(1, 3))]
             inner = rng.choice((0, 0, 2, 3))
-            self.loops.append((range(begin, begin + rng.randint(1, 12)), inner, body))
+            # Strips, and where in the strip the loop begins.
+            strips = rng.choice(((), (), ((1, 0),), ((0, 3), (1, 3)), ((0, 5), (0, 2), (2, 0), (1, 2))))
+            self.loops.append((range(begin, begin + rng.randint(1, 12)), inner, body, strips))
 
     def _unit(self, rng, number):
         actions = [
@@ -59,13 +65,24 @@ class Nest:
         self.b.restart()
         for ring in self.rings:
             for _ in range(len(ring._slots)):
-                self.b.add(CopyGmToUb(ring.next("filled"), self.b.gm(ROWS, row_of, (0,), 0, 0), 32, (8,)))
-        for number, (laps, inner, body) in enumerate(self.loops):
-            for lap in self.b.loop(laps):
-                for turn in self.b.loop(range(inner)) if inner else (0,):
-                    for unit, once, actions in body:
-                        self._append((lap, number, turn), unit, once, actions)
+                first = self.b.gm(ROWS, row_of, (NO_STRIP, 0), 0, 0)
+                self.b.add(CopyGmToUb(ring.next("filled"), first, 32, (8,)))
+        for number, (_, _, _, strips) in enumerate(self.loops):
+            for strip, on in strips:
+                places = {self.rings[ring]: (strip_of((strip,)),) for ring in range(2)}
+                for made in self.b.once((strip,), ("strip", number), places, on):
+                    self._loop(made, number, on)
+            if not strips:
+                self._loop(NO_STRIP, number, 0)
         return self.b.build()
+
+    def _loop(self, strip, number, on):
+        laps, inner, body, _ = self.loops[number]
+        for lap in self.b.loop(range(laps.start + on, laps.stop + on)):
+            for turn in self.b.loop(range(inner)) if inner else (0,):
+                for unit, once, actions in body:
+                    # What stands outside of units has no task of its own, so that of a strip is one.
+                    self._append((strip, lap, number, turn), unit, once or strip is not NO_STRIP, actions)
 
     def _append(self, task, unit, once, actions):
         if not once:
@@ -76,7 +93,7 @@ class Nest:
             for ring in range(2)
         }
         # The lap is not part of the shape: only slices of GM may follow from it.
-        for made in self.b.once(task, (task[1:], unit), places):
+        for made in self.b.once(task, (task[2:], unit), places):
             self._act(made, actions)
 
     def _act(self, task, actions):
@@ -99,17 +116,23 @@ class Nest:
 
 def row_of(task, offset, column):
     """The row of a lap, or of the one after it."""
-    return task[0] + offset, column, slice(0, 8)
+    return task[1] + offset, (column + task[0][0]) % 3, slice(0, 8)
 
 
 def fixed(task, offset, column):
     """A row that belongs to no lap."""
-    return 190 + offset, (column + task[2]) % 3, slice(0, 8)
+    return 190 + offset, (column + task[3] + task[0][0]) % 3, slice(0, 8)
 
 
 def place_of(task, kind):
     """What tells a tile from others in its ring."""
-    return {"own": ("row", task[0]), "next": ("row", task[0] + 1), "fixed": ("fixed", task[2])}[kind]
+    rest = {"own": ("row", task[1]), "next": ("row", task[1] + 1), "fixed": ("fixed", task[3])}
+    return strip_of(task[0]), *rest[kind]
+
+
+def strip_of(strip):
+    """What the places of all tiles of a strip begin with."""
+    return "rows", *strip
 
 
 def plain(program):

@@ -12,43 +12,43 @@ FAST = "timing/fast/"
 
 CORES = [
     Mutation("cores", "m[c + f.TIMES] -= 1", "m[c + f.TIMES] -= 2"),
-    Mutation("engine", "free = max(m[p + f.LANDED], m[entry + f.LAST])", "free = m[p + f.LANDED]"),
+    Mutation("cores", "free = max(m[p + f.LANDED], m[entry + f.LAST])", "free = m[p + f.LANDED]"),
     Mutation(
-        "engine",
+        "cores",
         "late = m[m[f.AT_TRANSFERS] + m[entry + f.CLASS] * f.TRANSFERS + f.LINK_LATENCY]",
         "late = 0",
     ),
-    Mutation(
-        "engine",
-        "if m[c + f.HELD_PIPES] >> pipe & 1 or uses_held(m, core, row, m[row + f.TRAILS]):",
-        "if uses_held(m, core, row, m[row + f.TRAILS]):",
-    ),
-    Mutation(
-        "engine",
-        "if m[c + f.HELD_PIPES] >> pipe & 1 or uses_held(m, core, row, m[row + f.TRAILS]):",
-        "if m[c + f.HELD_PIPES] >> pipe & 1:",
-    ),
+    Mutation("cores", "return ready(m, core, row, entry, m[row + f.TRAILS]) and begin(", "return begin("),
     Mutation(
         "cores",
         "began = behind(m, core, pipe, row, begun, entry)",
         "behind(m, core, pipe, row, begun, entry)",
     ),
     Mutation("cores", "max(free, m[entry + f.LAST]), 0)", "free, 0)"),
-    Mutation("cores", "if trails and m[use] & 1 == 0:", "if False:"),
-    Mutation("cores", "if uses_held(m, core, row, 0):", "if False:"),
-    Mutation("engine", "== f.TRAILING:", "== f.FLYING:"),
-    Mutation("cores", "(m[use] & 1 and m[w + f.READ_HELD] == m[c + f.ROUND])", "False"),
-    Mutation("cores", "m[w + f.WRITE_HELD] == m[c + f.ROUND] or", "False or"),
-    Mutation("cores", "m[c + f.HELD_PIPES] |= 1 << pipe", "m[c + f.HELD_PIPES] = 1 << pipe"),
+    Mutation("cores", "if not ready(m, core, row, entry, 0):", "if False:"),
+    Mutation("cores", "== f.TRAILING:", "== f.FLYING:"),
+    Mutation("cores", "again = over = True", "over = True"),
     Mutation("cores", "time = before + m[f.ISSUE_CYCLES]", "time = before"),
     Mutation("cores", "+= room - time\n            time = room", "+= room - time"),
     Mutation("cores", "+ pipe] += room - time", "+ pipe] += room"),
     Mutation("cores", "if m[p + f.STARTED] <= ahead:", "if m[p + f.STARTED] < ahead:"),
     Mutation("cores", "m[m[f.AT_DEPTHS] + m[c + f.KIND] * pipes + pipe]", "m[m[f.AT_DEPTHS] + pipe]"),
-    Mutation("cores", "m[c + f.MOVED] += 1", "pass"),
-    Mutation("cores", "(kind * m[f.TRAFFICS] + traffic)", "traffic"),
-    Mutation("cores", "m[f.OUTCOMES] + outcome", "m[f.OUTCOMES]"),
     Mutation("cores", "m[m[f.AT_CORES] + core * f.CORES + f.HELD_PIPES] | needing", "m[f.MOVERS]"),
+]
+HELD = [
+    Mutation("held", "if trails and m[use] & 1 == 0:", "if False:"),
+    Mutation("held", "if m[w + f.WRITES_HELD] != m[w + f.WRITES_OVER]:", "if False:"),
+    Mutation("held", "if m[use] & 1 and m[w + f.READS_HELD] != m[w + f.READS_OVER]:", "if False:"),
+    Mutation("held", "if m[w + f.WRITES_OVER] != m[ticket] or", "if False or"),
+    Mutation("held", " or m[w + f.READS_OVER] != m[ticket + 1]:", ":"),
+    Mutation("held", "elif not trails and m[w + f.WRITES_OVER] != m[ticket]:", "elif False:"),
+    Mutation("held", "elif not trails and", "elif"),
+    Mutation("held", "m[c + f.HELD_PIPES] |= 1 << pipe", "m[c + f.HELD_PIPES] = 1 << pipe"),
+    Mutation("held", "m[c + f.MOVED] += 1", "pass"),
+    Mutation("held", "(kind * m[f.TRAFFICS] + traffic)", "traffic"),
+    Mutation("held", "m[f.OUTCOMES] + outcome", "m[f.OUTCOMES]"),
+    Mutation("held", "m[p + f.UNISSUED] = m[p + f.TAIL] + 1", "pass", "test_handover"),
+    Mutation("cluster", "if index < first:", "if found < 0:", "test_handover"),
 ]
 PIPES = [
     Mutation("pipes", "ready = max(issued, m[p + f.FREE])", "ready = issued"),
@@ -124,12 +124,13 @@ TABLES = [
         "                uses.append(2 * slot.index + 1)",
         "                uses.append(2 * slot.index)",
     ),
-    Mutation("lanes", "once[1] += once[2] * np.repeat(own, [part.shape[1] for part in parts])", "pass"),
-    Mutation("lanes", "once + once[2] * shift * LAP for shift in shifts", "once for shift in shifts"),
-    Mutation("lanes", "found[0] * laps + found[1] for found", "found[0] for found"),
+    Mutation("lanes", "once[1] += once[2] * np.array(laps, np.int64)[source]", "pass"),
+    Mutation("lanes", "made[1] += np.outer(shifts, once[2]).ravel()", "pass"),
+    Mutation("lanes", "once[1] += once[2] * np.repeat(", "(once[2] * np.repeat("),
+    Mutation("lanes", "found[0] * most + found[1] for found", "found[0] for found"),
     Mutation("lanes", "row[2, at] = type(index[axis]) is Lap", "row[2, at] = 1"),
 ]
-EVERY = [row._replace(file=FAST + row.file) for row in (*CORES, *PIPES, *FLOWS, *TABLES)]
+EVERY = [row._replace(file=FAST + row.file) for row in (*CORES, *HELD, *PIPES, *FLOWS, *TABLES)]
 
 STANDS, PASSES, FAILS = checks_of(EVERY, TESTS)
 test_the_line_to_change_exists_once = STANDS

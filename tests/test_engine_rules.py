@@ -307,3 +307,20 @@ def test_what_trails_takes_up_its_pipe_while_what_it_trails_waits_for_a_transfer
     compared = door.time_kernel(made, profile).phases[0].cores[0]
     # The second Fixpipe is issued before its product has its tile.
     assert compared.issue[6] < compared.done[4]
+
+
+def test_what_trails_makes_room_in_its_queue_for_a_transfer_behind_it():
+    # Both Fixpipes trail a product whose tile is still under way. The first one takes up its pipe at once, so
+    # the second one is issued, and behind it a load that begins while the tile is under way.
+    profile = FakeProfile(issue_cycles=1, read=(8, 8), depths={"FIX": 1})
+    builder = ProgramBuilder(profile)
+    tile, total = builder.slots("L1", 32, "tile", 2)
+    builder.add(Fake("MTE2", 2, kind="read", bytes=3000, writes=(tile,)))
+    builder.add(Fake("M", 40, latency=3, reads=(tile,), writes=(total,), lead=10))
+    for _ in range(2):
+        builder.add(Fake("FIX", 5, reads=(total,), trails=True, piece=4))
+    builder.add(Fake("MTE3", 2, kind="read", bytes=64))
+    made = kernel([builder.build()])
+    check(made, profile)
+    spans = door.time_kernel(made, profile).phases[0].cores[0]
+    assert spans.start[4] < spans.done[0]

@@ -144,7 +144,7 @@ def test_a_slice_moves_where_its_index_names_a_lap():
 def test_a_unit_that_takes_a_slice_from_elsewhere_is_refused():
     b = ProgramBuilder(TOY)
     (slot,) = b.slots("UB", 32, "row")
-    unit = b.once((4,), "rows")
+    unit = b.once(((0,), 4), "rows")
     task = next(unit)
     b.add(CopyGmToUb(slot, b.gm(ROWS, row_of, task, 0, 0), 32, (8,)))
     b.add(CopyGmToUb(slot, Gm(ROWS, (5, 0, slice(0, 8))), 32, (8,)))
@@ -156,7 +156,7 @@ def test_code_of_a_like_task_is_appended_with_its_own_slices():
     b = ProgramBuilder(TOY)
     ring, emitted = b.ring("UB", 32, "row", 2), []
     for number in range(6):
-        for task in b.once((number,), "rows"):
+        for task in b.once(((0,), number), "rows"):
             emitted.append(number)
             b.add(CopyGmToUb(ring.next(), b.gm(ROWS, row_of, task, 1, 2), 32, (8,)))
     program = b.build()
@@ -172,7 +172,7 @@ def test_units_stay_known_from_program_to_program_and_slots_are_written_by_them(
     programs = []
     for number in range(2):
         b.restart()
-        for task in b.once((number,), "rows"):
+        for task in b.once(((0,), number), "rows"):
             assert number == 0, "the second program appends what the first has emitted"
             b.add(CopyGmToUb(slot, b.gm(ROWS, row_of, task, 0, 0), 32, (8,)))
         b.add(Add(slot, slot, 8))  # refused if the unit had not written it
@@ -203,7 +203,7 @@ def test_a_ring_is_known_to_a_unit_by_what_it_holds_of_it():
     ring = ProgramBuilder(TOY).ring("UB", 32, "tile", 3)
     ring.next("image 1", "box")
     ring.next("image 0", "box")
-    assert ring.state(("image 0", "image 1")) == (1, True, ((1, "box"), (0, "box"), None))
+    assert ring.state(("image 0", "image 1")) == (1, True, ((1, None, "box"), (0, None, "box"), None))
     assert ring.state(("image 2",)) == (1, True, (None, None, None))
     assert ring.state() == (1, True, ())
     assert (ring.begins(), ring.begins()) == (True, False)
@@ -258,7 +258,7 @@ def test_nests_repeat_most_of_their_code():
 
 def code_of(program):
     """The number of instructions in distinct units of code."""
-    return sum(len(unit.instructions) for unit in {step.unit for step in program.steps})
+    return sum(len(unit.instructions) for unit in program.units)
 
 
 # --- schedules
@@ -325,7 +325,7 @@ def test_parts_of_images_at_any_batch_are_those_without_loops(batch, product, mo
 def test_programs_of_a_real_layer_are_those_without_loops(product, monkeypatch):
     problem = ConvProblem((8, 64, 28, 28), (64, 64, 3, 3), 1, 1)
     looped = assert_unrolled_alike(lambda: call_of(problem, profile=load_profile(product)), monkeypatch)
-    units = {step.unit for program in looped for step in program.steps}
+    units = {unit for program in looped for unit in program.units}
     assert sum(len(unit.instructions) for unit in units) < sum(map(len, looped)) / 2
 
 

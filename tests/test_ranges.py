@@ -103,6 +103,23 @@ def test_a_part_has_few_runs_and_none_of_them_is_empty(seed):
     assert all(len(run.images) and run.first < run.last for run in runs)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_parts_with_one_pattern_differ_by_their_images_alone(seed):
+    rng = random.Random(seed)
+    # Without outers there is no place for a part whose tasks of several outers lie at other images.
+    whole = TaskRange(["g"], rng.randint(2, 9), range(rng.randint(1, 4)), lambda outer, *rest: (outer, *rest))
+    length = rng.randrange(1, len(whole))
+    parts = [whole[at : at + length] for at in range(len(whole) - length)]
+    for one in parts:
+        for other in parts:
+            moved = [(outer, image + other.image - one.image, block) for outer, image, block in one]
+            assert (one.pattern() == other.pattern()) == (moved == list(other))
+
+
+def test_a_range_of_nothing_begins_at_image_0():
+    assert (TaskRange([], 3, [1], tuple).image, TaskRange([], 3, [1], tuple).pattern()) == (0, ())
+
+
 def test_a_range_of_many_tasks_is_not_listed():
     whole = TaskRange(range(3), 10**15, range(7), make)
     assert len(whole) == 21 * 10**15

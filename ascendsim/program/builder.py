@@ -7,16 +7,18 @@ as a round finds what an earlier one found, the rounds from there on repeat, and
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.errors import CapacityError, ProgramError
+from ascendsim.program.frames import Frame
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.laps import Lap
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.posts import VECTOR_CORES, Post, pipe_on
 from ascendsim.program.program import Program
 from ascendsim.program.rings import Ring, RingState
-from ascendsim.program.units import Aim, Index, Segment, Step, Unit
+from ascendsim.program.units import Aim, Index, Nest, Step, Unit
 from ascendsim.program.waits import HAZARDS
 
 if TYPE_CHECKING:
@@ -33,6 +35,18 @@ class _LapCode(NamedTuple):
     after: tuple[RingState, ...]
 
 
+class _Known(NamedTuple):
+    """Code that is known: what it leaves in the rings, told by its own places, and the slots it writes.
+
+    `lap` is the one from which its laps were counted when it was written down.
+    """
+
+    code: Unit | Nest
+    after: tuple[RingState, ...]
+    written: frozenset[int]
+    lap: int
+
+
 class ProgramBuilder:
     """Collect the instructions of one core, or of a cube core and the vector cores beside it (`posts.py`).
 
@@ -46,21 +60,16 @@ class ProgramBuilder:
         self._slots: list[Slot] = []
         self._used: dict[str, int] = {}
         self._rings: list[Ring] = []
-        # The units known by what they do and find, each with how it leaves the rings.
-        self._units: dict[Hashable, tuple[Unit, tuple[RingState, ...]]] = {}
+        self._ring_of: dict[int, Ring] = {}
+        # Code known by what it does and finds, with how it leaves the rings and which slots it writes.
+        self._known: dict[Hashable, _Known] = {}
         self._laps: dict[Hashable, _LapCode] = {}
         self.restart()
 
     def restart(self) -> None:
-        """Begin another program with the same slots; units that are known stay known."""
-        self._steps: list[Step] = []
-        self._segments: list[Segment] = []
-        self._cut = 0
-        self._open: list[Instruction] = []
-        self._posts: dict[int, Post] = {}
-        self._aims: list[Aim] | None = None
+        """Begin another program with the same slots; code that is known stays known."""
+        self._frame = Frame()
         self._in_loop = False
-        self._count = 0
         self._written = bytearray(len(self._slots))
         for ring in self._rings:
             ring.restart()
@@ -111,8 +120,12 @@ class ProgramBuilder:
 
         Raises   CapacityError as `slots`
         """
-        made = Ring(self.slots(buffer, size_bytes, name, copies, on))
+        return self._ring(self.slots(buffer, size_bytes, name, copies, on))
+
+    def _ring(self, slots: tuple[Slot, ...]) -> Ring:
+        made = Ring(slots)
         self._rings.append(made)
+        self._ring_of.update(dict.fromkeys([slot.index for slot in slots], made))
         return made
 
     def handover(self, size_bytes: int, name: str, copies: int = 1) -> Ring:
@@ -121,22 +134,22 @@ class ProgramBuilder:
         A slot of it stands for its piece: who writes the piece writes the slot, who reads it reads the slot
         (`add`), and so they wait for each other. `Ring.turn` tells which piece it is.
         """
-        made = Ring(self._made("GM", size_bytes, name, copies))
-        self._rings.append(made)
-        return made
+        return self._ring(self._made("GM", size_bytes, name, copies))
 
     def gm(self, tensor: GmTensor, find: Callable[..., Index], task: Any, *args: Any) -> Gm:
         """Return the slice find(task, *args) of a tensor, for the next instruction.
 
-        Where the code of a task recurs for another one, the slice is found anew.
+        Where the code of a task recurs for another one, the slice is found anew. But if the instruction
+        fills a slot of a ring, and the ring notes a place of the task for it (`once`), then the slice is that
+        of all tasks with this place: a place tells what a slot holds.
         """
-        if self._aims is not None:
+        if self._frame.of_task:
             if Lap in map(type, args):
                 raise ProgramError(
                     f"a unit of code finds a slice by {find.__name__} with a lap among the arguments {args}; "
                     "they are the unit's own and do not move on with a loop: let the task name the lap"
                 )
-            self._aims.append(Aim(find, args))
+            self._frame.aim(Aim(find, args), task)
         return Gm(tensor, find(task, *args))
 
     def add(
@@ -153,13 +166,14 @@ class ProgramBuilder:
 
         Raises   ProgramError if it reads a slot that nothing has written
         """
+        post = None
         if on or reads or writes:
             if not 0 <= on <= VECTOR_CORES:
                 raise ProgramError(
                     f"instruction {len(self)} ({type(instruction).__name__}) is put on core {on}; a program "
                     f"has core 0, and beside a cube core the vector cores 1 to {VECTOR_CORES}"
                 )
-            self._posts[len(self._open)] = Post(on, reads, writes)
+            post = Post(on, reads, writes)
         written = self._written
         for slot in instruction.reads + reads if reads else instruction.reads:
             if not written[slot.index]:
@@ -169,40 +183,52 @@ class ProgramBuilder:
                 )
         for slot in instruction.writes + writes if writes else instruction.writes:
             written[slot.index] = 1
-        self._open.append(instruction)
+        self._frame.add(instruction, post, self._ring_of)
 
     def __len__(self) -> int:
-        return self._count + len(self._open)
+        return len(self._frame)
 
     def once(
-        self, task: Any, shape: Hashable, places: Mapping[Ring, tuple[Hashable, ...]] | None = None
+        self,
+        task: Any,
+        shape: Hashable,
+        places: Mapping[Ring, tuple[Hashable, ...]] | None = None,
+        lap: int = 0,
     ) -> Iterator[Any]:
         """Yield the task if code like its own has not been emitted yet; else append that code, for this task.
 
         shape    tells its code from that of others, together with what the rings hold
         places   those of the task's tiles, for each ring whose tiles may be there already
+        lap      where its own loops begin: tasks are alike if these are, counted from there
+
+        A body may have loops, and tasks of its own (`once` again). These are tuples that begin with the task,
+        as places of theirs are tuples that begin with a place of the task.
         """
-        own = [(ring, (places or {}).get(ring, ())) for ring in self._rings]
-        key = shape, tuple([ring.state(mine) for ring, mine in own])
-        known = self._units.get(key)
-        self._close()
+        given = places or {}
+        own = [(ring, given.get(ring, ())) for ring in self._rings]
+        # A loop inside a loop is written out, and goes through plain numbers, which nothing moves.
+        fixed, lap = (lap, 0) if self._in_loop else (None, lap)
+        key = fixed, shape, tuple([ring.state(mine, lap) for ring, mine in own])
+        known = self._known.get(key)
+        self._frame.close()
+        flat = tuple(chain.from_iterable([mine for _, mine in own if mine]))
         if known is None:
-            aims: list[Aim] = []
-            self._aims = aims
+            outer, self._frame = self._frame, Frame.of(task, flat, len(self))
             try:
                 yield task
+                code = self._frame.code()
             finally:
-                self._aims = None
-            unit = self._finished(tuple(aims))
-            self._units[key] = unit, tuple([ring.state(mine) for ring, mine in own])
+                self._frame = outer
+            after = tuple([ring.state(mine, lap) for ring, mine in own])
+            known = self._known[key] = _Known(code, after, frozenset(code.written), lap)
         else:
-            unit, after = known
+            code, after, written, _ = known
             for (ring, mine), state in zip(own, after, strict=True):
-                ring.become(state, mine)
+                ring.become(state, mine, lap)
             # Another program of this builder may have emitted it.
-            for slot in unit.written:
+            for slot in written:
                 self._written[slot] = 1
-        self._append(Step(unit, task))
+        self._frame.append(Step(code, task, lap - known.lap, flat, self._in_loop))
 
     def loop(self, laps: range, body: Hashable = None) -> Iterator[int]:
         """Yield the rounds whose bodies have to be emitted; the others repeat them.
@@ -231,79 +257,48 @@ class ProgramBuilder:
         """Yield the rounds of a loop until one finds what an earlier one has found."""
         found: dict[Hashable, int] = {}
         begins: list[int] = []
+        frame = self._frame
+        # The steps of a task say how they follow from it, which another program cannot know.
+        body = None if frame.of_task else body
         for number, lap in enumerate(laps):
-            self._close()
+            frame.close()
             state = tuple([ring.whole(lap) for ring in self._rings])
             if state in found:
                 self._repeat(laps, found[state], begins, list(found))
                 break
             found[state] = number
-            begins.append(len(self._steps))
+            begins.append(len(frame.steps))
             known = self._laps.get((body, state))
             if known is None:
                 yield Lap(lap)
-                self._close()
+                frame.close()
                 if body is not None:
                     after = tuple([ring.whole(lap) for ring in self._rings])
-                    self._laps[body, state] = _LapCode(lap, tuple(self._steps[begins[-1] :]), after)
+                    self._laps[body, state] = _LapCode(lap, tuple(frame.steps[begins[-1] :]), after)
             else:
                 self._again(known, lap)
 
     def _again(self, known: _LapCode, lap: int) -> None:
         """Append the code of a round that another program has emitted, and leave the rings as that does."""
-        for unit, task, shift in known.steps:
-            self._append(Step(unit, task, shift + lap - known.lap))
-            for slot in unit.written:
+        for step in known.steps:
+            self._frame.append(step._replace(shift=step.shift + lap - known.lap))
+            for slot in step.unit.written:
                 self._written[slot] = 1
         for ring, state in zip(self._rings, known.after, strict=True):
             ring.take(state, lap)
 
     def _repeat(self, laps: range, first: int, begins: list[int], states: list[Any]) -> None:
         """Repeat the rounds since number `first` for all that are left, and leave the rings as those do."""
-        emitted = len(begins)
-        period = emitted - first
-        times, rest = divmod(len(laps) - first, period)
-        steps = len(self._steps)
-        begins = [*begins, steps]
-        self._straight(begins[first])
-        self._segments.append(Segment(begins[first], steps, times, 0, period))
-        if rest:
-            self._segments.append(Segment(begins[first], begins[first + rest], 1, times * period))
-        self._cut = steps
-        sizes = [len(step.unit.instructions) for step in self._steps[begins[first] :]]
-        self._count += (times - 1) * sum(sizes) + sum(sizes[: begins[first + rest] - begins[first]])
+        times, rest = divmod(len(laps) - first, len(begins) - first)
+        self._frame.repeat(begins[first:], times, rest)
         for ring, state in zip(self._rings, states[first + rest], strict=True):
             ring.take(state, laps.stop)
 
-    def _close(self) -> None:
-        """End a run of instructions that belong to no unit of their own."""
-        if self._open:
-            self._append(Step(self._finished(None)))
-
-    def _finished(self, aims: tuple[Aim, ...] | None) -> Unit:
-        unit = Unit(tuple(self._open), aims, self._posts)
-        if aims is not None and len(aims) != len(unit.on_gm):
-            raise ProgramError(
-                f"a unit of code has {len(unit.on_gm)} instructions on global memory, of which {len(aims)} "
-                "take their slice from ProgramBuilder.gm; all must, so that it can be found for other tasks"
-            )
-        self._open, self._posts = [], {}
-        return unit
-
-    def _append(self, step: Step) -> None:
-        self._steps.append(step)
-        self._count += len(step.unit.instructions)
-
-    def _straight(self, end: int) -> None:
-        """Make the steps since the last segment one that runs once."""
-        if end > self._cut:
-            self._segments.append(Segment(self._cut, end))
-        self._cut = end
-
     def build(self) -> Program:
         """Return the finished program."""
-        self._close()
-        self._straight(len(self._steps))
+        frame = self._frame
+        frame.close()
+        frame.straight(len(frame.steps))
         return Program(
-            tuple(self._steps), tuple(self._segments), tuple(self._slots), dict(self._used), self._hazards
+            tuple(frame.steps), tuple(frame.segments), tuple(self._slots), dict(self._used), self._hazards
         )

@@ -1,6 +1,7 @@
 """Kernels as data: which core runs which program, phase after phase.
 
-Inside a phase each core runs its own program (`program.py`), and all cores finish one phase before the next.
+Inside a phase each core runs its own program (`program.py`), or a cube core shares one with the vector cores
+beside it, and all cores finish one phase before the next.
 """
 
 from __future__ import annotations

@@ -69,6 +69,21 @@ def first_lap(value: Any) -> Lap | None:
     return None
 
 
+def told_apart(value: Any) -> tuple[Any, int]:
+    """Return a key of a value, which equals that of the value in another round of a loop, and its first lap.
+
+    Laps count from the first one; and the number 3 is no lap 3, although they are equal.
+    """
+    first = first_lap(value)
+    return (value, 0) if first is None else (_key(value, int(first)), int(first))
+
+
+def _key(value: Any, first: int) -> Any:
+    if type(value) is Lap:
+        return Lap, int(value) - first
+    return tuple([_key(part, first) for part in value]) if isinstance(value, tuple) else value
+
+
 def named(index: tuple[Any, ...]) -> int:
     """Return the axis of an index that a lap names, or -1."""
     for axis, part in enumerate(index):

@@ -1,4 +1,4 @@
-"""The program of one core: its loops over units of code, and the instructions that they stand for.
+"""The program of one core, or of a cube core with the vector cores beside it: its loops over units of code.
 
 A schedule asks a `ProgramBuilder` (`builder.py`) for slots in on-chip buffers and appends instructions that
 name the slots they use, in loops whose bodies it emits once. A `Kernel` (`kernel.py`) says which core runs
@@ -17,12 +17,12 @@ from functools import cached_property
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.places import Slot
 from ascendsim.program.posts import HOME, Post, core_of
-from ascendsim.program.units import Segment, Step, Unit
+from ascendsim.program.units import Segment, Step, Unit, count, unrolled
 from ascendsim.program.waits import HAZARDS, Derived, Waits, derive
 
 
 class Program:
-    """The instructions of one core in program order.
+    """The instructions of one core, or of a cube core with its vector cores, in program order.
 
     `steps` and `segments` are its code, every loop's body once. `hazards` are the classes of waits between
     its pipes that hold. `buffer_bytes` is what the slots reserve of each buffer. What it stands for in full
@@ -62,34 +62,36 @@ class Program:
         return cls(steps, (Segment(0, 1),), slots, buffer_bytes, hazards, waits)
 
     def __len__(self) -> int:
-        sizes = [len(step.unit.instructions) for step in self.steps]
-        return sum(part.times * sum(sizes[part.first : part.last]) for part in self.segments)
+        return count(self.steps, self.segments)
 
     def expanded(self) -> Iterator[Instruction]:
         """Yield all instructions in order, loops unrolled."""
-        for part in self.segments:
-            for shift in part.shifts():
-                for unit, task, own in self.steps[part.first : part.last]:
-                    yield from unit.at(task, shift + own)
+        for step, shift in unrolled(self.steps, self.segments):
+            yield from step.unit.at(step.task, shift)
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
         """All instructions in order, loops unrolled."""
         return tuple(self.expanded())
 
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """All units of code that it consists of, each once."""
+        codes = dict.fromkeys([step.unit for step in self.steps])
+        return tuple(dict.fromkeys([unit for code in codes for unit in code.units()]))
+
     def placed(self) -> Iterator[tuple[int, Unit]]:
         """Yield where each unit begins, loops unrolled, and the unit."""
         at = 0
-        for part in self.segments:
-            for _ in range(part.times):
-                for unit, _, _ in self.steps[part.first : part.last]:
-                    yield at, unit
-                    at += len(unit.instructions)
+        for step, _ in unrolled(self.steps, self.segments):
+            for unit in step.unit.unrolled():
+                yield at, unit
+                at += len(unit)
 
     @cached_property
     def posts(self) -> Mapping[int, Post]:
         """The posts of all instructions that have one, by index."""
-        if not any(step.unit.posts for step in self.steps):
+        if not any(unit.posts for unit in self.units):
             return {}
         return {begin + at: post for begin, unit in self.placed() for at, post in unit.posts.items()}
 
@@ -101,7 +103,7 @@ class Program:
     @cached_property
     def used(self) -> tuple[str, ...]:
         """The names of all pipes that it uses, in the order in which they are met."""
-        return tuple(dict.fromkeys([pipe for step in self.steps for pipe in step.unit.pipes]))
+        return tuple(dict.fromkeys([pipe for unit in self.units for pipe in unit.pipes]))
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -109,10 +111,8 @@ class Program:
         sizes = [0] * (1 + max([core_of(pipe) for pipe in self.used], default=0))
         if len(sizes) == 1:
             return (len(self),)
-        for part in self.segments:
-            for unit, _, _ in self.steps[part.first : part.last]:
-                for pipe in unit.names:
-                    sizes[core_of(pipe)] += part.times
+        for pipe in self.pipes:
+            sizes[core_of(pipe)] += 1
         return tuple(sizes)
 
     def core_of(self, index: int) -> int:

@@ -72,19 +72,24 @@ class Ring:
                 return slot
         return None
 
-    def state(self, places: tuple[Hashable, ...] = ()) -> RingState:
-        """Return the ring as a unit of code finds it that wants tiles of these places and no others."""
+    def held_by(self, slot: Slot) -> Hashable:
+        """Return the place of which a slot holds something, or None."""
+        held = self._holds[slot.index - self._slots[0].index]
+        return None if held is None else held[0]
+
+    def state(self, places: tuple[Hashable, ...] = (), lap: int = 0) -> RingState:
+        """Return the ring as code finds it that wants tiles of these places and no others.
+
+        Beyond its places, laps of its tiles are counted from `lap`.
+        """
         # Told by the unit's own places, numbered: "image 3 of a task on image 3" and "image 4 of a task on
         # image 4" are one state, which is why units recur at all.
         if not places:
             return RingState(self._turn, self._fresh, ())
-        labels = [
-            (places.index(held[0]), held[1]) if held is not None and held[0] in places else None
-            for held in self._holds
-        ]
+        labels = [None if held is None else _label(held, places, lap) for held in self._holds]
         return RingState(self._turn, self._fresh, tuple(labels))
 
-    def become(self, state: RingState, places: tuple[Hashable, ...] = ()) -> None:
+    def become(self, state: RingState, places: tuple[Hashable, ...] = (), lap: int = 0) -> None:
         """Take the state in which the unit with these places leaves the ring.
 
         Slots that hold nothing of the unit keep what they hold: it has not used them.
@@ -92,7 +97,8 @@ class Ring:
         self._turn, self._fresh = state.turn, state.fresh
         for number, label in enumerate(state.labels):
             if label is not None:
-                self._holds[number] = places[label[0]], label[1]
+                at, rest, what = moved(label, lap) if lap else label
+                self._holds[number] = places[at] if rest is None else (places[at], *rest), what
 
     def whole(self, lap: int = 0) -> RingState:
         """Return all that the ring holds, told from a round of a loop: its laps are counted from there."""
@@ -102,3 +108,20 @@ class Ring:
         """Take a state that `whole` has told, seen from another round."""
         self._turn, self._fresh = state.turn, state.fresh
         self._holds = [moved(held, lap) for held in state.labels]
+
+
+def place_in(place: Hashable, places: tuple[Hashable, ...]) -> int:
+    """Return the number of the place that a place is, or begins with; -1: none of them."""
+    if place in places:
+        return places.index(place)
+    return places.index(place[0]) if isinstance(place, tuple) and place and place[0] in places else -1
+
+
+def _label(held: tuple[Hashable, Hashable], places: tuple[Hashable, ...], lap: int) -> Any:
+    """Tell what a slot holds: the number of a place, how that goes on in the slot (None: not), and what."""
+    place, what = held
+    at = place_in(place, places)
+    if at < 0:
+        return None
+    label = at, None if place == places[at] else place[1:], what  # type: ignore[index]  # then it is a tuple
+    return moved(label, -lap) if lap else label

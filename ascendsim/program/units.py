@@ -1,10 +1,12 @@
-"""Units of code, and the steps and segments in which a program runs them."""
+"""The code of a program: units in one piece, and the steps and loops in which they follow each other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
+from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.laps import moved, require_whole
 from ascendsim.program.places import Gm
@@ -14,10 +16,15 @@ Index = tuple[Any, ...]
 
 
 class Aim(NamedTuple):
-    """How an instruction of a unit finds its slice of GM for a task: find(task, *args)."""
+    """How an instruction of a unit finds its slice of GM for a task: find(task, *args).
+
+    `place` is the number, among the places of the unit's step, of the one that the slice follows from: the
+    instruction fills a slot of a ring with a tile of that place. -1: the slice follows from the whole task.
+    """
 
     find: Callable[..., Index]
     args: tuple[Any, ...]
+    place: int = -1
 
 
 class Unit:
@@ -50,15 +57,29 @@ class Unit:
             self.written.update([slot.index for slot in post.writes])
         self.pipes = tuple(dict.fromkeys(self.names))
 
+    def __len__(self) -> int:
+        return len(self.instructions)
+
+    def units(self) -> Iterator[Unit]:
+        """Yield the units that it consists of, which is itself."""
+        yield self
+
+    # In order, with loops unrolled: of one unit that is the same.
+    unrolled = units
+
+    def slice(self, number: int, task: Any) -> Gm:
+        """Return the slice of GM that instruction `number` of those on GM names for a task."""
+        place = self.instructions[self.on_gm[number]].gm
+        assert place is not None
+        if self.aims is None:
+            return place
+        find, args, _ = self.aims[number]
+        return Gm(place.tensor, find(task, *args))
+
     def slices(self, task: Any) -> Iterator[Gm]:
         """Yield the slices of GM that the instructions name for a task, in order."""
-        for number, at in enumerate(self.on_gm):
-            place = self.instructions[at].gm
-            assert place is not None
-            if self.aims is not None:
-                find, args = self.aims[number]
-                place = Gm(place.tensor, find(task, *args))
-            yield place
+        for number in range(len(self.on_gm)):
+            yield self.slice(number, task)
 
     def at(self, task: Any, by: int) -> Sequence[Instruction]:
         """Return the instructions for a task, with all laps moved on."""
@@ -76,11 +97,17 @@ class Unit:
 
 
 class Step(NamedTuple):
-    """One run of a unit, for a task (None: for what it was written for), with its laps moved on."""
+    """One run of a unit or a nest for a task (None: for what it was written for), with its laps moved on.
 
-    unit: Unit
+    `places` are those of the task's tiles, ring by ring. `in_loop`: task and places may name laps. In a nest
+    the task is a `Part` of the nest's.
+    """
+
+    unit: Unit | Nest
     task: Hashable = None
     shift: int = 0
+    places: tuple[Hashable, ...] = ()
+    in_loop: bool = False
 
 
 class Segment(NamedTuple):
@@ -95,3 +122,87 @@ class Segment(NamedTuple):
     def shifts(self) -> range:
         """Return by how much laps are moved each time."""
         return range(self.shift, self.shift + max(self.by, 1) * self.times, max(self.by, 1))
+
+
+class Part(NamedTuple):
+    """A task inside another one: that task itself (no `kind`), or a tuple of a kind that begins with it."""
+
+    kind: Callable[..., Any] | None = None
+    rest: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, task: Any, whole: Any) -> Part:
+        """Return how a task follows from a whole one.
+
+        Raises   ProgramError if it is neither that one nor begins with it
+        """
+        if task == whole:
+            return cls()
+        if not isinstance(task, tuple) or not task or task[0] != whole:
+            raise ProgramError(
+                f"task {task} is written down inside of task {whole}, but does not tell how it follows from "
+                "it; it must be that task, or a tuple that begins with it"
+            )
+        return cls(_plain if type(task) is tuple else type(task), task[1:])
+
+    def within(self, whole: Any) -> Any:
+        """Return the task that follows from another whole one."""
+        return whole if self.kind is None else self.kind(whole, *self.rest)
+
+
+def _plain(*parts: Any) -> tuple[Any, ...]:
+    return parts
+
+
+class Nest:
+    """The steps and loops of a task, which recur as a whole; compared by identity.
+
+    The tasks of its steps are parts of its own. `places` are those for which it was written down.
+    """
+
+    __slots__ = ("_count", "places", "segments", "steps")
+
+    def __init__(
+        self, steps: tuple[Step, ...], segments: tuple[Segment, ...], places: tuple[Hashable, ...] = ()
+    ) -> None:
+        self.steps = steps
+        self.segments = segments
+        self.places = places
+        self._count = count(steps, segments)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def units(self) -> Iterator[Unit]:
+        """Yield all units that it consists of, as they are met in its steps."""
+        return chain.from_iterable([step.unit.units() for step in self.steps])
+
+    def unrolled(self) -> Iterator[Unit]:
+        """Yield its units in order, loops unrolled."""
+        for step, _ in unrolled(self.steps, self.segments):
+            yield from step.unit.unrolled()
+
+    @property
+    def written(self) -> set[int]:
+        """The slots that are written."""
+        return {slot for unit in self.units() for slot in unit.written}
+
+    def at(self, task: Any, by: int) -> Iterator[Instruction]:
+        """Yield the instructions for a task, loops unrolled, with all laps moved on."""
+        for step, shift in unrolled(self.steps, self.segments):
+            assert isinstance(step.task, Part)
+            yield from step.unit.at(step.task.within(task), by + shift)
+
+
+def unrolled(steps: Sequence[Step], segments: Sequence[Segment]) -> Iterator[tuple[Step, int]]:
+    """Yield the steps in order, loops unrolled, and by how much the laps of each are moved."""
+    for part in segments:
+        for shift in part.shifts():
+            for step in steps[part.first : part.last]:
+                yield step, shift + step.shift
+
+
+def count(steps: Sequence[Step], segments: Sequence[Segment]) -> int:
+    """Return how many instructions these are, loops unrolled."""
+    sizes = [len(step.unit) for step in steps]
+    return sum(part.times * sum(sizes[part.first : part.last]) for part in segments)

@@ -104,6 +104,21 @@ class TaskRange(Sequence[Any]):
         ]
 
     @property
+    def image(self) -> int:
+        """Its first image; of nothing 0."""
+        return next((run.images.start for run in self.runs()), 0)
+
+    def pattern(self) -> tuple[Run, ...]:
+        """Return its runs, with images counted from the first one."""
+        first = self.image
+        return tuple(
+            [
+                Run(outer, range(images.start - first, images.stop - first), begin, end)
+                for outer, images, begin, end in self.runs()
+            ]
+        )
+
+    @property
     def begin(self) -> int:
         """Number of the first task among the blocks of its image."""
         return self._range.start % max(1, len(self._blocks))

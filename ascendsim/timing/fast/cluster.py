@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from ascendsim.timing.fast import state as f
-from ascendsim.timing.fast.cores import begin, entered, hold, issue_time, next_code, nothing_before, uses_held
+from ascendsim.timing.fast.cores import begin, issue_time, next_code, nothing_before
+from ascendsim.timing.fast.held import entered, entry_at, hold, uses_held
 
 
 def issued(m: Any, core: int, pipe: int, entry: int) -> bool:
@@ -30,6 +31,34 @@ def issued(m: Any, core: int, pipe: int, entry: int) -> bool:
     return True
 
 
+def issue_held(m: Any, core: int) -> bool:
+    """Issue what is held without an issue, as far as the scalar units can; tell whether any was."""
+    c, some = m[f.AT_CORES] + core * f.CORES, False
+    m[c + f.STALLED] = 0
+    for unit in range(m[c + f.OF_CORES]):
+        pipe = next_unissued(m, core, unit)
+        while pipe >= 0:
+            p = m[f.AT_PIPES] + (core * m[f.PIPES] + pipe) * f.PIPE_COLUMNS
+            if not issued(m, core, pipe, entry_at(m, core, pipe, m[p + f.UNISSUED])):
+                break
+            m[p + f.UNISSUED] += 1
+            some = True
+            pipe = next_unissued(m, core, unit)
+    return some
+
+
+def next_unissued(m: Any, core: int, unit: int) -> int:
+    """Return the pipe of what a scalar unit has to issue next of what is held, or -1."""
+    found, first = -1, f.NEVER
+    for pipe in range(unit * f.UNIT, unit * f.UNIT + f.UNIT):
+        p = m[f.AT_PIPES] + (core * m[f.PIPES] + pipe) * f.PIPE_COLUMNS
+        if m[p + f.UNISSUED] != m[p + f.TAIL]:
+            index = m[entry_at(m, core, pipe, m[p + f.UNISSUED]) + f.INDEX]
+            if index < first:
+                found, first = pipe, index
+    return found
+
+
 def issue_all(m: Any, core: int) -> None:
     """Issue instructions until the program ends or no scalar unit knows when it goes on."""
     c = m[f.AT_CORES] + core * f.CORES
@@ -38,13 +67,14 @@ def issue_all(m: Any, core: int) -> None:
         at = next_code(m, core)
         if at < 0:
             return
-        if m[c + f.HOLDS] == m[f.HELD]:
-            m[f.SHORT] = 1
-            return
         row, index = m[f.AT_CODE] + at * f.CODE, m[c + f.COUNT]
         pipe = m[row + f.PIPE]
+        p = m[f.AT_PIPES] + (core * m[f.PIPES] + pipe) * f.PIPE_COLUMNS
+        if m[p + f.TAIL] - m[p + f.HEAD] == m[f.HELD]:
+            m[f.SHORT] = 1
+            return
         m[c + f.AT], m[c + f.COUNT] = at + 1, index + 1
-        entry = entered(m, core, at, row, -1, index)
+        entry = entered(m, core, pipe, at, row, -1, index)
         if (
             issued(m, core, pipe, entry)
             and m[c + f.HELD_PIPES] >> pipe & 1 == 0
@@ -52,7 +82,6 @@ def issue_all(m: Any, core: int) -> None:
             and begin(m, core, pipe, row, entry)
         ):
             continue
-        m[c + f.HOLDS] += 1
         hold(m, core, pipe, row)
         if nothing_before(m, core, m[row + f.BEHIND]):
             return

@@ -45,6 +45,8 @@ class CodeBook:
         self.prices = array("q")
         self.traffics: list[Traffic] = []
         self.trails = False
+        # The most slots that an instruction uses.
+        self.most_uses = 0
         # A bit for each pipe on which bytes move.
         self.movers = 0
         self._units: dict[Unit, UnitCode] = {}
@@ -107,6 +109,7 @@ class CodeBook:
             rows.append(row)
         self._note_behind(rows)
         self.trails = self.trails or any(row[TRAILS] for row in rows)
+        self.most_uses = max([self.most_uses, *[row[LAST_USE] - row[FIRST_USE] for row in rows]])
         self.code.extend(chain.from_iterable(rows))
         return UnitCode(first, len(self.code) // CODE, tuple(traffics), tuple(moving), tuple(cores))
 

@@ -2,9 +2,9 @@
 
 A core here is a program of the phase: mostly one core, or a cube core with its vector cores (`cluster.py`).
 
-What has to wait for a transfer is held, and so is what uses a slot that something held uses, or comes
-after something held on its pipe. All else runs as soon as it is issued: everything it needs is known by
-then. When a transfer has landed the core goes through what it holds, in program order, and then issues on.
+What has to wait for a transfer is held (`held.py`), and so is what uses a slot that something held uses, or
+comes after something held on its pipe. All else runs as soon as it is issued: everything it needs is known by
+then. When a transfer has landed the pipes of the core go on with what they hold, and then it issues on.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ascendsim.timing.fast import state as f
+from ascendsim.timing.fast.held import entered, entry_at, hold, let_go, ready, uses_held
 from ascendsim.timing.fast.pipes import behind, finish, send, start
 
 
@@ -47,7 +48,7 @@ def work(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
     begun = m[entry + f.START]
     began = begun
     if m[row + f.TRAILS]:
-        if uses_held(m, core, row, 0):
+        if not ready(m, core, row, entry, 0):
             return False
         began = behind(m, core, pipe, row, begun, entry)
     free = began + m[m[f.AT_PRICES] + m[row + f.PRICE] * f.PRICES + f.CYCLES]
@@ -59,35 +60,43 @@ def work(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
     return False
 
 
-def uses_held(m: Any, core: int, row: int, trails: int) -> bool:
-    """Tell whether an instruction has to wait for one that is held, by the slots that both use.
+def go_on(m: Any, core: int) -> bool:
+    """Go through what a core holds until nothing more can go on; tell whether anything is over."""
+    c, over, again = m[f.AT_CORES] + core * f.CORES, False, True
+    while again:
+        again = False
+        held, pipe = m[c + f.HELD_PIPES], 0
+        while held:
+            if held & 1:
+                p = m[f.AT_PIPES] + (core * m[f.PIPES] + pipe) * f.PIPE_COLUMNS
+                while m[p + f.HEAD] != m[p + f.TAIL]:
+                    entry = entry_at(m, core, pipe, m[p + f.HEAD])
+                    row = m[f.AT_CODE] + m[entry + f.CODE_AT] * f.CODE
+                    if not revisit(m, core, pipe, row, entry):
+                        break
+                    let_go(m, core, pipe, row)
+                    again = over = True
+            held >>= 1
+            pipe += 1
+    return over
 
-    One that `trails` others does not wait for what it reads before it starts.
-    """
-    c = m[f.AT_CORES] + core * f.CORES
-    if m[c + f.HELD_PIPES] == 0:
+
+def revisit(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
+    """Look at the instruction that a pipe has held for the longest; tell whether it is over now."""
+    if m[entry + f.ISSUE] < 0:
         return False
-    slots = m[f.AT_SLOTS] + m[c + f.SLOT] * f.SLOTS
-    for use in range(m[f.AT_USES] + m[row + f.FIRST_USE], m[f.AT_USES] + m[row + f.LAST_USE]):
-        w = slots + (m[use] >> 1) * f.SLOTS
-        if trails and m[use] & 1 == 0:
-            continue
-        if m[w + f.WRITE_HELD] == m[c + f.ROUND] or (m[use] & 1 and m[w + f.READ_HELD] == m[c + f.ROUND]):
-            return True
-    return False
-
-
-def hold(m: Any, core: int, pipe: int, row: int) -> None:
-    """Note that an instruction is held: its pipe is, and so are the slots that it uses."""
-    c = m[f.AT_CORES] + core * f.CORES
-    m[c + f.HELD_PIPES] |= 1 << pipe
-    slots = m[f.AT_SLOTS] + m[c + f.SLOT] * f.SLOTS
-    for use in range(m[f.AT_USES] + m[row + f.FIRST_USE], m[f.AT_USES] + m[row + f.LAST_USE]):
-        w = slots + (m[use] >> 1) * f.SLOTS
-        if m[use] & 1:
-            m[w + f.WRITE_HELD] = m[c + f.ROUND]
-        else:
-            m[w + f.READ_HELD] = m[c + f.ROUND]
+    if m[entry + f.FLIES] == f.TRAILING:
+        return work(m, core, pipe, row, entry)
+    if m[entry + f.FLIES] == f.FLYING:
+        p = m[f.AT_PIPES] + (core * m[f.PIPES] + pipe) * f.PIPE_COLUMNS
+        if m[p + f.LANDED] < 0:
+            return False
+        late = m[m[f.AT_TRANSFERS] + m[entry + f.CLASS] * f.TRANSFERS + f.LINK_LATENCY]
+        free = max(m[p + f.LANDED], m[entry + f.LAST])
+        m[p + f.LANDED] = -1
+        finish(m, core, pipe, row, m[entry + f.INDEX], m[entry + f.START], m[entry + f.BEGUN], free, late)
+        return True
+    return ready(m, core, row, entry, m[row + f.TRAILS]) and begin(m, core, pipe, row, entry)
 
 
 def issue(m: Any, core: int) -> None:
@@ -115,11 +124,10 @@ def issue(m: Any, core: int) -> None:
                 free = begun + m[m[f.AT_PRICES] + m[row + f.PRICE] * f.PRICES + f.CYCLES]
                 finish(m, core, pipe, row, index, begun, begun, free, 0)
                 continue
-            if begin(m, core, pipe, row, entered(m, core, at, row, time, index)):
+            if begin(m, core, pipe, row, entered(m, core, pipe, at, row, time, index)):
                 continue
         else:
-            entered(m, core, at, row, time, index)
-        m[c + f.HOLDS] += 1
+            entered(m, core, pipe, at, row, time, index)
         hold(m, core, pipe, row)
         if nothing_before(m, core, m[row + f.BEHIND]):
             return
@@ -143,25 +151,6 @@ def issue_time(m: Any, core: int, pipe: int, scalar: int, before: int) -> int:
             time = room
     m[p + f.ISSUED] += 1
     return int(time)
-
-
-def entered(m: Any, core: int, at: int, row: int, time: int, index: int) -> int:
-    """Describe an instruction in the next free row of those that its core holds; return the row."""
-    c = m[f.AT_CORES] + core * f.CORES
-    entry = m[f.AT_ENTRIES] + (core * m[f.HELD] + m[c + f.HOLDS]) * f.ENTRY
-    m[entry + f.CODE_AT], m[entry + f.ISSUE], m[entry + f.INDEX] = at, time, index
-    m[entry + f.CLASS], m[entry + f.FLIES] = -1, 0
-    if m[row + f.MOVES]:
-        outcome = 0
-        if m[c + f.FIRST_OUTCOME] >= 0:
-            outcome = m[m[f.AT_OUTCOMES] + m[c + f.FIRST_OUTCOME] + m[c + f.MOVED]]
-        m[c + f.MOVED] += 1
-        traffic = m[m[f.AT_PRICES] + m[row + f.PRICE] * f.PRICES + f.TRAFFIC]
-        # Beside a cube core are vector cores.
-        kind = m[c + f.KIND] if m[row + f.PIPE] < f.UNIT else 1
-        known = (kind * m[f.TRAFFICS] + traffic) * m[f.OUTCOMES] + outcome
-        m[entry + f.CLASS] = m[m[f.AT_CLASSES] + known]
-    return int(entry)
 
 
 def nothing_before(m: Any, core: int, needing: int) -> bool:

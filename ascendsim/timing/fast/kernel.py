@@ -12,7 +12,8 @@ from ascendsim.program.kernel import Kernel
 from ascendsim.program.posts import bare, pipe_on, seen_from
 from ascendsim.program.program import Program
 from ascendsim.timing.fast.code import CodeBook
-from ascendsim.timing.fast.lanes import SliceBook, traffics_of
+from ascendsim.timing.fast.lanes import SliceBook
+from ascendsim.timing.fast.layouts import Layouts
 from ascendsim.timing.fast.phase import Answer, run_phase
 from ascendsim.timing.fast.tables import Run
 from ascendsim.timing.l2.account import Start, account_of_lanes
@@ -74,13 +75,14 @@ def _run(
     kernel: Kernel, profile: Profile, folded: bool, l2_start: Start, *, recorded: bool
 ) -> tuple[list[_Timed], dict[str, int]]:
     book = CodeBook(profile)
+    layouts = Layouts(book)
 
     def checked(program: Program, kind: str) -> Program:
         book.check(program, kind)
         return program
 
     phases = [teams_of(phase, folded, checked) for phase in kernel.phases]
-    account = account_of_lanes([_lanes(teams, book) for teams in phases], kernel, profile, l2_start)
+    account = account_of_lanes([_lanes(teams, book, layouts) for teams in phases], kernel, profile, l2_start)
     now = profile.scalar.start_cycles
     timed: list[_Timed] = []
     for phase, teams, (numbers, outcomes) in zip(kernel.phases, phases, account.phases, strict=True):
@@ -88,7 +90,7 @@ def _run(
         if timed:
             now += profile.sync.barrier_cycles
         runs = [
-            Run(cores, program, made)
+            Run(cores, program, layouts.traffics(program), layouts.cores(program), made)
             for team, made in zip(teams, numbers, strict=True)
             for cores, program in team.each()
         ]
@@ -99,13 +101,13 @@ def _run(
     return timed, dict(account.bytes)
 
 
-def _lanes(teams: Sequence[Team[Program]], book: CodeBook) -> PhaseLanes:
+def _lanes(teams: Sequence[Team[Program]], book: CodeBook, layouts: Layouts) -> PhaseLanes:
     """Return the transfers of a phase as the account of L2 takes them: one program of each team."""
-    slices = SliceBook(book)
+    slices = SliceBook(book, layouts)
     for team in teams:
         slices.meet(team.programs[0])
     lanes = [
-        Lane(len(team.cores), traffics_of(team.programs[0], book), numbers)
+        Lane(len(team.cores), layouts.traffics(team.programs[0]), numbers)
         for team, numbers in zip(teams, slices.numbers(), strict=True)
     ]
     return PhaseLanes(tuple(book.traffics), tuple(lanes))

@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from ascendsim.native import Native
-from ascendsim.timing.fast.cluster import issue_all, issued
+from ascendsim.timing.fast.cluster import issue_all, issue_held, issued, next_unissued
 from ascendsim.timing.fast.cores import (
     begin,
-    entered,
-    hold,
+    go_on,
     issue,
     issue_time,
     next_code,
     nothing_before,
-    uses_held,
+    revisit,
     work,
 )
-from ascendsim.timing.fast.engine import advance, land, revisit
+from ascendsim.timing.fast.engine import advance, land
 from ascendsim.timing.fast.engine import run as run_tables
 from ascendsim.timing.fast.flows import (
     join,
@@ -30,17 +29,21 @@ from ascendsim.timing.fast.flows import (
     settle,
     share,
 )
+from ascendsim.timing.fast.held import entered, entry_at, hold, let_go, ready, uses_held
 from ascendsim.timing.fast.pipes import behind, finish, know, outdone, send, start
 
 # Of each function those that it calls come before it.
 _FUNCTIONS: Any = [know, start, finish, outdone, behind, send]
-_FUNCTIONS += [next_code, uses_held, hold, work, begin, issue_time, entered, nothing_before, issue]
-_FUNCTIONS += [issued, issue_all, revisit, advance]
+_FUNCTIONS += [entry_at, uses_held, entered, ready, hold, let_go]
+_FUNCTIONS += [next_code, work, begin, revisit, go_on, issue_time, nothing_before, issue]
+_FUNCTIONS += [issued, next_unissued, issue_held, issue_all, advance]
 _FUNCTIONS += [port_of, join, leave, own_level, level, limits, share, settle, next_event, land, run_tables]
 # What runs for every instruction, or every transfer.
 _INLINE: Any = (
     next_code,
+    entry_at,
     uses_held,
+    ready,
     start,
     finish,
     nothing_before,

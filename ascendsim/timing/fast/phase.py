@@ -12,7 +12,7 @@ from ascendsim.errors import ProgramError
 from ascendsim.timing.fast import state as f
 from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.machine_code import ENGINE
-from ascendsim.timing.fast.tables import Run, laid_out, phase_tables
+from ascendsim.timing.fast.tables import Run, laid_out, phase_tables, room_for_held
 from ascendsim.timing.l2.accesses import Outcome
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def run_phase(
     while status == f.FULL:
         # Cores of one program may be far apart in it, and all between is held. How far shows only on the way.
         figures[f.HELD] *= 4
-        tables["entries"] = np.zeros(len(runs) * figures[f.HELD] * f.ENTRY, np.int64)
+        tables["entries"] = room_for_held(figures)
         memory, places = laid_out(figures, tables)
         status = ENGINE(memory)
     if status != f.FINISHED:

@@ -6,6 +6,8 @@ constants here are the columns. Plain arrays and not objects, because that is wh
 
 from __future__ import annotations
 
+from ascendsim.program.instruction import PIPES as PIPE_NAMES
+
 # One instruction of the code. BEHIND has a bit for each pipe whose next transfer needs this instruction, or
 # a later one of its pipe.
 PIPE, PRICE, FIRST_USE, LAST_USE, TRAILS, MOVES, BEHIND = range(7)
@@ -19,31 +21,34 @@ LINK, SIZE, PEAK, CAP, CROSSES = range(5)
 FLOW_COLUMNS, MOST_FLOWS = 5, 4
 TRANSFERS = FLOW + MOST_FLOWS * FLOW_COLUMNS
 # Figures of the machine and sizes of the tables. TRAILED: whether any instruction trails others; MOVERS has a
-# bit for each pipe on which bytes move; SHORT: whether a program had no room for what it holds.
+# bit for each pipe on which bytes move; SHORT: whether a pipe had no room for what it holds. HELD is how many
+# rows of it there are, a power of two, and ENTRY is their width.
 ISSUE_CYCLES, FLAG_CYCLES, TRAFFICS, OUTCOMES, TEAMS, PIPES = range(6)
-QUEUE, HELD, TRAILED, MOVERS, PORTS, ROOM, SHORT = range(6, 13)
+QUEUE, HELD, ENTRY, TRAILED, MOVERS, PORTS, ROOM, SHORT = range(6, 14)
 # By link: its total, and how many flows are under way on it.
-TOTALS, UNDER_WAY, MACHINE = 13, 16, 19
+TOTALS, UNDER_WAY, MACHINE = 14, 17, 20
 # One program, of a core or of equal ones: where it is, which instructions it holds. STALLED has a bit for
 # each of its cores whose scalar unit waits for room in a queue.
 SEGMENT, LAST_SEGMENT, TIMES, STEP, LAST_STEP, AT, LAST_AT, COUNT = range(8)
-STALLED, MOVED, FIRST_OUTCOME, KIND, WEIGHT, SLOT, RECORD, OF_CORES, HOLDS, ROUND, HELD_PIPES = range(8, 19)
-CORES = 19
+STALLED, MOVED, FIRST_OUTCOME, KIND, WEIGHT, SLOT, RECORD, OF_CORES, HELD_PIPES = range(8, 17)
+CORES = 17
 # One pipe of a core: how many instructions have been issued to it and started, when it is free, when its
-# newest result is visible, when the transfer under way has landed (-1: it has not). In the row of the scalar
-# unit FREE is when it has issued its newest instruction.
-ISSUED, STARTED, FREE, VISIBLE, LANDED = range(5)
-PIPE_COLUMNS = 5
+# newest result is visible, when the transfer under way has landed (-1: it has not). How many of those that it
+# held are over, have been issued (those are at least as many), and how many it has held in all. In the row of
+# the scalar unit FREE is when it has issued its newest instruction.
+ISSUED, STARTED, FREE, VISIBLE, LANDED, HEAD, UNISSUED, TAIL = range(8)
+PIPE_COLUMNS = 8
 # An instruction that is held: it has to wait for a transfer, or its own is under way (FLIES), or it has not
-# been issued (ISSUE is -1).
-CODE_AT, ISSUE, INDEX, CLASS, FLIES, START, BEGUN, LAST = range(8)
-ENTRY = 8
+# been issued (ISSUE is -1). From TICKETS on two numbers for each slot that it uses: how many writes of it
+# were held before it, and how many reads.
+CODE_AT, ISSUE, INDEX, CLASS, FLIES, START, BEGUN, LAST, TICKETS = range(9)
 # What FLIES says besides 0: it has started and trails something held, or its bytes are under way.
 TRAILING, FLYING = 1, 2
 # The last writer of a slot: its pipe, its number (-1: none), when its result was visible, when its first
-# piece was. Who has read it since, as bits. In which rounds something held was found to write or to read it.
-W_PIPE, W_INDEX, W_DONE, W_LEAD, READERS, WRITE_HELD, READ_HELD = range(7)
-SLOTS = 7
+# piece was. Who has read it since, as bits. How many writes were held so far and how many of those are over,
+# and the same of reads.
+W_PIPE, W_INDEX, W_DONE, W_LEAD, READERS, WRITES_HELD, WRITES_OVER, READS_HELD, READS_OVER = range(9)
+SLOTS = 9
 # The last reader of a slot on each pipe.
 R_INDEX, R_END = range(2)
 READER = 2
@@ -58,9 +63,10 @@ FLOWING = 9
 # (-1: all that it asks for), and for how many equal cores it stands.
 MOVING, DEMAND, PART, P_WEIGHT = range(4)
 PORT = 4
-# Pipes of one core, in the order of `PIPES`; the cores of a program follow each other.
-UNIT = 7
-LINKS = 3
+# Pipes of one core, in this order; the cores of a program follow each other.
+UNIT = len(PIPE_NAMES)
+LINK_NAMES = ("l2_read", "l2_write", "memory")
+LINKS = len(LINK_NAMES)
 NEVER = 1 << 62
 # What the engine answers.
 FINISHED, STUCK, FULL = 0, -1, -2

@@ -15,7 +15,7 @@ from ascendsim.program.posts import VECTOR_CORES
 from ascendsim.program.program import Program
 from ascendsim.timing.fast import state as f
 from ascendsim.timing.fast.code import CodeBook
-from ascendsim.timing.fast.lanes import cores_of, traffics_of
+from ascendsim.timing.fast.rows import CodeRows
 from ascendsim.timing.l2.accesses import Outcome
 from ascendsim.timing.links import fixed_rate
 from ascendsim.timing.transfers import Spreading
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     Table = NDArray[np.int64]
 
-LINKS = ("l2_read", "l2_write", "memory")
 KINDS = ("cube", "vector")
 # No rate is as high: what a pipe without a peak of its own could do.
 NO_PEAK = 1 << 50
@@ -38,11 +37,14 @@ ROOM_OF_A_FLIGHT = 3
 class Run(NamedTuple):
     """One program of a phase, of a core or of equal ones, and what L2 makes of its transfers.
 
-    `outcomes` are numbers of outcomes, one for each transfer in program order.
+    `traffics`, `beside` and `outcomes` have for each transfer, in program order, the number of its traffic,
+    of its core in the program, and of its outcome.
     """
 
     cores: tuple[Core, ...]
     program: Program
+    traffics: NDArray[np.int32]
+    beside: NDArray[np.int32]
     outcomes: NDArray[np.int32]
 
 
@@ -78,7 +80,14 @@ def phase_tables(
         "cores": cores,
         **_state(runs, begin, queue, units, sum(counts) if recorded else 0),
     }
-    return _figures(profile, runs, book, len(outcomes), queue, units), tables
+    figures = _figures(profile, runs, book, len(outcomes), queue, units)
+    tables["entries"] = room_for_held(figures)
+    return figures, tables
+
+
+def room_for_held(figures: Table) -> Table:
+    """Return the table of the instructions that pipes hold, as large as the figures say."""
+    return np.zeros(figures[[f.TEAMS, f.PIPES, f.HELD, f.ENTRY]].prod(), np.int64)
 
 
 def laid_out(figures: Table, tables: Mapping[str, Any]) -> tuple[Table, dict[str, slice]]:
@@ -98,17 +107,12 @@ def _programs(
 ) -> tuple[Table, Table, Table]:
     """Return the tables of cores, steps and segments."""
     cores = np.zeros((len(runs), f.CORES), np.int64)
-    steps: list[int] = []
+    rows = CodeRows(book)
     segments: list[int] = []
     slots = moved = recorded_so_far = 0
     for number, (run, count) in enumerate(zip(runs, counts, strict=True)):
-        base = len(steps) // 2
-        for step in run.program.steps:
-            unit = book.unit(step.unit)
-            steps += unit.first, unit.last
         first = len(segments) // 3
-        for part in run.program.segments:
-            segments += base + part.first, base + part.last, part.times
+        segments += rows.laid(run.program.steps, run.program.segments)
         row = cores[number]
         # The position before the first segment: as if one had just ended.
         row[f.SEGMENT], row[f.LAST_SEGMENT] = first - 1, len(segments) // 3
@@ -119,7 +123,7 @@ def _programs(
         slots += len(run.program.slots)
         moved += len(run.outcomes)
         recorded_so_far += count
-    return cores, _table(steps), _table(segments)
+    return cores, _table(rows.steps), _table(segments)
 
 
 def _whole(table: array[int]) -> Table:
@@ -151,11 +155,11 @@ def _figures(
     machine[f.TRAFFICS], machine[f.OUTCOMES] = len(book.traffics), outcomes
     machine[f.TEAMS], machine[f.PIPES], machine[f.QUEUE] = len(runs), units * f.UNIT, queue
     machine[f.TRAILED] = book.trails
-    # A core holds at most what its queues do, and one more on each pipe. Of several some may be far ahead.
-    machine[f.HELD] = machine[f.PIPES] * queue
+    # A pipe holds at most what its queue does, and one more. Of several cores some may be far ahead.
+    machine[f.HELD], machine[f.ENTRY] = queue, f.TICKETS + 2 * book.most_uses
     machine[f.MOVERS] = book.movers
     machine[f.PORTS], machine[f.ROOM] = len(runs) * units, ROOM_OF_A_FLIGHT * len(runs) * machine[f.PIPES]
-    for number, link in enumerate(LINKS):
+    for number, link in enumerate(f.LINK_NAMES):
         machine[f.TOTALS + number] = fixed_rate(profile.links[link].total_bytes_per_cycle)
     return machine
 
@@ -174,8 +178,8 @@ def _transfers(
     for run in runs:
         kind: Any = KINDS.index(run.cores[0].kind)
         if len(run.program.sizes) > 1:
-            kind = np.where(cores_of(run.program, book) > 0, KINDS.index("vector"), kind)
-        keys = (kind * len(book.traffics) + traffics_of(run.program, book)) * width + run.outcomes
+            kind = np.where(run.beside > 0, KINDS.index("vector"), kind)
+        keys = (kind * len(book.traffics) + run.traffics) * width + run.outcomes
         for key in np.unique(keys).tolist():
             if classes[key] < 0:
                 of, rest = divmod(key, len(book.traffics) * width)
@@ -186,12 +190,16 @@ def _transfers(
 
 
 def _row(transfer: Any) -> Table:
+    links = [flow.link for flow in transfer.flows]
+    # Rows of transfers, and tables of flows, have no room for more.
+    assert len(links) <= f.MOST_FLOWS
+    assert all(links.count(link) <= ROOM_OF_A_FLIGHT for link in links)
     row = np.zeros(f.TRANSFERS, np.int64)
     row[f.LINK_LATENCY], row[f.FLOWS] = transfer.latency_cycles, len(transfer.flows)
     for number, flow in enumerate(transfer.flows):
         at = f.FLOW + number * f.FLOW_COLUMNS
         row[at : at + f.FLOW_COLUMNS] = (
-            LINKS.index(flow.link),
+            f.LINK_NAMES.index(flow.link),
             flow.size,
             NO_PEAK if flow.peak is None else flow.peak,
             flow.cap,
@@ -213,7 +221,6 @@ def _state(runs: Sequence[Run], begin: int, queue: int, units: int, recorded: in
     ports[:, :, f.P_WEIGHT] = np.repeat([len(run.cores) for run in runs], units)
     sizes = {
         "starts": teams * pipes * queue,
-        "entries": teams * pipes * queue * f.ENTRY,
         "flights": teams * pipes * f.FLIGHT,
         "flows": f.LINKS * ROOM_OF_A_FLIGHT * teams * pipes * f.FLOWING,
         "waiting": 1 + teams * pipes,

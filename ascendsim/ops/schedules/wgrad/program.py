@@ -26,12 +26,17 @@ class WgradProgram(BlockProgram):
 
     def append(self, task: Task) -> None:
         """Append one base block: for each pair of depths, image, run of pixels in L1: multiply."""
-        self.l0c.next()
-        for segment in looped(self.b, self.cut.segments(task), task):
-            self._segment(Load(task, segment))
-        columns = task.columns.groups * self.cut.gemm.sliding.c0
-        for _ in self.b.once(task, ("output", task.rows, columns)):
-            self.out.write(self.l0c.last, task.rows, columns, self.find, task, atomic=self.atomic)
+        strips = {self.left: (_rows_of(task),), self.right: (_box_of(task),)}
+        box, first_group, groups, _ = task.columns
+        segments, pattern, first_image = self.cut.reductions[task.depth, task.part]
+        # Blocks are alike if they have equal sizes and reduce the same pixels, or those of other images.
+        shape = task.depth, pattern, task.rows, box[1:], first_group, groups
+        for _ in self.b.once(task, shape, strips, first_image):
+            self.l0c.next()
+            for segment in looped(self.b, segments):
+                self._segment(Load(task, segment))
+            count = groups * self.cut.gemm.sliding.c0
+            self.out.write(self.l0c.last, task.rows, count, self.find, task, atomic=self.atomic)
 
     def _segment(self, load: Load) -> None:
         """Append the loads of a segment and its products, for each slice of base_k pixels."""
@@ -39,7 +44,8 @@ class WgradProgram(BlockProgram):
         # Segments are alike if their tiles have equal shapes; which of them are in L1 the rings know.
         tile_shape = self.cut.tile_shape(load.segment.range, columns.box)
         shape = tile_shape, load.task.rows, columns.first_group, columns.groups
-        left, right = _left_place(load), _right_place(load)
+        left = _rows_of(load.task), load.segment.small_depth, *load.segment.range
+        right = _box_of(load.task), load.segment.big_depth, *load.segment.range
         for _ in self.b.once(load, shape, {self.left: (left,), self.right: (right,)}):
             small = held(self.left, (left, None), self.tiles.load_small, load)
             big = held(self.right, (right, None), self.tiles.load_big, load)
@@ -49,11 +55,11 @@ class WgradProgram(BlockProgram):
                 self.tiles.multiply(self.l0c.last, small, big, l0, load, slice_, first=first)
 
 
-def _left_place(load: Load) -> Hashable:
-    """Return what tells the small side of one segment from that of another."""
-    return load.task.group, load.segment.small_depth, load.task.first_row, *load.segment.range
+def _rows_of(task: Task) -> Hashable:
+    """Return what tells the small side of one task from that of another."""
+    return task.group, task.first_row
 
 
-def _right_place(load: Load) -> Hashable:
-    """Return what tells the image tile of one segment from that of another."""
-    return load.task.group, load.segment.big_depth, *load.segment.range, load.task.columns.box
+def _box_of(task: Task) -> Hashable:
+    """Return what tells the part of the big side that a task sees from that of another."""
+    return task.group, task.columns.box

@@ -212,6 +212,16 @@ class WgradTasks:
         return [(d, part) for d in range(len(self.gemm.depths)) for part in range(self.split)]
 
     @cached_property
+    def reductions(self) -> dict[tuple[int, int], tuple[TaskRange, Hashable, int]]:
+        """The segments of each (kernel depth, part), a number of their pattern, and their first image.
+
+        Parts of one kernel depth that have one pattern differ by their images alone.
+        """
+        numbers: dict[Hashable, int] = defaultdict(count().__next__)
+        parts = [(key, self.part(*key)) for key in self._parts]
+        return {key: (part, numbers[part.pattern()], part.image) for key, part in parts}
+
+    @cached_property
     def _part_shapes(self) -> dict[tuple[int, int], int]:
         """Number the parts by the pixel ranges of their segments, from which the tiles follow."""
         numbers: dict[Hashable, int] = defaultdict(count().__next__)

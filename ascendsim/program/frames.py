@@ -1,0 +1,138 @@
+"""The code that is being written down: of a program, or of a task of it that others are like."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from ascendsim.errors import ProgramError
+from ascendsim.program.instruction import Instruction
+from ascendsim.program.places import Slot
+from ascendsim.program.posts import Post
+from ascendsim.program.rings import Ring, place_in
+from ascendsim.program.units import Aim, Nest, Part, Segment, Step, Unit
+
+
+class Frame:
+    """Steps and segments so far, and the instructions that belong to no step yet.
+
+    Of a whole program, unless `of` says of which task, and which are the places of its tiles. `before` counts
+    the instructions that come before it.
+    """
+
+    def __init__(self, before: int = 0) -> None:
+        self._before = before
+        # Whether it is a task, whose slices are found for other tasks, too.
+        self.of_task = False
+        self._task: Any = None
+        self._places: tuple[Hashable, ...] = ()
+        self.steps: list[Step] = []
+        self.segments: list[Segment] = []
+        self._cut = 0
+        self._count = 0
+        self._open: list[Instruction] = []
+        self._posts: dict[int, Post] = {}
+        # How its instructions on GM find their slices, and of which places they fill tiles.
+        self._aims: list[Aim] = []
+        self._fills: list[int] = []
+
+    @classmethod
+    def of(cls, task: Any, places: tuple[Hashable, ...], before: int) -> Frame:
+        """Return a frame for the code of a task."""
+        made = cls(before)
+        made.of_task, made._task, made._places = True, task, places
+        return made
+
+    def __len__(self) -> int:
+        return self._before + self._count + len(self._open)
+
+    def aim(self, aim: Aim, task: Any) -> None:
+        """Note how the next instruction on GM finds its slice."""
+        if task != self._task:
+            raise ProgramError(
+                f"the code of task {self._task} finds a slice by {aim.find.__name__} for task {task}; it "
+                "must be for the task itself, or the slices of tasks that are alike could not be found"
+            )
+        self._aims.append(aim)
+
+    def add(self, instruction: Instruction, post: Post | None, rings: dict[int, Ring]) -> None:
+        """Append one instruction; `rings` has the ring of every slot that is in one."""
+        if post is not None:
+            self._posts[len(self._open)] = post
+        self._open.append(instruction)
+        if self.of_task and instruction.gm is not None:
+            self._fills.append(self._filled(instruction.writes, rings))
+
+    def _filled(self, slots: tuple[Slot, ...], rings: dict[int, Ring]) -> int:
+        """Return the number of the place of which a slot receives a tile, or -1."""
+        for slot in slots:
+            ring = rings.get(slot.index)
+            if ring is not None and (held := ring.held_by(slot)) is not None:
+                return place_in(held, self._places)
+        return -1
+
+    def close(self) -> None:
+        """Make a step of the instructions that belong to none yet."""
+        if self._open:
+            self.append(Step(self._finished(), self._task, 0, self._places))
+
+    def _finished(self) -> Unit:
+        aims = None
+        if self.of_task:
+            aims = self._whole_aims()
+        unit = Unit(tuple(self._open), aims, self._posts)
+        self._open, self._posts, self._aims, self._fills = [], {}, [], []
+        return unit
+
+    def _whole_aims(self) -> tuple[Aim, ...]:
+        if len(self._aims) != len(self._fills):
+            raise ProgramError(
+                f"a unit of code has {len(self._fills)} instructions on global memory, of which "
+                f"{len(self._aims)} take their slice from ProgramBuilder.gm; all must, so that it can be "
+                "found for other tasks"
+            )
+        found = zip(self._aims, self._fills, strict=True)
+        return tuple([Aim(find, args, place) for (find, args, _), place in found])
+
+    def append(self, step: Step) -> None:
+        """Append a step; that of a task tells it as a part of the task that is written down."""
+        if self.of_task:
+            unit, task, shift, places, in_loop = step
+            step = Step(unit, Part.of(task, self._task), shift, places, in_loop)
+        self.steps.append(step)
+        self._count += len(step.unit)
+
+    def straight(self, end: int) -> None:
+        """Make the steps since the last segment one that runs once."""
+        if end > self._cut:
+            self.segments.append(Segment(self._cut, end))
+        self._cut = end
+
+    def repeat(self, begins: Sequence[int], times: int, rest: int) -> None:
+        """Run the last steps so many times, then those of the first `rest` of their rounds once more.
+
+        begins   where the steps of each round begin, the first of them here
+        """
+        steps, period = len(self.steps), len(begins)
+        self.straight(begins[0])
+        if begins[0] == steps:
+            # A body without any code.
+            return
+        self.segments.append(Segment(begins[0], steps, times, 0, period))
+        end = [*begins, steps][rest]
+        if rest:
+            self.segments.append(Segment(begins[0], end, 1, times * period))
+        self._cut = steps
+        sizes = [len(step.unit) for step in self.steps[begins[0] :]]
+        self._count += (times - 1) * sum(sizes) + sum(sizes[: end - begins[0]])
+
+    def code(self) -> Unit | Nest:
+        """Return the code of the task: a unit if it came in one piece."""
+        self.close()
+        self.straight(len(self.steps))
+        if not self.steps:
+            return self._finished()
+        [(unit, task, *_), *others] = self.steps
+        if not others and task == Part() and self.segments == [Segment(0, 1)]:
+            return unit
+        return Nest(tuple(self.steps), tuple(self.segments), self._places)
