@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 PANELS = ("rows", "columns")
 SWITCHES = ("reuse_l1", "unit_flag")
-# Sizes for which 0 means: as large as one base block, which no default value could say.
+MAPPINGS = ("contiguous", "interleaved")
+# Sizes for which 0 means what no default value could say: as large as one base block, or no cut at all.
 OF_ONE_BASE_BLOCK = ("single_core_m", "single_core_n")
+UNCUT = ("single_core_k", "batch_dim", "depth_dim")
 
 
 @dataclass(frozen=True)
@@ -36,15 +38,24 @@ class Tiling:
                    cut by channel groups, that one core adds in float32 in global memory, one after the other
     used_cores     cores that get work; of a matrix product, block i in order goes to core i modulo them
     single_core_m, single_core_n
-                   matrix products: the block of c that a core takes at a time, its tiles along n first;
+                   the block that a core takes at a time, of a matrix product its tiles along n first;
                    0: one base block
+    single_core_k  grad_weight: pixels of one image that a task reduces; 0: all of them
+    batch_dim, depth_dim
+                   grad_input: parts into which images and depths are cut, each a part of a task;
+                   0: every one is a task of its own
+    mapping        grad_input, grad_weight: "contiguous" ranges of tasks go to the cores, or task t to core t
+                   modulo them ("interleaved")
+    task_order     the axes by which tasks are numbered, slowest first, with a blank between: "batch", "d",
+                   "m", "n", and "group" or "k"
     swizzle        matrix products: rows of blocks that form a panel, taken column by column, so that what the
                    cores read at one time is nearly square
     panels         "rows" for that, or "columns" for panels of columns, taken row by row
     reuse_l1       matrix products: whether what L1 holds stays for the next tile of the core that needs it
     unit_flag      whether Fixpipe takes a tile piece by piece while the last product is added to it
 
-    Raises   ConfigError if a size is not a positive integer, `panels` neither, or a switch no bool
+    Raises   ConfigError if a size is not a positive integer, a word none of those named here, or a switch
+             no bool
     """
 
     base_m: int
@@ -65,11 +76,18 @@ class Tiling:
     panels: str = "rows"
     reuse_l1: bool = True
     unit_flag: bool = False
+    single_core_k: int = 0
+    batch_dim: int = 0
+    depth_dim: int = 0
+    mapping: str = "contiguous"
+    task_order: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""
         if self.panels not in PANELS:
             raise ConfigError(f"tiling: panels is {self.panels!r}; it must be {' or '.join(PANELS)}")
+        if self.mapping not in MAPPINGS:
+            raise ConfigError(f"tiling: mapping is {self.mapping!r}; it must be {' or '.join(MAPPINGS)}")
         # Neither 0 nor 1 passes for a switch: a size in the wrong place would be taken for one.
         for name in SWITCHES:
             if not isinstance(getattr(self, name), bool):
@@ -102,7 +120,7 @@ class Tiling:
 
 
 _SIZES = tuple(
-    (field.name, 0 if field.name in OF_ONE_BASE_BLOCK else 1)
+    (field.name, 0 if field.name in OF_ONE_BASE_BLOCK + UNCUT else 1)
     for field in fields(Tiling)
     if field.type == "int"
 )

@@ -37,6 +37,10 @@ class Task(NamedTuple):
     columns: int
 
 
+# Depth, first pixel, pixels, first column and columns of a base block of an image.
+Block = tuple[int, int, int, int, int]
+
+
 @dataclass(frozen=True)
 class DgradTasks:
     """The cut of a dgrad under one tiling on one product: its base blocks, and the tiles in L1 for them.
@@ -121,15 +125,21 @@ class DgradTasks:
         return self.gemm.sliding.pixel_tiles(self.tiling.base_m, in_row=self.in_row)
 
     @cached_property
-    def blocks(self) -> list[tuple[int, int, int, int]]:
-        """Depth, first pixel, pixels and first column of the base blocks of an image, channels fastest."""
+    def column_tiles(self) -> list[tuple[int, int]]:
+        """Column ranges."""
+        step, columns = self.tiling.base_n, self.gemm.columns
+        return [(first, min(step, columns - first)) for first in range(0, columns, step)]
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The base blocks of an image, channels fastest."""
         # Channels fastest: the next block needs the same image tile, which so stays in L1.
         return [
-            (depth, first, pixels, column)
+            (depth, *pixels, *columns)
             for depth, pairs in enumerate(self.gemm.depths)
             if pairs
-            for first, pixels in self.pixel_tiles
-            for column in range(0, self.gemm.columns, self.tiling.base_n)
+            for pixels in self.pixel_tiles
+            for columns in self.column_tiles
         ]
 
     @cached_property
@@ -137,9 +147,8 @@ class DgradTasks:
         """All base blocks that anything contributes to: groups, images, blocks of an image."""
         return TaskRange(range(self.gemm.groups), self.gemm.batch, self.blocks, self._task)
 
-    def _task(self, group: int, image: int, block: tuple[int, int, int, int]) -> Task:
-        column = block[3]
-        return Task(group, image, *block, min(self.tiling.base_n, self.gemm.columns - column))
+    def _task(self, group: int, image: int, block: Block) -> Task:
+        return Task(group, image, *block)
 
     @cached_property
     def left_tiles(self) -> dict[tuple[int, int, Taps], ImageTile]:
@@ -172,7 +181,7 @@ class DgradTasks:
         if isinstance(tasks, TaskRange) and len(self.gemm.depths) == self.gemm.groups == 1:
             # Contiguous blocks share an image tile until their columns begin anew, and meet weights again
             # from then on: where that is tells all.
-            columns = -(-self.gemm.columns // self.tiling.base_n)
+            columns = len(self.column_tiles)
             column = tasks.begin % columns
             return tasks.spelled(self._symbols), column if column + len(tasks) > columns else -1
         numbers: dict[Hashable, int] = defaultdict(count().__next__)

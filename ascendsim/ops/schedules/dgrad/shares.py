@@ -1,0 +1,113 @@
+"""The loop nest of grad_input whose tasks are shares of pixels and channels, as the products deal them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from ascendsim.ops.schedules.dgrad.schedule import Dgrad
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
+from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, numbered
+
+
+@dataclass(frozen=True)
+class ShareTasks(DgradTasks):
+    """The cut of a dgrad whose base blocks end where tasks of single_core_m x single_core_n end."""
+
+    @cached_property
+    def pixel_shares(self) -> Ranges:
+        """Pixel ranges of the tasks of one image."""
+        return cut(self.gemm.sliding.pixels, self.tiling.block_m)
+
+    @cached_property
+    def column_shares(self) -> Ranges:
+        """Column ranges of the tasks."""
+        return cut(self.gemm.columns, self.tiling.block_n)
+
+    @cached_property
+    def in_row(self) -> bool:
+        """Whether pixel tiles must stay inside one row, because whole rows do not fit in L1."""
+        # Tiles begin where tasks begin, which may be anywhere in a row: the tiles themselves tell their rows.
+        box, tile = self.left_boxes[0], self.gemm.sliding.tile
+        tiles = cut_within(self.pixel_shares, self.tiling.base_m)
+        left = self.tiling.al1_buffers * max(tile(*pixels, box).l1_bytes for pixels in tiles)
+        right = self.tiling.bl1_buffers * self._right_bytes(max(count for _, count in self.column_tiles))
+        return left + right > self.profile.buffers["L1"].capacity_bytes
+
+    @cached_property
+    def pixel_tiles(self) -> list[tuple[int, int]]:
+        """Pixel ranges of one image: those of the tasks, cut by base_m, and inside rows where need be."""
+        ranges = self.pixel_shares
+        if self.in_row:
+            rows = cut(self.gemm.sliding.pixels, self.gemm.sliding.out_size[1])
+            ranges = sorted(
+                (max(a, c), min(a + b, c + d) - max(a, c))
+                for a, b in ranges
+                for c, d in rows
+                if max(a, c) < min(a + b, c + d)
+            )
+        return cut_within(ranges, self.tiling.base_m)
+
+    @cached_property
+    def column_tiles(self) -> list[tuple[int, int]]:
+        """Column ranges: those of the tasks, cut by base_n."""
+        return cut_within(self.column_shares, self.tiling.base_n)
+
+
+@dataclass(frozen=True)
+class DgradShares(Dgrad):
+    """As `Dgrad`, but dealt in tasks: single_core_m pixels x single_core_n channels of images and depths.
+
+    Tasks are numbered along their axes as `task_order` says and go to the cores as `mapping` says; inside a
+    task, image after image and depth after depth, its tiles go along the channels first. The order of the
+    additions in a base block is the same, so are the bits.
+    """
+
+    name: ClassVar[str] = "dgrad_shares"
+    reads: ClassVar[frozenset[str]] = (
+        Dgrad.reads | {"single_core_m", "single_core_n", "batch_dim", "depth_dim"} | {"mapping", "task_order"}
+    )
+
+    @cached_property
+    def tasks(self) -> ShareTasks:
+        """The base blocks, and the cut of their reduction."""
+        return ShareTasks(self.gemm, self.tiling, self.profile)
+
+    def dealt(self) -> list[list[Task]]:
+        """Return the base blocks of each core, task after task."""
+        gemm, t, depths = self.gemm, self.tiling, len(self.gemm.depths)
+        axes: dict[str, Sequence[Any]] = {
+            "batch": cut(gemm.batch, -(-gemm.batch // (t.batch_dim or gemm.batch))),
+            "group": range(gemm.groups),
+            "d": cut(depths, -(-depths // (t.depth_dim or depths))),
+            "m": self.tasks.pixel_shares,
+            "n": self.tasks.column_shares,
+        }
+        tasks = [list(self._blocks(**place)) for place in numbered("grad_input", t.task_order, axes)]
+        # A depth that no kernel depth reaches is filled with zeros, not computed.
+        return deal([task for task in tasks if task], t)
+
+    def _blocks(
+        self,
+        batch: tuple[int, int],
+        group: int,
+        d: tuple[int, int],
+        m: tuple[int, int],
+        n: tuple[int, int],
+    ) -> Iterator[Task]:
+        """Yield the base blocks of one task."""
+        pixels = _inside(self.tasks.pixel_tiles, m)
+        columns = _inside(self.tasks.column_tiles, n)
+        for image in range(batch[0], sum(batch)):
+            for depth in range(d[0], sum(d)):
+                if self.gemm.depths[depth]:
+                    for tile in pixels:
+                        for wide in columns:
+                            yield Task(group, image, depth, *tile, *wide)
+
+
+def _inside(tiles: Ranges, share: tuple[int, int]) -> Ranges:
+    """Return the tiles that lie in a share."""
+    return [tile for tile in tiles if share[0] <= tile[0] < sum(share)]
