@@ -215,7 +215,7 @@ class Arrivals:
         self._call = call
         schedule = filter_schedule(call)
         shape = schedule.gemm.output.shape
-        self._parts = schedule.tiling.k_split
+        self._parts = schedule.parts
         self._order = np.full((self._parts, *shape), -1)
         self._count = np.zeros(shape, int)
         # What each core still has to write: its tasks in order, and the columns of the first that are left.

@@ -63,6 +63,10 @@ def product_of(model: AccumulationModel, macs: int) -> Product:
     return compiled
 
 
+# Small depth, big depth, image, first pixel and end of a run of the reduction of grad_weight.
+Segment = tuple[int, int, int, int, int]
+
+
 def sources(problem: ConvProblem, axis: int, *, forward: bool) -> NDArray[np.int_]:
     """Return where each output reads along one axis, for each kernel tap: (taps, outputs), -1 for a zero.
 
@@ -219,12 +223,26 @@ def _mmads(
         for image in range(problem.batch)
         for first, pixels in order.ranges
     ]
-    # Parts of equal length up to one, wherever images or depths end.
+    # Parts of equal length up to one, wherever images or depths end; or shares of one image at one depth.
     begin, end = (len(segments) * at // order.k_split for at in (part, part + 1))
-    for small_depth, big_depth, image, first, last in segments[begin:end]:
+    chosen = segments[begin:end] if not order.shares else _share(problem, order, segments, part)
+    for small_depth, big_depth, image, first, last in chosen:
         # Counted from the beginning of the range: the tiles in L1 hold one range, and no Mmad reads two.
         for at, stop in pairwise([*range(first, last, order.base_k), last]):
             yield small_depth, big_depth, image, at, stop
+
+
+def _share(problem: ConvProblem, order: WgradOrder, segments: list[Segment], part: int) -> list[Segment]:
+    """Return the segments of one share of an image at a small depth."""
+    place, share = divmod(part, len(order.shares))
+    of_image, of_depth = divmod(place, problem.small_size[0])
+    begin = sum(order.shares[:share])
+    firsts = [first for first, _ in order.ranges[begin : begin + order.shares[share]]]
+    return [
+        segment
+        for segment in segments
+        if (segment[0], segment[2]) == (of_depth, of_image) and segment[3] in firsts
+    ]
 
 
 def bias_gradient(grad_output: Floats, parts: int) -> Floats:

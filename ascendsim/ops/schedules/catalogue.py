@@ -12,9 +12,10 @@ from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.dgrad.shares import DgradShares
 from ascendsim.ops.schedules.matmul import Matmul
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
+from ascendsim.ops.schedules.wgrad.shares import WgradShares
 
 SCHEDULES: Mapping[str, type[Schedule]] = {
-    kind.name: kind for kind in (Dgrad, DgradColumnsOuter, DgradShares, Wgrad, Matmul)
+    kind.name: kind for kind in (Dgrad, DgradColumnsOuter, DgradShares, Wgrad, WgradShares, Matmul)
 }
 
 

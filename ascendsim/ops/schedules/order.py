@@ -41,6 +41,8 @@ class WgradOrder:
     base_k    pixels of one Mmad, counted from the beginning of each range
     k_split   parts of the reduction; part p takes segments count * p // k_split ... of all (pair of depths,
               image, range) at a kernel depth
+    shares    if any: how many of the ranges each share of an image has; part (image * small depths + depth) *
+              len(shares) + s takes share s of one image at one small depth, whatever depth of the big side
     tree      the parts are added as a binary tree: neighbours first, then sums of two, of four, ...
     arrivals  None: the parts are added as 0, 1, 2, ..., beginning with part 0;
               (k_split, *weight): for each element the number of the part that is added first, second, ... to
@@ -52,6 +54,7 @@ class WgradOrder:
     k_split: int = 1
     arrivals: NDArray[np.int_] | None = None
     tree: bool = False
+    shares: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

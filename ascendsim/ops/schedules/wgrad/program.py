@@ -8,7 +8,7 @@ from ascendsim.ops.schedules.blocks import BlockProgram
 from ascendsim.ops.schedules.ranges import looped
 from ascendsim.ops.schedules.tiles import Sizes, held
 from ascendsim.ops.schedules.wgrad.slices import Load
-from ascendsim.ops.schedules.wgrad.tasks import Task, WgradTasks
+from ascendsim.ops.schedules.wgrad.tasks import PixelRange, Task, WgradTasks
 from ascendsim.ops.schedules.wgrad.tiles import WgradTiles
 from ascendsim.program.places import GmTensor
 
@@ -37,9 +37,13 @@ class WgradProgram(BlockProgram):
         """Append the loads of a segment and its products, for each slice of base_k pixels."""
         columns, pixels, base_k = load.task.columns, load.segment.range.pixels, self.cut.tiling.base_k
         # Segments are alike if their tiles have equal shapes; which of them are in L1 the rings know.
-        tile_shape = self.cut.tile_shape(load.segment.range, columns.box)
-        shape = tile_shape, load.task.rows, columns.first_group, columns.groups
-        left, right = _left_place(load), _right_place(load)
+        run, tile_shape = load.segment.range, self.cut.tile_shape(load.segment.range, columns.box)
+        left_run, right_run = self.cut.left_run(run), self.cut.right_run(run)
+        # Where the run lies in both tiles: at their beginning, unless they hold other runs besides.
+        at_left, at_right = (run.first_pixel - tile.first_pixel for tile in (left_run, right_run))
+        within = pixels, left_run.pixels, at_left, at_right
+        shape = tile_shape, load.task.rows, columns.first_group, columns.groups, within
+        left, right = _left_place(load, left_run), _right_place(load, right_run)
         for _ in self.b.once(load, shape, {self.left: (left,), self.right: (right,)}):
             small = held(self.left, (left, None), self.tiles.load_small, load)
             big = held(self.right, (right, None), self.tiles.load_big, load)
@@ -49,11 +53,11 @@ class WgradProgram(BlockProgram):
                 self.tiles.multiply(self.l0c.last, small, big, l0, load, slice_, first=first)
 
 
-def _left_place(load: Load) -> Hashable:
+def _left_place(load: Load, run: PixelRange) -> Hashable:
     """Return what tells the small side of one segment from that of another."""
-    return load.task.group, load.segment.small_depth, load.task.first_row, *load.segment.range
+    return load.task.group, load.segment.small_depth, load.task.first_row, *run
 
 
-def _right_place(load: Load) -> Hashable:
+def _right_place(load: Load, run: PixelRange) -> Hashable:
     """Return what tells the image tile of one segment from that of another."""
-    return load.task.group, load.segment.big_depth, *load.segment.range, load.task.columns.box
+    return load.task.group, load.segment.big_depth, *run, load.task.columns.box
