@@ -78,7 +78,7 @@ def test_arch22_grad_input_takes_blocks_that_divide_windows():
     assert (found.step_ka, found.step_kb, found.al1_buffers, found.bl1_buffers) == (12, 12, 2, 1)
     # A task is whole rows: 336 / 32 = 10 of them. 1024 / 320 = 4 tasks for 24 cores.
     assert (found.single_core_m, found.tasks, found.used_cores) == (320, 4, 4)
-    assert (found.mapping, found.order) == ("contiguous", ("m", "image", "n"))
+    assert (found.mapping, found.order) == ("contiguous", ("m", "batch", "d", "n"))
 
 
 def test_arch22_grad_input_of_float32_is_a_grid_of_cores():
@@ -109,7 +109,7 @@ def test_arch22_grad_weight_splits_the_reduction_where_blocks_are_few():
 def test_arch22_grad_weight_with_stride_cuts_the_result_instead():
     # Stride 2 and 16 taps: m, n tasks. n = 128 * 16 = 2048 in strips of one window of 256; m = 256.
     found = plan(problem(128, 256, 64, 4, batch=4, stride=2, padding=1), "grad_weight")
-    assert (found.split, found.order) == ("mn", ("m", "image", "n"))
+    assert (found.split, found.order) == ("mn", ("m", "batch", "d", "n"))
     assert base(found) == (256, 128, 64)
     # A task reduces a whole image of 32 x 32, and there are 4 images x 8 windows.
     assert (found.single_core_n, found.single_core_k, found.tasks) == (256, 1024, 32)

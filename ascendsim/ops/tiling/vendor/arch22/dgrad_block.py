@@ -53,7 +53,7 @@ def _plan(block: ImageL1, steps: Steps) -> VendorPlan:
         bl1_buffers=steps.b_buffers,
         used_cores=min(tasks, cores),
         tasks=tasks,
-        order=("m", "image", "n"),
+        order=("m", "batch", "d", "n"),
         resident="b" if steps.b_buffers == 1 and steps.b == block.slices else "",
     )
 

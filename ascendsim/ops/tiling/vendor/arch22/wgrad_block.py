@@ -178,7 +178,7 @@ def block_plan(block: Block) -> VendorPlan:
     """Return the plan of a block: all of its tasks, in the order in which they are dealt."""
     layer, cores = block.layer, block.machine.cores
     tasks = layer.batch * layer.output[0] * block.image_tasks
-    order = {"mk": ("k", "image", "m"), "nk": ("k", "image", "n"), "mn": ("m", "image", "n")}
+    slow, fast = {"mk": ("k", "m"), "nk": ("k", "n"), "mn": ("m", "n")}[block.split]
     return VendorPlan(
         *("basic_block", block.base_m, block.base_n, block.base_k, block.step_ka, block.step_kb),
         single_core_m=block.single_m,
@@ -190,7 +190,7 @@ def block_plan(block: Block) -> VendorPlan:
         cl0_buffers=1 if block.split == "mn" else l0c_copies(block.base_m, block.base_n, block.machine),
         used_cores=min(tasks, cores),
         tasks=tasks,
-        order=order[block.split],
+        order=(slow, "batch", "d", fast),
         split=block.split,
         resident={"mk": "a", "nk": "b", "mn": ""}[block.split],
         zero_first=True,
