@@ -75,6 +75,14 @@ KINDS = {
         *("grad_weight", ARCH22, "float32", conv(16, 16, 12, batch=2)),
         *("library", {"split": "grid"}),
     ),
+    "arch22 deterministic": (
+        *("grad_weight", ARCH22, "float16", conv(16, 32, 12, batch=2)),
+        *("stream_k", {"stream_ways": 4, "stream_axis": "height", "mapping": "contiguous"}),
+    ),
+    "arch35 stream-K": (
+        *("grad_weight", ARCH35, "float16", conv(32, 48, 10, batch=4)),
+        *("stream_k", {"stream_ways": 2, "stream_axis": "batch_depth", "mapping": "interleaved"}),
+    ),
     "arch22 grid of 20 cores": (
         *("grad_weight", B3, "bfloat16", conv(32, 8, 12, batch=5)),
         *("core_grid", {"split": "grid"}),
@@ -85,9 +93,10 @@ KINDS = {
 def planned(name):
     """Return the call of a kind under the product's plan, and the plan in the product's terms."""
     gradient, profile, dtype, problem, *_ = KINDS[name]
-    told = vendor_plan(problem, gradient, dtype, profile)
-    plan = product_tiling(problem, gradient, dtype, profile)
-    return call_of(problem, dtype, profile=profile, tilings={gradient: plan}), told
+    fixed = {"deterministic": "deterministic" in name}
+    told = vendor_plan(problem, gradient, dtype, profile, **fixed)
+    plan = product_tiling(problem, gradient, dtype, profile, **fixed)
+    return call_of(problem, dtype, profile=profile, tilings={gradient: plan}, **fixed), told
 
 
 def kernel_of(name):
@@ -180,7 +189,7 @@ def test_split_reductions_are_added_and_whole_ones_are_as_well():
         ("grad_input", ARCH35, "float16", conv(32, 32, 64, 4, stride=2), "kernel split"),
         ("grad_input", ARCH35, "float16", conv(32, 3, 16), "c04"),
         ("grad_input", ARCH35, "float32", conv(32, 512, 16), "segments"),
-        ("grad_weight", ARCH35, "float16", conv(32, 32, 16), "stream-K"),
+        ("grad_weight", ARCH35, "float16", conv(32, 16, 520, kernel=1), "strips"),
     ],
 )
 def test_plans_without_a_loop_nest_are_refused(gradient, profile, dtype, problem, lacking):

@@ -74,6 +74,16 @@ def test_tasks_of_one_column_share_each_have_all_rows():
     assert len(first) == 3 * 6
 
 
+def test_a_grid_gives_a_core_many_images():
+    # 2 images of 3 depths are 6; four shares of 2 each are three. Each has 32 pixels, one share of them.
+    problem = ConvProblem((2, 16, 3, 4, 8), (16, 16, 1, 1, 1))
+    grid = replace(BY_ROWS, base_n=16, single_core_n=16, single_core_k=32, batch_dim=4)
+    assert [[part for part, _, _ in blocks] for blocks in dealt(grid, problem)] == [[0, 1], [2, 3], [4, 5]]
+    # Three images on a grid of two: two of them, and one.
+    odd = ConvProblem((3, 16, 4, 8), (16, 16, 1, 1))
+    assert [len(blocks) for blocks in dealt(replace(grid, batch_dim=2), odd)] == [2, 1]
+
+
 def test_an_order_that_leaves_an_axis_out_is_refused():
     with pytest.raises(ConfigError, match="name each of group, batch, d, k, m, n once"):
         dealt(replace(BY_ROWS, task_order="k batch d m n"))

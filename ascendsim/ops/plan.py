@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 PANELS = ("rows", "columns")
 SWITCHES = ("reuse_l1", "unit_flag")
 MAPPINGS = ("contiguous", "interleaved")
+STREAM_AXES = ("", "batch_depth", "height")
 # Sizes for which 0 means what no default value could say: as large as one base block, or no cut at all.
 OF_ONE_BASE_BLOCK = ("single_core_m", "single_core_n")
 UNCUT = ("single_core_k", "batch_dim", "depth_dim")
@@ -42,12 +43,14 @@ class Tiling:
                    0: one base block
     single_core_k  grad_weight: pixels of one image that a task reduces; 0: all of them
     batch_dim, depth_dim
-                   grad_input: parts into which images and depths are cut, each a part of a task;
-                   0: every one is a task of its own
+                   parts into which images and depths are cut, each a part of a task; 0: every one is a task
+                   of its own. grad_weight has one, `batch_dim`, for both
     mapping        grad_input, grad_weight: "contiguous" ranges of tasks go to the cores, or task t to core t
                    modulo them ("interleaved")
     task_order     the axes by which tasks are numbered, slowest first, with a blank between: "batch", "d",
                    "m", "n", and "group" or "k"
+    stream_axis    grad_weight: what the tasks of the last round are cut along, into `k_split` parts each:
+                   "batch_depth" (images and depths) or "height" (rows of each image)
     swizzle        matrix products: rows of blocks that form a panel, taken column by column, so that what the
                    cores read at one time is nearly square
     panels         "rows" for that, or "columns" for panels of columns, taken row by row
@@ -81,6 +84,7 @@ class Tiling:
     depth_dim: int = 0
     mapping: str = "contiguous"
     task_order: str = ""
+    stream_axis: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""
@@ -92,6 +96,9 @@ class Tiling:
         for name in SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"tiling: {name} is {getattr(self, name)!r}; it must be True or False")
+        if self.stream_axis not in STREAM_AXES:
+            words = " or ".join(map(repr, STREAM_AXES))
+            raise ConfigError(f"tiling: stream_axis is {self.stream_axis!r}; it must be {words}")
         for name, least in _SIZES:
             value = getattr(self, name)
             # A search makes thousands of tilings, all of plain integers.

@@ -13,9 +13,11 @@ from ascendsim.ops.schedules.dgrad.shares import DgradShares
 from ascendsim.ops.schedules.matmul import Matmul
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.schedules.wgrad.shares import WgradShares
+from ascendsim.ops.schedules.wgrad.stream import WgradStream
 
 SCHEDULES: Mapping[str, type[Schedule]] = {
-    kind.name: kind for kind in (Dgrad, DgradColumnsOuter, DgradShares, Wgrad, WgradShares, Matmul)
+    kind.name: kind
+    for kind in (Dgrad, DgradColumnsOuter, DgradShares, Wgrad, WgradShares, WgradStream, Matmul)
 }
 
 

@@ -39,6 +39,8 @@ def numbered(owner: str, order: str, axes: Mapping[str, Sequence[Any]]) -> list[
 def deal(tasks: Sequence[Sequence[Any]], tiling: Tiling) -> list[list[Any]]:
     """Return the base blocks of each core, those of one task together, as the tiling maps tasks to cores."""
     cores = min(tiling.used_cores, len(tasks))
+    if not cores:
+        return []
     if tiling.mapping == "interleaved":
         return [list(chain.from_iterable(tasks[core::cores])) for core in range(cores)]
     return [list(chain.from_iterable(tasks[i] for i in share)) for share in shares(len(tasks), cores)]

@@ -30,7 +30,8 @@ class WgradProgram(BlockProgram):
         for segment in looped(self.b, self.cut.segments(task), task):
             self._segment(Load(task, segment))
         columns = task.columns.groups * self.cut.gemm.sliding.c0
-        for _ in self.b.once(task, ("output", task.rows, columns)):
+        # Where it goes is part of the code: some nests write to two tensors.
+        for _ in self.b.once(task, ("output", self.out.target, task.rows, columns)):
             self.out.write(self.l0c.last, task.rows, columns, self.find, task, atomic=self.atomic)
 
     def _segment(self, load: Load) -> None:

@@ -140,13 +140,14 @@ class WgradShares(Wgrad):
 
     A task has the pixels of one image at one depth of the small side, and all kernel depths that meet there.
     Each of its base blocks is added to the result, or kept apart, when its pixels are through. Tasks are
-    numbered along their axes as `task_order` says and go to the cores as `mapping` says.
+    numbered along their axes as `task_order` says and go to the cores as `mapping` says. With `batch_dim` a
+    task has one of so many shares of all images and depths, as on a grid of cores.
     """
 
     name: ClassVar[str] = "wgrad_shares"
     reads: ClassVar[frozenset[str]] = (
         Wgrad.reads - {"k_split"}
-        | {"single_core_m", "single_core_n", "single_core_k"}
+        | {"single_core_m", "single_core_n", "single_core_k", "batch_dim"}
         | {"mapping", "task_order"}
     )
 
@@ -164,10 +165,13 @@ class WgradShares(Wgrad):
         """Return the base blocks of each core, task after task."""
         gemm, cut_ = self.gemm, self.tasks
         width = max(column.first_column for column in cut_.column_blocks) + self.tiling.base_n
+        depths, parts = gemm.small.shape[2], self.tiling.batch_dim
+        images = gemm.batch * depths
         axes: dict[str, Sequence[Any]] = {
             "group": range(gemm.groups),
-            "batch": range(gemm.batch),
-            "d": range(gemm.small.shape[2]),
+            # On a grid a task has many images, each with all of its depths, added one after the other.
+            "batch": cut(images, -(-images // parts)) if parts else cut(images, depths),
+            "d": [None] if parts else range(depths),
             "k": range(len(cut_.pixel_shares)),
             "m": cut(gemm.rows, self.tiling.block_m),
             "n": cut(width, self.tiling.block_n),
@@ -178,14 +182,22 @@ class WgradShares(Wgrad):
         return deal([task for task in tasks if task], self.tiling)
 
     def _blocks(
-        self, group: int, batch: int, d: int, k: int, m: tuple[int, int], n: tuple[int, int]
+        self,
+        group: int,
+        batch: tuple[int, int],
+        d: int | None,
+        k: int,
+        m: tuple[int, int],
+        n: tuple[int, int],
     ) -> Iterator[Task]:
-        """Yield the base blocks of one task: rows first, kernel depth after kernel depth."""
+        """Yield the base blocks of one task: images, rows, kernel depths, columns."""
         cut_ = self.tasks
-        part = (batch * self.gemm.small.shape[2] + d) * len(cut_.pixel_shares) + k
         columns = [c for c in cut_.column_blocks if n[0] <= c.first_column < sum(n)]
-        met = [depth for depth in range(len(self.gemm.depths)) if len(cut_.part(depth, part))]
-        for row, rows in cut_within([m], self.tiling.base_m):
-            for depth in met:
-                for wide in columns:
-                    yield Task(group, depth, part, row, rows, wide)
+        # `batch` counts images and depths together, as parts do.
+        for place in range(batch[0], sum(batch)) if d is None else [batch[0] + d]:
+            part = place * len(cut_.pixel_shares) + k
+            met = [depth for depth in range(len(self.gemm.depths)) if len(cut_.part(depth, part))]
+            for row, rows in cut_within([m], self.tiling.base_m):
+                for depth in met:
+                    for wide in columns:
+                        yield Task(group, depth, part, row, rows, wide)

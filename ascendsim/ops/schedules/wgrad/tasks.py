@@ -213,6 +213,11 @@ class WgradTasks:
             max(self.tile(run, task.columns.box).l1_bytes for task, run in kinds),
         )
 
+    @property
+    def shares_tiles(self) -> bool:
+        """Whether tasks of different parts or kernel depths may need the same tiles."""
+        return len(self.gemm.depths) > 1
+
     def signature(self, tasks: list[Task]) -> Hashable:
         """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
 
@@ -225,7 +230,7 @@ class WgradTasks:
             group, part, row, columns = task.group, task.part, task.first_row, task.columns
             shape = (task.rows, columns.box._replace(channel=0), columns.first_group, columns.groups)
             tiles: Hashable = numbers["left", group, part, row], numbers["right", group, part, columns.box]
-            if len(self.gemm.depths) > 1:
+            if self.shares_tiles:
                 tiles = tuple(
                     (numbers["left", group, small, row, run], numbers["right", group, big, columns.box, run])
                     for small, big, run in self.segments(task)

@@ -67,21 +67,17 @@ def _lacking(plan: VendorPlan, problem: ConvProblem) -> str:
         return "a reduction in segments"
     if plan.group_merge > 1:
         return "merged groups"
-    if plan.strategy == "stream_k":
-        return "a last round cut by stream-K"
-    if plan.split == "grid" and (problem.kernel[0] > 1 or _images(problem) % _parts(plan)["batch"]):
-        return "a grid that cuts kernel depths, or images unevenly"
+    if plan.strip_w:
+        return "rows worked on in strips"
+    grid = _parts(plan)
+    if plan.split == "grid" and problem.kernel[0] > 1 and max(grid["kd"], grid["n"]) > 1:
+        return "a grid that cuts kernel depths"
     return ""
 
 
 def _parts(plan: VendorPlan) -> dict[str, int]:
     """Return the parts of a core grid along its axes."""
     return dict(plan.grid)
-
-
-def _images(problem: ConvProblem) -> int:
-    """Return the images of grad_output, each depth one."""
-    return problem.batch * problem.small_size[0]
 
 
 def _grad_input(plan: VendorPlan, problem: ConvProblem) -> Plan:
@@ -94,7 +90,16 @@ def _grad_input(plan: VendorPlan, problem: ConvProblem) -> Plan:
 
 def _grad_weight(plan: VendorPlan) -> Plan:
     """Return the plan of grad_weight."""
-    tiling = replace(_tiling(plan, "grad_weight"), single_core_k=plan.single_core_k)
+    if plan.strategy == "stream_k":
+        tiling = replace(
+            _tiling(plan, "grad_weight"),
+            task_order=" ".join("d" if axis == "kd" else axis for axis in plan.order),
+            k_split=plan.stream_ways,
+            stream_axis=plan.stream_axis if plan.stream_ways > 1 else "",
+        )
+        return Plan("wgrad_stream", tiling)
+    images = _parts(plan).get("batch", 0)
+    tiling = replace(_tiling(plan, "grad_weight"), single_core_k=plan.single_core_k, batch_dim=images)
     return Plan("wgrad_shares", tiling)
 
 
@@ -103,10 +108,6 @@ def _tiling(plan: VendorPlan, gradient: str) -> Tiling:
     named = tuple(axis for axis in plan.order if axis in AXES[gradient])
     # Axes that a plan does not number have one task, or are what every core has all of: slowest.
     order = (*(axis for axis in AXES[gradient] if axis not in named), *named)
-    # On a grid of grad_weight a core adds its images one after the other, and all cores have as many: so its
-    # tasks are a contiguous range with images fastest.
-    if plan.split == "grid":
-        order = ("group", "n", "m", "k", "batch", "d")
     return Tiling(
         **{name: getattr(plan, name) for name in SAME},
         mapping="interleaved" if plan.mapping == "interleaved" else "contiguous",
