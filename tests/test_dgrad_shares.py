@@ -112,6 +112,30 @@ def test_the_bits_are_those_of_the_definition(problem, mapping, profile):
     assert_same_bits(made["grad_input"], want["grad_input"])
 
 
+@pytest.mark.parametrize("profile", [SPLIT, UNIFIED], ids=lambda profile: profile.variant)
+def test_segments_of_a_reduction_are_of_one_length_but_the_last(profile):
+    # 72 channels are 5 groups of 16 (the last of 8): segments of 32 have 2, 2 and 1, as even parts have. Of
+    # 48 there are 3 and 2; three even parts were 2, 2 and 1.
+    deep = ConvProblem((1, 16, 4, 4), (72, 16, 3, 3), 1, 1)
+    tiling = replace(CONTIGUOUS, used_cores=2, k_split=3, single_core_k=32)
+    schedule = planned(tiling, deep, profile).schedule("grad_input")
+    assert schedule.tasks.part_channels == [(0, 2), (2, 2), (4, 1)]
+    longer = replace(tiling, k_split=2, single_core_k=48)
+    assert planned(longer, deep).schedule("grad_input").tasks.part_channels == [(0, 3), (3, 2)]
+    tensors = tensors_of(deep, data="wide")
+    made, _ = run(planned(longer, deep, profile), tensors, mask=ONLY_INPUT)
+    want = reference_gradients(planned(longer, deep, profile), **tensors, mask=ONLY_INPUT)
+    assert_same_bits(made["grad_input"], want["grad_input"])
+
+
+@pytest.mark.parametrize("changes", [{"single_core_k": 24}, {"k_split": 2}], ids=str)
+def test_segments_that_do_not_cover_the_reduction_are_refused(changes):
+    deep = ConvProblem((1, 16, 4, 4), (72, 16, 3, 3), 1, 1)
+    tiling = replace(CONTIGUOUS, k_split=3, single_core_k=32)
+    with pytest.raises(ConfigError, match="whole groups of 16 channels, and as many parts as cover 5 groups"):
+        planned(replace(tiling, **changes), deep).schedule("grad_input")
+
+
 def test_a_share_is_cut_in_rows_where_whole_rows_do_not_fit():
     # A tile over two rows of 64 pixels of 16 channels needs two more under a kernel of 3: 4 x 64 x 16 x 2 =
     # 8 KiB, all of L1. Tiles inside a row need only their own columns. Shares end where they ended.

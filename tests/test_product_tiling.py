@@ -55,6 +55,10 @@ KINDS = {
         *("grad_input", ARCH35, "float16", conv(16, 16, 8, batch=12)),
         *("full_load", {"resident": "b", "mapping": "interleaved"}),
     ),
+    "arch35 segments": (
+        *("grad_input", ARCH35, "float32", conv(16, 240, 5, batch=2)),
+        *("small_shape", {"k_segment": 224}),
+    ),
     "arch35 blocks that fill L0C": (
         *("grad_input", ARCH35, "float16", conv(48, 16, 6, batch=12)),
         *("inner_product", {"mapping": "interleaved", "cl0_buffers": 2}),
@@ -188,7 +192,6 @@ def test_split_reductions_are_added_and_whole_ones_are_as_well():
     [
         ("grad_input", ARCH35, "float16", conv(32, 32, 64, 4, stride=2), "kernel split"),
         ("grad_input", ARCH35, "float16", conv(32, 3, 16), "c04"),
-        ("grad_input", ARCH35, "float32", conv(32, 512, 16), "segments"),
         ("grad_weight", ARCH35, "float16", conv(32, 16, 520, kernel=1), "strips"),
     ],
 )

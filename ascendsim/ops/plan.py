@@ -41,7 +41,8 @@ class Tiling:
     single_core_m, single_core_n
                    the block that a core takes at a time, of a matrix product its tiles along n first;
                    0: one base block
-    single_core_k  grad_weight: pixels of one image that a task reduces; 0: all of them
+    single_core_k  grad_weight: pixels of one image that a task reduces; 0: all of them. grad_input: channels
+                   of each of its `k_split` parts but the last; 0: even parts
     batch_dim, depth_dim
                    parts into which images and depths are cut, each a part of a task; 0: every one is a task
                    of its own. grad_weight has one, `batch_dim`, for both

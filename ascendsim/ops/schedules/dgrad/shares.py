@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+from ascendsim.errors import ConfigError
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
 from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, numbered
@@ -15,6 +16,23 @@ from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, num
 @dataclass(frozen=True)
 class ShareTasks(DgradTasks):
     """The cut of a dgrad whose base blocks end where tasks of single_core_m x single_core_n end."""
+
+    def __post_init__(self) -> None:
+        """Refuse a tiling that no program can follow."""
+        super().__post_init__()
+        t, c0 = self.tiling, self.gemm.sliding.c0
+        if t.single_core_k and (t.single_core_k % c0 or len(self.part_channels) != t.k_split):
+            raise ConfigError(
+                f"tiling of grad_input: single_core_k is {t.single_core_k} and k_split is {t.k_split}; take "
+                f"whole groups of {c0} channels, and as many parts as cover {self.gemm.channel_groups} groups"
+            )
+
+    @property
+    def part_channels(self) -> list[tuple[int, int]]:
+        """First channel group of each part of the reduction, and how many it has."""
+        if not self.tiling.single_core_k:
+            return super().part_channels
+        return cut(self.gemm.channel_groups, self.tiling.single_core_k // self.gemm.sliding.c0)
 
     @cached_property
     def pixel_shares(self) -> Ranges:
@@ -62,12 +80,15 @@ class DgradShares(Dgrad):
 
     Tasks are numbered along their axes as `task_order` says and go to the cores as `mapping` says; inside a
     task, image after image and depth after depth, its tiles go along the channels first. The order of the
-    additions in a base block is the same, so are the bits.
+    additions in a base block is the same, so are the bits; parts of a reduction are even, or segments of
+    single_core_k channels.
     """
 
     name: ClassVar[str] = "dgrad_shares"
     reads: ClassVar[frozenset[str]] = (
-        Dgrad.reads | {"single_core_m", "single_core_n", "batch_dim", "depth_dim"} | {"mapping", "task_order"}
+        Dgrad.reads
+        | {"single_core_m", "single_core_n", "single_core_k", "batch_dim", "depth_dim"}
+        | {"mapping", "task_order"}
     )
 
     @cached_property

@@ -76,12 +76,15 @@ class DgradTasks:
         """The boxes of left and of right tiles in L1, for each part of the reduction, longest parts first."""
         whole, t, c0 = self.gemm.all_taps, self.tiling, self.gemm.sliding.c0
         # Parts are cut between channel groups, so that all taps of a group are in one image tile.
-        parts = [
-            whole._replace(channel=part.start, channels=len(part))
-            for part in shares(whole.channels, t.k_split)
-        ]
+        parts = [whole._replace(channel=first, channels=count) for first, count in self.part_channels]
         left, right = t.step_ka * t.base_k, t.step_kb * t.base_k
         return [(cut_taps(part, left, c0), cut_taps(part, right, c0)) for part in parts]
+
+    @property
+    def part_channels(self) -> list[tuple[int, int]]:
+        """First channel group of each part of the reduction, and how many it has."""
+        parts = shares(self.gemm.channel_groups, self.tiling.k_split)
+        return [(part.start, len(part)) for part in parts]
 
     @cached_property
     def left_boxes(self) -> tuple[Taps, ...]:

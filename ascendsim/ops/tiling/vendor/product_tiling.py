@@ -63,8 +63,6 @@ def _lacking(plan: VendorPlan, problem: ConvProblem) -> str:
         return "a kernel split by the stride"
     if plan.taps != "all":
         return f"taps taken as {plan.taps}"
-    if plan.k_segment:
-        return "a reduction in segments"
     if plan.group_merge > 1:
         return "merged groups"
     if plan.strip_w:
@@ -85,6 +83,9 @@ def _grad_input(plan: VendorPlan, problem: ConvProblem) -> Plan:
     grid, depths = _parts(plan), problem.big_size[0]
     depth_dim = grid.get("d", ceil_div(depths, plan.single_core_d) if plan.single_core_d > 1 else 0)
     tiling = replace(_tiling(plan, "grad_input"), batch_dim=grid.get("batch", 0), depth_dim=depth_dim)
+    if plan.k_segment:
+        parts = ceil_div(problem.small_channels, plan.k_segment)
+        tiling = replace(tiling, k_split=parts, single_core_k=plan.k_segment)
     return Plan("dgrad_shares", tiling)
 
 
