@@ -136,6 +136,20 @@ def test_segments_that_do_not_cover_the_reduction_are_refused(changes):
         planned(replace(tiling, **changes), deep).schedule("grad_input")
 
 
+def test_slices_have_base_k_and_the_last_one_what_is_left():
+    # 5 groups of 16 channels in slices of 2: 2, 2, 1, where the plain nest makes them even, 1, 2, 2. So the
+    # blocks of the accumulation model begin in other places.
+    deep = ConvProblem((1, 16, 4, 4), (80, 16, 1, 1))
+    tiling = replace(CONTIGUOUS, base_k=32, step_ka=3, step_kb=3, bl1_buffers=1)
+    assert planned(tiling, deep).schedule("grad_input").order().slices == (2, 2, 1)
+    call = call_of(deep, profile=SPLIT, tilings={"grad_input": Tiling(8, 16, 32, 3, 3)})
+    assert call.schedule("grad_input").order().slices == (1, 2, 2)
+    tensors = tensors_of(deep, data="wide")
+    made, _ = run(planned(tiling, deep), tensors, mask=ONLY_INPUT)
+    want = reference_gradients(planned(tiling, deep), **tensors, mask=ONLY_INPUT)
+    assert_same_bits(made["grad_input"], want["grad_input"])
+
+
 def test_a_share_is_cut_in_rows_where_whole_rows_do_not_fit():
     # A tile over two rows of 64 pixels of 16 channels needs two more under a kernel of 3: 4 x 64 x 16 x 2 =
     # 8 KiB, all of L1. Tiles inside a row need only their own columns. Shares end where they ended.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 from ascendsim.errors import ConfigError
+from ascendsim.ops.problems.taps import full_slices
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
 from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, numbered
@@ -26,6 +27,11 @@ class ShareTasks(DgradTasks):
                 f"tiling of grad_input: single_core_k is {t.single_core_k} and k_split is {t.k_split}; take "
                 f"whole groups of {c0} channels, and as many parts as cover {self.gemm.channel_groups} groups"
             )
+
+    @property
+    def slices_of(self) -> Callable[[int, int], list[tuple[int, int]]]:
+        """What cuts a run of the reduction into slices: base_k each, as the products take them."""
+        return full_slices
 
     @property
     def part_channels(self) -> list[tuple[int, int]]:
@@ -79,9 +85,9 @@ class DgradShares(Dgrad):
     """As `Dgrad`, but dealt in tasks: single_core_m pixels x single_core_n channels of images and depths.
 
     Tasks are numbered along their axes as `task_order` says and go to the cores as `mapping` says; inside a
-    task, image after image and depth after depth, its tiles go along the channels first. The order of the
-    additions in a base block is the same, so are the bits; parts of a reduction are even, or segments of
-    single_core_k channels.
+    task, image after image and depth after depth, its tiles go along the channels first. A reduction is taken
+    in slices of base_k, the last one shorter, where `Dgrad` makes all of them even: where base_k divides it,
+    the bits are the same. Its parts are even, or segments of single_core_k channels.
     """
 
     name: ClassVar[str] = "dgrad_shares"

@@ -8,7 +8,7 @@ to cores in contiguous ranges; tiles that the next task needs again stay in L1.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -19,7 +19,7 @@ from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Tiling, require_whole_units, shares
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.sliding import ImageTile
-from ascendsim.ops.problems.taps import Segment, Taps, cut_taps, segments_of
+from ascendsim.ops.problems.taps import Segment, Taps, cut_taps, even_slices, segments_of
 from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.profile import Profile
@@ -81,6 +81,11 @@ class DgradTasks:
         return [(cut_taps(part, left, c0), cut_taps(part, right, c0)) for part in parts]
 
     @property
+    def slices_of(self) -> Callable[[int, int], list[tuple[int, int]]]:
+        """What cuts a run of the reduction into slices, each for one Mmad."""
+        return even_slices
+
+    @property
     def part_channels(self) -> list[tuple[int, int]]:
         """First channel group of each part of the reduction, and how many it has."""
         parts = shares(self.gemm.channel_groups, self.tiling.k_split)
@@ -100,7 +105,7 @@ class DgradTasks:
     def parts(self) -> tuple[tuple[Segment, ...], ...]:
         """Each part of the reduction at one kernel depth."""
         most = max(1, self.tiling.base_k // self.gemm.sliding.c0)
-        return tuple(segments_of(left, right, most) for left, right in self._boxes)
+        return tuple(segments_of(left, right, most, self.slices_of) for left, right in self._boxes)
 
     def _right_bytes(self, columns: int) -> int:
         """Return the bytes of the largest right tile in L1 with so many columns."""
