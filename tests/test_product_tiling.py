@@ -75,6 +75,10 @@ KINDS = {
         *("grad_weight", ARCH22, "float16", conv(256, 160, 6, kernel=1, batch=2, stride=2)),
         *("basic_block", {"split": "mn", "resident": ""}),
     ),
+    "arch22 library in depth": (
+        *("grad_weight", ARCH22, "float32", conv(16, 16, 9, depth=3)),
+        *("library", {"split": "grid"}),
+    ),
     "arch22 library": (
         *("grad_weight", ARCH22, "float32", conv(16, 16, 12, batch=2)),
         *("library", {"split": "grid"}),
@@ -101,6 +105,16 @@ def planned(name):
     told = vendor_plan(problem, gradient, dtype, profile, **fixed)
     plan = product_tiling(problem, gradient, dtype, profile, **fixed)
     return call_of(problem, dtype, profile=profile, tilings={gradient: plan}, **fixed), told
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name][4] == "basic_block"])
+def test_there_are_as_many_tasks_as_the_product_counts(name):
+    gradient, *_ = KINDS[name]
+    call, told = planned(name)
+    schedule = call.schedule(gradient)
+    if gradient == "grad_weight":
+        assert len(schedule.units) == told.tasks
+    assert len(schedule.dealt()) == told.used_cores
 
 
 def kernel_of(name):

@@ -84,6 +84,17 @@ def test_a_grid_gives_a_core_many_images():
     assert [len(blocks) for blocks in dealt(replace(grid, batch_dim=2), odd)] == [2, 1]
 
 
+def test_columns_go_through_all_kernel_depths():
+    # Two kernel depths of 16 x 1 columns, 32 in all: shares of 16 are one depth each, of 32 both.
+    problem = ConvProblem((1, 16, 3, 4, 4), (16, 16, 2, 1, 1))
+    one = replace(BY_ROWS, base_n=16, single_core_n=16, used_cores=1)
+    schedule = planned(one, problem).schedule("grad_weight")
+    # Two small depths: each has a task for either kernel depth.
+    assert [[task.depth for task in unit] for unit in schedule.units] == [[0], [1], [0], [1]]
+    both = planned(replace(one, single_core_n=32), problem).schedule("grad_weight")
+    assert [[task.depth for task in unit] for unit in both.units] == [[0, 1], [0, 1]]
+
+
 def test_an_order_that_leaves_an_axis_out_is_refused():
     with pytest.raises(ConfigError, match="name each of group, batch, d, k, m, n once"):
         dealt(replace(BY_ROWS, task_order="k batch d m n"))

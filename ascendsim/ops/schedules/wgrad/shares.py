@@ -138,10 +138,10 @@ class ShareTasks(WgradTasks):
 class WgradShares(Wgrad):
     """As `Wgrad`, but dealt in tasks of single_core_m rows x single_core_n columns x single_core_k pixels.
 
-    A task has the pixels of one image at one depth of the small side, and all kernel depths that meet there.
-    Each of its base blocks is added to the result, or kept apart, when its pixels are through. Tasks are
-    numbered along their axes as `task_order` says and go to the cores as `mapping` says. With `batch_dim` a
-    task has one of so many shares of all images and depths, as on a grid of cores.
+    A task has the pixels of one image at one depth of the small side; its columns may be of several kernel
+    depths. Each of its base blocks is added to the result, or kept apart, when its pixels are through. Tasks
+    are numbered along their axes as `task_order` says and go to the cores as `mapping` says. With `batch_dim`
+    a task has one of so many shares of all images and depths, as on a grid of cores.
     """
 
     name: ClassVar[str] = "wgrad_shares"
@@ -161,10 +161,10 @@ class WgradShares(Wgrad):
         runs, shares = tuple(self.tasks.ranges_of_image), self.tasks.order_shares
         return WgradOrder(runs, self.tiling.base_k, self.parts, tree=self.sums == "tree", shares=shares)
 
-    def dealt(self) -> list[list[Task]]:
-        """Return the base blocks of each core, task after task."""
+    @cached_property
+    def units(self) -> list[list[Task]]:
+        """The base blocks of each task, in order; a task that meets padding alone is none."""
         gemm, cut_ = self.gemm, self.tasks
-        width = max(column.first_column for column in cut_.column_blocks) + self.tiling.base_n
         depths, parts = gemm.small.shape[2], self.tiling.batch_dim
         images = gemm.batch * depths
         axes: dict[str, Sequence[Any]] = {
@@ -174,12 +174,15 @@ class WgradShares(Wgrad):
             "d": [None] if parts else range(depths),
             "k": range(len(cut_.pixel_shares)),
             "m": cut(gemm.rows, self.tiling.block_m),
-            "n": cut(width, self.tiling.block_n),
+            # Columns go through all kernel depths, one after the other.
+            "n": cut(len(gemm.depths) * gemm.output.shape[3], self.tiling.block_n),
         }
-        tasks = [
-            list(self._blocks(**place)) for place in numbered("grad_weight", self.tiling.task_order, axes)
-        ]
-        return deal([task for task in tasks if task], self.tiling)
+        places = numbered("grad_weight", self.tiling.task_order, axes)
+        return [task for place in places if (task := list(self._blocks(**place)))]
+
+    def dealt(self) -> list[list[Task]]:
+        """Return the base blocks of each core, task after task."""
+        return deal(self.units, self.tiling)
 
     def _blocks(
         self,
@@ -191,13 +194,17 @@ class WgradShares(Wgrad):
         n: tuple[int, int],
     ) -> Iterator[Task]:
         """Yield the base blocks of one task: images, rows, kernel depths, columns."""
-        cut_ = self.tasks
-        columns = [c for c in cut_.column_blocks if n[0] <= c.first_column < sum(n)]
+        cut_, width = self.tasks, self.gemm.output.shape[3]
         # `batch` counts images and depths together, as parts do.
         for place in range(batch[0], sum(batch)) if d is None else [batch[0] + d]:
             part = place * len(cut_.pixel_shares) + k
-            met = [depth for depth in range(len(self.gemm.depths)) if len(cut_.part(depth, part))]
+            columns = [
+                (depth, wide)
+                for depth in range(len(self.gemm.depths))
+                if len(cut_.part(depth, part))
+                for wide in cut_.column_blocks
+                if n[0] <= depth * width + wide.first_column < sum(n)
+            ]
             for row, rows in cut_within([m], self.tiling.base_m):
-                for depth in met:
-                    for wide in columns:
-                        yield Task(group, depth, part, row, rows, wide)
+                for depth, wide in columns:
+                    yield Task(group, depth, part, row, rows, wide)

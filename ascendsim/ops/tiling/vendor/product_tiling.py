@@ -54,7 +54,7 @@ def product_tiling(
             f"product's plan of {gradient} on {profile.variant}: {found.strategy} with {lacking} has no loop "
             "nest here; take this simulator's own plan"
         )
-    return _grad_input(found, problem) if gradient == "grad_input" else _grad_weight(found)
+    return _grad_input(found, problem) if gradient == "grad_input" else _grad_weight(found, problem)
 
 
 def _lacking(plan: VendorPlan, problem: ConvProblem) -> str:
@@ -68,9 +68,15 @@ def _lacking(plan: VendorPlan, problem: ConvProblem) -> str:
     if plan.strip_w:
         return "rows worked on in strips"
     grid = _parts(plan)
-    if plan.split == "grid" and problem.kernel[0] > 1 and max(grid["kd"], grid["n"]) > 1:
-        return "a grid that cuts kernel depths"
+    apart = plan.split == "grid" and not _one_column_axis(problem)
+    if apart and grid["n"] > 1 and grid["kd"] < problem.kernel[0]:
+        return "a grid that cuts columns but not all kernel depths"
     return ""
+
+
+def _one_column_axis(problem: ConvProblem) -> bool:
+    """Tell whether the operator takes the columns of all kernel depths as one axis."""
+    return problem.kernel[0] == 1 or (problem.groups == 1 and problem.dilations[0] == 1)
 
 
 def _parts(plan: VendorPlan) -> dict[str, int]:
@@ -89,7 +95,7 @@ def _grad_input(plan: VendorPlan, problem: ConvProblem) -> Plan:
     return Plan("dgrad_shares", tiling)
 
 
-def _grad_weight(plan: VendorPlan) -> Plan:
+def _grad_weight(plan: VendorPlan, problem: ConvProblem) -> Plan:
     """Return the plan of grad_weight."""
     if plan.strategy == "stream_k":
         tiling = replace(
@@ -99,8 +105,14 @@ def _grad_weight(plan: VendorPlan) -> Plan:
             stream_axis=plan.stream_axis if plan.stream_ways > 1 else "",
         )
         return Plan("wgrad_stream", tiling)
-    images = _parts(plan).get("batch", 0)
-    tiling = replace(_tiling(plan, "grad_weight"), single_core_k=plan.single_core_k, batch_dim=images)
+    grid = _parts(plan)
+    tiling = replace(
+        _tiling(plan, "grad_weight"), single_core_k=plan.single_core_k, batch_dim=grid.get("batch", 0)
+    )
+    if plan.split == "grid" and not _one_column_axis(problem) and grid["n"] == 1:
+        # Its columns are those of one kernel depth; here they go through all that a core has.
+        depths = ceil_div(problem.kernel[0], grid["kd"])
+        tiling = replace(tiling, single_core_n=plan.single_core_n * depths)
     return Plan("wgrad_shares", tiling)
 
 
