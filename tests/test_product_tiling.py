@@ -3,8 +3,10 @@
 from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ascendsim.errors import UnsupportedError
+from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
@@ -13,6 +15,7 @@ from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import load_profile
 from tests.both_engines import time_kernel
 from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
+from tests.test_vendor_fits import CHANGED, changed, problems
 
 FEW = {"cores.cube": 4, "cores.vector": 8}
 ARCH22, ARCH35 = load_profile("910B2", FEW), load_profile("950PR_9599", FEW)
@@ -199,6 +202,24 @@ def test_split_reductions_are_added_and_whole_ones_are_as_well():
         ]
         assert all(fixpipe.atomic for fixpipe in fixpipes)
         assert kernel.phases[0].name != "compute"  # zeros first
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    problems(), st.sampled_from(CHANGED), st.sampled_from(["float16", "float32"]), st.sampled_from([*MASKS])
+)
+def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
+    profile = changed(*product)
+    try:
+        plan = product_tiling(problem, gradient, dtype, profile)
+    except (CapacityError, UnsupportedError):
+        return
+    call = call_of(problem, dtype, profile=profile, tilings={gradient: plan})
+    # Asking for the work deals all base blocks, and refuses what leaves one out; a program refuses what does
+    # not fit.
+    [phase] = [phase for phase in call.schedule(gradient).phases() if phase.name == "compute"]
+    assert phase.work[0].build().instructions
+    assert len(phase.work) <= profile.cores.cube
 
 
 @pytest.mark.parametrize(
