@@ -188,9 +188,8 @@ def test_interleaved_tasks_leave_no_core_without_work():
     ]
 
 
-def test_split_reductions_are_added_and_whole_ones_are_as_well():
-    # Every base block of every share is added, as several images meet in one result: 2 images x 144 pixels.
-    # m, k: rows of 32 are one block, columns of 64 another, and shares as many as cores need.
+def test_every_base_block_of_a_basic_plan_is_added_to_zeros():
+    # Two images meet in each element of the result, whatever axes are cut besides: no block may be written.
     for name in ("arch22 rows and pixels", "arch22 columns and pixels", "arch22 rows and columns"):
         kernel = kernel_of(name)
         [compute] = [phase for phase in kernel.phases if phase.name == "compute"]
