@@ -6,8 +6,8 @@ import pytest
 
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import (
-    GRID,
     OF_ONE_BASE_BLOCK,
+    UNCUT,
     Plan,
     Tiling,
     require_obeyed,
@@ -33,7 +33,7 @@ def test_a_block_of_a_core_is_one_base_block_unless_it_is_told():
     told = replace(BASE, single_core_m=48, single_core_n=96)
     assert (told.block_m, told.block_n) == (48, 96)
     defaults = {field.name: field.default for field in fields(Tiling) if field.type == "int"}
-    assert {name for name, default in defaults.items() if default == 0} == {*OF_ONE_BASE_BLOCK, *GRID}
+    assert {name for name, default in defaults.items() if default == 0} == {*OF_ONE_BASE_BLOCK, *UNCUT}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.lowering.lower import lower
-from ascendsim.ops.plan import GRID, OF_ONE_BASE_BLOCK, Tiling, even_parts, shares
+from ascendsim.ops.plan import GRID, OF_ONE_BASE_BLOCK, UNCUT, Tiling, even_parts, shares
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import load_profile
 from tests.conv_cases import (
@@ -323,6 +323,9 @@ def test_a_plan_that_no_program_can_follow_is_refused(gradient, plan, message):
 def test_every_size_in_a_plan_is_a_positive_integer(field, value):
     if value == 0 and field in OF_ONE_BASE_BLOCK:
         assert getattr(Tiling(16, 32, 16), field.replace("single_core", "block")) in (16, 32)
+        return
+    if value == 0 and field in UNCUT and field not in GRID:
+        assert getattr(Tiling(16, 32, 16), field) == 0
         return
     if value == 0 and field in GRID:
         assert [Tiling(16, 32, 16, **{field: parts}).has_grid for parts in (0, 1)] == [False, True]

@@ -13,12 +13,18 @@ from ascendsim.errors import ConfigError
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
-PANELS = ("rows", "columns")
 SWITCHES = ("reuse_l1", "unit_flag")
-# Sizes for which 0 means: as large as one base block, which no default value could say.
+# What some fields may say.
+WORDS = {
+    "panels": ("rows", "columns"),
+    "mapping": ("contiguous", "interleaved"),
+    "stream_axis": ("", "batch_depth", "height"),
+}
+# Sizes for which 0 means what no default value could say: as large as one base block, or no cut at all.
 OF_ONE_BASE_BLOCK = ("single_core_m", "single_core_n")
 # Parts along the axes of a grid; 0, all of them: none.
 GRID = ("batch_dim", "m_dim", "n_dim", "k_dim")
+UNCUT = ("single_core_k", "depth_dim", *GRID)
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,18 @@ class Tiling:
                    cut by channel groups, that one core adds in float32 in global memory, one after the other
     used_cores     cores that get work; of a matrix product, block i in order goes to core i modulo them
     single_core_m, single_core_n
-                   matrix products: the block of c that a core takes at a time, its tiles along n first;
+                   the block that a core takes at a time, of a matrix product its tiles along n first;
                    0: one base block
+    single_core_k  grad_weight: pixels of one image that a task reduces; 0: all of them. grad_input: channels
+                   of each of its `k_split` parts but the last; 0: even parts
+    depth_dim      grad_input: parts into which depths are cut, each a part of a task; 0: every one is a task
+                   of its own
+    mapping        grad_input, grad_weight: "contiguous" ranges of tasks go to the cores, or task t to core t
+                   modulo them ("interleaved")
+    task_order     the axes by which tasks are numbered, slowest first, with a blank between: "batch", "d",
+                   "m", "n", and "group" or "k"
+    stream_axis    grad_weight: what the tasks of the last round are cut along, into `k_split` parts each:
+                   "batch_depth" (images and depths) or "height" (rows of each image)
     swizzle        matrix products: rows of blocks that form a panel, taken column by column, so that what the
                    cores read at one time is nearly square
     panels         "rows" for that, or "columns" for panels of columns, taken row by row
@@ -49,9 +65,12 @@ class Tiling:
                    the grid that a convolution is cut into: parts of the images, of the tiles along m and n,
                    and in grad_weight of the rows of an image. Parts are equal but for the last, so that
                    fewer may come out; cell i in order, the batch slowest, goes to core i modulo
-                   used_cores. 0 beside another one is 1; all of them 0: no grid, tasks in contiguous ranges
+                   used_cores. 0 beside another one is 1; all of them 0: no grid, tasks in contiguous ranges.
+                   Nests that deal shares (`dgrad_shares`, `wgrad_shares`) know batch_dim alone: parts of the
+                   images, in grad_weight of images and depths; 0: every one is a task of its own
 
-    Raises   ConfigError if a size is not a positive integer, `panels` neither, or a switch no bool
+    Raises   ConfigError if a size is not a positive integer, a word none of those named here, or a switch
+             no bool
     """
 
     base_m: int
@@ -76,11 +95,19 @@ class Tiling:
     m_dim: int = 0
     n_dim: int = 0
     k_dim: int = 0
+    single_core_k: int = 0
+    depth_dim: int = 0
+    mapping: str = "contiguous"
+    task_order: str = ""
+    stream_axis: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""
-        if not isinstance(self.panels, str) or self.panels not in PANELS:
-            raise ConfigError(f"tiling: panels is {shown(self.panels)}; it must be {' or '.join(PANELS)}")
+        for name, words in WORDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in words:
+                known = " or ".join(word if word else repr(word) for word in words)
+                raise ConfigError(f"tiling: {name} is {shown(value)}; it must be {known}")
         # Neither 0 nor 1 passes for a switch: a size in the wrong place would be taken for one.
         for name in SWITCHES:
             if not isinstance(getattr(self, name), bool):
@@ -118,7 +145,7 @@ class Tiling:
 
 
 _SIZES = tuple(
-    (field.name, 0 if field.name in (*OF_ONE_BASE_BLOCK, *GRID) else 1)
+    (field.name, 0 if field.name in OF_ONE_BASE_BLOCK + UNCUT else 1)
     for field in fields(Tiling)
     if field.type == "int"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -45,7 +46,17 @@ def even_slices(run: int, most: int) -> list[tuple[int, int]]:
     return [(first, last - first) for first, last in pairwise(edges)]
 
 
-def segments_of(left: tuple[Taps, ...], right: tuple[Taps, ...], most: int) -> tuple[Segment, ...]:
+def full_slices(run: int, most: int) -> list[tuple[int, int]]:
+    """Cut a run into (first, count) slices of `most`; the last one may be shorter."""
+    return [(first, min(most, run - first)) for first in range(0, run, most)]
+
+
+def segments_of(
+    left: tuple[Taps, ...],
+    right: tuple[Taps, ...],
+    most: int,
+    slices_of: Callable[[int, int], list[tuple[int, int]]] = even_slices,
+) -> tuple[Segment, ...]:
     """Walk two cuts of one reduction side by side, in slices of at most `most` groups.
 
     The boxes of a cut are consecutive runs of the reduction, so a run ends where either box ends.
@@ -58,7 +69,7 @@ def segments_of(left: tuple[Taps, ...], right: tuple[Taps, ...], most: int) -> t
         a, b = left[at_left], right[at_right]
         run = min(a.groups - done_left, b.groups - done_right)
         slices = tuple(
-            (done_left + first, done_right + first, count) for first, count in even_slices(run, most)
+            (done_left + first, done_right + first, count) for first, count in slices_of(run, most)
         )
         found.append(Segment(a, b, slices))
         done_left, done_right = done_left + run, done_right + run

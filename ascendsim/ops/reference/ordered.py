@@ -24,6 +24,7 @@ are added atomically, in which order they arrived.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ import numpy as np
 
 from ascendsim.numerics.accumulation.reduction import products_of
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.schedules.order import DgradOrder, WgradOrder
+from ascendsim.ops.schedules.order import DgradOrder, StreamOrder, WgradOrder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,6 +75,10 @@ def _compiled(model: AccumulationModel, a: Floats, b: Floats, c: Floats) -> Floa
 
     accumulate(model, np.ascontiguousarray(a), np.ascontiguousarray(b), c)
     return c
+
+
+# Small depth, big depth, image, first pixel and end of a run of the reduction of grad_weight.
+Segment = tuple[int, int, int, int, int]
 
 
 def sources(problem: ConvProblem, axis: int, *, forward: bool) -> NDArray[np.int_]:
@@ -167,6 +172,8 @@ def ordered_wgrad(
 
     Shapes   grad_output and input as `problem` says, on the grid that the cube multiplies -> as weight
     """
+    if order.stream is not None:
+        return _streamed_wgrad(problem, grad_output, input, order, reduce)
     # A part that reduces nothing is +0. Kept apart, that is the zero with which its place was filled. Added
     # atomically, it stands for nothing: x + 0 is x, and the sum, which began at +0, is never -0.
     parts = np.stack(
@@ -177,6 +184,33 @@ def ordered_wgrad(
     # Atomic additions begin at the zeros of the fill, parts kept apart at part 0 itself.
     arrived = np.take_along_axis(parts, order.arrivals.reshape(parts.shape), axis=0)
     return add_in_order(np.concatenate([np.zeros_like(parts[:1]), arrived]))
+
+
+def _streamed_wgrad(
+    problem: ConvProblem, grad_output: Floats, input: Floats, order: WgradOrder, reduce: Reduce
+) -> Floats:
+    """Return grad_weight of which stream-K adds some blocks in parts, and the rest is added as a whole."""
+    assert order.stream is not None
+    whole = _wgrad_part(problem, grad_output, input, replace(order, k_split=1, stream=None), 0, reduce)
+    parts = np.stack(
+        [_wgrad_part(problem, grad_output, input, order, part, reduce) for part in range(order.k_split)]
+    )
+    sums = add_as_tree(parts) if order.tree else add_in_order(parts)
+    return np.where(_streamed(problem, order.stream), sums, whole)
+
+
+def _streamed(problem: ConvProblem, stream: StreamOrder) -> NDArray[np.bool_]:
+    """Return which elements of weight lie in the blocks that stream-K cuts."""
+    rows, columns, taps = problem.small_channels, problem.big_channels, problem.kernel[1:]
+    chosen = np.zeros((problem.groups, rows, columns, problem.kernel[0], *taps), bool)
+    for group, depth, first_row, count, first, wide in stream.blocks:
+        for column in range(first, first + wide):
+            window, at = divmod(column, taps[0] * taps[1] * stream.c0)
+            tap, channel = divmod(at, stream.c0)
+            if window * stream.c0 + channel < columns:
+                place = window * stream.c0 + channel, depth, tap // taps[1], tap % taps[1]
+                chosen[group, first_row : first_row + count, *place] = True
+    return chosen.reshape(problem.weight)
 
 
 def add_in_order(parts: Floats) -> Floats:
@@ -238,10 +272,45 @@ def _mmads(
     # Parts of equal length up to one, wherever images or depths end; a part of a grid is cut already.
     parts, at_part = (1, 0) if order.grid else (order.k_split, part)
     begin, end = (len(segments) * at // parts for at in (at_part, at_part + 1))
-    for small_depth, big_depth, image, first, last in segments[begin:end]:
+    chosen = segments[begin:end]
+    # Or shares of one image at one depth, or what stream-K cuts.
+    if order.shares:
+        chosen = _share(problem, order, segments, part)
+    elif order.stream is not None:
+        chosen = _stream_part(problem, order.stream, meets, part)
+    for small_depth, big_depth, image, first, last in chosen:
         # Counted from the beginning of the range: the tiles in L1 hold one range, and no Mmad reads two.
         for at, stop in pairwise([*range(first, last, order.base_k), last]):
             yield small_depth, big_depth, image, at, stop
+
+
+def _share(problem: ConvProblem, order: WgradOrder, segments: list[Segment], part: int) -> list[Segment]:
+    """Return the segments of one share of an image at a small depth."""
+    place, share = divmod(part, len(order.shares))
+    of_image, of_depth = divmod(place, problem.small_size[0])
+    begin = sum(order.shares[:share])
+    firsts = [first for first, _ in order.ranges[begin : begin + order.shares[share]]]
+    return [
+        segment
+        for segment in segments
+        if (segment[0], segment[2]) == (of_depth, of_image) and segment[3] in firsts
+    ]
+
+
+def _stream_part(
+    problem: ConvProblem, stream: StreamOrder, meets: NDArray[np.int_], part: int
+) -> list[Segment]:
+    """Return the segments of one part that stream-K cuts."""
+    found = []
+    for small_depth, big_depth in enumerate(meets):
+        for image in range(problem.batch):
+            for first, pixels in stream.ranges:
+                place = small_depth * problem.batch + image
+                if stream.axis == "height":
+                    place = first // problem.small_size[2]
+                if big_depth >= 0 and place // stream.length == part:
+                    found.append((small_depth, int(big_depth), image, first, first + pixels))
+    return found
 
 
 def bias_gradient(grad_output: Floats, parts: int) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +33,23 @@ class DgradOrder:
         return [self.slices[first:last] for first, last in pairwise([0, *ends])]
 
 
+class StreamOrder(NamedTuple):
+    """The part of grad_weight that stream-K adds in parts, and what a part is.
+
+    blocks    (group, kernel depth, first row, rows, first column, columns) of the result, where columns go
+              through (group of c0 channels, tap, channel)
+    axis      "batch_depth": part p takes images p * length ... of all, depth after depth of the small side;
+              "height": rows p * length ... of each image
+    ranges    the runs of pixels in one image, which end where parts end
+    """
+
+    blocks: tuple[tuple[int, int, int, int, int, int], ...]
+    c0: int
+    axis: str
+    length: int
+    ranges: tuple[tuple[int, int], ...]
+
+
 @dataclass(frozen=True)
 class WgradOrder:
     """The order of grad_weight.
@@ -41,6 +58,9 @@ class WgradOrder:
     base_k    pixels of one Mmad, counted from the beginning of each range
     k_split   parts of the reduction; part p takes segments count * p // k_split ... of all (pair of depths,
               image, range) at a kernel depth
+    shares    if any: how many of the ranges each share of an image has; part (image * small depths + depth) *
+              len(shares) + s takes share s of one image at one small depth, whatever depth of the big side
+    stream    if any: `k_split` parts are made of what it says alone; all other elements are added as a whole
     grid      of a grid, for each part: its images, and its runs of each of them, by number; else empty
     tree      the parts are added as a binary tree: neighbours first, then sums of two, of four, ...
     arrivals  None: the parts are added as 0, 1, 2, ..., beginning with part 0;
@@ -53,6 +73,8 @@ class WgradOrder:
     k_split: int = 1
     arrivals: NDArray[np.int_] | None = None
     tree: bool = False
+    shares: tuple[int, ...] = ()
+    stream: StreamOrder | None = None
     grid: tuple[tuple[range, range], ...] = ()
 
 

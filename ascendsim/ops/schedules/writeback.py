@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
@@ -62,6 +63,17 @@ class Writeback:
         half = builder.room("UB") // ub_share // 2
         self._piece = min(round_up(n, unit), max(unit, half // (m * tensor.itemsize) // unit * unit))
         self._ring = builder.ring("UB", m * self._piece * tensor.itemsize, "out", 2)
+
+    @property
+    def target(self) -> str:
+        """Name of the tensor that is written."""
+        return self._tensor.name
+
+    def onto(self, tensor: GmTensor) -> Writeback:
+        """Return what writes to another tensor of the same format, by the same slots."""
+        other = copy(self)
+        other._tensor = tensor
+        return other
 
     def write(self, source: Slot, m: int, n: int, find: Find, task: Any, *, atomic: bool = False) -> None:
         """Write the tile of a task; find(task, first, count) is the slice for a range of its columns."""

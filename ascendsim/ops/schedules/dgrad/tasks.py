@@ -8,7 +8,7 @@ to cores in contiguous ranges; tiles that the next task needs again stay in L1.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -19,7 +19,7 @@ from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Tiling, chunks, require_whole_units, shares
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.sliding import ImageTile
-from ascendsim.ops.problems.taps import Segment, Taps, cut_taps, segments_of
+from ascendsim.ops.problems.taps import Segment, Taps, cut_taps, even_slices, segments_of
 from ascendsim.ops.schedules.ranges import Cells, TaskRange
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.profile import Profile
@@ -35,6 +35,10 @@ class Task(NamedTuple):
     pixels: int
     first_column: int
     columns: int
+
+
+# Depth, first pixel, pixels, first column and columns of a base block of an image.
+Block = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,20 @@ class DgradTasks:
         """The boxes of left and of right tiles in L1, for each part of the reduction, longest parts first."""
         whole, t, c0 = self.gemm.all_taps, self.tiling, self.gemm.sliding.c0
         # Parts are cut between channel groups, so that all taps of a group are in one image tile.
-        parts = [
-            whole._replace(channel=part.start, channels=len(part))
-            for part in shares(whole.channels, t.k_split)
-        ]
+        parts = [whole._replace(channel=first, channels=count) for first, count in self.part_channels]
         left, right = t.step_ka * t.base_k, t.step_kb * t.base_k
         return [(cut_taps(part, left, c0), cut_taps(part, right, c0)) for part in parts]
+
+    @property
+    def slices_of(self) -> Callable[[int, int], list[tuple[int, int]]]:
+        """What cuts a run of the reduction into slices, each for one Mmad."""
+        return even_slices
+
+    @property
+    def part_channels(self) -> list[tuple[int, int]]:
+        """First channel group of each part of the reduction, and how many it has."""
+        parts = shares(self.gemm.channel_groups, self.tiling.k_split)
+        return [(part.start, len(part)) for part in parts]
 
     @cached_property
     def left_boxes(self) -> tuple[Taps, ...]:
@@ -93,7 +105,7 @@ class DgradTasks:
     def parts(self) -> tuple[tuple[Segment, ...], ...]:
         """Each part of the reduction at one kernel depth."""
         most = max(1, self.tiling.base_k // self.gemm.sliding.c0)
-        return tuple(segments_of(left, right, most) for left, right in self._boxes)
+        return tuple(segments_of(left, right, most, self.slices_of) for left, right in self._boxes)
 
     def _right_bytes(self, columns: int) -> int:
         """Return the bytes of the largest right tile in L1 with so many columns."""
@@ -122,15 +134,21 @@ class DgradTasks:
         return self.gemm.sliding.pixel_tiles(self.tiling.base_m, in_row=self.in_row)
 
     @cached_property
-    def blocks(self) -> list[tuple[int, int, int, int]]:
-        """Depth, first pixel, pixels and first column of the base blocks of an image, channels fastest."""
+    def column_tiles(self) -> list[tuple[int, int]]:
+        """Column ranges."""
+        step, columns = self.tiling.base_n, self.gemm.columns
+        return [(first, min(step, columns - first)) for first in range(0, columns, step)]
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The base blocks of an image, channels fastest."""
         # Channels fastest: the next block needs the same image tile, which so stays in L1.
         return [
-            (depth, first, pixels, column)
+            (depth, *pixels, *columns)
             for depth, pairs in enumerate(self.gemm.depths)
             if pairs
-            for first, pixels in self.pixel_tiles
-            for column in range(0, self.gemm.columns, self.tiling.base_n)
+            for pixels in self.pixel_tiles
+            for columns in self.column_tiles
         ]
 
     @cached_property
@@ -142,13 +160,13 @@ class DgradTasks:
     def cells(self) -> list[TaskRange]:
         """The cells of the grid: of images, then of column blocks, then of pixel tiles the fastest."""
         t = self.tiling
-        columns = range(0, self.gemm.columns, t.base_n)
         found = []
         for images in chunks(self.gemm.batch, t.batch_dim):
-            for part in chunks(len(columns), t.n_dim):
+            for part in chunks(len(self.column_tiles), t.n_dim):
                 for tiles in chunks(len(self.pixel_tiles), t.m_dim):
-                    kept = {self.pixel_tiles[at] for at in tiles}, set(columns[part.start : part.stop])
-                    own = [b for b in self.blocks if (b[1], b[2]) in kept[0] and b[3] in kept[1]]
+                    pixels = {self.pixel_tiles[at] for at in tiles}
+                    columns = {self.column_tiles[at] for at in part}
+                    own = [b for b in self.blocks if b[1:3] in pixels and b[3:] in columns]
                     whole = range(self.gemm.groups), len(images), own, self._task
                     found.append(TaskRange(*whole, first_image=images.start, mark=(part, tiles)))
         return [cell for cell in found if len(cell)]
@@ -158,9 +176,8 @@ class DgradTasks:
         """Return the tasks of several cells."""
         return Cells(cells)
 
-    def _task(self, group: int, image: int, block: tuple[int, int, int, int]) -> Task:
-        column = block[3]
-        return Task(group, image, *block, min(self.tiling.base_n, self.gemm.columns - column))
+    def _task(self, group: int, image: int, block: Block) -> Task:
+        return Task(group, image, *block)
 
     @cached_property
     def left_tiles(self) -> dict[tuple[int, int, Taps], ImageTile]:
@@ -197,7 +214,7 @@ class DgradTasks:
         if isinstance(tasks, TaskRange) and len(self.gemm.depths) == self.gemm.groups == 1:
             # Contiguous blocks share an image tile until their columns begin anew, and meet weights again
             # from then on: where that is tells all.
-            columns = -(-self.gemm.columns // self.tiling.base_n)
+            columns = len(self.column_tiles)
             column = tasks.begin % columns
             return tasks.spelled(self._symbols), column if column + len(tasks) > columns else -1
         return self._spelled(tasks)

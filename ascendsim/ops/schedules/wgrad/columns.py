@@ -37,14 +37,21 @@ def column_blocks(gemm: WgradGemm, tiling: Tiling, l1_budget: int) -> list[Colum
         return sliding.tile_bytes(pixels, box, in_row=in_row) <= l1_budget
 
     if fits(whole._replace(channels=touched)):
-        firsts = range(0, whole.groups, most)
-        return [_touched_box(whole, first, min(most, whole.groups - first), c0) for first in firsts]
+        return whole_taps(gemm, tiling)
     # Fewer columns than base_n have a smaller tile; one tap is taken even where it does not fit, so that the
     # builder refuses it with the sizes that L1 would need.
     fitting = next((n for n in range(most, 1, -1) if fits(first_box(whole, n * c0, c0))), 1)
     boxes = cut_taps(whole, fitting * c0, c0)
     columns = accumulate((box.groups * c0 for box in boxes), initial=0)
     return [Columns(box, 0, box.groups, first) for box, first in zip(boxes, columns, strict=False)]
+
+
+def whole_taps(gemm: WgradGemm, tiling: Tiling) -> list[Columns]:
+    """Cut the columns at one kernel depth into blocks of base_n, each with all taps of what it touches."""
+    whole, c0 = gemm.all_taps, gemm.sliding.c0
+    most = max(1, tiling.base_n // c0)
+    firsts = range(0, whole.groups, most)
+    return [_touched_box(whole, first, min(most, whole.groups - first), c0) for first in firsts]
 
 
 def _touched_box(whole: Taps, first: int, groups: int, c0: int) -> Columns:

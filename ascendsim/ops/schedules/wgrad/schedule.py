@@ -44,17 +44,22 @@ class Wgrad(BlockSchedule):
         return self.gemm.small, self.gemm.big, self.gemm.output, self.target
 
     @property
+    def parts(self) -> int:
+        """Parts of the reduction."""
+        return self.tasks.splits
+
+    @property
     def atomic(self) -> bool:
         """Whether tiles are added to a zeroed output."""
-        return self.tasks.split > 1 and self.sums == "atomic"
+        return self.parts > 1 and self.sums == "atomic"
 
     @cached_property
     def target(self) -> GmTensor:
         """The tensor that receives the tiles."""
         output = self.gemm.output
-        if self.tasks.split == 1 or self.atomic:
+        if self.parts == 1 or self.atomic:
             return output
-        return GmTensor.of("parts", (self.tasks.split, *output.shape), "float32", "workspace")
+        return GmTensor.of("parts", (self.parts, *output.shape), "float32", "workspace")
 
     def emitter(self, sizes: Sizes) -> WgradProgram:
         """Return what emits the programs of all cores that reserve so much."""
@@ -63,8 +68,8 @@ class Wgrad(BlockSchedule):
     def order(self) -> WgradOrder:
         """Return the runs of pixels, and how the parts are added; in which order they arrive is not told."""
         runs, t = tuple(self.tasks.ranges_of_image), self.tiling
-        grid = tuple(self.tasks.grid_parts) if t.has_grid else ()
-        return WgradOrder(runs, t.base_k, self.tasks.split, tree=self.sums == "tree", grid=grid)
+        grid = tuple(self.tasks.grid_parts) if self.tasks.by_grid else ()
+        return WgradOrder(runs, t.base_k, self.parts, tree=self.sums == "tree", grid=grid)
 
     @property
     def needs_zeros(self) -> bool:
@@ -74,7 +79,7 @@ class Wgrad(BlockSchedule):
     @property
     def cleared_apart(self) -> bool:
         """Whether a kernel before this one (MemSet) writes the zeros, as before grids of the library."""
-        return self.needs_zeros and self.tiling.has_grid and self.target is self.gemm.output
+        return self.needs_zeros and self.tasks.by_grid and self.target is self.gemm.output
 
     def phases(self) -> tuple[Phase, ...]:
         """Return zeros where tiles are added or missing, the tiles, and the sums of parts kept apart."""
@@ -85,7 +90,7 @@ class Wgrad(BlockSchedule):
         if self.needs_zeros and not self.cleared_apart:
             phases.insert(0, zero_fill(profile, flat(self.target)))
         if self.target is not output:
-            parts = replace(self.target, shape=(self.tasks.split, prod(output.shape)))
+            parts = replace(self.target, shape=(self.parts, prod(output.shape)))
             if self.sums == "tree":
                 phases += tree_sum(profile, parts, flat(output))
             else:

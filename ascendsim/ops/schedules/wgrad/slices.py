@@ -34,7 +34,8 @@ class WgradSlices:
 
     def small(self, load: Load) -> Index:
         """Return a run of pixels of the small side, all channels of the task's rows."""
-        (task, (depth, _, run)), c0 = load, self._cut.gemm.sliding.c0
+        (task, (depth, _, needed)), c0 = load, self._cut.gemm.sliding.c0
+        run = self._cut.left_run(needed)
         first = task.first_row // c0
         pixels = slice(run.first_pixel, run.first_pixel + run.pixels)
         return task.group, run.image, depth, slice(first, first + task.rows // c0), pixels

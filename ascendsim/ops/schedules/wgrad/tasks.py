@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ascendsim.cube.load3d import FRACTAL_ROWS
 from ascendsim.cube.tile_reads import round_up
@@ -68,12 +68,15 @@ class WgradTasks:
     tiling: Tiling
     profile: Profile
 
+    # Whether a tile of each operand serves the same pixels.
+    one_length: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Refuse a tiling that no program can follow."""
         c0, t = self.gemm.sliding.c0, self.tiling
         units = {"base_m": c0, "base_n": c0, "base_k": FRACTAL_ROWS}
         require_whole_units("grad_weight", t, units, self.profile)
-        if t.step_ka != t.step_kb:
+        if self.one_length and t.step_ka != t.step_kb:
             raise ConfigError(
                 f"tiling of grad_weight: step_ka is {t.step_ka} and step_kb is {t.step_kb}; they must "
                 "be equal, as one tile of each operand serves the same pixels"
@@ -87,6 +90,29 @@ class WgradTasks:
         rows = round_up(min(t.base_m, self.gemm.rows), self.profile.cube.m0)
         left = t.al1_buffers * rows * t.step_ka * t.base_k * s.itemsize
         return (self.profile.buffers["L1"].capacity_bytes - left) // t.bl1_buffers
+
+    @property
+    def splits(self) -> int:
+        """Parts of the reduction."""
+        return len(self.grid_parts) if self.by_grid else self.tiling.k_split
+
+    @property
+    def by_grid(self) -> bool:
+        """Whether parts of the reduction are cells of the tiling's grid."""
+        return self.tiling.has_grid
+
+    def left_run(self, run: PixelRange) -> PixelRange:
+        """Return the pixels of the left tile in L1 that serves a run of the reduction."""
+        return run
+
+    def right_run(self, run: PixelRange) -> PixelRange:
+        """Return the pixels of the right tile in L1 that serves a run of the reduction."""
+        return run
+
+    @property
+    def right_ranges(self) -> list[tuple[int, int]]:
+        """The pixels of each right tile in one image."""
+        return self.ranges_of_image
 
     @cached_property
     def ranges_of_image(self) -> list[tuple[int, int]]:
@@ -103,27 +129,22 @@ class WgradTasks:
         """The images, and the ranges of each of them by number, of every part of the reduction of a grid."""
         return grid_parts(self.gemm.batch, self.tiling.batch_dim, self._ranges_by_rows)
 
-    @property
-    def split(self) -> int:
-        """Parts of the reduction."""
-        return len(self.grid_parts) if self.tiling.has_grid else self.tiling.k_split
-
     @cached_property
     def _reductions(self) -> list[TaskRange]:
         """The segments of the whole reduction for each kernel depth: pairs of depths, images, ranges."""
         return [
-            TaskRange(pairs, self.gemm.batch, self.ranges_of_image, _segment) for pairs in self.gemm.depths
+            TaskRange(pairs, self.gemm.batch, self.ranges_of_image, segment_of) for pairs in self.gemm.depths
         ]
 
     def part(self, depth: int, part: int) -> TaskRange:
         """Return the segments of one part of the reduction."""
-        if self.tiling.has_grid:
+        if self.by_grid:
             images, ranges = self.grid_parts[part]
             runs = self.ranges_of_image[ranges.start : ranges.stop]
-            whole_part = self.gemm.depths[depth], len(images), runs, _segment
+            whole_part = self.gemm.depths[depth], len(images), runs, segment_of
             return TaskRange(*whole_part, first_image=images.start, mark=ranges)
         # Where there are fewer segments than parts, some parts get none.
-        whole, split = self._reductions[depth], self.tiling.k_split
+        whole, split = self._reductions[depth], self.splits
         made: TaskRange = whole[len(whole) * part // split : len(whole) * (part + 1) // split]
         return made
 
@@ -134,11 +155,11 @@ class WgradTasks:
     @property
     def has_gaps(self) -> bool:
         """Whether some part of some kernel depth reduces nothing, so that no tile is written there."""
-        if self.tiling.has_grid:
+        if self.by_grid:
             return not all(self.gemm.depths)
         # Counted and not listed: a call that is only lowered may have thousands of millions of images.
         count = self.gemm.batch * len(self.ranges_of_image)
-        return any(len(pairs) * count < self.tiling.k_split for pairs in self.gemm.depths)
+        return any(len(pairs) * count < self.splits for pairs in self.gemm.depths)
 
     @cached_property
     def column_blocks(self) -> list[Columns]:
@@ -151,7 +172,7 @@ class WgradTasks:
         # Parts outermost: the tasks of one core then share pixels, and with them tiles in L1.
         return [
             task
-            for part in range(self.split)
+            for part in range(self.splits)
             for task in self._blocks(part, range(0, self.gemm.rows, self.tiling.base_m), self.column_blocks)
         ]
 
@@ -172,7 +193,7 @@ class WgradTasks:
         t, rows = self.tiling, range(0, self.gemm.rows, self.tiling.base_m)
         cells = (
             list(self._blocks(part, rows[m.start : m.stop], self.column_blocks[n.start : n.stop]))
-            for part in range(self.split)
+            for part in range(self.splits)
             for n in chunks(len(self.column_blocks), t.n_dim)
             for m in chunks(len(rows), t.m_dim)
         )
@@ -187,17 +208,15 @@ class WgradTasks:
     def _tiles(self) -> dict[tuple[int, int, Taps], ImageTile]:
         """Image tile for each (pixel range, box); a box further on in the channels has an equal one."""
         boxes = {columns.box._replace(channel=0) for columns in self.column_blocks}
-        return {
-            (*run, box): self.gemm.sliding.tile(*run, box) for run in self.ranges_of_image for box in boxes
-        }
+        return {(*run, box): self.gemm.sliding.tile(*run, box) for run in self.right_ranges for box in boxes}
 
     def tile(self, run: PixelRange, box: Taps) -> ImageTile:
         """Return the image tile of a range under a box of taps; its shape does not depend on the channel."""
-        return self._tiles[run.first_pixel, run.pixels, box._replace(channel=0)]
+        return self._tiles[*self.right_run(run)[1:], box._replace(channel=0)]
 
     def tile_shape(self, run: PixelRange, box: Taps) -> int:
         """Return the number of the shape of an image tile; equal ones differ in their place in the image."""
-        return self._tile_shapes[run.first_pixel, run.pixels, box._replace(channel=0)]
+        return self._tile_shapes[*self.right_run(run)[1:], box._replace(channel=0)]
 
     @cached_property
     def _tile_shapes(self) -> dict[tuple[int, int, Taps], int]:
@@ -209,7 +228,7 @@ class WgradTasks:
     @cached_property
     def _parts(self) -> list[tuple[int, int]]:
         """All (kernel depth, part)."""
-        return [(d, part) for d in range(len(self.gemm.depths)) for part in range(self.split)]
+        return [(d, part) for d in range(len(self.gemm.depths)) for part in range(self.splits)]
 
     @cached_property
     def reductions(self) -> dict[tuple[int, int], tuple[TaskRange, Hashable, int]]:
@@ -225,7 +244,7 @@ class WgradTasks:
     def _part_shapes(self) -> dict[tuple[int, int], int]:
         """Number the parts by the pixel ranges of their segments, from which the tiles follow."""
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
-        grid, whole = self.tiling.has_grid, range(len(self.ranges_of_image))
+        grid, whole = self.by_grid, range(len(self.ranges_of_image))
         return {
             key: numbers[self.part(*key).spelled(self.grid_parts[key[1]][1] if grid else whole)]
             for key in self._parts
@@ -240,15 +259,21 @@ class WgradTasks:
         """Return what a core with these tasks reserves."""
         cube, gemm = self.profile.cube, self.gemm
         m = round_up(max(task.rows for task in tasks), cube.m0)
-        kinds = [(task, run) for task in tasks for run in self._kinds[task.depth, task.part]]
-        pixels = max(pixels for _, (_, pixels) in kinds)
+        kinds = [(task, PixelRange(0, *run)) for task in tasks for run in self._kinds[task.depth, task.part]]
+        pixels = max(run.pixels for _, run in kinds)
+        left = max(self.left_run(run).pixels for _, run in kinds)
         return Sizes(
             m,
             round_up(max(task.columns.groups for task in tasks) * gemm.sliding.c0, cube.n0),
             round_up(min(self.tiling.base_k, pixels), cube.rates[gemm.compute_dtype].k0),
-            m * pixels * gemm.sliding.itemsize,
-            max(self._tiles[*run, task.columns.box._replace(channel=0)].l1_bytes for task, run in kinds),
+            m * left * gemm.sliding.itemsize,
+            max(self.tile(run, task.columns.box).l1_bytes for task, run in kinds),
         )
+
+    @property
+    def shares_tiles(self) -> bool:
+        """Whether tasks of different parts or kernel depths may need the same tiles."""
+        return len(self.gemm.depths) > 1
 
     def signature(self, tasks: list[Task]) -> Hashable:
         """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
@@ -262,7 +287,7 @@ class WgradTasks:
             group, part, row, columns = task.group, task.part, task.first_row, task.columns
             shape = (task.rows, columns.box._replace(channel=0), columns.first_group, columns.groups)
             tiles: Hashable = numbers["left", group, part, row], numbers["right", group, part, columns.box]
-            if len(self.gemm.depths) > 1:
+            if self.shares_tiles:
                 tiles = tuple(
                     (numbers["left", group, small, row, run], numbers["right", group, big, columns.box, run])
                     for small, big, run in self.segments(task)
@@ -271,6 +296,7 @@ class WgradTasks:
         return tuple(met)
 
 
-def _segment(pair: tuple[int, int], image: int, run: tuple[int, int]) -> Segment:
+def segment_of(pair: tuple[int, int], image: int, run: tuple[int, int]) -> Segment:
+    """Return the run of the reduction at a pair of (small depth, big depth)."""
     small, big = pair
     return Segment(small, big, PixelRange(image, *run))

@@ -24,7 +24,8 @@ class WgradTiles(Tiles):
 
     def load_small(self, slot: Slot, load: Load) -> None:
         """Bring into L1 a run of pixels of the small side, all channels of the task's rows."""
-        s, rows, pixels = self._cut.gemm.sliding, load.task.rows, load.segment.range.pixels
+        s, rows = self._cut.gemm.sliding, load.task.rows
+        pixels = self._cut.left_run(load.segment.range).pixels
         source = self._b.gm(self._cut.gemm.small, self._slices.small, load)
         size = rows * pixels * s.itemsize
         self._b.add(CopyGmToL1(slot, source, size, (rows // s.c0, pixels, s.c0)))
@@ -45,16 +46,18 @@ class WgradTiles(Tiles):
         *,
         first: bool,
     ) -> None:
-        """Load one slice, (first pixel in the tiles, pixels), into L0A and L0B, and add its product."""
+        """Load one slice, (first pixel in the run, pixels), into L0A and L0B, and add its product."""
         task, run, s = load.task, load.segment.range, self._cut.gemm.sliding
         at, k = slice_
         tile, columns = self._cut.tile(run, task.columns.box), task.columns
         # In GM and L1 a pixel lies beside its channels, while an Mmad adds along the rows of its left matrix:
         # the rows must be channels, so pixels and channels change places on the way to L0A.
+        left, right = self._cut.left_run(run), self._cut.right_run(run)
+        in_left = run.first_pixel - left.first_pixel + at
+        in_right = run.first_pixel - right.first_pixel + tile.first_pixel + at
         width, size = tile.window.out_width, s.itemsize
-        place = (tile.first_pixel + at) % width
-        rows = Transposed(task.rows // s.c0, run.pixels, at, k, s.c0, size, place, width)
-        patches = Im2col(tile.window, tile.first_pixel + at, k, columns.first_group, columns.groups, size)
+        rows = Transposed(task.rows // s.c0, left.pixels, in_left, k, s.c0, size, in_right % width, width)
+        patches = Im2col(tile.window, in_right, k, columns.first_group, columns.groups, size)
         sizes = task.rows, k, columns.groups * s.c0
         self._product(accumulator, (small, l0[0], rows), (big, l0[1], patches), sizes, first=first)
 

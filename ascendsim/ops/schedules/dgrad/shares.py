@@ -1,0 +1,140 @@
+"""The loop nest of grad_input whose tasks are shares of pixels and channels, as the products deal them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from ascendsim.errors import ConfigError
+from ascendsim.ops.problems.taps import full_slices
+from ascendsim.ops.schedules.dgrad.schedule import Dgrad
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
+from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, numbered
+
+
+@dataclass(frozen=True)
+class ShareTasks(DgradTasks):
+    """The cut of a dgrad whose base blocks end where tasks of single_core_m x single_core_n end."""
+
+    def __post_init__(self) -> None:
+        """Refuse a tiling that no program can follow."""
+        super().__post_init__()
+        t, c0 = self.tiling, self.gemm.sliding.c0
+        if t.single_core_k and (t.single_core_k % c0 or len(self.part_channels) != t.k_split):
+            raise ConfigError(
+                f"tiling of grad_input: single_core_k is {t.single_core_k} and k_split is {t.k_split}; take "
+                f"whole groups of {c0} channels, and as many parts as cover {self.gemm.channel_groups} groups"
+            )
+
+    @property
+    def slices_of(self) -> Callable[[int, int], list[tuple[int, int]]]:
+        """What cuts a run of the reduction into slices: base_k each, as the products take them."""
+        return full_slices
+
+    @property
+    def part_channels(self) -> list[tuple[int, int]]:
+        """First channel group of each part of the reduction, and how many it has."""
+        if not self.tiling.single_core_k:
+            return super().part_channels
+        return cut(self.gemm.channel_groups, self.tiling.single_core_k // self.gemm.sliding.c0)
+
+    @cached_property
+    def pixel_shares(self) -> Ranges:
+        """Pixel ranges of the tasks of one image."""
+        return cut(self.gemm.sliding.pixels, self.tiling.block_m)
+
+    @cached_property
+    def column_shares(self) -> Ranges:
+        """Column ranges of the tasks."""
+        return cut(self.gemm.columns, self.tiling.block_n)
+
+    @cached_property
+    def in_row(self) -> bool:
+        """Whether pixel tiles must stay inside one row, because whole rows do not fit in L1."""
+        # Tiles begin where tasks begin, which may be anywhere in a row: the tiles themselves tell their rows.
+        box, tile = self.left_boxes[0], self.gemm.sliding.tile
+        tiles = cut_within(self.pixel_shares, self.tiling.base_m)
+        left = self.tiling.al1_buffers * max(tile(*pixels, box).l1_bytes for pixels in tiles)
+        right = self.tiling.bl1_buffers * self._right_bytes(max(count for _, count in self.column_tiles))
+        return left + right > self.profile.buffers["L1"].capacity_bytes
+
+    @cached_property
+    def pixel_tiles(self) -> list[tuple[int, int]]:
+        """Pixel ranges of one image: those of the tasks, cut by base_m, and inside rows where need be."""
+        ranges = self.pixel_shares
+        if self.in_row:
+            rows = cut(self.gemm.sliding.pixels, self.gemm.sliding.out_size[1])
+            ranges = sorted(
+                (max(a, c), min(a + b, c + d) - max(a, c))
+                for a, b in ranges
+                for c, d in rows
+                if max(a, c) < min(a + b, c + d)
+            )
+        return cut_within(ranges, self.tiling.base_m)
+
+    @cached_property
+    def column_tiles(self) -> list[tuple[int, int]]:
+        """Column ranges: those of the tasks, cut by base_n."""
+        return cut_within(self.column_shares, self.tiling.base_n)
+
+
+@dataclass(frozen=True)
+class DgradShares(Dgrad):
+    """As `Dgrad`, but dealt in tasks: single_core_m pixels x single_core_n channels of images and depths.
+
+    Tasks are numbered along their axes as `task_order` says and go to the cores as `mapping` says; inside a
+    task, image after image and depth after depth, its tiles go along the channels first. A reduction is taken
+    in slices of base_k, the last one shorter, where `Dgrad` makes all of them even: where base_k divides it,
+    the bits are the same. Its parts are even, or segments of single_core_k channels.
+    """
+
+    name: ClassVar[str] = "dgrad_shares"
+    reads: ClassVar[frozenset[str]] = (
+        Dgrad.reads
+        | {"single_core_m", "single_core_n", "single_core_k", "batch_dim", "depth_dim"}
+        | {"mapping", "task_order"}
+    )
+
+    @cached_property
+    def tasks(self) -> ShareTasks:
+        """The base blocks, and the cut of their reduction."""
+        return ShareTasks(self.gemm, self.tiling, self.profile)
+
+    def dealt(self) -> list[list[Task]]:
+        """Return the base blocks of each core, task after task."""
+        gemm, t, depths = self.gemm, self.tiling, len(self.gemm.depths)
+        axes: dict[str, Sequence[Any]] = {
+            "batch": cut(gemm.batch, -(-gemm.batch // (t.batch_dim or gemm.batch))),
+            "group": range(gemm.groups),
+            "d": cut(depths, -(-depths // (t.depth_dim or depths))),
+            "m": self.tasks.pixel_shares,
+            "n": self.tasks.column_shares,
+        }
+        tasks = [list(self._blocks(**place)) for place in numbered("grad_input", t.task_order, axes)]
+        # A depth that no kernel depth reaches is filled with zeros, not computed.
+        return deal([task for task in tasks if task], t)
+
+    def _blocks(
+        self,
+        batch: tuple[int, int],
+        group: int,
+        d: tuple[int, int],
+        m: tuple[int, int],
+        n: tuple[int, int],
+    ) -> Iterator[Task]:
+        """Yield the base blocks of one task."""
+        pixels = _inside(self.tasks.pixel_tiles, m)
+        columns = _inside(self.tasks.column_tiles, n)
+        for image in range(batch[0], sum(batch)):
+            for depth in range(d[0], sum(d)):
+                if self.gemm.depths[depth]:
+                    for tile in pixels:
+                        for wide in columns:
+                            yield Task(group, image, depth, *tile, *wide)
+
+
+def _inside(tiles: Ranges, share: tuple[int, int]) -> Ranges:
+    """Return the tiles that lie in a share."""
+    return [tile for tile in tiles if share[0] <= tile[0] < sum(share)]

@@ -1,0 +1,46 @@
+"""Tasks of several base blocks: how they are numbered, and which core makes which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain, product
+from typing import Any
+
+from ascendsim.errors import ConfigError
+from ascendsim.ops.plan import Tiling, shares
+
+Ranges = Sequence[tuple[int, int]]
+
+
+def cut(extent: int, part: int) -> list[tuple[int, int]]:
+    """Cut an extent into (first, count) ranges of `part`; the last may be shorter."""
+    return [(first, min(part, extent - first)) for first in range(0, extent, part)]
+
+
+def cut_within(ranges: Ranges, part: int) -> list[tuple[int, int]]:
+    """Cut each range into ranges of `part`, none of which reaches into the next one."""
+    return [(start + first, count) for start, length in ranges for first, count in cut(length, part)]
+
+
+def numbered(owner: str, order: str, axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return all combinations of the axes, numbered as `order` says: its last axis is the fastest.
+
+    Raises   ConfigError if the order does not name each axis once
+    """
+    names = order.split()
+    if sorted(names) != sorted(axes):
+        raise ConfigError(
+            f"tiling of {owner}: task_order is {order!r}; it must name each of {', '.join(axes)} once, "
+            "slowest first"
+        )
+    return [dict(zip(names, places, strict=True)) for places in product(*(axes[name] for name in names))]
+
+
+def deal(tasks: Sequence[Sequence[Any]], tiling: Tiling) -> list[list[Any]]:
+    """Return the base blocks of each core, those of one task together, as the tiling maps tasks to cores."""
+    cores = min(tiling.used_cores, len(tasks))
+    if not cores:
+        return []
+    if tiling.mapping == "interleaved":
+        return [list(chain.from_iterable(tasks[core::cores])) for core in range(cores)]
+    return [list(chain.from_iterable(tasks[i] for i in share)) for share in shares(len(tasks), cores)]

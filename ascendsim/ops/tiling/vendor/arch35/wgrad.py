@@ -1,0 +1,261 @@
+"""The grad_weight of 910_95: tiles of the result dealt to all cores, the last round cut by stream-K."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ascendsim.cube.tile_reads import round_up
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, align, ceil_div, floor_to
+from ascendsim.ops.tiling.vendor.plan import VendorPlan
+from ascendsim.ops.tiling.vendor.stream import Tail, tail_of
+from ascendsim.ops.tiling.vendor.windows import rows_touched, wgrad_channels, wgrad_rows
+
+LONGEST = 256
+DEEPEST = 16
+STRIP = 128
+# Rows this wide are worked on in strips of columns; narrower ones where padding passes one byte.
+MOST_COLUMNS, MOST_PADDED_COLUMNS = 512, 256
+# What one load3d can say of a kernel: a byte each for extent, gap and padding, six bits for the stride.
+MOST_BYTE, MOST_STRIDE, MOST_WINDOW = 255, 63, 65536
+
+
+@dataclass(frozen=True)
+class Block:
+    """A base block of grad_weight with its tiles in L1.
+
+    strip    columns of grad_output in one pass; 0: whole rows
+    taps     taps of one load3d: all of the kernel's, or one where the kernel is split
+    height   rows of grad_output that one task reduces
+    """
+
+    layer: Layer
+    machine: Machine
+    base_m: int
+    base_n: int
+    base_k: int
+    depth: int = 1
+    strip: int = 0
+    split_taps: bool = False
+    height: int = 0
+
+    @property
+    def single_k(self) -> int:
+        """Pixels of one image that a task reduces."""
+        return (self.height or self.layer.output[1]) * self.layer.output[2]
+
+    @property
+    def step(self) -> int:
+        """Slices of base_k in a tile of either operand."""
+        return min(max(1, self.depth // 2), ceil_div(self.single_k, self.base_k))
+
+    @property
+    def copies(self) -> int:
+        """Copies of the tiles in L1."""
+        return min(2, self.depth)
+
+    @property
+    def fits(self) -> bool:
+        """Tell whether L1 holds the tiles."""
+        pixels = self.step * self.base_k
+        elements = pixels * self.base_m + self._image(pixels)
+        return self.copies * elements * self.layer.itemsize <= self.machine.l1
+
+    def _image(self, pixels: int) -> int:
+        """Return the elements of input that so many pixels need."""
+        layer = self.layer
+        width = min(self.strip or layer.output[2], layer.output[2])
+        if self.split_taps:
+            # One tap reads one pixel of input for each of grad_output, which the copy has brought together.
+            return rows_touched(pixels, layer.output[2]) * layer.output[2] * align(self.channels)
+        columns = (width - 1) * layer.stride[2] + layer.spans[2] if self.strip else layer.input[2]
+        return wgrad_rows(layer, pixels, width) * columns * self.channels
+
+    @property
+    def channels(self) -> int:
+        """Channels of input in a tile."""
+        taps = self.layer.taps
+        return min(wgrad_channels(self.base_n, taps, self.layer.c0), align(self.layer.ci))
+
+
+def stream_k(given: Layer, machine: Machine) -> VendorPlan | None:
+    """Return the plan of grad_weight; None where no tile fits in L1."""
+    factor = merge_factor(given, machine)
+    layer = given.merged(factor)
+    block = _fitted(_base_block(layer, machine))
+    if block is None:
+        return None
+    block = _recut(block)
+    tail = tail_of(layer, _tasks(block), machine.cores)
+    if tail.axis == "height":
+        block = _refitted(replace(block, height=tail.length))
+    return _plan(block, tail, factor)
+
+
+def merge_factor(layer: Layer, machine: Machine) -> int:
+    """Return how many groups are computed as one: as fill fractals, if the buffers hold their block."""
+    factor = layer.merge_factor(FRACTAL)
+    rows, columns = align(layer.co * factor), align(layer.ci * factor) * layer.taps
+    # Vector cores pick the diagonal blocks out of the merged one, in float32, with room for the result.
+    in_ub = 2 * rows * columns * 4 + LONGEST <= machine.ub
+    fits = max(rows, columns) <= LONGEST and 4 * rows * columns <= machine.l0c and in_ub
+    return factor if fits else 1
+
+
+def _base_block(layer: Layer, machine: Machine) -> Block:
+    """Return the base block: sides as even as they come, of whole windows where that is possible."""
+    base_n = _even(_columns(layer))
+    unit = layer.taps * FRACTAL if layer.taps == 9 else FRACTAL
+    base_m = _even(align(layer.co))
+    base_n = machine.beside(base_m, base_n)
+    if base_n > unit:
+        base_n = floor_to(base_n, unit)
+    block = Block(layer, machine, base_m, base_n, FRACTAL)
+    return replace(block, base_k=_longest_k(block))
+
+
+def _window(layer: Layer) -> int:
+    """Return the columns of a window: all taps of a fractal's channels (two C0 groups of float32)."""
+    return layer.taps * max(FRACTAL, layer.c0)
+
+
+def _columns(layer: Layer) -> int:
+    """Return the columns of the product at one kernel depth, in whole windows."""
+    return round_up(layer.ci * layer.taps, _window(layer))
+
+
+def _even(side: int) -> int:
+    """Return the largest equal part of a side, in whole fractals, that is at most as long as a block."""
+    return align(side) if side <= LONGEST else align(side // ceil_div(side, LONGEST))
+
+
+def _longest_k(block: Block) -> int:
+    """Return the longest base_k of both halves of L0, made of whole rows where these are whole fractals."""
+    layer, machine = block.layer, block.machine
+    left = machine.l0a // (2 * block.base_m * layer.itemsize)
+    right = machine.l0b // (2 * block.base_n * layer.itemsize)
+    base_k = min(floor_to(min(left, right), FRACTAL), align(block.single_k))
+    width = layer.output[2]
+    if width < base_k and width % FRACTAL == 0:
+        base_k = floor_to(base_k, width)
+    return max(FRACTAL, base_k)
+
+
+def _fitted(block: Block) -> Block | None:
+    """Return the block with the deepest tiles that fit; narrower strips, then single taps, where none do."""
+    for cut in _cuts(block):
+        deep = _deepest(cut)
+        if deep is not None:
+            return deep
+    return None
+
+
+def _cuts(block: Block) -> Iterator[Block]:
+    """Yield the block as it is, then in strips of columns, then with one tap at a time."""
+    layer = block.layer
+    if beyond_load3d(layer):
+        yield replace(block, split_taps=True)
+        return
+    most = MOST_PADDED_COLUMNS if max(layer.pads[2]) > MOST_BYTE else MOST_COLUMNS
+    if layer.output[2] <= most:
+        yield block
+    strip = STRIP
+    while strip >= layer.c0:
+        yield replace(block, strip=strip)
+        strip //= 2
+    yield replace(block, strip=layer.c0, split_taps=True)
+
+
+def beyond_load3d(layer: Layer) -> bool:
+    """Tell whether a kernel passes what one load3d can say, so that its taps are loaded one by one."""
+    sizes = (*layer.kernel[1:], *layer.dilation[1:], *layer.pads[1], *layer.pads[2])
+    window = layer.taps * layer.c0
+    return max(sizes) > MOST_BYTE or max(layer.stride[1:]) > MOST_STRIDE or window > MOST_WINDOW
+
+
+def _deepest(block: Block) -> Block | None:
+    """Return the block with the deepest tiles; one copy of them, then less of it, where two do not fit."""
+    for depth in (*range(DEEPEST, 0, -2), 1):
+        deep = replace(block, depth=depth)
+        if deep.fits:
+            return deep
+    for base_k in range(block.base_k - FRACTAL, 0, -FRACTAL):
+        short = replace(block, depth=1, base_k=base_k)
+        if short.fits:
+            return short
+    return _smaller(block)
+
+
+def _smaller(block: Block) -> Block | None:
+    """Return the block with sides that the shortest reduction fits, then the longest that does."""
+    small = replace(block, depth=1, base_k=FRACTAL)
+    while not small.fits:
+        m, n = small.base_m, small.base_n
+        if max(m, n) <= FRACTAL:
+            return None
+        # The longer side gives way until both are equal, then both do.
+        small = replace(small, base_m=m - FRACTAL if m >= n else m, base_n=n - FRACTAL if n >= m else n)
+    longer = (replace(small, base_k=base_k) for base_k in range(_longest_k(small), 0, -FRACTAL))
+    return next(block for block in longer if block.fits)
+
+
+def _tasks(block: Block) -> int:
+    """Return the tasks: tiles of the result, at each kernel depth of each group."""
+    layer = block.layer
+    rows = ceil_div(align(layer.co), block.base_m)
+    columns = ceil_div(_columns(layer), _single_n(block))
+    return rows * columns * layer.kernel[0] * layer.groups
+
+
+def _single_n(block: Block) -> int:
+    """Return the columns of a task: whole windows."""
+    return round_up(block.base_n, _window(block.layer))
+
+
+def _recut(block: Block) -> Block:
+    """Return the block with shorter sides where tasks are too few and no stream-K uses all cores."""
+    cores, tasks = block.machine.cores, _tasks(block)
+    if tasks >= cores or cores % tasks == 0:
+        return block
+    rows = (replace(block, base_m=size) for size in _shorter(align(block.layer.co), block.base_m))
+    columns = (replace(block, base_n=size) for size in _shorter(_columns(block.layer), block.base_n))
+    for cut in (*rows, *columns):
+        if _tasks(cut) <= cores and cores % _tasks(cut) == 0:
+            return _refitted(cut)
+    return block
+
+
+def _shorter(side: int, size: int) -> Iterator[int]:
+    """Yield the equal parts of a side, in whole fractals, that are more than those of a size."""
+    for parts in range(ceil_div(side, size) + 1, ceil_div(side, FRACTAL) + 1):
+        yield align(ceil_div(side, parts))
+
+
+def _refitted(block: Block) -> Block:
+    """Return the block with the longest base_k and the deepest tiles of its sides."""
+    return _deepest(replace(block, base_k=_longest_k(block))) or block
+
+
+def _plan(block: Block, tail: Tail, factor: int) -> VendorPlan:
+    """Return the plan of a block."""
+    layer = block.layer
+    double = 2 * block.base_m * block.base_n <= block.machine.l0c_floats
+    return VendorPlan(
+        *("stream_k", block.base_m, block.base_n, block.base_k, block.step, block.step),
+        single_core_m=block.base_m,
+        single_core_n=_single_n(block),
+        single_core_k=block.single_k,
+        al1_buffers=block.copies,
+        bl1_buffers=block.copies,
+        cl0_buffers=2 if double else 1,
+        used_cores=block.machine.cores,
+        tasks=_tasks(block),
+        mapping="interleaved",
+        order=("m", "n", "kd", "group"),
+        split="mn",
+        group_merge=factor,
+        stream_ways=tail.ways,
+        stream_axis=tail.axis,
+        strip_w=block.strip if block.strip < layer.output[2] else 0,
+        taps="khkw" if block.split_taps else "all",
+    )

@@ -1,0 +1,123 @@
+"""The plan that a product's own operator would take, as far as its rules are known."""
+
+from __future__ import annotations
+
+from ascendsim.errors import CapacityError, UnsupportedError
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.tiling.vendor.arch22.dgrad_block import basic_block as dgrad_block
+from ascendsim.ops.tiling.vendor.arch22.dgrad_grid import core_grid as dgrad_grid
+from ascendsim.ops.tiling.vendor.arch22.wgrad_block import basic_block as wgrad_block
+from ascendsim.ops.tiling.vendor.arch22.wgrad_grid import core_grid as wgrad_grid
+from ascendsim.ops.tiling.vendor.arch22.wgrad_library import library
+from ascendsim.ops.tiling.vendor.arch22.wgrad_stream import stream_k as wgrad_streams
+from ascendsim.ops.tiling.vendor.arch35.dgrad import grad_input as dgrad_35
+from ascendsim.ops.tiling.vendor.arch35.wgrad import stream_k as wgrad_35
+from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layer, Layouts, Machine
+from ascendsim.ops.tiling.vendor.plan import VendorPlan
+from ascendsim.profile import Profile
+
+DTYPES = ("float16", "bfloat16", "float32")
+# The operator of 910_95 takes 8 bits for the gradient of the input alone.
+EIGHT_BITS = ("hifloat8",)
+# The widest step of load3d; 910_95 splits kernels with wider ones, 910B and 910_93 refuse them.
+MOST_STRIDE = 63
+# Winograd needs 3 x 3 taps, unit stride, and so many blocks of 64 x 64 channels.
+WINOGRAD_SIDE, WINOGRAD_BLOCKS, WINOGRAD_PAD = 64, 16, 2
+
+
+def vendor_plan(
+    problem: ConvProblem,
+    gradient: str,
+    dtype: str,
+    profile: Profile,
+    *,
+    hf32: bool = False,
+    deterministic: bool = False,
+    transposed_forward: bool = False,
+    layouts: Layouts = PLAIN_LAYOUTS,
+) -> VendorPlan:
+    """Return the plan of one gradient as the operators of 910B, 910_93 and 910_95 choose it.
+
+    gradient            "grad_input" or "grad_weight"
+    dtype               format of the operands in memory; hf32: float32 that the cube rounds to HF32
+    deterministic       whether grad_weight may be added in one order only; 910_95 never adds in another
+    transposed_forward  whether grad_input is the forward pass of a transposed convolution
+    layouts             how the user's tensors lie
+
+    Raises   UnsupportedError where the operator refuses the layer, or its rule is not known; CapacityError
+             if no tile fits in L1
+    Source   how the host code of the public operators (ops-nn) chooses, held against the tilings that their
+             unit tests expect
+    """
+    layer = Layer.of(problem, dtype, hf32=hf32, transposed_forward=transposed_forward, layouts=layouts)
+    _require_known(problem, layer, gradient, dtype, profile)
+    machine = Machine.of(profile)
+    plan = plan_of_layer(layer, machine, gradient, dtype, profile.npu_arch, deterministic=deterministic)
+    if plan is None and gradient == "grad_input" and profile.npu_arch == "2201" and not _has_blocks(layer):
+        raise UnsupportedError(
+            f"product's plan of grad_input on {profile.variant}: no core grid suits this layer, so that the "
+            "vendor's closed library tiles it; give a tiling of your own"
+        )
+    if plan is None:
+        raise CapacityError(
+            f"{profile.variant}: no tile of this {gradient} fits in L1 ({machine.l1} bytes) by the "
+            "operator's rules, so that it refuses the layer; make its rows or its kernel smaller"
+        )
+    return plan
+
+
+def plan_of_layer(
+    layer: Layer, machine: Machine, gradient: str, dtype: str, arch: str, *, deterministic: bool = False
+) -> VendorPlan | None:
+    """Return what the first strategy of the operator says that takes the layer; None if no tile fits in L1.
+
+    arch   the npu_arch: "2201" for 910B and 910_93, "3510" for 910_95
+    """
+    if arch == "3510":
+        return dgrad_35(layer, machine) if gradient == "grad_input" else wgrad_35(layer, machine)
+    if gradient == "grad_input":
+        # Two strategies, and no third: the library's own tiling, which takes over, is not public.
+        return dgrad_block(layer, machine) if _has_blocks(layer) else dgrad_grid(layer, machine)
+    if deterministic:
+        return wgrad_streams(layer, machine)
+    block = wgrad_block(layer, machine)
+    if block is None and dtype == "bfloat16":
+        block = wgrad_grid(layer, machine)
+    return block or library(layer, machine)
+
+
+def _has_blocks(layer: Layer) -> bool:
+    """Tell whether grad_input of 910B and 910_93 is computed by basic blocks."""
+    return layer.itemsize == 2 and not layer.transposed_forward
+
+
+def _require_known(problem: ConvProblem, layer: Layer, gradient: str, dtype: str, profile: Profile) -> None:
+    """Refuse what the operators refuse, and what no rule is known for.
+
+    Raises   UnsupportedError with the reason
+    """
+    arch = profile.npu_arch
+    reason = ""
+    if arch not in ("2201", "3510"):
+        reason = "only 910B, 910_93 and 910_95 have known rules"
+    elif dtype not in DTYPES and not (arch == "3510" and gradient == "grad_input" and dtype in EIGHT_BITS):
+        reason = f"the operator does not take {dtype}"
+    elif gradient == "grad_input" and problem.transposed:
+        reason = "grad_input of a transposed convolution is a forward convolution, another operator"
+    elif arch == "2201" and max(layer.stride[1:]) > MOST_STRIDE:
+        reason = f"a stride above {MOST_STRIDE} is refused by the operator (load3d cannot step so wide)"
+    elif arch == "2201" and gradient == "grad_input" and layer.groups > 1:
+        reason = "grouped grad_input is tiled by the vendor's closed library"
+    elif arch == "3510" and gradient == "grad_weight" and takes_winograd(layer):
+        reason = "the operator takes Winograd here, whose sizes are not known"
+    if reason:
+        raise UnsupportedError(f"product's plan of {gradient} on {profile.variant}: {reason}")
+
+
+def takes_winograd(layer: Layer) -> bool:
+    """Tell whether grad_weight of 910_95 is computed by Winograd F(2x2, 3x3)."""
+    blocks = (layer.co // WINOGRAD_SIDE) * (layer.ci // WINOGRAD_SIDE)
+    unit = max(*layer.stride[1:], *layer.dilation[1:]) == 1 and layer.groups == 1
+    small = all(before == after <= WINOGRAD_PAD for before, after in layer.pads[1:])
+    flat = layer.kernel == (1, 3, 3) and layer.input[0] == 1
+    return layer.true_fp32 and flat and unit and small and blocks >= WINOGRAD_BLOCKS

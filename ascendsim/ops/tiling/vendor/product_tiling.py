@@ -1,0 +1,128 @@
+"""The products' plans as plans that loop nests execute, where there is one for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ascendsim.errors import UnsupportedError
+from ascendsim.ops.plan import Plan, Tiling
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layouts, ceil_div
+from ascendsim.ops.tiling.vendor.operators import vendor_plan
+from ascendsim.ops.tiling.vendor.plan import VendorPlan
+from ascendsim.profile import Profile
+
+# Fields of both records that mean the same.
+SAME = (
+    *("base_m", "base_n", "base_k", "step_ka", "step_kb", "used_cores", "single_core_m", "single_core_n"),
+    *("al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers"),
+)
+AXES = {
+    "grad_input": ("group", "batch", "d", "m", "n"),
+    "grad_weight": ("group", "batch", "d", "k", "m", "n"),
+}
+
+
+def product_tiling(
+    problem: ConvProblem,
+    gradient: str,
+    dtype: str,
+    profile: Profile,
+    *,
+    hf32: bool = False,
+    deterministic: bool = False,
+    transposed_forward: bool = False,
+    layouts: Layouts = PLAIN_LAYOUTS,
+) -> Plan:
+    """Return the plan of one gradient as the product chooses it; arguments as of `vendor_plan`.
+
+    Raises   UnsupportedError also where no loop nest executes such a plan
+    """
+    found = vendor_plan(
+        problem,
+        gradient,
+        dtype,
+        profile,
+        hf32=hf32,
+        deterministic=deterministic,
+        transposed_forward=transposed_forward,
+        layouts=layouts,
+    )
+    lacking = _lacking(found, problem)
+    if lacking:
+        raise UnsupportedError(
+            f"product's plan of {gradient} on {profile.variant}: {found.strategy} with {lacking} has no loop "
+            "nest here; take this simulator's own plan"
+        )
+    return _grad_input(found, problem) if gradient == "grad_input" else _grad_weight(found, problem)
+
+
+def _lacking(plan: VendorPlan, problem: ConvProblem) -> str:
+    """Return what of a plan no loop nest does; "" if there is nothing."""
+    if plan.kernel_split:
+        return "a kernel split by the stride"
+    if plan.taps != "all":
+        return f"taps taken as {plan.taps}"
+    if plan.group_merge > 1:
+        return "merged groups"
+    if plan.strip_w:
+        return "rows worked on in strips"
+    grid = _parts(plan)
+    apart = plan.split == "grid" and not _one_column_axis(problem)
+    if apart and grid["n"] > 1 and grid["kd"] < problem.kernel[0]:
+        return "a grid that cuts columns but not all kernel depths"
+    return ""
+
+
+def _one_column_axis(problem: ConvProblem) -> bool:
+    """Tell whether the operator takes the columns of all kernel depths as one axis."""
+    return problem.kernel[0] == 1 or (problem.groups == 1 and problem.dilations[0] == 1)
+
+
+def _parts(plan: VendorPlan) -> dict[str, int]:
+    """Return the parts of a core grid along its axes."""
+    return dict(plan.grid)
+
+
+def _grad_input(plan: VendorPlan, problem: ConvProblem) -> Plan:
+    """Return the plan of grad_input."""
+    grid, depths = _parts(plan), problem.big_size[0]
+    depth_dim = grid.get("d", ceil_div(depths, plan.single_core_d) if plan.single_core_d > 1 else 0)
+    tiling = replace(_tiling(plan, "grad_input"), batch_dim=grid.get("batch", 0), depth_dim=depth_dim)
+    if plan.k_segment:
+        parts = ceil_div(problem.small_channels, plan.k_segment)
+        tiling = replace(tiling, k_split=parts, single_core_k=plan.k_segment)
+    return Plan("dgrad_shares", tiling)
+
+
+def _grad_weight(plan: VendorPlan, problem: ConvProblem) -> Plan:
+    """Return the plan of grad_weight."""
+    if plan.strategy == "stream_k":
+        tiling = replace(
+            _tiling(plan, "grad_weight"),
+            task_order=" ".join("d" if axis == "kd" else axis for axis in plan.order),
+            k_split=plan.stream_ways,
+            stream_axis=plan.stream_axis if plan.stream_ways > 1 else "",
+        )
+        return Plan("wgrad_stream", tiling)
+    grid = _parts(plan)
+    tiling = replace(
+        _tiling(plan, "grad_weight"), single_core_k=plan.single_core_k, batch_dim=grid.get("batch", 0)
+    )
+    if plan.split == "grid" and not _one_column_axis(problem) and grid["n"] == 1:
+        # Its columns are those of one kernel depth; here they go through all that a core has.
+        depths = ceil_div(problem.kernel[0], grid["kd"])
+        tiling = replace(tiling, single_core_n=plan.single_core_n * depths)
+    return Plan("wgrad_shares", tiling)
+
+
+def _tiling(plan: VendorPlan, gradient: str) -> Tiling:
+    """Return what is said alike of both gradients, with the tasks numbered along all axes."""
+    named = tuple(axis for axis in plan.order if axis in AXES[gradient])
+    # Axes that a plan does not number have one task, or are what every core has all of: slowest.
+    order = (*(axis for axis in AXES[gradient] if axis not in named), *named)
+    return Tiling(
+        **{name: getattr(plan, name) for name in SAME},
+        mapping="interleaved" if plan.mapping == "interleaved" else "contiguous",
+        task_order=" ".join(order),
+    )

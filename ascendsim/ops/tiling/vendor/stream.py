@@ -1,0 +1,34 @@
+"""Stream-K: the tasks of the last round are cut along their reduction, so that all cores end together."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ascendsim.ops.tiling.vendor.layer import Layer, ceil_div
+
+
+class Tail(NamedTuple):
+    """How the tasks of the last round are cut: into so many parts each, along one axis, so long.
+
+    axis     "" (they are not), "batch_depth" (images and depths), or "height" (rows of grad_output)
+    length   of a part along that axis
+    """
+
+    ways: int = 1
+    axis: str = ""
+    length: int = 0
+
+
+def tail_of(layer: Layer, tasks: int, cores: int) -> Tail:
+    """Return how the last round is cut: along images and depths, or rows if that gives more parts."""
+    tail = tasks % cores
+    if not tail or tail > cores // 2:
+        return Tail()
+    ways = cores // tail
+    extents = {"batch_depth": layer.batch * layer.output[0], "height": layer.output[1]}
+    cuts = []
+    for axis, extent in extents.items():
+        length = ceil_div(extent, min(ways, extent))
+        cuts.append(Tail(ceil_div(extent, length), axis, length))
+    # Of equal ones the first, as max keeps it.
+    return max(cuts, key=lambda cut: cut.ways)

@@ -1,0 +1,234 @@
+"""Are the products' plans executed: the kind that is chosen, its bits, and the instructions that show it?"""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ascendsim.errors import CapacityError, UnsupportedError
+from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.tiling.vendor.operators import vendor_plan
+from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
+from ascendsim.profile import load_profile
+from tests.both_engines import time_kernel
+from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
+from tests.test_vendor_fits import CHANGED, changed, problems
+
+FEW = {"cores.cube": 4, "cores.vector": 8}
+ARCH22, ARCH35 = load_profile("910B2", FEW), load_profile("950PR_9599", FEW)
+B3 = load_profile("910B3")
+MASKS = {"grad_input": (True, False, False), "grad_weight": (False, True, False)}
+
+
+def conv(channels, out, size, kernel=3, batch=1, stride=1, depth=1):
+    """A convolution with square kernels that are padded to keep sizes; with depth, of two taps along it."""
+    pad, shape = kernel // 2, (size, size)
+    if depth == 1:
+        return ConvProblem((batch, channels, *shape), (out, channels, kernel, kernel), stride, pad)
+    deep = (out, channels, 2, kernel, kernel)
+    return ConvProblem((batch, channels, depth, *shape), deep, (1, stride, stride), (0, pad, pad))
+
+
+# (gradient, product, dtype, problem, strategy of the product, what else tells its kind)
+KINDS = {
+    "arch22 weights resident": (
+        *("grad_input", ARCH22, "float16", conv(32, 16, 12, batch=2)),
+        *("basic_block", {"bl1_buffers": 1, "mapping": "contiguous", "kernel_split": ""}),
+    ),
+    "arch22 both streamed": (
+        *("grad_input", ARCH22, "bfloat16", conv(24, 32, 9, depth=3)),
+        *("basic_block", {"al1_buffers": 2, "bl1_buffers": 2}),
+    ),
+    "arch22 zeros inserted": (
+        *("grad_input", ARCH22, "float16", conv(16, 16, 11, stride=2)),
+        *("basic_block", {"kernel_split": ""}),
+    ),
+    "arch22 grid of cores": (
+        *("grad_input", ARCH22, "float32", conv(16, 16, 18, batch=2)),
+        *("core_grid", {"grid": (("d", 1), ("batch", 2), ("m", 2), ("n", 1))}),
+    ),
+    "arch35 small shape": (
+        *("grad_input", ARCH35, "float16", conv(32, 48, 10)),
+        *("small_shape", {"mapping": "interleaved"}),
+    ),
+    "arch35 weights resident": (
+        *("grad_input", ARCH35, "float16", conv(16, 16, 8, batch=12)),
+        *("full_load", {"resident": "b", "mapping": "interleaved"}),
+    ),
+    "arch35 segments": (
+        *("grad_input", ARCH35, "float32", conv(16, 240, 5, batch=2)),
+        *("small_shape", {"k_segment": 224}),
+    ),
+    "arch35 blocks that fill L0C": (
+        *("grad_input", ARCH35, "float16", conv(48, 16, 6, batch=12)),
+        *("inner_product", {"mapping": "interleaved", "cl0_buffers": 2}),
+    ),
+    "arch22 rows and pixels": (
+        *("grad_weight", ARCH22, "float16", conv(64, 32, 12, kernel=1, batch=2)),
+        *("basic_block", {"split": "mk", "resident": "a"}),
+    ),
+    "arch22 columns and pixels": (
+        *("grad_weight", ARCH22, "bfloat16", conv(32, 64, 12, kernel=1, batch=2)),
+        *("basic_block", {"split": "nk", "resident": "b"}),
+    ),
+    "arch22 rows and columns": (
+        *("grad_weight", ARCH22, "float16", conv(256, 160, 6, kernel=1, batch=2, stride=2)),
+        *("basic_block", {"split": "mn", "resident": ""}),
+    ),
+    "arch22 library in depth": (
+        *("grad_weight", ARCH22, "float32", conv(16, 16, 9, depth=3)),
+        *("library", {"split": "grid"}),
+    ),
+    "arch22 library": (
+        *("grad_weight", ARCH22, "float32", conv(16, 16, 12, batch=2)),
+        *("library", {"split": "grid"}),
+    ),
+    "arch22 deterministic": (
+        *("grad_weight", ARCH22, "float16", conv(16, 32, 12, batch=2)),
+        *("stream_k", {"stream_ways": 4, "stream_axis": "height", "mapping": "contiguous"}),
+    ),
+    "arch35 stream-K": (
+        *("grad_weight", ARCH35, "float16", conv(32, 48, 10, batch=4)),
+        *("stream_k", {"stream_ways": 2, "stream_axis": "batch_depth", "mapping": "interleaved"}),
+    ),
+    "arch22 grid of 20 cores": (
+        *("grad_weight", B3, "bfloat16", conv(32, 8, 12, batch=5)),
+        *("core_grid", {"split": "grid"}),
+    ),
+}
+
+
+def planned(name):
+    """Return the call of a kind under the product's plan, and the plan in the product's terms."""
+    gradient, profile, dtype, problem, *_ = KINDS[name]
+    fixed = {"deterministic": "deterministic" in name}
+    told = vendor_plan(problem, gradient, dtype, profile, **fixed)
+    plan = product_tiling(problem, gradient, dtype, profile, **fixed)
+    return call_of(problem, dtype, profile=profile, tilings={gradient: plan}, **fixed), told
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name][4] == "basic_block"])
+def test_there_are_as_many_tasks_as_the_product_counts(name):
+    gradient, *_ = KINDS[name]
+    call, told = planned(name)
+    schedule = call.schedule(gradient)
+    if gradient == "grad_weight":
+        assert len(schedule.units) == told.tasks
+    assert len(schedule.dealt()) == told.used_cores
+
+
+def kernel_of(name):
+    gradient, *_ = KINDS[name]
+    return lower(planned(name)[0], MASKS[gradient]).kernels[0]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_kind_is_chosen(name):
+    *_, strategy, marks = KINDS[name]
+    told = planned(name)[1]
+    assert told.strategy == strategy
+    assert {field: getattr(told, field) for field in marks} == marks
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_bits_are_those_of_its_order(name):
+    gradient, _, dtype, problem, *_ = KINDS[name]
+    call, tensors = planned(name)[0], tensors_of(problem, dtype)
+    made, arrivals = run(call, tensors, "arrival", MASKS[gradient])
+    want = reference_gradients(call, **tensors, mask=MASKS[gradient], arrivals=arrivals)
+    assert_same_bits(made[gradient], want[gradient])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_engines_agree(name):
+    assert time_kernel(kernel_of(name), KINDS[name][1]).cycles > 0
+
+
+def counts(name):
+    """Return how many instructions of each kind all cores run while they multiply, and on how many cores."""
+    [phase] = [phase for phase in kernel_of(name).phases if phase.name == "compute"]
+    found = Counter(
+        type(instruction).__name__ for work in phase.work for instruction in work.build().instructions
+    )
+    return found, len(phase.work)
+
+
+def test_resident_weights_are_copied_once_a_core():
+    # 144 pixels of 12 rows: with a window of 9 * 16 = 144, k is 144 / 3 = 48 and m = 144 (of 336), n = 32. A
+    # task is a whole image, so two cores have one each: an image and the weights, 3 slices of 48.
+    found, cores = counts("arch22 weights resident")
+    assert cores == 2
+    assert (found["CopyGmToL1"], found["Mmad"], found["Fixpipe"]) == (2 * 2, 2 * 3, 2)
+
+
+def test_inserted_zeros_are_cleared_before_they_are_copied():
+    found, _ = counts("arch22 zeros inserted")
+    assert found["FillL1"] == found["CopyGmToL1"] - 1  # all but the weights
+
+
+def test_a_grid_gives_each_core_one_task():
+    # 18 x 18 pixels in two parts of 9 rows, two images: 4 cores with 162 pixels of 16 channels each, which
+    # are one base block.
+    found, cores = counts("arch22 grid of cores")
+    assert (cores, found["Fixpipe"]) == (4, 4)
+
+
+def test_interleaved_tasks_leave_no_core_without_work():
+    # 12 images on 4 cores: three each, in turn.
+    gradient, *_ = KINDS["arch35 weights resident"]
+    dealt = planned("arch35 weights resident")[0].schedule(gradient).dealt()
+    assert [sorted({task.image for task in tasks}) for tasks in dealt] == [
+        [0, 4, 8],
+        [1, 5, 9],
+        [2, 6, 10],
+        [3, 7, 11],
+    ]
+
+
+def test_every_base_block_of_a_basic_plan_is_added_to_zeros():
+    # Two images meet in each element of the result, whatever axes are cut besides: no block may be written.
+    for name in ("arch22 rows and pixels", "arch22 columns and pixels", "arch22 rows and columns"):
+        kernel = kernel_of(name)
+        [compute] = [phase for phase in kernel.phases if phase.name == "compute"]
+        fixpipes = [
+            instruction
+            for work in compute.work
+            for instruction in work.build().instructions
+            if type(instruction).__name__ == "Fixpipe"
+        ]
+        assert all(fixpipe.atomic for fixpipe in fixpipes)
+        assert kernel.phases[0].name != "compute"  # zeros first
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    problems(), st.sampled_from(CHANGED), st.sampled_from(["float16", "float32"]), st.sampled_from([*MASKS])
+)
+def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
+    profile = changed(*product)
+    try:
+        plan = product_tiling(problem, gradient, dtype, profile)
+    except (CapacityError, UnsupportedError):
+        return
+    call = call_of(problem, dtype, profile=profile, tilings={gradient: plan})
+    # Asking for the work deals all base blocks, and refuses what leaves one out; a program refuses what does
+    # not fit.
+    [phase] = [phase for phase in call.schedule(gradient).phases() if phase.name == "compute"]
+    assert phase.work[0].build().instructions
+    assert len(phase.work) <= profile.cores.cube
+
+
+@pytest.mark.parametrize(
+    ("gradient", "profile", "dtype", "problem", "lacking"),
+    [
+        ("grad_input", ARCH35, "float16", conv(32, 32, 64, 4, stride=2), "kernel split"),
+        ("grad_input", ARCH35, "float16", conv(32, 3, 16), "c04"),
+        ("grad_weight", ARCH35, "float16", conv(32, 16, 520, kernel=1), "strips"),
+    ],
+)
+def test_plans_without_a_loop_nest_are_refused(gradient, profile, dtype, problem, lacking):
+    with pytest.raises(UnsupportedError, match=lacking):
+        product_tiling(problem, gradient, dtype, profile)

@@ -1,0 +1,159 @@
+"""Does stream-K cut the last round of grad_weight alone, with the bits of the order that it implies?"""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from ascendsim.errors import ConfigError
+from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.plan import Plan, Tiling
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.reference.call import reference_gradients
+from tests.both_engines import time_kernel
+from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
+from tests.toy_profiles import toy_split, toy_unified
+
+ONLY_WEIGHT = (False, True, False)
+ROOM = {"buffers.L1.capacity_bytes": 65536, "buffers.L0B.capacity_bytes": 4096, "cores.cube": 4}
+SPLIT, UNIFIED = toy_split(**ROOM, **{"cores.vector": 8}), toy_unified(**ROOM)
+# 48 rows and 32 channels of 9 taps: 3 x 2 tasks of 16 x 144 for 4 cores. Four go first, two are left over,
+# each in two parts: of two images, or of 2 of 4 rows.
+PROBLEM = ConvProblem((2, 24, 4, 8), (40, 24, 3, 3), 1, 1)
+BY_IMAGES = Tiling(
+    *(16, 48, 16, 2, 2),
+    single_core_m=16,
+    single_core_n=144,
+    used_cores=4,
+    mapping="interleaved",
+    task_order="m n d group",
+    k_split=2,
+    stream_axis="batch_depth",
+)
+BY_ROWS = replace(BY_IMAGES, stream_axis="height")
+PROBLEMS = [
+    PROBLEM,
+    ConvProblem((2, 20, 7, 6), (20, 40, 2, 2), 2, transposed=True),
+    ConvProblem((1, 18, 4, 5, 5), (18, 18, 2, 1, 2)),
+    ConvProblem((1, 40, 30), (24, 20, 3), groups=2),
+    ConvProblem((1, 16, 1, 5, 5), (16, 16, 2, 1, 1), padding=(3, 0, 0)),  # parts that meet padding alone
+    ConvProblem((1, 16, 1, 5, 5), (16, 16, 3, 1, 1), padding=(1, 0, 0)),  # so do whole kernel depths
+]
+
+
+def planned(tiling=BY_IMAGES, problem=PROBLEM, profile=SPLIT, *, deterministic=True, dtype="float16"):
+    """A call whose grad_weight is made by stream-K."""
+    call = call_of(problem, dtype, profile=profile, deterministic=deterministic)
+    return replace(call, plans=call.plans | {"grad_weight": Plan("wgrad_stream", tiling)})
+
+
+def dealt(tiling, problem=PROBLEM):
+    """Return (part, first row, first column) of the base blocks of each core; part 2 is the whole."""
+    cores = planned(tiling, problem).schedule("grad_weight").dealt()
+    return [[(t.part, t.first_row, t.columns.first_column) for t in tasks] for tasks in cores]
+
+
+def test_only_the_last_round_is_cut():
+    # Six tasks in order: (row 0, column 0), (0, 144), (16, 0), ... A task is 3 base blocks of 48 columns.
+    cores = dealt(BY_IMAGES)
+    assert [blocks[0] for blocks in cores] == [(2, 0, 0), (2, 0, 144), (2, 16, 0), (2, 16, 144)]
+    # Tasks 4 and 5 are left: part 0 and 1 of each, one on every core.
+    assert [blocks[3] for blocks in cores] == [(0, 32, 0), (1, 32, 0), (0, 32, 144), (1, 32, 144)]
+    assert [len(blocks) for blocks in cores] == [6] * 4
+
+
+def test_parts_are_images_or_rows():
+    images = planned(BY_IMAGES).schedule("grad_weight").tasks
+    assert [[s.range for s in images.part(0, part)] for part in (0, 1)] == [[(0, 0, 32)], [(1, 0, 32)]]
+    rows = planned(BY_ROWS).schedule("grad_weight").tasks
+    assert [[s.range for s in rows.part(0, part)] for part in (0, 1)] == [
+        [(0, 0, 16), (1, 0, 16)],
+        [(0, 16, 16), (1, 16, 16)],
+    ]
+    # The whole is cut by L1 alone: 2 slices of 16 pixels.
+    assert [s.range for s in rows.part(0, rows.whole)] == [(0, 0, 32), (1, 0, 32)]
+
+
+@pytest.mark.parametrize("changes", [{"k_split": 1}, {"stream_axis": ""}], ids=str)
+def test_parts_and_axis_go_together(changes):
+    with pytest.raises(ConfigError, match="parts need an axis, and an axis needs parts"):
+        planned(replace(BY_IMAGES, **changes)).schedule("grad_weight")
+
+
+def test_more_parts_than_cores_are_refused():
+    with pytest.raises(ConfigError, match="2 tasks in 3 parts each, but toy_split has 4 cores"):
+        planned(replace(BY_IMAGES, k_split=3)).schedule("grad_weight")
+
+
+def test_an_axis_is_one_of_two():
+    with pytest.raises(ConfigError, match="stream_axis is 'width'"):
+        replace(BY_IMAGES, stream_axis="width")
+
+
+@pytest.mark.parametrize("tiling", [BY_IMAGES, BY_ROWS], ids=["images", "rows"])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_the_bits_are_those_of_its_order(problem, tiling):
+    call, tensors = planned(tiling, problem), tensors_of(problem, data="wide")
+    made, _ = run(call, tensors, 3, ONLY_WEIGHT)
+    want = reference_gradients(call, **tensors, mask=ONLY_WEIGHT)
+    assert_same_bits(made["grad_weight"], want["grad_weight"])
+
+
+@pytest.mark.parametrize("problem", PROBLEMS[:3], ids=str)
+def test_unified_cores_add_in_the_same_order(problem):
+    call, tensors = planned(problem=problem, profile=UNIFIED), tensors_of(problem, data="wide")
+    made, _ = run(call, tensors, 3, ONLY_WEIGHT)
+    want = reference_gradients(call, **tensors, mask=ONLY_WEIGHT)
+    assert_same_bits(made["grad_weight"], want["grad_weight"])
+
+
+@pytest.mark.parametrize("order", ["program", "arrival", 5])
+def test_no_order_of_arrival_changes_a_bit(order):
+    # Not even where a call leaves the order open: the product's kernel has none to leave.
+    call, tensors = planned(BY_ROWS, deterministic=False), tensors_of(PROBLEM, data="wide")
+    assert not call.schedule("grad_weight").atomic
+    made, _ = run(call, tensors, order, ONLY_WEIGHT)
+    want = reference_gradients(planned(BY_ROWS, deterministic=False), **tensors, mask=ONLY_WEIGHT)
+    assert_same_bits(made["grad_weight"], want["grad_weight"])
+
+
+def test_a_tree_adds_in_another_order_than_one_after_the_other():
+    # One task in 4 parts of an image each: ((0 + 1) + 2) + 3, or (0 + 1) + (2 + 3).
+    problem = ConvProblem((4, 16, 3, 4), (16, 16, 1, 1))
+    tiling = replace(BY_IMAGES, base_n=16, single_core_n=16, k_split=4)
+    tensors = tensors_of(problem, "float32")
+    found = {}
+    for sums in ("in order", "tree"):
+        profile = replace(SPLIT, generation=replace(SPLIT.generation, deterministic_sum=sums))
+        call = planned(tiling, problem, profile, dtype="float32")
+        made, _ = run(call, tensors, mask=ONLY_WEIGHT)
+        want = reference_gradients(call, **tensors, mask=ONLY_WEIGHT)
+        assert_same_bits(made["grad_weight"], want["grad_weight"])
+        found[sums] = made["grad_weight"]
+    assert (found["tree"] != found["in order"]).any()
+
+
+def kernel_of(tiling=BY_IMAGES, problem=PROBLEM):
+    return lower(planned(tiling, problem), ONLY_WEIGHT).kernels[0]
+
+
+def test_vector_cores_add_the_blocks_of_the_last_round_alone():
+    kernel = kernel_of()
+    compute, sums = kernel.phases
+    counts = Counter(
+        type(step).__name__
+        for phase in (compute, sums)
+        for work in phase.work
+        for step in work.build().instructions
+    )
+    # 4 whole tasks of 3 blocks go straight to the result, 2 x 2 parts of 3 to the workspace: no atomic add.
+    assert counts["Fixpipe"] == 4 * 3 + 2 * 2 * 3
+    # 6 blocks of 16 x 48 float32, of which UB of 4 KiB holds 1 KiB, 5 rows: 4 pieces, one addition each.
+    assert counts["Add"] == 6 * 4
+
+
+@pytest.mark.parametrize("tiling", [BY_IMAGES, BY_ROWS], ids=["images", "rows"])
+@pytest.mark.parametrize("problem", PROBLEMS[:3], ids=str)
+def test_engines_agree_and_folded_cores_are_alike(problem, tiling):
+    kernel = kernel_of(tiling, problem)
+    assert time_kernel(kernel, SPLIT).cycles == time_kernel(kernel, SPLIT, folded=False).cycles
