@@ -108,15 +108,14 @@ class TaskRange(Sequence[Any]):
         """Its first image; of nothing 0."""
         return next((run.images.start for run in self.runs()), 0)
 
-    def pattern(self) -> tuple[Run, ...]:
-        """Return its runs, with images counted from the first one."""
+    def pattern(self) -> Hashable:
+        """Return which blocks it has, and its runs, with images counted from the first one."""
         first = self.image
-        return tuple(
-            [
-                Run(outer, range(images.start - first, images.stop - first), begin, end)
-                for outer, images, begin, end in self.runs()
-            ]
-        )
+        runs = [
+            Run(outer, range(images.start - first, images.stop - first), begin, end)
+            for outer, images, begin, end in self.runs()
+        ]
+        return self.mark, tuple(runs)
 
     @property
     def begin(self) -> int:
