@@ -243,9 +243,9 @@ def test_no_file_imports_itself_in_a_circle():
 
 def test_a_newcomer_takes_in_the_house_at_a_glance():
     # What stands at the top, and what stands in one folder; numerics and rules keep what belongs together.
-    # The doors of two other worlds, aclnn and torch, stand beside `ops`.
+    # The doors of two other worlds, aclnn and torch, stand beside `ops`, and precision over it.
     top = {path.relative_to(ROOT).parts[0] for path in FILES}
-    assert len(top) <= 24, sorted(top)
+    assert len(top) <= 25, sorted(top)
     folders = Counter(path.parent for path in FILES)
     assert {folder.name: count for folder, count in folders.items() if count > 20} == {}
 

@@ -6,10 +6,11 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.tiling.vendor.first.plans import first_plan
 from ascendsim.ops.tiling.vendor.library.plans import ARCHITECTURE, library_plan
+from ascendsim.ops.tiling.vendor.volumes import volume_plan
 from ascendsim.profile import Profile
 
 # Each knows the rules of some products, and says None where it does not.
-RULES = (first_plan, library_plan)
+RULES = (first_plan, library_plan, volume_plan)
 
 
 def product_plan(
