@@ -43,7 +43,7 @@ LONGEST_MODEL = 200  # no model has a name half as long; a message should stay s
 L2_NOTES = {
     "warm": "L2 is warm, as a run of the same kernel leaves it: a kernel whose tensors fit misses nothing.",
     "cold": "L2 is cold: every tensor is fetched from main memory when a kernel first reads it.",
-    "handed": "L2 holds the first input of each kernel, as another kernel has written it, and no other input.",
+    "handed": "L2 holds the first input of each kernel, as another kernel has written it, and no other.",
 }
 UNTIMED_NOTE = "The call was made without timing: there are gradients, and no kernels and no cycles."
 STRIDED_NOTE = (

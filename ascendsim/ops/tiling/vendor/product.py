@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.tiling.vendor.first.plans import first_plan
 from ascendsim.ops.tiling.vendor.library.plans import ARCHITECTURE, library_plan
 from ascendsim.ops.tiling.vendor.volumes import volume_plan
 from ascendsim.profile import Profile
-
-# Each knows the rules of some products, and says None where it does not.
-RULES = (first_plan, library_plan, volume_plan)
 
 
 def product_plan(
@@ -23,6 +21,23 @@ def product_plan(
     """Return the plan that the product's operator takes, None if its rules are unknown or do not apply."""
     plans = (rule(problem, gradient, compute_dtype, profile, out_dtype) for rule in RULES)
     return next((plan for plan in plans if plan), None)
+
+
+def _float32_plan(
+    problem: ConvProblem,
+    gradient: str,
+    compute_dtype: str,
+    profile: Profile,
+    out_dtype: str | None = None,
+) -> Plan | None:
+    """Return the library's plan of a float32 gradient: its rules were held against no other kernels."""
+    if stored_name(compute_dtype) != "float32":
+        return None
+    return library_plan(problem, gradient, compute_dtype, profile, out_dtype)
+
+
+# Each knows the rules of some products, and says None where it does not.
+RULES = (first_plan, _float32_plan, volume_plan)
 
 
 def is_known(profile: Profile) -> bool:
