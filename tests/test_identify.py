@@ -72,7 +72,8 @@ def test_there_are_thirty_models():
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_is_found_from_float32_answers(model):
-    found = identify_format("float32", answered("float32", model))
+    # Under our own plans, which take these reductions in one Mmad.
+    found = identify_format("float32", answered("float32", model, tiling="search"))
     assert model in left(found)
     # Alone, unless one Mmad takes the whole reduction: then two names mean one thing.
     twins = {"exact:RNE", "exact-mmad:RNE"}, {"exact:RZ", "exact-mmad:RZ"}, {"exact:RNA", "exact-mmad:RNA"}

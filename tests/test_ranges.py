@@ -117,7 +117,7 @@ def test_parts_with_one_pattern_differ_by_their_images_alone(seed):
 
 
 def test_a_range_of_nothing_begins_at_image_0():
-    assert (TaskRange([], 3, [1], tuple).image, TaskRange([], 3, [1], tuple).pattern()) == (0, ())
+    assert (TaskRange([], 3, [1], tuple).image, TaskRange([], 3, [1], tuple).pattern()) == (0, (None, ()))
 
 
 def test_a_range_of_many_tasks_is_not_listed():

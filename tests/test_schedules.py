@@ -134,10 +134,12 @@ def test_every_instruction_touches_what_it_declares_and_fits_in_its_slot(case):
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_cores_write_disjoint_pieces_and_together_all_of_the_output(case):
-    for kernel in kernels_of(case):
+    kernels = {kernel.name: kernel for kernel in kernels_of(case)}
+    for kernel in kernels.values():
         counts = check_gm(kernel)
         for name, tensor in kernel.tensors.items():
-            if tensor.role != "input":
+            # What a MemSet has filled needs no other write.
+            if tensor.role != "input" and f"memset_{kernel.name}" not in kernels:
                 assert counts[name].min() >= 1, f"{kernel.name} leaves elements of {name} unwritten"
 
 

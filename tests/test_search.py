@@ -184,9 +184,9 @@ def test_whatever_differs_is_searched_anew(searched):
         (PROBLEM, "grad_input", "float32", edited),
         (replace(PROBLEM, padding=0), "grad_input", "float32", profile),
     ]
-    assert [choose_tiling(*call) for call in calls] == [1, 2, 3, 4, 5]
-    assert choose_tiling(*calls[0], hf32=True) == 6
-    assert choose_tiling(*calls[0], out_dtype="float16") == 7
+    assert [choose_tiling(*call, strategy="search") for call in calls] == [1, 2, 3, 4, 5]
+    assert choose_tiling(*calls[0], hf32=True, strategy="search") == 6
+    assert choose_tiling(*calls[0], out_dtype="float16", strategy="search") == 7
     assert searched[3][3] > searched[0][3]
     assert searched[5][2] == "hf32"
     assert searched[6][4] == "float16"
