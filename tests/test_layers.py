@@ -75,11 +75,13 @@ MAY_IMPORT = {
     | {"ops/options", "ops/problems", "ops/results"},
     "ops/conv_tbc_backward": CALL,
     "ops/matmul": CALL | {"ops/schedules"},
+    "ops/transdata": CALL | {"ops/schedules"},
     "precision": {"numerics", "studies"},
     "studies": {"errors", "numerics", "parallel", "profile"}
     | {"ops/convolution_backward", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
     | {"frozen", "ops/reference", "ops/results", "ops/schedules"},
-    "validate": LOOPS | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling"},
+    "validate": LOOPS
+    | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling", "ops/transdata"},
     "torch": {"arguments", "errors", "frozen", "numerics", "profile", "rules", "studies"}
     | {"ops/convolution_backward", "ops/lowering", "ops/options", "ops/problems", "ops/results"},
     "aclnn": CALL | {"frozen", "ops/convolution_backward", "ops/conv_tbc_backward"},

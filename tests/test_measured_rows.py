@@ -431,7 +431,7 @@ def test_a_geometry_that_does_not_fit_is_named(sizes, window, reason):
         ("x", "MatMul", "matmul"),
         ("x", "Conv3DBackpropFilterV2", "grad_weight"),
         ("x", "Conv2DBackpropInputD", "grad_input"),
-        ("x", "TransData", None),
+        ("x", "TransData", None),  # whose layouts are not told
     ],
 )
 def test_what_a_line_measured(name, op, kernel):

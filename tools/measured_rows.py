@@ -20,6 +20,7 @@ from ascendsim.validate.schema import COLUMNS, NEEDED, read_lines
 from prose.chips import variant_of
 from prose.copies import Cells, instruction_cells, stream_cells
 from prose.gradients import gradient_cells
+from prose.layouts import is_layout, layout_cells
 from prose.products import is_product, is_tiles, product_cells, tile_cells
 from prose.raw import COLUMNS as RAW_COLUMNS
 from prose.raw import Raw, SkipError, read_line
@@ -66,6 +67,8 @@ def kernel_of(raw: Raw) -> str | None:
         return "matmul"
     if raw.op.startswith(GRADIENTS):
         return "grad_weight" if "Filter" in raw.op else "grad_input"
+    if is_layout(raw):
+        return "transdata"
     return None
 
 
@@ -101,7 +104,7 @@ def _cells(raw: Raw, kernel: str, variant: str) -> Sequence[Cells]:
         return [stream_cells(raw, variant)]
     if kernel == "matmul":
         return tile_cells(raw, variant) if is_tiles(raw) else [product_cells(raw, variant)]
-    return [gradient_cells(raw)]
+    return [layout_cells(raw) if kernel == "transdata" else gradient_cells(raw)]
 
 
 def role_of(name: str) -> str:

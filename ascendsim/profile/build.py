@@ -111,7 +111,7 @@ def _values(tree: Mapping[str, Any]) -> dict[str, Any]:
             values[key] = _values(entry)
         # Rates divide bytes into cycles: a binary fraction would round differently on another path. So would
         # cycles that come in parts.
-        elif key.endswith("bytes_per_cycle") or key == "turned_block_cycles":
+        elif key.endswith(("bytes_per_cycle", "_block_cycles")):
             values[key] = exact(entry["value"])
         else:
             values[key] = entry["value"]

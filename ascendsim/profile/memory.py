@@ -27,8 +27,9 @@ class DataPath:
 
     least_cycles            what an instruction holds the pipe for, however few bytes it moves
     spread_cycles           how much earlier the nearest part of L2 answers than the farthest
-    row_cycles              what each row takes of a copy that turns rows into fractals, beside its requests;
-                            other copies go on meanwhile (0: its bytes set the pace)
+    row_cycles              into L1: what each row takes of a copy that turns rows into fractals, beside its
+                            requests; other copies go on meanwhile (0: its bytes set the pace). Into and out
+                            of UB: what each row takes that is no whole blocks of 32 bytes
     request_bytes           what a request fetches at most; the core sends a shorter one no sooner (0: only
                             bytes count)
     request_fixed_share     share of L2's time for a full request that a shorter one takes as well
@@ -96,6 +97,10 @@ class DataPath:
         # Its requests go at the pace of full ones, and beside them each row is turned.
         request_cycles = Fraction(self.request_bytes) / Fraction(self.bytes_per_cycle)
         return ceil(rows * Fraction(self.row_cycles) + requests * request_cycles)
+
+    def padding_cycles(self, rows: int) -> int:
+        """Return what so many rows take that are filled up to whole blocks in UB, or cut back from them."""
+        return ceil(rows * Fraction(self.row_cycles))
 
     def times(self, requests: Exact = 0) -> tuple[int, int]:
         """Return what an instruction takes beside its bytes at the path's rate: before them, and after.

@@ -170,6 +170,10 @@ class Vector:
     An instruction takes `head_cycles`, that of its kind if it has one, and `repeat_cycles` for each repeat,
     but `least_cycles` at least. Kinds in `group_repeats` write once for so many repeats; a group that is
     begun takes the kind's least.
+
+    pixel_block_cycles   what each block of 32 bytes of one channel takes, beside its repeats, where pixels of
+                         many channels become pixels of C0 channels each (0: nothing)
+    tap_block_cycles     the same of weights, whose channels lie a kernel apart
     """
 
     bytes_per_cycle: int
@@ -180,6 +184,8 @@ class Vector:
     kind_head_cycles: Mapping[str, int]
     kind_least_cycles: Mapping[str, int]
     group_repeats: Mapping[str, int]
+    pixel_block_cycles: Exact = 0
+    tap_block_cycles: Exact = 0
 
     def instruction_cycles(self, kind: str, repeats: int) -> int:
         """Return the cycles of one instruction of so many repeats; UnsupportedError for an unknown kind."""

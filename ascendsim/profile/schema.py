@@ -137,6 +137,8 @@ TREE: dict[str, Any] = {
         "kind_head_cycles": Maybe(Each(REPEATS, (), POSITIVE)),
         "kind_least_cycles": Maybe(Each(REPEATS, (), POSITIVE)),
         "group_repeats": Maybe(Each(REPEATS, (), POSITIVE)),
+        "pixel_block_cycles": Maybe(number(0)),
+        "tap_block_cycles": Maybe(number(0)),
     },
     "sync": {"flag_cycles": COUNT, "barrier_us": MICROSECONDS},
     "scalar": {"issue_cycles": COUNT, "start_us": MICROSECONDS},

@@ -14,7 +14,12 @@ from ascendsim.report.plots import COLOURS
 if TYPE_CHECKING:
     from ascendsim.validate.compare import Case
 
-_SHOWN = {"primitives": ("MTE2", "o"), "matmul": ("M", "s"), "convolution": ("MTE1", "^")}
+_SHOWN = {
+    "primitives": ("MTE2", "o"),
+    "matmul": ("M", "s"),
+    "convolution": ("MTE1", "^"),
+    "layouts": ("MTE3", "v"),
+}
 _LABELS = {"cycles": "cycles of one instruction", "us": "microseconds of one kernel"}
 
 

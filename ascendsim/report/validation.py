@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 # Of a group with more rows than this the ones with the largest errors are listed.
 MOST_ROWS = 60
 WORST_ROWS = 10
-TITLES = {"primitives": "Primitives", "matmul": "Matrix products", "convolution": "Convolution gradients"}
+TITLES = {
+    "primitives": "Primitives",
+    "matmul": "Matrix products",
+    "convolution": "Convolution gradients",
+    "layouts": "Changes of layout",
+}
 UNMEASURED = (
     "No kernel of the 310P, and no convolution backward of the 910_93, was measured in public: nothing here "
     "says how well their cycles are estimated."

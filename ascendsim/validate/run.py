@@ -11,6 +11,7 @@ from ascendsim.errors import AscendSimError
 from ascendsim.profile import Profile, load_profile
 from ascendsim.validate.compare import Case, Estimate, bounds_of
 from ascendsim.validate.kernels import gradient_us, matmul_us
+from ascendsim.validate.layouts import transdata_us
 from ascendsim.validate.primitives import ISSUE, instruction_cycles
 from ascendsim.validate.schema import CLASSES, Row, Unusable
 from ascendsim.validate.streams import copy_and_wait_us, stream_us
@@ -24,6 +25,7 @@ RUNS: dict[str, Callable[[Row, Profile], Estimate]] = {
     "stream": stream_us,
     "matmul": matmul_us,
     **dict.fromkeys(("grad_input", "grad_weight"), gradient_us),
+    "transdata": transdata_us,
 }
 
 

@@ -53,6 +53,7 @@ KERNELS = {
     "matmul": Kernel("matmul", "us", ("compute_dtype", "m", "k", "n")),
     "grad_input": _GRADIENT,
     "grad_weight": _GRADIENT,
+    "transdata": Kernel("layouts", "us", ("compute_dtype", "input_shape", "change")),
 }
 CLASSES = tuple(dict.fromkeys(kernel.kind for kernel in KERNELS.values()))
 
@@ -95,6 +96,7 @@ TIME = Form("a positive number up to 2^40", _time)
 SIZES = Form("whole numbers with an x between them", _sizes)
 FLAG = Form("yes or no", lambda text: ("no", "yes").index(text) == 1)
 ROLE = _one_of("fit", "judge", "report", "skip")
+CHANGE = _one_of("NCHW->NC1HWC0", "NC1HWC0->NCHW", "NCHW->FRACTAL_Z", "FRACTAL_Z->NCHW")
 PIPE = _one_of("M", "MTE1", "MTE2", "FIX")
 PLANNED = "of the plan that ran, where the source tells it"
 
@@ -125,9 +127,13 @@ class Row:
     mte1_us: float | None = _column(BUSY, "the same of MTE1", None)
     mte2_us: float | None = _column(BUSY, "the same of MTE2", None)
     fix_us: float | None = _column(BUSY, "the same of FIX", None)
+    v_us: float | None = _column(BUSY, "the same of V", None)
+    mte3_us: float | None = _column(BUSY, "the same of MTE3", None)
     pipe: str = _column(PIPE, "measured_us is what this pipe of one core was busy", "")
     tiles_on_core: int = _column(WHOLE, "tiles that this core took")
     compute_dtype: str = _column(TEXT, "what the cube multiplied; hf32: float32 as HF32", "")
+    change: str = _column(CHANGE, "layouts before and after", "")
+    c0: int = _column(WHOLE, "channels of a group; empty: those of 32 bytes")
     l2_start: str = _column(_one_of("warm", "cold", "handed"), "what L2 held as it began", "warm")
     path: str = _column(TEXT, "path of a copy, such as GM_L1", "")
     vector_kind: str = _column(TEXT, "kind of a vector instruction, a key of vector.repeat_cycles", "")
@@ -149,7 +155,7 @@ class Row:
     transpose_b: bool = _column(FLAG, "b lies as (n, k)", False)
     layout: str = _column(_one_of("ND", "NZ"), "rows, or columns of fractals", "ND")
     out_dtype: str = _column(TEXT, "format of c, if it is not that of a", "")
-    input_shape: tuple[int, ...] = _column(SIZES, "of a convolution, batch first", ())
+    input_shape: tuple[int, ...] = _column(SIZES, "of a convolution, or row after row; batch first", ())
     weight_shape: tuple[int, ...] = _column(SIZES, "channels out first", ())
     stride: tuple[int, ...] = _column(SIZES, "one for each axis; empty: 1", ())
     padding: tuple[int, ...] = _column(SIZES, "one for each axis, in 2-D also for each side; empty: 0", ())
@@ -189,6 +195,7 @@ class Row:
     def counters(self) -> dict[str, float]:
         """Busy microseconds of the pipes that were counted."""
         told = {"M": self.m_us, "MTE1": self.mte1_us, "MTE2": self.mte2_us, "FIX": self.fix_us}
+        told |= {"V": self.v_us, "MTE3": self.mte3_us}
         return {pipe: us for pipe, us in told.items() if us is not None}
 
 

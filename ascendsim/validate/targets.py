@@ -40,6 +40,7 @@ class Reached:
 
 PUBLISHED, INFERRED = "published tilings", "inferred tilings"
 SPLIT, FIRST = "other, A2 generation", "other, first generation"
+SPLIT_LAYOUTS, FIRST_LAYOUTS = "TransData, A2 generation", "TransData, first generation"
 TARGETS = (
     Target("primitives", "primitives", (), "median", 0.03),
     Target("primitives", "primitives", (), "p95", 0.15),
@@ -49,6 +50,8 @@ TARGETS = (
     Target("other matrix products", "matmul", (SPLIT, FIRST), "median", 0.15),
     Target("those of the A2 generation", "matmul", (SPLIT,), "median", 0.15),
     Target("those of the first generation", "matmul", (FIRST,), "median", 0.15),
+    Target("changes of layout, A2 generation", "layouts", (SPLIT_LAYOUTS,), "median", 0.20),
+    Target("changes of layout, first generation", "layouts", (FIRST_LAYOUTS,), "median", 0.20),
     Target("matrix products of this table", "matmul", (PUBLISHED, INFERRED, SPLIT), "bounds", 0.0),
 )
 

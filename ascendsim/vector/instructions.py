@@ -27,13 +27,18 @@ class _CopyGmToUb(NamedTuple):
     src: Gm
     bytes: int
     tile_shape: tuple[int, ...]
+    padded_rows: int = 0
 
 
 class CopyGmToUb(_CopyGmToUb, ToSlot):
     """Copy a slice of a tensor in GM into UB.
 
+    `padded_rows` is the number of its rows if they are no whole blocks of 32 bytes and each begins at a block
+    of UB (DataCopyPad); 0: one run of bytes.
+
     Pipe     MTE2
-    Cost     head + bytes over the shared links at no more than the path's rate + latency (path GM_UB)
+    Cost     head + row_cycles for each padded row + bytes over the shared links at no more than the path's
+             rate + latency (path GM_UB)
     """
 
     __slots__ = ()
@@ -42,7 +47,7 @@ class CopyGmToUb(_CopyGmToUb, ToSlot):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return self.src.tensor.name, self.bytes
+        return self.src.tensor.name, self.bytes, self.padded_rows
 
     def execute(self, memory: CoreMemory) -> None:
         """Copy."""
@@ -53,10 +58,11 @@ class CopyGmToUb(_CopyGmToUb, ToSlot):
         """Return head, traffic and latency of the path GM_UB."""
         path = profile.paths["GM_UB"]
         count, occupied = path.requests(self.bytes)
-        # One run of bytes, so there are no short rows to count; but L2 hands out whole sectors.
+        # Rows that follow each other make one run of bytes; but L2 hands out whole sectors.
         fetched = profile.l2.fetched_bytes(self.bytes)
         traffic = Traffic(self.src.tensor, "read", fetched, path.peak(fetched, count, occupied), occupied)
-        return Cost(*path.times(count), traffic, path.least_cycles)
+        head, latency = path.times(count)
+        return Cost(head + path.padding_cycles(self.padded_rows), latency, traffic, path.least_cycles)
 
 
 class _CopyUbToGm(NamedTuple):
@@ -64,13 +70,17 @@ class _CopyUbToGm(NamedTuple):
     src: Slot
     bytes: int
     atomic: bool = False
+    padded_rows: int = 0
 
 
 class CopyUbToGm(_CopyUbToGm, Command):
     """Copy a tile in UB to GM, in the tensor's dtype, or add it there in float32.
 
+    `padded_rows` as of `CopyGmToUb`: rows of UB that are no whole blocks.
+
     Pipe     MTE3
-    Cost     head + bytes over the shared links at no more than the path's rate + latency (path UB_GM)
+    Cost     head + row_cycles for each padded row + bytes over the shared links at no more than the path's
+             rate + latency (path UB_GM)
     """
 
     __slots__ = ()
@@ -84,7 +94,7 @@ class CopyUbToGm(_CopyUbToGm, Command):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return self.dst.tensor.name, self.bytes, self.atomic
+        return self.dst.tensor.name, self.bytes, self.atomic, self.padded_rows
 
     def execute(self, memory: CoreMemory) -> None:
         """Store or add."""
@@ -97,7 +107,8 @@ class CopyUbToGm(_CopyUbToGm, Command):
         path = profile.paths["UB_GM"]
         kind = "atomic" if self.atomic else "write"
         traffic = Traffic(self.dst.tensor, kind, self.bytes, path.writing_peak(self.bytes))
-        return Cost(*path.times(), traffic, path.least_cycles)
+        head, latency = path.times()
+        return Cost(head + path.padding_cycles(self.padded_rows), latency, traffic, path.least_cycles)
 
 
 def vector_cost(profile: Profile, kind: str, repeats: int) -> Cost:

@@ -12,7 +12,9 @@ from ascendsim.ops.lowering.notes import squeezed
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts, lane_sums
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, ordered_sum, zero_fill
+from ascendsim.ops.schedules.vector.relayout import Relayout
 from ascendsim.ops.schedules.vector.strided import gather
+from ascendsim.ops.schedules.vector.transdata import transdata
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel, Phase
 from ascendsim.program.places import GmTensor
@@ -48,6 +50,11 @@ class VectorKernels:
         facts: dict[str, object] = {"shape": view.shape, "strides": view.strides}
         self._add(kernel, (phase,), (before, after), "float32", facts)
         self.graph.holds(name, after, view.shape)
+
+    def transdata(self, kernel: str, change: Relayout) -> None:
+        """Append the kernel that changes the layout of a tensor."""
+        tensors = change.source, change.target
+        self._add(kernel, (transdata(self.profile, change),), tensors, change.target.dtype)
 
     def convert(self, name: str, target: str, kernel: str = "", note: str = "") -> None:
         """Append the kernel that converts one whole tensor.

@@ -1,0 +1,278 @@
+"""Changes between row after row and the cube's layouts, as boxes of elements that can be turned one by one.
+
+Each change sees its two tensors under shapes of its own, which only group the axes: `plain` is row after row,
+`packed` one of the layouts of `packed.py`. P are the pixels of a plane, T the taps of one.
+
+    pixels     plain (N, groups, C, D, P)        packed (groups, N, D, C1, P, C0)
+    weights    plain (groups, S, B, KD, T)       packed (groups, KD, C1, T, C0, columns), to be read
+    gradients  plain (groups, S, B, KD, T)       packed (groups, KD, rows, C1, T, C0), as they were made
+
+A box is a part of one plane: some groups of channels (C1), a range of pixels, or of the other channels (the
+line), and a range of taps.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+from ascendsim.ops.problems.packed import C0_BYTES, groups_of
+from ascendsim.program.places import GmTensor
+from ascendsim.vector.relayout import Turn
+
+Index = tuple[Any, ...]
+
+
+class Box(NamedTuple):
+    """A part of a change: plane number `plane`, groups of channels, a part of the line, and taps."""
+
+    plane: int
+    c1: range
+    line: range
+    taps: range
+
+
+class Side(NamedTuple):
+    """The elements of a box in one of the two tensors.
+
+    rows, row_bytes   how many runs of bytes follow each other in it, and how long each is
+    """
+
+    place: Index
+    shape: tuple[int, ...]
+    rows: int
+    row_bytes: int
+
+
+@dataclass(frozen=True)
+class Relayout(ABC):
+    """A change of layout between two tensors; `packs` tells which way it goes.
+
+    channels   of one group, those that are brought together in groups of C0
+    """
+
+    plain: GmTensor
+    packed: GmTensor
+    channels: int
+    packs: bool
+
+    taps: ClassVar[bool] = True
+    c0_axis: ClassVar[int] = -1
+
+    @property
+    def source(self) -> GmTensor:
+        """The tensor that is read."""
+        return self.plain if self.packs else self.packed
+
+    @property
+    def target(self) -> GmTensor:
+        """The tensor that is written."""
+        return self.packed if self.packs else self.plain
+
+    @property
+    def c0(self) -> int:
+        """Channels in a group."""
+        return self.packed.shape[self.c0_axis]
+
+    @property
+    def step(self) -> int:
+        """Elements of a line that are not cut: those of a fractal that lie along it."""
+        return self.c0 if self.taps else 16
+
+    @cached_property
+    def c1(self) -> int:
+        """Groups of channels."""
+        return groups_of(self.channels, self.c0)
+
+    @property
+    @abstractmethod
+    def planes(self) -> int:
+        """Planes, each of all groups of channels."""
+
+    @property
+    @abstractmethod
+    def line(self) -> int:
+        """Pixels of a plane, or its channels that are not in groups."""
+
+    @property
+    def area(self) -> int:
+        """Taps of a plane; pixels have none."""
+        return self.plain.shape[4] if self.taps else 1
+
+    @abstractmethod
+    def plain_side(self, box: Box) -> Side:
+        """Return where a box lies row after row."""
+
+    @abstractmethod
+    def packed_side(self, box: Box) -> Side:
+        """Return where a box lies in the cube's layout."""
+
+    @abstractmethod
+    def turn(self, box: Box) -> Turn:
+        """Return how the axes of the box change places."""
+
+    def blocks(self, box: Box) -> int:
+        """Return the blocks of 32 bytes that the channels of a box have, row after row."""
+        count = 1
+        for extent in self.plain_side(box).shape:
+            count *= extent
+        return -(-count * self.plain.itemsize // C0_BYTES)
+
+    def _whole(self, box: Box) -> bool:
+        """Return whether the taps of neighbouring channels follow each other, row after row."""
+        return self.plain.shape[3] == 1 and len(box.taps) == self.area
+
+    def _kept(self, c1: range) -> slice:
+        """Return the channels that some groups have."""
+        return slice(c1.start * self.c0, min(c1.stop * self.c0, self.channels))
+
+
+@dataclass(frozen=True)
+class PixelRelayout(Relayout):
+    """A change of an activation."""
+
+    taps: ClassVar[bool] = False
+
+    @property
+    def planes(self) -> int:
+        """Groups, images and depths."""
+        groups, images, depths = self.packed.shape[:3]
+        return groups * images * depths
+
+    @property
+    def line(self) -> int:
+        """Pixels of a plane."""
+        return self.packed.shape[4]
+
+    def _place(self, plane: int) -> tuple[int, int, int]:
+        """Return group, image and depth of a plane."""
+        images, depths = self.packed.shape[1:3]
+        group, rest = divmod(plane, images * depths)
+        return group, *divmod(rest, depths)
+
+    def plain_side(self, box: Box) -> Side:
+        """Return the channels of the box, a row of pixels each."""
+        group, image, depth = self._place(box.plane)
+        kept, pixels = self._kept(box.c1), _part(box.line)
+        rows = kept.stop - kept.start
+        place = (image, group, kept, depth, pixels)
+        return Side(place, (rows, len(box.line)), rows, len(box.line) * self.plain.itemsize)
+
+    def packed_side(self, box: Box) -> Side:
+        """Return the groups of the box, a row of pixels of C0 channels each."""
+        pixels = _part(box.line)
+        place = (*self._place(box.plane), _part(box.c1), pixels)
+        shape = (len(box.c1), len(box.line), self.c0)
+        return Side(place, shape, len(box.c1), len(box.line) * self.c0 * self.packed.itemsize)
+
+    def turn(self, box: Box) -> Turn:
+        """Return (channels, pixels) -> (C1, pixels, C0), or back."""
+        groups, pixels, c0 = len(box.c1), len(box.line), self.c0
+        rows, made = self.plain_side(box).shape, (groups, pixels, c0)
+        whole, split = (groups * c0, pixels), (groups, c0, pixels)
+        if self.packs:
+            return Turn(whole, split, (0, 2, 1), made, made)
+        return Turn(made, made, (0, 2, 1), whole, rows)
+
+    def blocks(self, box: Box) -> int:
+        """Return the blocks of the box, in which each channel begins one of its own."""
+        side = self.plain_side(box)
+        return side.rows * -(-side.row_bytes // C0_BYTES)
+
+
+@dataclass(frozen=True)
+class WeightRelayout(Relayout):
+    """A change of a weight, which grad_input reads; `reduces_small`: in groups are the channels of S."""
+
+    reduces_small: bool = True
+
+    c0_axis: ClassVar[int] = -2
+
+    @property
+    def planes(self) -> int:
+        """Groups and kernel depths."""
+        return self.packed.shape[0] * self.packed.shape[1]
+
+    @property
+    def line(self) -> int:
+        """Columns, padded."""
+        return self.packed.shape[5]
+
+    @property
+    def _columns(self) -> int:
+        return self.plain.shape[2 if self.reduces_small else 1]
+
+    def plain_side(self, box: Box) -> Side:
+        """Return the channels of the box, with the taps of each."""
+        group, depth = divmod(box.plane, self.packed.shape[1])
+        kept = self._kept(box.c1)
+        columns = slice(box.line.start, min(box.line.stop, self._columns))
+        first, second = (kept, columns) if self.reduces_small else (columns, kept)
+        outer, inner = first.stop - first.start, second.stop - second.start
+        taps, place = len(box.taps), (group, first, second, depth, _part(box.taps))
+        runs = outer if self._whole(box) else outer * inner
+        run = outer * inner * taps * self.plain.itemsize // runs
+        return Side(place, (outer, inner, taps), runs, run)
+
+    def packed_side(self, box: Box) -> Side:
+        """Return C0 channels of each tap, a row of columns each; on the device fractals lie together."""
+        group, depth = divmod(box.plane, self.packed.shape[1])
+        taps, size = len(box.taps), len(box.line) * self.c0
+        shape = (len(box.c1), taps, self.c0, len(box.line))
+        place = (group, depth, _part(box.c1), _part(box.taps), slice(None), _part(box.line))
+        return Side(place, shape, len(box.c1) * taps, size * self.packed.itemsize)
+
+    def turn(self, box: Box) -> Turn:
+        """Return (S, B, T) -> (C1, T, C0, columns)."""
+        groups, taps, c0, columns = len(box.c1), len(box.taps), self.c0, len(box.line)
+        made = (groups, taps, c0, columns)
+        if self.reduces_small:
+            return Turn((groups * c0, columns, taps), (groups, c0, columns, taps), (0, 3, 1, 2), made, made)
+        return Turn((columns, groups * c0, taps), (columns, groups, c0, taps), (1, 3, 2, 0), made, made)
+
+
+@dataclass(frozen=True)
+class GradientRelayout(Relayout):
+    """A change of a grad_weight, as it was made, back to row after row."""
+
+    @property
+    def planes(self) -> int:
+        """Groups and kernel depths."""
+        return self.packed.shape[0] * self.packed.shape[1]
+
+    @property
+    def line(self) -> int:
+        """Rows, the channels of S."""
+        return self.plain.shape[1]
+
+    def plain_side(self, box: Box) -> Side:
+        """Return the rows of the box, with the taps of its channels."""
+        group, depth = divmod(box.plane, self.packed.shape[1])
+        kept, taps = self._kept(box.c1), len(box.taps)
+        channels, rows = kept.stop - kept.start, len(box.line)
+        runs = rows if self._whole(box) else rows * channels
+        run = rows * channels * taps * self.plain.itemsize // runs
+        place = (group, _part(box.line), kept, depth, _part(box.taps))
+        return Side(place, (rows, channels, taps), runs, run)
+
+    def packed_side(self, box: Box) -> Side:
+        """Return the groups of the box for each of its rows."""
+        group, depth = divmod(box.plane, self.packed.shape[1])
+        taps = len(box.taps)
+        shape = (len(box.line), len(box.c1), taps, self.c0)
+        # Sixteen rows of a tap make a fractal, which lies together on the device.
+        runs = len(box.c1) * taps
+        run = len(box.line) * self.c0 * self.packed.itemsize
+        return Side((group, depth, _part(box.line), _part(box.c1), _part(box.taps)), shape, runs, run)
+
+    def turn(self, box: Box) -> Turn:
+        """Return (rows, C1, T, C0) -> (rows, B, T)."""
+        rows, groups, taps, c0 = self.packed_side(box).shape
+        made = (rows, groups, taps, c0)
+        return Turn(made, made, (0, 1, 3, 2), (rows, groups * c0, taps), self.plain_side(box).shape)
+
+
+def _part(extent: range) -> slice:
+    return slice(extent.start, extent.stop)

@@ -1,0 +1,156 @@
+"""Schedule of TransData: a tensor from row after row into the cube's layout, or back, on vector cores.
+
+    for each run of planes, groups of channels and parts of a line that is mine:
+        for each piece of it that fits into half of UB:
+            GM -> UB row by row        MTE2
+            turn its axes in place     V     the other half is for what it needs besides
+            UB -> GM                   MTE3
+
+The loops of the vendor's operator are published nowhere. That one piece is away before the next is fetched,
+and that a core takes whole planes while that keeps most cores busy, was read off measured kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from math import prod
+
+from ascendsim.ops.plan import shares
+from ascendsim.ops.problems.packed import C0_BYTES
+from ascendsim.ops.schedules.vector.elementwise import vector_cores
+from ascendsim.ops.schedules.vector.relayout import Box, Relayout, Side
+from ascendsim.profile import Profile
+from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.kernel import CoreWork, Phase
+from ascendsim.program.places import Gm
+from ascendsim.program.program import Program
+from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
+from ascendsim.vector.relayout import TurnTile
+
+# Cores get whole planes if that uses so much of their rounds; else parts of planes, so many for each.
+BUSY = 0.6
+TASKS = 8
+
+
+def transdata(profile: Profile, change: Relayout) -> Phase:
+    """Return the phase that changes the layout of a tensor.
+
+    Raises   CapacityError if UB does not hold a group of channels of one fractal
+    """
+    cores = vector_cores(profile)
+    parts, tasks = _cut(change, len(cores))
+    work = []
+    for core, share in zip(cores, shares(tasks, len(cores)), strict=False):
+        boxes = tuple(_boxes(change, parts, share))
+        pieces = tuple(piece for box in boxes for piece in _pieces(profile, change, box))
+        signature = tuple(_extents(change, piece) for piece in pieces)
+        work.append(CoreWork(core, signature, partial(_program, change, pieces, profile)))
+    return Phase("transdata", tuple(work))
+
+
+def _cut(change: Relayout, cores: int) -> tuple[tuple[int, int], int]:
+    """Return into how many parts C1 and the line of a plane are cut, and how many tasks that makes."""
+    planes = change.planes
+    if not change.taps and planes >= BUSY * cores * -(-planes // cores):
+        return (1, 1), planes
+    groups = planes * change.c1
+    cuts = min(-(-change.line // change.step), -(-TASKS * cores // groups))
+    return (change.c1, cuts), groups * cuts
+
+
+def _boxes(change: Relayout, parts: tuple[int, int], share: range) -> Iterator[Box]:
+    """Yield the boxes of tasks in a row: those of one plane that have the whole line make one."""
+    groups, cuts = parts
+    each = change.c1 // groups
+    if cuts == 1:
+        first = share.start
+        while first < share.stop:
+            plane, group = divmod(first, groups)
+            last = min(share.stop, (plane + 1) * groups)
+            c1 = range(group * each, (group + last - first) * each)
+            yield Box(plane, c1, range(change.line), range(change.area))
+            first = last
+        return
+    steps = -(-change.line // change.step)
+    for task in share:
+        rest, cut = divmod(task, cuts)
+        plane, group = divmod(rest, groups)
+        begin, end = (change.step * (steps * at // cuts) for at in (cut, cut + 1))
+        line = range(begin, min(end, change.line))
+        yield Box(plane, range(group, group + 1), line, range(change.area))
+
+
+def _pieces(profile: Profile, change: Relayout, box: Box) -> Iterator[Box]:
+    """Cut a box into pieces of which half of UB holds either side.
+
+    Whole lines of as many groups of channels as fit; else parts of a line; else one step and some taps.
+    """
+    figures = profile.buffers["UB"]
+    half = figures.capacity_bytes // 2 // figures.alignment_bytes * figures.alignment_bytes
+
+    def fitting(one: Box) -> int:
+        return half // max(_room(change, one))
+
+    group = box._replace(c1=box.c1[:1])
+    step = group._replace(line=box.line[: change.step])
+    if groups := fitting(group):
+        for c1 in _runs(box.c1, groups):
+            yield box._replace(c1=c1)
+        return
+    steps = fitting(step)
+    taps = len(box.taps)
+    if not steps:
+        # The taps of each channel are a row of their own then, in whole blocks.
+        block = box.taps[: C0_BYTES // change.plain.itemsize]
+        whole = fitting(step._replace(taps=block)) * len(block)
+        taps = whole or max(1, fitting(step._replace(taps=block[:1])))
+    for number in box.c1:
+        for line in _runs(box.line, max(1, steps) * change.step):
+            for some in _runs(box.taps, taps):
+                yield Box(box.plane, range(number, number + 1), line, some)
+
+
+def _runs(whole: range, most: int) -> Iterator[range]:
+    for first in range(whole.start, whole.stop, most):
+        yield range(first, min(first + most, whole.stop))
+
+
+def _sides(change: Relayout, box: Box) -> tuple[Side, Side]:
+    """Return where a box is read and where it is written."""
+    sides = change.plain_side(box), change.packed_side(box)
+    return sides if change.packs else sides[::-1]
+
+
+def _room(change: Relayout, box: Box) -> tuple[int, int]:
+    """Return the bytes in UB of the box as it is read and as it is written, rows in whole blocks."""
+    read, write = (side.rows * -(-side.row_bytes // C0_BYTES) * C0_BYTES for side in _sides(change, box))
+    return read, write
+
+
+def _extents(change: Relayout, box: Box) -> tuple[int, ...]:
+    """Return all of a piece that its cost depends on."""
+    kept = change.plain_side(box).shape
+    return len(box.c1), len(box.line), len(box.taps), *kept
+
+
+def _program(change: Relayout, pieces: tuple[Box, ...], profile: Profile) -> Program:
+    b = ProgramBuilder(profile)
+    rooms = [_room(change, piece) for piece in pieces]
+    # The copy of the next piece waits until this one has left its slot: nothing overlaps.
+    (tile,) = b.slots("UB", max(max(both) for both in rooms), "tile")
+    size, out = change.source.itemsize, change.target.itemsize
+    for piece in pieces:
+        read, write = _sides(change, piece)
+        place = Gm(change.source, read.place)
+        b.add(CopyGmToUb(tile, place, prod(read.shape) * size, read.shape, _padded(read)))
+        b.add(TurnTile(tile, tile, change.turn(piece), size, change.blocks(piece), change.taps))
+        b.add(
+            CopyUbToGm(Gm(change.target, write.place), tile, prod(write.shape) * out, False, _padded(write))
+        )
+    return b.build()
+
+
+def _padded(side: Side) -> int:
+    """Return how many rows of a side are no whole blocks."""
+    return side.rows if side.row_bytes % C0_BYTES else 0
