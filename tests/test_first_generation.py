@@ -149,6 +149,49 @@ def test_a_call_takes_the_strategy_as_its_tiling_and_says_whose_it_is():
     assert one.cycles == searched.cycles
 
 
+def notes_of(problem, dtype, product, **options):
+    found = estimate(problem, dtype, product=product, output_mask=(True, True, False), **options).notes
+    return [note for note in found if note.startswith("Tilings")]
+
+
+def test_a_result_says_whose_each_tiling_is():
+    small = ConvProblem((2, 32, 8, 8), (32, 32, 3, 3), 1, 1)
+    [note] = notes_of(small, "float16", "910A")
+    assert note.startswith("Tilings follow the rules of the product's operators")
+    # The library of 2-D gradients is known for float32 alone.
+    [note] = notes_of(small, "float16", "910B2")
+    assert note == "Tilings are this simulator's own; the product's operators choose their own."
+    # A transposed convolution's grad_input is another operator's, of which no rule is known.
+    transposed = ConvProblem((2, 32, 8, 8), (32, 32, 3, 3), 1, 1, transposed=True)
+    product, own = notes_of(transposed, "float16", "910A")
+    assert product.startswith("Tilings of grad_weight follow")
+    assert own.startswith("Tilings of grad_input are this simulator's own")
+    # Who gives them knows whose they are.
+    given = {"grad_input": Tiling(16, 16, 16), "grad_weight": Tiling(16, 16, 16)}
+    assert notes_of(small, "float16", "910A", tiling=given) == []
+
+
+VOLUME = ConvProblem((1, 16, 4, 6, 6), (16, 16, 3, 3, 3), 1, 1)
+
+
+def plans_of(**options):
+    made = estimate(VOLUME, product="910B2", output_mask=(True, True, False), **options)
+    return {
+        kernel.name: kernel.kernel.facts["plan"] for kernel in made.kernels if "plan" in kernel.kernel.facts
+    }
+
+
+def test_a_deterministic_3d_gradient_streams_instead_of_keeping_every_image_apart():
+    assert plans_of()["grad_weight"].schedule == "wgrad_shares"
+    assert plans_of(deterministic=True)["grad_weight"].schedule == "wgrad_stream"
+
+
+def test_a_tiling_without_a_nest_is_for_the_usual_one():
+    tiling = Tiling(16, 16, 16, k_split=2, used_cores=2)
+    given = plans_of(tiling={"grad_weight": tiling})["grad_weight"]
+    assert (given.schedule, given.tiling, given.chosen_by) == ("wgrad", tiling, "")
+
+
 # --- schedules
 
 

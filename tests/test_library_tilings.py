@@ -222,6 +222,7 @@ def test_kernels_of_alexnet_come_near_the_table_and_are_bound_by_the_same_pipe(l
     found = active_us(kernel.timeline, B2)
     bound, ours = bounds_of(busy, found)
     assert bound & ours
-    # What the plan decides, bytes beside it: MTE1 and M within a tenth, FIX within a fifth.
+    # What the plan decides: MTE1 and M within a tenth. The adds of conv2's FIX come out 24 % too fast, for a
+    # reason that is not known, so there a quarter is all that is held.
     for pipe, most in {"MTE1": 0.1, "M": 0.1, "FIX": 0.25}.items():
         assert abs(found[pipe] / busy[pipe] - 1) < most, pipe

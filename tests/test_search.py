@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ascendsim.cube.movers import LoadL0A, LoadL0B
 from ascendsim.cube.tile_reads import TapRows, Transposed
+from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.sliding import Sliding
@@ -149,6 +150,7 @@ def test_tiles_take_what_the_image_says(problem, pixels, data):
 # --- what is remembered
 
 PROBLEM = ConvProblem((2, 64, 14, 14), (64, 64, 3, 3), 1, 1)
+TILING = Tiling(16, 16, 16)
 
 
 @pytest.fixture
@@ -158,7 +160,7 @@ def searched(monkeypatch):
 
     def search(problem, gradient, compute, profile, out_dtype):
         found.append((problem, gradient, compute, profile.sync.barrier_cycles, out_dtype))
-        return len(found)
+        return Plan(str(len(found)), TILING)
 
     monkeypatch.setattr(choose, "search_plan", search)
     choose._remembered.cache_clear()
@@ -170,7 +172,7 @@ def test_a_choice_is_searched_once_for_equal_arguments(searched):
     # Another problem of equal numbers, and another profile that says the same.
     first = choose_tiling(PROBLEM, "grad_input", "float16", load_profile("910B2"))
     again = choose_tiling(replace(PROBLEM, stride=[1, 1]), "grad_input", "float16", load_profile("910B2"))
-    assert first == again == 1
+    assert first.schedule == again.schedule == "1"
     assert len(searched) == 1
 
 
@@ -184,9 +186,10 @@ def test_whatever_differs_is_searched_anew(searched):
         (PROBLEM, "grad_input", "float32", edited),
         (replace(PROBLEM, padding=0), "grad_input", "float32", profile),
     ]
-    assert [choose_tiling(*call, strategy="search") for call in calls] == [1, 2, 3, 4, 5]
-    assert choose_tiling(*calls[0], hf32=True, strategy="search") == 6
-    assert choose_tiling(*calls[0], out_dtype="float16", strategy="search") == 7
+    numbers = [choose_tiling(*call, strategy="search").schedule for call in calls]
+    assert numbers == ["1", "2", "3", "4", "5"]
+    assert choose_tiling(*calls[0], hf32=True, strategy="search").schedule == "6"
+    assert choose_tiling(*calls[0], out_dtype="float16", strategy="search").schedule == "7"
     assert searched[3][3] > searched[0][3]
     assert searched[5][2] == "hf32"
     assert searched[6][4] == "float16"

@@ -83,9 +83,9 @@ def _graph(
     """Return the kernels of a call, which are described and not run: shapes without values are enough."""
     views = {name: _view(getattr(call, name)) for name in INPUTS}
     if isinstance(call, ConvTbcBackwardCall):
-        from ascendsim.ops.conv_tbc_backward import tbc_graph
+        from ascendsim.ops.conv_tbc_backward import tbc_call, tbc_graph
 
-        return tbc_graph(views, call.pad, decision, options)[0]
+        return tbc_graph(tbc_call(views, call.pad, decision, options), views, decision)
     from ascendsim.ops.lowering.lower import lower
 
     return lower(options.call(problem, decision, views), decision.wanted)

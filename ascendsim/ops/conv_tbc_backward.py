@@ -14,6 +14,7 @@ from ascendsim.ops.lowering.lower import append_gradients
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand
 from ascendsim.ops.options import CallOptions, Options, options_of, require_order
+from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.results import ConvolutionBackwardResult, KernelResult
@@ -73,22 +74,28 @@ def conv_tbc_backward(
     carriers = carriers_of({name: operands[name] for name in INPUTS}, timing=timing)
     count = thread_count(threads, timing=timing)
     machine, results = (options.profile, options.l2_start), list[KernelResult]()
+    plans: Mapping[str, Plan] = {}
     if decision.empty:
         graph, model = _empty_graph(views, decision, options), "none"
         results, made = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
-    elif timing:
-        graph, model = tbc_graph(views, whole(pad) or 0, decision, options)
-        results, made = run_graph(graph, *machine, carriers, order, options.engine)
     else:
-        call = _call(views, whole(pad) or 0, decision, options)
-        model, made = str(call.accumulation), _gradients(call, carriers, options, order, count)
+        call = tbc_call(views, whole(pad) or 0, decision, options)
+        model, plans = str(call.accumulation), call.plans
+        if timing:
+            graph = tbc_graph(call, views, decision)
+            results, made = run_graph(graph, *machine, carriers, order, options.engine)
+        else:
+            made = _gradients(call, carriers, options, order, count)
     gradients = encoded(made, _gradient_shapes(views), decision, timing=timing)
-    common = common_fields(options, decision, model, results, timing=timing)
+    common = common_fields(options, decision, model, results, plans, timing=timing)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
 
 
-def _call(views: Views, pad: int, decision: Decision, options: Options) -> Call:
-    """Return the convolution backward that makes the gradients."""
+def tbc_call(views: Views, pad: int, decision: Decision, options: Options) -> Call:
+    """Return the convolution backward that makes the gradients.
+
+    Views    where the elements of grad_output, input and weight lie
+    """
     time, batch, channels = views["input"].shape
     taps, _, made = views["weight"].shape
     problem = ConvProblem((batch, channels, time), (made, channels, taps), 1, pad)
@@ -108,12 +115,8 @@ def _gradients(call: Call, carriers: Tensors, options: Options, order: str | int
     return made
 
 
-def tbc_graph(views: Views, pad: int, decision: Decision, options: Options) -> tuple[Graph, str]:
-    """Return the kernels of a decided call without empty tensors, and the name of its accumulation model.
-
-    Views    where the elements of grad_output, input and weight lie
-    """
-    call = _call(views, pad, decision, options)
+def tbc_graph(call: Call, views: Views, decision: Decision) -> Graph:
+    """Return the kernels of a decided call without empty tensors; `views` as of `tbc_call`."""
     graph = _inputs(views, decision)
     on = VectorKernels(graph, call.profile, call.accumulation)
     for name in INPUTS:
@@ -124,7 +127,7 @@ def tbc_graph(views: Views, pad: int, decision: Decision, options: Options) -> t
     append_gradients(call, (True, True, True), graph)
     on.transpose("grad_input", ACTIVATION_OUT)
     on.transpose("grad_weight", WEIGHT)
-    return graph.build(GRADIENTS), str(call.accumulation)
+    return graph.build(GRADIENTS)
 
 
 def _gradient_shapes(views: Views) -> dict[str, tuple[int, ...]]:

@@ -15,6 +15,7 @@ from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand, spread
 from ascendsim.ops.options import CallOptions, Options, options_of, require_order
+from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.results import ConvolutionBackwardResult, Estimate, KernelResult
@@ -89,6 +90,7 @@ def convolution_backward(
     carriers = carriers_of(operands, timing=timing)
     count = thread_count(threads, timing=timing)
     machine, results = (options.profile, options.l2_start), list[KernelResult]()
+    plans: Mapping[str, Plan] = {}
     # Without elements there is no product: the interface accepts the call and writes zeros.
     if decision.empty:
         graph, model = _empty_graph(asked, decision, options), "none"
@@ -96,14 +98,14 @@ def convolution_backward(
     else:
         views = {name: operand.view for name, operand in operands.items()}
         call = options.call(_problem(asked, decision), decision, views)
-        model = str(call.accumulation)
+        model, plans = str(call.accumulation), call.plans
         if timing:
             graph = lower(call, decision.wanted)
             results, made = run_graph(graph, *machine, carriers, order, options.engine)
         else:
             made = make_gradients(call, decision.wanted, carriers, options, order, count)
     gradients = encoded(made, _gradient_shapes(asked), decision, timing=timing)
-    common = common_fields(options, decision, model, results, timing=timing)
+    common = common_fields(options, decision, model, results, plans, timing=timing)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
 
 
@@ -142,7 +144,7 @@ def estimate(
     decision = decide(asked, options)
     call = options.call(problem, decision, views)
     results = time_graph(lower(call, decision.wanted), options.profile, options.l2_start, options.engine)
-    return Estimate(**common_fields(options, decision, str(call.accumulation), results))
+    return Estimate(**common_fields(options, decision, str(call.accumulation), results, call.plans))
 
 
 def _asked(

@@ -22,7 +22,6 @@ from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.tiling.choose import STRATEGIES
 from ascendsim.ops.tiling.given import plans_of, schedules_given, tilings_given
-from ascendsim.ops.tiling.vendor.product import is_known
 from ascendsim.profile import Profile, is_file_name, load_profile
 from ascendsim.rules import Decision
 from ascendsim.timing.kernel import ENGINES
@@ -31,14 +30,12 @@ Product = str | Path | Profile
 Tilings = Tiling | Plan | str | Mapping[str, Tiling | Plan | str] | None
 Schedules = str | type | Sequence[str | type] | Mapping[str, str | type] | None
 
-NOTES = (
-    "Layout conversions between NCHW and NC1HWC0 (TransData kernels) are not part of the cycles.",
-    "Tilings are this simulator's own; the product's operators choose their own.",
-)
-PRODUCT_NOTE = (
-    "Tilings follow the rules of the product's operators as far as they are public; their tables of tuned "
-    "shapes are not."
-)
+ROWS_NOTE = "Layout conversions between NCHW and NC1HWC0 (TransData kernels) are not part of the cycles."
+CHOSEN_NOTES = {
+    "product": "follow the rules of the product's operators as far as they are public; their tables of tuned "
+    "shapes are not.",
+    "search": "are this simulator's own; the product's operators choose their own.",
+}
 LONGEST_MODEL = 200  # no model has a name half as long; a message should stay short
 L2_NOTES = {
     "warm": "L2 is warm, as a run of the same kernel leaves it: a kernel whose tensors fit misses nothing.",
@@ -215,6 +212,7 @@ class Options:
         # Only the two products have a plan: grad_bias is a sum on the vector cores.
         cube = [name for name, wanted in zip(GRADIENTS[:2], decision.wanted[:2], strict=True) if wanted]
         compute, direct = decision.compute_dtype, decision.direct_outputs
+        in_one_order = self.one_order(decision)
         made = (
             leaves_in("grad_input", decision.dtypes, compute, direct=direct) if decision.wanted[0] else None
         )
@@ -224,8 +222,8 @@ class Options:
             compute,
             dict(decision.dtypes),
             self.model(compute),
-            self.one_order(decision),
-            self.plans(problem, cube, compute, made),
+            in_one_order,
+            self.plans(problem, cube, compute, made, deterministic=in_one_order),
             {name: view for name, view in views.items() if not view.is_contiguous},
             self.fixpipe,
             direct,
@@ -245,18 +243,25 @@ class Options:
         gradients: Sequence[str],
         compute_dtype: str,
         out_dtype: str | None = None,
+        *,
+        deterministic: bool = False,
     ) -> dict[str, Plan]:
         """Return the plan of each gradient of a call, as the user gives it, or chosen."""
         tilings = tilings_given(self.tiling, gradients)
         schedules = schedules_given(self.schedule, gradients)
-        return plans_of(problem, gradients, compute_dtype, self.profile, tilings, schedules, out_dtype)
+        given = tilings, schedules, out_dtype
+        return plans_of(problem, gradients, compute_dtype, self.profile, *given, deterministic=deterministic)
 
-    def notes(self, decision: Decision, *, strided: bool, timing: bool = True) -> tuple[str, ...]:
-        """Return the sentences that a reader of the result must know; `timing`: whether it has cycles."""
-        found = [NOTES[0], L2_NOTES[self.l2_start]] if timing else [UNTIMED_NOTE]
-        # Who gives the tilings knows whose they are.
-        if self.tiling in (None, *STRATEGIES):
-            found.insert(1, self._chosen_note())
+    def notes(
+        self, decision: Decision, plans: Mapping[str, Plan], *, strided: bool, timing: bool = True
+    ) -> tuple[str, ...]:
+        """Return the sentences that a reader of the result must know.
+
+        plans    of the gradients that the cube makes
+        timing   whether the result has cycles
+        """
+        found = [ROWS_NOTE, L2_NOTES[self.l2_start]] if timing else [UNTIMED_NOTE]
+        found[1:1] = _whose(plans)
         found.append(f"Call checked by the rule set {self.rules}.")
         if strided:
             found.append(STRIDED_NOTE)
@@ -274,9 +279,16 @@ class Options:
                 found.append("With a float16 accumulator the cycles are those of a float32 one.")
         return (*found, *decision.warnings)
 
-    def _chosen_note(self) -> str:
-        """Return whose the chosen tilings are."""
-        return PRODUCT_NOTE if self.tiling != "search" and is_known(self.profile) else NOTES[1]
+
+def _whose(plans: Mapping[str, Plan]) -> list[str]:
+    """Return whose tilings they are; who gives one knows that."""
+    found = []
+    for strategy, note in CHOSEN_NOTES.items():
+        names = [name for name, plan in plans.items() if plan.chosen_by == strategy]
+        if names:
+            which = "Tilings" if len(names) == len(plans) else f"Tilings of {' and '.join(names)}"
+            found.append(f"{which} {note}")
+    return found
 
 
 def _is_plan(given: object) -> bool:

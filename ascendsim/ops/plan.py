@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -157,10 +157,13 @@ class Plan:
 
     schedule   name of a schedule (`ops/schedules/catalogue.py`), or a `Schedule` class of the user's own
     tiling     its tiling
+    chosen_by  "product" or "search", the strategy that chose it; "": the user gave it. Plans that say the
+               same are equal, whoever chose them
     """
 
     schedule: str | type
     tiling: Tiling
+    chosen_by: str = field(default="", compare=False)
 
 
 def require_whole_units(owner: str, tiling: Tiling, units: Mapping[str, int], profile: Profile) -> None:

@@ -12,6 +12,7 @@ from ascendsim.errors import ConfigError
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.options import Options
+from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name
 from ascendsim.ops.results import KernelResult, Retimed
 from ascendsim.ops.summary import summarise
@@ -170,9 +171,15 @@ def encoded(
 
 
 def common_fields(
-    options: Options, decision: Decision, model: str, results: list[KernelResult], *, timing: bool = True
+    options: Options,
+    decision: Decision,
+    model: str,
+    results: list[KernelResult],
+    plans: Mapping[str, Plan],
+    *,
+    timing: bool = True,
 ) -> dict[str, Any]:
-    """Return the fields that every result has."""
+    """Return the fields that every result has; `plans` are those of the gradients that the cube makes."""
     # Kernels that gather elements note their strides.
     gathered = any("strides" in result.kernel.facts for result in results)
     return {
@@ -181,7 +188,7 @@ def common_fields(
         "compute_dtype": full_name(decision.compute_dtype, options.profile),
         "accumulation": model,
         "kernels": tuple(results),
-        "notes": (*options.notes(decision, strided=gathered, timing=timing), *notes_of(results)),
+        "notes": (*options.notes(decision, plans, strided=gathered, timing=timing), *notes_of(results)),
     }
 
 

@@ -15,7 +15,6 @@ from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
-from ascendsim.ops.tiling.vendor.product import is_known
 from ascendsim.validate.compare import Estimate
 from ascendsim.validate.counters import active_us, core_active_cycles
 from ascendsim.validate.schema import PLAN, Row, refuse_beyond_memory, wrong
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 MOST_SLICES = 200_000
 CONVOLVED = ("float16", "bfloat16", "float32")
 CONV_NOTE = "tiling inferred: this simulator's choice"
-PRODUCT_NOTE = "tiling inferred: by the rules of the product's operators where they are known"
+PRODUCT_NOTE = "tiling inferred: by the rules of the product's operators"
 
 
 class Run(NamedTuple):
@@ -163,5 +162,5 @@ def gradient_us(row: Row, profile: Profile) -> Estimate:
     )
     # A profiler lists the layout kernels around the gradient as kernels of their own.
     kernel = next(kernel for kernel in result.kernels if kernel.name.startswith(row.kernel))
-    note = PRODUCT_NOTE if is_known(profile) else CONV_NOTE
+    note = PRODUCT_NOTE if kernel.kernel.facts["plan"].chosen_by == "product" else CONV_NOTE
     return Estimate(kernel.time_us, active_us(kernel.timeline, profile), note)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from weakref import ref
 
@@ -29,6 +29,7 @@ def choose_tiling(
     profile: Profile,
     *,
     hf32: bool = False,
+    deterministic: bool = False,
     out_dtype: str | None = None,
     strategy: str = "product",
 ) -> Plan:
@@ -38,6 +39,7 @@ def choose_tiling(
     gradient   what is computed
     dtype      the format in which the operands lie in memory; hf32: float32 that the cube rounds to HF32
     out_dtype  the format in which a matrix product or grad_input leaves the cube; None: the usual one
+    deterministic  whether parts of grad_weight may be added in one order only, for which operators plan anew
     strategy   "product": as the product's operators choose, where their rules are known; "search": this
                simulator's own search
 
@@ -46,7 +48,7 @@ def choose_tiling(
     if strategy not in STRATEGIES:
         raise ConfigError(f"strategy is {strategy!r}; it must be one of {', '.join(STRATEGIES)}")
     machine = _Machine(profile.content, ref(profile))
-    return _remembered(problem, gradient, dtype, hf32, out_dtype, strategy, machine)
+    return _remembered(problem, gradient, dtype, hf32, deterministic, out_dtype, strategy, machine)
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ def _remembered(
     gradient: str,
     dtype: str,
     hf32: bool,
+    deterministic: bool,
     out_dtype: str | None,
     strategy: str,
     machine: _Machine,
@@ -73,10 +76,10 @@ def _remembered(
     # It is the caller's, who still holds it.
     assert profile is not None
     if strategy == "product" and isinstance(problem, ConvProblem):
-        plan = product_plan(problem, gradient, compute_dtype, profile, out_dtype)
+        plan = product_plan(problem, gradient, compute_dtype, profile, out_dtype, deterministic=deterministic)
         if plan is not None:
-            return plan
-    return search_plan(problem, gradient, compute_dtype, profile, out_dtype)
+            return replace(plan, chosen_by="product")
+    return replace(search_plan(problem, gradient, compute_dtype, profile, out_dtype), chosen_by="search")
 
 
 def search_plan(

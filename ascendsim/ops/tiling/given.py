@@ -17,6 +17,8 @@ from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.profile import Profile
 
 Given = Mapping[str, Any]
+# The nest of a tiling that is given without one.
+USUAL = {"grad_input": "dgrad", "grad_weight": "wgrad", "matmul": "matmul"}
 
 
 def plans_of(
@@ -27,35 +29,49 @@ def plans_of(
     tilings: Given,
     schedules: Given,
     out_dtype: str | None = None,
+    *,
+    deterministic: bool = False,
 ) -> dict[str, Plan]:
     """Return the plan of each gradient of a call: the user's schedule and tiling, where given, else chosen.
 
     gradients   those that the cube makes: "grad_input", "grad_weight"; of a matrix product "matmul"
     out_dtype   the format in which a matrix product or grad_input leaves the cube
+    deterministic   whether parts of grad_weight may be added in one order only
 
     Raises   CapacityError if no tile fits into the buffers; ConfigError for a plan of another gradient
     """
     plans = {}
     for gradient in gradients:
         tiling, schedule = tilings.get(gradient), schedules.get(gradient)
-        strategy = "product"
+        strategy, chosen_by = "product", ""
         if isinstance(tiling, str):
             strategy, tiling = tiling, None
         if isinstance(tiling, Plan):
             schedule, tiling = schedule or tiling.schedule, tiling.tiling
-        # A choice may take long, so none is made where everything is given.
-        if tiling is None or schedule is None:
+        # A tiling without a nest is for the usual one: those of the products read fields of their own.
+        if tiling is not None:
+            schedule = schedule or USUAL[gradient]
+        else:
             stored, hf32 = stored_name(compute_dtype), compute_dtype == "hf32"
             # grad_weight always leaves in float32, so nothing is chosen anew for another format.
             made = None if gradient == "grad_weight" else out_dtype
-            choose = partial(choose_tiling, problem, gradient, stored, profile, hf32=hf32, out_dtype=made)
+            choose = partial(
+                choose_tiling,
+                problem,
+                gradient,
+                stored,
+                profile,
+                hf32=hf32,
+                deterministic=deterministic,
+                out_dtype=made,
+            )
             chosen = choose(strategy=strategy)
             # A nest of the user's own may not know what the product's plan says; the search says the least.
             if schedule and not set(chosen.tiling.set_fields()) <= schedule_named(schedule).reads:
                 chosen = choose(strategy="search")
-            tiling, schedule = tiling or chosen.tiling, schedule or chosen.schedule
+            tiling, schedule, chosen_by = chosen.tiling, schedule or chosen.schedule, chosen.chosen_by
         _require_makes(schedule, gradient)
-        plans[gradient] = Plan(schedule, tiling)
+        plans[gradient] = Plan(schedule, tiling, chosen_by)
     return plans
 
 

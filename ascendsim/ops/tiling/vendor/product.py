@@ -6,7 +6,7 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.tiling.vendor.first.plans import first_plan
-from ascendsim.ops.tiling.vendor.library.plans import ARCHITECTURE, library_plan
+from ascendsim.ops.tiling.vendor.library.plans import library_plan
 from ascendsim.ops.tiling.vendor.volumes import volume_plan
 from ascendsim.profile import Profile
 
@@ -17,9 +17,15 @@ def product_plan(
     compute_dtype: str,
     profile: Profile,
     out_dtype: str | None = None,
+    *,
+    deterministic: bool = False,
 ) -> Plan | None:
     """Return the plan that the product's operator takes, None if its rules are unknown or do not apply."""
-    plans = (rule(problem, gradient, compute_dtype, profile, out_dtype) for rule in RULES)
+    plans = (
+        first_plan(problem, gradient, compute_dtype, profile, out_dtype),
+        _float32_plan(problem, gradient, compute_dtype, profile, out_dtype),
+        volume_plan(problem, gradient, compute_dtype, profile, deterministic=deterministic),
+    )
     return next((plan for plan in plans if plan), None)
 
 
@@ -34,12 +40,3 @@ def _float32_plan(
     if stored_name(compute_dtype) != "float32":
         return None
     return library_plan(problem, gradient, compute_dtype, profile, out_dtype)
-
-
-# Each knows the rules of some products, and says None where it does not.
-RULES = (first_plan, _float32_plan, volume_plan)
-
-
-def is_known(profile: Profile) -> bool:
-    """Tell whether some rules of a product's convolutions are known."""
-    return profile.core_structure == "unified" or profile.npu_arch == ARCHITECTURE

@@ -18,21 +18,26 @@ def volume_plan(
     gradient: str,
     compute_dtype: str,
     profile: Profile,
-    out_dtype: str | None = None,
+    *,
+    deterministic: bool = False,
 ) -> Plan | None:
     """Return the plan of a 3-D gradient, None where its rules are not known or no nest executes them.
 
     gradient        "grad_input" or "grad_weight"
     compute_dtype   what the cube multiplies
-    out_dtype       changes nothing: the operator's rules do not ask for it
+    deterministic   whether parts of grad_weight may be added in one order only: then it streams (stream-K)
     """
-    del out_dtype
     flat = problem.kernel[0] == problem.small_size[0] == problem.big_size[0] == 1
     if profile.npu_arch != ARCHITECTURE or flat:
         return None
     try:
         return product_tiling(
-            problem, gradient, stored_name(compute_dtype), profile, hf32=compute_dtype == "hf32"
+            problem,
+            gradient,
+            stored_name(compute_dtype),
+            profile,
+            hf32=compute_dtype == "hf32",
+            deterministic=deterministic,
         )
     except (CapacityError, UnsupportedError):
         return None
