@@ -40,12 +40,17 @@ class WgradProgram(BlockProgram):
 
     def _segment(self, load: Load) -> None:
         """Append the loads of a segment and its products, for each slice of base_k pixels."""
-        columns, pixels, base_k = load.task.columns, load.segment.range.pixels, self.cut.tiling.base_k
+        columns = load.task.columns
         # Segments are alike if their tiles have equal shapes; which of them are in L1 the rings know.
         tile_shape = self.cut.tile_shape(load.segment.range, columns.box)
         shape = tile_shape, load.task.rows, columns.first_group, columns.groups
         left = _rows_of(load.task), load.segment.small_depth, *load.segment.range
         right = _box_of(load.task), load.segment.big_depth, *load.segment.range
+        self._products(load, shape, left, right)
+
+    def _products(self, load: Load, shape: Hashable, left: Hashable, right: Hashable) -> None:
+        """Append the loads and products of a segment whose tiles have these places."""
+        pixels, base_k = load.segment.range.pixels, self.cut.tiling.base_k
         for _ in self.b.once(load, shape, {self.left: (left,), self.right: (right,)}):
             small = held(self.left, (left, None), self.tiles.load_small, load)
             big = held(self.right, (right, None), self.tiles.load_big, load)

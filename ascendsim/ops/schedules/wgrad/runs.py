@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ascendsim.ops.schedules.ranges import looped
-from ascendsim.ops.schedules.tiles import held
 from ascendsim.ops.schedules.wgrad.program import WgradProgram
 from ascendsim.ops.schedules.wgrad.slices import Load
 from ascendsim.ops.schedules.wgrad.tasks import PixelRange, Task
@@ -26,22 +25,16 @@ class RunsProgram(WgradProgram):
 
     def _segment(self, load: Load) -> None:
         """Append the loads of a segment and its products, for each slice of base_k pixels."""
-        columns, pixels, base_k = load.task.columns, load.segment.range.pixels, self.cut.tiling.base_k
+        columns = load.task.columns
         # Segments are alike if their tiles have equal shapes; which of them are in L1 the rings know.
         run, tile_shape = load.segment.range, self.cut.tile_shape(load.segment.range, columns.box)
         left_run, right_run = self.cut.left_run(run), self.cut.right_run(run)
         # Where the run lies in both tiles: at their beginning, unless they hold other runs besides.
         at_left, at_right = (run.first_pixel - tile.first_pixel for tile in (left_run, right_run))
-        within = pixels, left_run.pixels, at_left, at_right
+        within = run.pixels, left_run.pixels, at_left, at_right
         shape = tile_shape, load.task.rows, columns.first_group, columns.groups, within
         left, right = _left_place(load, left_run), _right_place(load, right_run)
-        for _ in self.b.once(load, shape, {self.left: (left,), self.right: (right,)}):
-            small = held(self.left, (left, None), self.tiles.load_small, load)
-            big = held(self.right, (right, None), self.tiles.load_big, load)
-            for at in range(0, pixels, base_k):
-                slice_, l0 = (at, min(base_k, pixels - at)), (self.l0a.next(), self.l0b.next())
-                first = self.l0c.begins()
-                self.tiles.multiply(self.l0c.last, small, big, l0, load, slice_, first=first)
+        self._products(load, shape, left, right)
 
 
 def _left_place(load: Load, run: PixelRange) -> Hashable:
