@@ -13,7 +13,7 @@ from ascendsim.cube.fixpipe import Fixpipe
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.cube.tile_reads import Submatrix, TapRows
 from ascendsim.profile import load_profile
-from ascendsim.profile.records import Vector
+from ascendsim.profile.units import Vector
 from ascendsim.program.instruction import Traffic
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.validate.tight_loop import PathMove, VectorRepeats, alone_cycles, slot, stream_cycles

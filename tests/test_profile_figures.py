@@ -9,7 +9,7 @@ import pytest
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.profile import configs_directory, list_products, load_profile
-from ascendsim.profile.records import Fixpipe
+from ascendsim.profile.units import Fixpipe
 
 PLAIN = {"910B": "910B2", "910_93": "910_9382", "910_95": "950PR_9589", "310P": "310P3", "910": "910A"}
 VARIANTS = [variant for product in list_products() for variant in product.variants]

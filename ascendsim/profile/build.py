@@ -8,23 +8,22 @@ from typing import Any
 from ascendsim.frozen import FrozenMap
 from ascendsim.profile.generation import Generation
 from ascendsim.profile.memory import L2, DataPath, Exact, LinkFigures, plain
-from ascendsim.profile.records import (
+from ascendsim.profile.records import Figure, Profile
+from ascendsim.profile.schema import is_figure, leaves
+from ascendsim.profile.units import (
     Buffer,
     Clock,
     Cores,
     Cube,
     CubeRate,
-    Figure,
     Fixpipe,
     Launch,
     Load2d,
     Load3d,
-    Profile,
     Scalar,
     Sync,
     Vector,
 )
-from ascendsim.profile.schema import is_figure, leaves
 
 # What is derived, and from which figures of a file.
 DERIVED = {
