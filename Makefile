@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
 WITH_TOOLS := $(VENV)/.installed-with-tools
 
-.PHONY: help run test test-all lint check bench reports fuzz clean
+.PHONY: help run test test-all lint check bench reports fuzz site clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1: \2/p' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ FUZZ_SECONDS = $(or $(SECONDS),60)
 
 fuzz: $(WITH_TOOLS) ## random calls at every door: make fuzz SECONDS=600, or what a failure says to paste
 	PYTHONPATH=tools:. $(PY) -W error -m fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
+
+site: $(WITH_TOOLS) ## the pages as a site, in out/site; a link that leads nowhere is an error
+	@$(PIP) -e '.[site]'
+	@NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(PY) -m mkdocs build --quiet
 
 clean: ## remove the environment and what was built
 	rm -rf $(VENV) build dist out

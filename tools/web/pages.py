@@ -1,0 +1,108 @@
+"""The pages of the site: those outside of docs, and links to code that lead to pages which show it.
+
+A page keeps its links as a reader of the repository needs them. On the site `docs/x.md` is `x.md`, the README
+is `index.md`, and a link to a file or folder of code leads to a page that is made for it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+from posixpath import normpath, relpath
+
+import ascendsim
+
+ROOT = Path(__file__).parents[2]
+LINK = re.compile(r"(\]\()([^)#\s]*)((?:#[^)\s]*)?\))")
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+# Folders whose files are all pages.
+WHOLE = ("reports", "examples")
+PICTURES = {".svg", ".png"}
+# Stands for a file in a folder, whose page it is.
+INSIDE = "index.md"
+
+
+def site_path(repository_path: str) -> str:
+    """Return where a file of the repository stands on the site."""
+    path = PurePosixPath(repository_path)
+    if path.parts[0] == "docs":
+        return str(path.relative_to("docs"))
+    if repository_path == "README.md":
+        return "index.md"
+    if path.suffix == ".md" or path.suffix in PICTURES:
+        return repository_path
+    shown = path / "index.md" if (ROOT / path).is_dir() else path.with_name(path.name + ".md")
+    return str(shown) if path.parts[0] in WHOLE else f"source/{shown}"
+
+
+def links(text: str, repository_path: str) -> set[str]:
+    """Return the paths in the repository that a page links to."""
+    here = str(PurePosixPath(repository_path).parent)
+    found = (target for _, target, _ in LINK.findall(FENCE.sub("", text)))
+    return {normpath(f"{here}/{target}") for target in found if target and "://" not in target}
+
+
+def redirected(text: str, repository_path: str) -> str:
+    """Return a page with its links as they are on the site; the links of other sites stay."""
+    here = PurePosixPath(repository_path).parent
+    folder = PurePosixPath(repository_path).name == INSIDE
+    mine = PurePosixPath(site_path(str(here) if folder else repository_path)).parent
+
+    def changed(match: re.Match[str]) -> str:
+        before, target, after = match.groups()
+        if not target or "://" in target:
+            return match[0]
+        return f"{before}{relpath(site_path(normpath(f'{here}/{target}')), str(mine))}{after}"
+
+    pieces, at = [], 0
+    for fence in FENCE.finditer(text):
+        pieces += [LINK.sub(changed, text[at : fence.start()]), fence[0]]
+        at = fence.end()
+    return "".join([*pieces, LINK.sub(changed, text[at:])])
+
+
+def shown(repository_path: str) -> str:
+    """Return the page of a file or a folder of code."""
+    path = ROOT / repository_path
+    title = f"# `{repository_path}`\n\n"
+    if path.is_dir():
+        inside = sorted(p for p in path.iterdir() if p.suffix in {".py", ".md", ".toml", ".json"})
+        return title + "".join(f"- [{p.name}]({p.name})\n" for p in inside)
+    kind = {".py": "python", ".toml": "toml", ".json": "json"}.get(path.suffix, "text")
+    return f"{title}````{kind}\n{path.read_text()}````\n"
+
+
+def reference() -> str:
+    """Return the page of the public names, whose docstrings are put in by mkdocstrings."""
+    names = sorted(name for name in ascendsim.__all__ if not name.startswith("_"))
+    return "# Python\n\n" + "".join(f"::: ascendsim.{name}\n\n" for name in names)
+
+
+def pages() -> dict[str, str]:
+    """Return the text of every page that does not lie in docs, by its path in the repository."""
+    found: dict[str, str] = {}
+    waiting = {"README.md", "CHANGELOG.md", *WHOLE}
+    for page in (ROOT / "docs").glob("*.md"):
+        waiting |= links(page.read_text(), f"docs/{page.name}")
+    while waiting:
+        name = waiting.pop()
+        path = ROOT / name
+        if name in found or name.startswith("docs/") or path.suffix in PICTURES or not path.exists():
+            continue
+        if path.suffix == ".md":
+            found[name] = path.read_text()
+            waiting |= links(found[name], name)
+        elif path.is_dir():
+            found[name] = shown(name)
+            waiting |= links(found[name], f"{name}/{INSIDE}")
+        else:
+            found[name] = shown(name)
+    return found
+
+
+def converted(repository_path: str, text: str) -> str:
+    """Return a page as the site has it: with other links, or as it is where it is code."""
+    path = ROOT / repository_path
+    if path.suffix != ".md" and not path.is_dir():
+        return text
+    return redirected(text, f"{repository_path}/{INSIDE}" if path.is_dir() else repository_path)
