@@ -210,8 +210,8 @@ def account(kernel: Kernel, profile: Profile, l2_start: Start = "warm") -> L2Acc
 def left_by(kernel: Kernel, profile: Profile, l2_start: Start = "warm") -> L2State:
     """Return what L2 holds after a kernel; another kernel may be timed with it as its `l2_start`.
 
-    Tensors are known by their names, which the kernels of one call share. A TransData between two kernels is
-    not modelled and gives its tensor another name, so what it would hand over in L2 is lost here.
+    Tensors are known by their names, which the kernels of one call share. A change of layout that the cube's
+    kernels make themselves gives its tensor another name, so what it would hand over in L2 is lost here.
     """
     phases = [PhaseAccesses(groups) for groups in _priced(kernel, profile)]
     stack = _begun(phases, kernel, profile, l2_start)

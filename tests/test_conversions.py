@@ -48,7 +48,8 @@ def test_hf32_has_no_cast_kernel_and_fp16_has_one_for_each_input():
     given = [np.ones((1, 2, 4, 4), np.float32)] * 2 + [np.ones((2, 2, 1, 1), np.float32)]
 
     def call(kind):
-        return names(convolution_backward(*given, [2], 1, 0, 1, False, 0, 1, ALL, kind))
+        made = names(convolution_backward(*given, [2], 1, 0, 1, False, 0, 1, ALL, kind))
+        return [name for name in made if not name.startswith("transdata_")]
 
     # Float32 is planned as the product's library does, whose zeros for atomic additions are a kernel.
     assert call(1) == call(3) == call(0) == ["grad_bias", "grad_input", "memset_grad_weight", "grad_weight"]

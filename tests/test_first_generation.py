@@ -141,8 +141,8 @@ def test_a_call_takes_the_strategy_as_its_tiling_and_says_whose_it_is():
     product, searched = (
         estimate(small, product="910A", output_mask=mask, tiling=tiling) for tiling in ("product", "search")
     )
-    assert product.kernels[0].kernel.facts["plan"].tiling.batch_dim == 2
-    assert searched.kernels[0].kernel.facts["plan"].tiling.batch_dim == 0
+    dealt = [[k.plan.tiling.batch_dim for k in made.kernels if k.plan] for made in (product, searched)]
+    assert dealt == [[2], [0]]
     assert any("rules of the product's operators" in note for note in product.notes)
     assert any("this simulator's own" in note for note in searched.notes)
     one = estimate(small, product="910A", output_mask=mask, tiling={"grad_input": "search"})
@@ -199,7 +199,7 @@ def test_a_strided_grad_input_goes_through_ub_on_unified_cores_alone():
     strided = ConvProblem((2, 24, 10, 12), (20, 24, 3, 3), 2, 1)
     for name, through_ub in (("910A", True), ("310P3", True), ("910B2", False)):
         call = call_of(strided, profile=load_profile(name))
-        [kernel] = lower(call, (True, False, False)).kernels
+        [kernel] = [kernel for kernel in lower(call, (True, False, False)).kernels if kernel.macs]
         kinds = {type(i) for phase in kernel.phases for work in phase.work for i in work.build().instructions}
         assert ({SpreadPixels, CopyUbToL1} <= kinds) == through_ub, name
 

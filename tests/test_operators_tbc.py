@@ -92,7 +92,9 @@ def test_every_permutation_is_a_kernel():
     result = conv_tbc_backward(*given_tensors, 1, 0)
     assert names(result) == [
         *("transpose_grad_output", "transpose_input", "transpose_weight"),
-        *("grad_bias", "grad_input", "grad_weight", "cast_grad_weight"),
+        *("grad_bias", "transdata_grad_output", "transdata_weight", "grad_input", "transdata_grad_input"),
+        *("transdata_grad_output_2", "transdata_input", "grad_weight", "transdata_grad_weight"),
+        "cast_grad_weight",
         *("transpose_grad_input", "transpose_grad_weight"),
     ]
     assert result.cycles == sum(kernel.cycles for kernel in result.kernels)

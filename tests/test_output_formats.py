@@ -82,7 +82,7 @@ def test_parts_of_a_reduction_meet_in_the_output_itself():
     result = convolution_backward(
         *tensors, None, 1, 1, 1, False, 0, 1, case.mask, 0, tiling=tiling, **case.options
     )
-    (kernel,) = result.kernels
+    (kernel,) = (kernel for kernel in result.kernels if kernel.plan)
     assert [phase.name for phase in kernel.kernel.phases][-1] != "cast"
     narrow = convolution_backward(
         *tensors, None, 1, 1, 1, False, 0, 1, case.mask, 0, tiling=tiling, rules="hardware"
@@ -121,7 +121,8 @@ def test_a_wider_gradient_takes_more_bytes_to_write():
     written = {}
     for asked in (F16, F32):
         options = {"output_dtypes": (asked, None, None), "output_mask": (True, False, False)}
-        (kernel,) = estimate(problem, F16, rules="hardware", **options).kernels
+        made = estimate(problem, F16, rules="hardware", **options).kernels
+        (kernel,) = (kernel for kernel in made if kernel.plan)
         written[asked] = kernel.bytes["l2_write"]
     # 32 channels of 16 x 16 pixels, 2 and 4 bytes each
     assert written == {F16: 32 * 256 * 2, F32: 32 * 256 * 4}

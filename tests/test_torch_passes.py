@@ -138,7 +138,8 @@ def test_a_pass_costs_what_its_calls_cost():
         product="910B",
     )
     bias = estimate(problem, "float32", output_mask=(False, False, True), product="910B")
-    assert [kernel.name for kernel in both.kernels] == ["grad_input", "grad_weight", "grad_bias"]
+    made = [kernel.name for kernel in both.kernels if kernel.kernel.op_type != "TransData"]
+    assert made == ["grad_input", "grad_weight", "grad_bias"]
     assert both.cycles == products.cycles + bias.cycles
 
 

@@ -30,7 +30,10 @@ Product = str | Path | Profile
 Tilings = Tiling | Plan | str | Mapping[str, Tiling | Plan | str] | None
 Schedules = str | type | Sequence[str | type] | Mapping[str, str | type] | None
 
-ROWS_NOTE = "Layout conversions between NCHW and NC1HWC0 (TransData kernels) are not part of the cycles."
+ROWS_NOTE = (
+    "The cube's kernels read and write tensors row after row, as NCHW; what that adds to their copies is not "
+    "part of the cycles."
+)
 CHOSEN_NOTES = {
     "product": "follow the rules of the product's operators as far as they are public; their tables of tuned "
     "shapes are not.",
@@ -260,8 +263,9 @@ class Options:
         plans    of the gradients that the cube makes
         timing   whether the result has cycles
         """
-        found = [ROWS_NOTE, L2_NOTES[self.l2_start]] if timing else [UNTIMED_NOTE]
-        found[1:1] = _whose(plans)
+        found = [*_whose(plans), L2_NOTES[self.l2_start]] if timing else [UNTIMED_NOTE, *_whose(plans)]
+        if timing and not self.profile.generation.changes_layouts:
+            found.insert(0, ROWS_NOTE)
         found.append(f"Call checked by the rule set {self.rules}.")
         if strided:
             found.append(STRIDED_NOTE)

@@ -17,6 +17,9 @@ class Generation:
     squeezes_groups            True: a float32 grad_weight of a grouped convolution in a 16-bit type goes
                                through float16 on its way out
     half_accumulator           True: a float16 product can be accumulated in float16
+    changes_layouts            True: TransData kernels bring tensors into the cube's layouts and back; False:
+                               the cube's kernels read and write row after row
+    writes_rows_in_3d          True: the kernel of a 16-bit 3-D grad_input writes row after row all the same
     hf32_ties                  how float32 becomes HF32 in the kernels of convolution_backward,
                                convolution_forward (grad_input of a transposed one) and matmul
     """
@@ -28,4 +31,6 @@ class Generation:
     deterministic_sum: str
     squeezes_groups: bool
     half_accumulator: bool
+    changes_layouts: bool
+    writes_rows_in_3d: bool
     hf32_ties: Mapping[str, str]

@@ -155,6 +155,8 @@ TREE: dict[str, Any] = {
         "deterministic_sum": word("in order", "tree"),
         "squeezes_groups": TRUTH,
         "half_accumulator": TRUTH,
+        "changes_layouts": TRUTH,
+        "writes_rows_in_3d": TRUTH,
         "hf32_ties": {"convolution_backward": TIES, "convolution_forward": TIES, "matmul": TIES},
     },
 }

@@ -107,7 +107,7 @@ class Kernel:
 
     `tensors` are all tensors in global memory that it uses, by name; `math` is how its arithmetic rounds;
     `macs` are the multiply-adds the problem asks for, without padding or inserted zeros (0: a vector kernel);
-    `note` says in words what a reader of the report must know about it.
+    `note` says in words what a reader of the report must know about it; `op_type` is what CANN calls it.
     """
 
     name: str
@@ -118,6 +118,7 @@ class Kernel:
     compute_dtype: str = ""
     note: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+    op_type: str = ""
 
     @property
     def blocks(self) -> int:

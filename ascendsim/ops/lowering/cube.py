@@ -1,4 +1,8 @@
-"""The kernels of a call that cube cores run: grad_input and grad_weight, each one product."""
+"""The kernels of a call that cube cores run: grad_input and grad_weight, each one product.
+
+Around each stand the changes of layout that it needs (TransData), as kernels where the product runs some for
+them. Each gradient changes grad_output for itself there: an AlexNet step on the 910B2 shows it twice a layer.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,15 @@ from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.layouts import pack_activation, pack_weight, unpack_activation, unpack_weight
 from ascendsim.ops.lowering.notes import not_modelled
+from ascendsim.ops.lowering.op_types import grad_input_type, grad_weight_type, writes_rows
+from ascendsim.ops.lowering.relayouts import activation_in, activation_out, weight_in, weight_out
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.packed import activation
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.program.kernel import Kernel
+
+WRITES_ROWS = "It writes row after row; what that adds to the cycles of its writes is not modelled."
 
 
 def product_kernel(
@@ -21,22 +29,38 @@ def product_kernel(
     math: MathSettings,
     macs: int,
     compute_dtype: str,
+    op_type: str = "",
     note: str = "",
 ) -> Kernel:
     """Return the kernel of a product under its schedule; its facts hold the plan."""
     tensors = {tensor.name: tensor for tensor in schedule.tensors}
-    return Kernel(name, schedule.phases(), tensors, math, macs, compute_dtype, note, facts={"plan": plan})
+    facts = {"plan": plan}
+    phases = schedule.phases()
+    return Kernel(name, phases, tensors, math, macs, compute_dtype, note, facts=facts, op_type=op_type)
 
 
 def grad_input(call: Call, graph: GraphBuilder) -> None:
     """Append the kernel of grad_input, which writes the format in which it leaves the cube."""
     p, c0, schedule = call.problem, call.c0, call.schedule("grad_input")
-    gemm = schedule.gemm
+    gemm, back = schedule.gemm, not p.transposed
     _pack(call, graph, "grad_output")
-    graph.packed("weight", gemm.weights, lambda w: pack_weight(w, p, c0, reduce_small=not p.transposed))
-    graph.add(_kernel(call, "grad_input", schedule))
+    if call.generation.changes_layouts:
+        change = weight_in(graph.now("weight"), gemm.weights, p, reduce_small=back)
+        _vector(call, graph).transdata("transdata_weight", change)
+    else:
+        graph.packed("weight", gemm.weights, lambda w: pack_weight(w, p, c0, reduce_small=back))
+    # Where every kernel does, a note of the call says it.
+    rows = writes_rows(call)
+    note = WRITES_ROWS if rows and call.generation.changes_layouts else ""
+    graph.add(_product(call, "grad_input", schedule, grad_input_type(call), note))
     channels = p.small_channels if p.transposed else p.big_channels
-    graph.unpacked("grad_input", gemm.output, p.input, lambda v: unpack_activation(v, channels, p.input))
+    if rows:
+        graph.unpacked("grad_input", gemm.output, p.input, lambda v: unpack_activation(v, channels, p.input))
+        return
+    made = graph.make("grad_input", p.input, gemm.output.dtype)
+    change_back = activation_out(gemm.output, made, p.input, p.groups)
+    _vector(call, graph).transdata("transdata_grad_input", change_back)
+    graph.holds("grad_input", made, p.input)
 
 
 def grad_weight(call: Call, graph: GraphBuilder) -> None:
@@ -45,16 +69,27 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
     _pack(call, graph, "grad_output")
     _pack(call, graph, "input")
     if schedule.cleared_apart:
-        VectorKernels(graph, call.profile, call.accumulation).clear("grad_weight", schedule.gemm.output)
-    graph.add(_kernel(call, "grad_weight", schedule))
+        _vector(call, graph).clear("grad_weight", schedule.gemm.output)
+    graph.add(_product(call, "grad_weight", schedule, grad_weight_type(call)))
     output = schedule.gemm.output
-    graph.unpacked("grad_weight", output, p.weight, lambda packed: unpack_weight(packed, p, c0))
+    if not call.generation.changes_layouts:
+        graph.unpacked("grad_weight", output, p.weight, lambda packed: unpack_weight(packed, p, c0))
+        return
+    made = graph.make("grad_weight", p.weight, output.dtype)
+    _vector(call, graph).transdata("transdata_grad_weight", weight_out(output, made, p, c0))
+    graph.holds("grad_weight", made, p.weight)
 
 
-def _kernel(call: Call, gradient: str, schedule: Schedule) -> Kernel:
+def _product(call: Call, gradient: str, schedule: Schedule, op_type: str, note: str = "") -> Kernel:
     """Return the kernel that makes a gradient by its schedule."""
-    macs, math, note = call.problem.macs, call.math(gradient), not_modelled(call, gradient)
-    return product_kernel(gradient, schedule, call.plans[gradient], math, macs, call.compute_dtype, note)
+    macs, math = call.problem.macs, call.math(gradient)
+    notes = " ".join(part for part in (not_modelled(call, gradient), note) if part)
+    plan = call.plans[gradient]
+    return product_kernel(gradient, schedule, plan, math, macs, call.compute_dtype, op_type, notes)
+
+
+def _vector(call: Call, graph: GraphBuilder) -> VectorKernels:
+    return VectorKernels(graph, call.profile, call.accumulation)
 
 
 def _pack(call: Call, graph: GraphBuilder, name: str) -> None:
@@ -63,4 +98,8 @@ def _pack(call: Call, graph: GraphBuilder, name: str) -> None:
     big = p.transposed == (name == "grad_output")
     size, channels = (p.big_size, p.big_channels) if big else (p.small_size, p.small_channels)
     target = activation(name, p, size, channels, call.storage)
-    graph.packed(name, target, lambda values: pack_activation(values, p.groups, size, c0))
+    if call.generation.changes_layouts:
+        change = activation_in(graph.now(name), target, p.groups)
+        _vector(call, graph).transdata(f"transdata_{name}", change)
+    else:
+        graph.packed(name, target, lambda values: pack_activation(values, p.groups, size, c0))

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TransData:
-    """A change of layout.
+    """A change of layout that a kernel of the cube makes as it reads or writes.
 
-    The device runs a kernel for it. Its loops are not modelled yet: it has a meaning here, and no cycles.
+    Those that the device runs a kernel for are kernels here too; this one has a meaning, and no cycles.
     """
 
     source: GmTensor
@@ -73,6 +73,23 @@ class GraphBuilder:
             number += 1
             label = f"{text or name} {number}"
         return GmTensor.of(label, shape, dtype, "output")
+
+    def fresh(self, kernel: str) -> str:
+        """Return a name for a kernel that no other one has."""
+        taken, name, number = {node.name for node in self._nodes if isinstance(node, Kernel)}, kernel, 1
+        while name in taken:
+            number += 1
+            name = f"{kernel}_{number}"
+        return name
+
+    def maker_of(self, tensor: GmTensor) -> Kernel | None:
+        """Return the last kernel so far that makes a tensor."""
+        for node in reversed(self._nodes):
+            if isinstance(node, Kernel):
+                made = node.tensors.get(tensor.name)
+                if made is not None and made.role == "output":
+                    return node
+        return None
 
     def add(self, kernel: Kernel) -> None:
         """Append a kernel."""

@@ -36,25 +36,31 @@ class VectorKernels:
 
         The host has put its elements into GM in their order; where they lie counts only for the bytes read.
         """
-        self._gather(f"contiguous_{name}", name, flat(self.graph.now(name)), view)
+        self._gather(f"contiguous_{name}", name, flat(self.graph.now(name)), view, "Contiguous")
 
     def transpose(self, name: str, axes: tuple[int, ...]) -> None:
         """Append the kernel that permutes the axes of a contiguous tensor."""
         given = self.graph.now(name)
         before = replace(flat(given), permuted=(given.shape, axes))
-        self._gather(f"transpose_{name}", name, before, View.row_major(given.shape).permuted(axes))
+        self._gather(
+            f"transpose_{name}", name, before, View.row_major(given.shape).permuted(axes), "Transpose"
+        )
 
-    def _gather(self, kernel: str, name: str, before: GmTensor, view: View) -> None:
+    def _gather(self, kernel: str, name: str, before: GmTensor, view: View, op_type: str) -> None:
         after = self.graph.make(name, (view.size,), before.dtype, f"{name} in order")
         phase = gather(self.profile, before, view, after)
         facts: dict[str, object] = {"shape": view.shape, "strides": view.strides}
-        self._add(kernel, (phase,), (before, after), "float32", facts)
+        self._add(kernel, (phase,), (before, after), "float32", facts, op_type)
         self.graph.holds(name, after, view.shape)
 
     def transdata(self, kernel: str, change: Relayout) -> None:
         """Append the kernel that changes the layout of a tensor."""
         tensors = change.source, change.target
-        self._add(kernel, (transdata(self.profile, change),), tensors, change.target.dtype)
+        again = self.graph.maker_of(change.target)
+        # The same work is planned and timed once for all kernels that do it.
+        phases = again.phases if again else (transdata(self.profile, change),)
+        # As bits, which nothing rounds: Inf stays Inf where conversions saturate.
+        self._add(self.graph.fresh(kernel), phases, tensors, "float32", op_type="TransData")
 
     def convert(self, name: str, target: str, kernel: str = "", note: str = "") -> None:
         """Append the kernel that converts one whole tensor.
@@ -66,7 +72,7 @@ class VectorKernels:
         before, size = flat(given), (prod(given.shape),)
         after = self.graph.make(name, size, target, f"{name} in {target}")
         phase = cast(self.profile, before, after)
-        self._add(kernel or f"cast_{name}", (phase,), (before, after), target, note=note)
+        self._add(kernel or f"cast_{name}", (phase,), (before, after), target, note=note, op_type="Cast")
         self.graph.holds(name, after, given.shape)
 
     def grad_bias(self, asked: str, made: str) -> None:
@@ -87,7 +93,7 @@ class VectorKernels:
         phases = [lane_sums(self.profile, source, sums)]
         if parts > 1:
             phases.append(ordered_sum(self.profile, sums, target))
-        self._add("grad_bias", tuple(phases), (source, sums, target), made)
+        self._add("grad_bias", tuple(phases), (source, sums, target), made, op_type="ReduceSum")
         self.graph.holds("grad_bias", target, (channels,))
         if asked != made:
             self.convert("grad_bias", asked, note=squeezed("grad_bias", made, asked))
@@ -97,13 +103,13 @@ class VectorKernels:
         if not prod(shape):
             return
         made = self.graph.make(name, (prod(shape),), dtype)
-        self._add(f"fill_{name}", (zero_fill(self.profile, made, value),), (made,), dtype)
+        self._add(f"fill_{name}", (zero_fill(self.profile, made, value),), (made,), dtype, op_type="Fill")
         self.graph.holds(name, made, shape)
 
     def clear(self, name: str, tensor: GmTensor) -> None:
         """Append the kernel (MemSet) that writes zeros where the next one adds; `name` is what it makes."""
         made = flat(tensor)
-        self._add(f"memset_{name}", (zero_fill(self.profile, made),), (made,), tensor.dtype)
+        self._add(f"memset_{name}", (zero_fill(self.profile, made),), (made,), tensor.dtype, op_type="MemSet")
 
     def _add(
         self,
@@ -113,8 +119,9 @@ class VectorKernels:
         target: str,
         facts: dict[str, object] | None = None,
         note: str = "",
+        op_type: str = "",
     ) -> None:
         """Append a kernel whose results have format `target`."""
         math = MathSettings(self.accumulation, overflow=vector_overflow(self.profile, target))
         named = {tensor.name: tensor for tensor in tensors}
-        self.graph.add(Kernel(name, phases, named, math, note=note, facts=facts or {}))
+        self.graph.add(Kernel(name, phases, named, math, note=note, facts=facts or {}, op_type=op_type))

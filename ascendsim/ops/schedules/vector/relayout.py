@@ -113,6 +113,19 @@ class Relayout(ABC):
     def turn(self, box: Box) -> Turn:
         """Return how the axes of the box change places."""
 
+    def sides(self, box: Box) -> tuple[Side, Side]:
+        """Return where a box is read and where it is written."""
+        sides = self.plain_side(box), self.packed_side(box)
+        return sides if self.packs else sides[::-1]
+
+    def read_place(self, box: Box) -> Index:
+        """Return the slice that a box reads."""
+        return self.sides(box)[0].place
+
+    def write_place(self, box: Box) -> Index:
+        """Return the slice that a box writes."""
+        return self.sides(box)[1].place
+
     def blocks(self, box: Box) -> int:
         """Return the blocks of 32 bytes that the channels of a box have, row after row."""
         count = 1

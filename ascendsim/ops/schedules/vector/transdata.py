@@ -22,8 +22,7 @@ from ascendsim.ops.schedules.vector.elementwise import vector_cores
 from ascendsim.ops.schedules.vector.relayout import Box, Relayout, Side
 from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.kernel import CoreWork, Phase
-from ascendsim.program.places import Gm
+from ascendsim.program.kernel import CoreWork, Deferred, Phase
 from ascendsim.program.program import Program
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 from ascendsim.vector.relayout import TurnTile
@@ -38,15 +37,20 @@ def transdata(profile: Profile, change: Relayout) -> Phase:
 
     Raises   CapacityError if UB does not hold a group of channels of one fractal
     """
+    return Phase("transdata", Deferred(partial(_work, profile, change)))
+
+
+def _work(profile: Profile, change: Relayout) -> tuple[CoreWork, ...]:
+    """Return the work of every core."""
     cores = vector_cores(profile)
     parts, tasks = _cut(change, len(cores))
     work = []
+    known: dict[tuple[object, ...], tuple[int, ...]] = {}
     for core, share in zip(cores, shares(tasks, len(cores)), strict=False):
         boxes = tuple(_boxes(change, parts, share))
-        pieces = tuple(piece for box in boxes for piece in _pieces(profile, change, box))
-        signature = tuple(_extents(change, piece) for piece in pieces)
-        work.append(CoreWork(core, signature, partial(_program, change, pieces, profile)))
-    return Phase("transdata", tuple(work))
+        signature = tuple([_box_extents(change, box, known) for box in boxes])
+        work.append(CoreWork(core, signature, partial(_program, change, boxes, profile)))
+    return tuple(work)
 
 
 def _cut(change: Relayout, cores: int) -> tuple[tuple[int, int], int]:
@@ -59,26 +63,37 @@ def _cut(change: Relayout, cores: int) -> tuple[tuple[int, int], int]:
     return (change.c1, cuts), groups * cuts
 
 
+def _box_extents(
+    change: Relayout, box: Box, known: dict[tuple[object, ...], tuple[int, ...]]
+) -> tuple[int, ...]:
+    """Return all that the cuts of a box depend on, and so its cost."""
+    # There are many boxes and few kinds of them: only the last of a line or of C1 is uneven.
+    kind = len(box.c1), box.c1.stop == change.c1, len(box.line), box.line.stop == change.line
+    if kind not in known:
+        known[kind] = _extents(change, box)
+    return known[kind]
+
+
 def _boxes(change: Relayout, parts: tuple[int, int], share: range) -> Iterator[Box]:
     """Yield the boxes of tasks in a row: those of one plane that have the whole line make one."""
     groups, cuts = parts
-    each = change.c1 // groups
+    each, taps = change.c1 // groups, range(change.area)
     if cuts == 1:
         first = share.start
         while first < share.stop:
             plane, group = divmod(first, groups)
             last = min(share.stop, (plane + 1) * groups)
             c1 = range(group * each, (group + last - first) * each)
-            yield Box(plane, c1, range(change.line), range(change.area))
+            yield Box(plane, c1, range(change.line), taps)
             first = last
         return
     steps = -(-change.line // change.step)
+    begins = [change.step * (steps * cut // cuts) for cut in range(cuts)]
+    lines = list(map(range, begins, [*begins[1:], change.line]))
     for task in share:
         rest, cut = divmod(task, cuts)
         plane, group = divmod(rest, groups)
-        begin, end = (change.step * (steps * at // cuts) for at in (cut, cut + 1))
-        line = range(begin, min(end, change.line))
-        yield Box(plane, range(group, group + 1), line, range(change.area))
+        yield Box(plane, range(group, group + 1), lines[cut], taps)
 
 
 def _pieces(profile: Profile, change: Relayout, box: Box) -> Iterator[Box]:
@@ -116,38 +131,33 @@ def _runs(whole: range, most: int) -> Iterator[range]:
         yield range(first, min(first + most, whole.stop))
 
 
-def _sides(change: Relayout, box: Box) -> tuple[Side, Side]:
-    """Return where a box is read and where it is written."""
-    sides = change.plain_side(box), change.packed_side(box)
-    return sides if change.packs else sides[::-1]
-
-
 def _room(change: Relayout, box: Box) -> tuple[int, int]:
     """Return the bytes in UB of the box as it is read and as it is written, rows in whole blocks."""
-    read, write = (side.rows * -(-side.row_bytes // C0_BYTES) * C0_BYTES for side in _sides(change, box))
+    read, write = (side.rows * -(-side.row_bytes // C0_BYTES) * C0_BYTES for side in change.sides(box))
     return read, write
 
 
 def _extents(change: Relayout, box: Box) -> tuple[int, ...]:
-    """Return all of a piece that its cost depends on."""
+    """Return all of a box that its cost depends on, once it is cut into pieces."""
     kept = change.plain_side(box).shape
     return len(box.c1), len(box.line), len(box.taps), *kept
 
 
-def _program(change: Relayout, pieces: tuple[Box, ...], profile: Profile) -> Program:
+def _program(change: Relayout, boxes: tuple[Box, ...], profile: Profile) -> Program:
     b = ProgramBuilder(profile)
+    pieces = tuple(piece for box in boxes for piece in _pieces(profile, change, box))
     rooms = [_room(change, piece) for piece in pieces]
     # The copy of the next piece waits until this one has left its slot: nothing overlaps.
     (tile,) = b.slots("UB", max(max(both) for both in rooms), "tile")
     size, out = change.source.itemsize, change.target.itemsize
     for piece in pieces:
-        read, write = _sides(change, piece)
-        place = Gm(change.source, read.place)
-        b.add(CopyGmToUb(tile, place, prod(read.shape) * size, read.shape, _padded(read)))
-        b.add(TurnTile(tile, tile, change.turn(piece), size, change.blocks(piece), change.taps))
-        b.add(
-            CopyUbToGm(Gm(change.target, write.place), tile, prod(write.shape) * out, False, _padded(write))
-        )
+        for _ in b.once(piece, _extents(change, piece)):
+            read, write = change.sides(piece)
+            place = b.gm(change.source, change.read_place, piece)
+            b.add(CopyGmToUb(tile, place, prod(read.shape) * size, read.shape, _padded(read)))
+            b.add(TurnTile(tile, tile, change.turn(piece), size, change.blocks(piece), change.taps))
+            place = b.gm(change.target, change.write_place, piece)
+            b.add(CopyUbToGm(place, tile, prod(write.shape) * out, False, _padded(write)))
     return b.build()
 
 

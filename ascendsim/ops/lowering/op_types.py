@@ -1,0 +1,67 @@
+"""What CANN calls the kernels of the gradients, by product, rank and formats."""
+
+from __future__ import annotations
+
+from ascendsim.ops.lowering.call import Call
+
+# What one row of windows of the zero-filled grad_output may hold for the newer 3-D kernel.
+MOST_WINDOW = 4096
+
+
+def grad_input_type(call: Call) -> str:
+    """Return the type of the kernel of grad_input.
+
+    Source   operator interface code; the shapes that its own lists name are not known, and count as others
+    """
+    p = call.problem
+    if p.transposed:
+        # The gradient of a transposed convolution is a plain one.
+        return "Conv3DV2" if p.rank == 3 else "Conv2D"
+    if not call.generation.changes_layouts:
+        return "Conv3DBackpropInputV2"
+    if p.rank < 3:
+        return "Conv2DBackpropInput"
+    return "Conv3DBackpropInputV2" if _newer_input(call) else "Conv3DBackpropInput"
+
+
+def _newer_input(call: Call) -> bool:
+    """Return whether a 3-D grad_input takes the newer kernel."""
+    p = call.problem
+    _, stride, _ = p.strides
+    window = min(2 + (p.kernel[1] - 1) * p.dilations[1], (p.small_size[1] - 1) * stride + 1)
+    if window * p.small_size[2] * p.strides[2] > MOST_WINDOW:
+        return False
+    depth, height, width = p.big_size
+    small = max(p.strides) <= 2 and max(map(max, p.pads)) <= 2 and max(p.kernel) <= 4
+    return (
+        call.storage.name == "float32" or p.groups > 1 or (small and height * width >= 5500 and depth <= 85)
+    )
+
+
+def grad_weight_type(call: Call) -> str:
+    """Return the type of the kernel of grad_weight; source as `grad_input_type`."""
+    p = call.problem
+    if not call.generation.changes_layouts:
+        return "Conv3DBackpropFilterV2"
+    if p.rank < 3:
+        # A deterministic sum needs the newer kernel, over a view with more axes; unified cores have none.
+        newer = call.deterministic and call.profile.core_structure == "split"
+        return "Conv3DBackpropFilterV2" if newer else "Conv2DBackpropFilter"
+    return "Conv3DBackpropFilterV2" if _newer_weight(call) else "Conv3DBackpropFilter"
+
+
+def _newer_weight(call: Call) -> bool:
+    """Return whether a 3-D grad_weight takes the newer kernel."""
+    p = call.problem
+    if call.storage.name == "float32" or max(p.dilations) > 1 or p.groups > 1 or call.deterministic:
+        return True
+    # Else where it has basic blocks: rows and columns of the product, and how many taps.
+    taps = p.kernel[1] * p.kernel[2]
+    rows, columns = p.small_channels, p.big_channels * taps
+    return taps == 1 or (taps in (4, 9, 16) and rows >= 128 and columns >= 128)
+
+
+def writes_rows(call: Call) -> bool:
+    """Return whether the kernel of grad_input writes row after row itself."""
+    core, p = call.generation, call.problem
+    return not core.changes_layouts or (core.writes_rows_in_3d and p.rank == 3 and call.storage.bits == 16)
