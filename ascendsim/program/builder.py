@@ -1,4 +1,4 @@
-"""Building programs: slots are reserved, instructions appended, and the bodies of loops emitted once.
+"""Building programs: instructions are appended to slots that are reserved, the bodies of loops emitted once.
 
 A body is told from another one by what it finds: what the rings of slots hold, and whose turn it is. As soon
 as a round finds what an earlier one found, the rounds from there on repeat, and so does their code.
@@ -10,13 +10,14 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ascendsim.errors import CapacityError, ProgramError
+from ascendsim.errors import ProgramError
 from ascendsim.program.frames import Frame
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.laps import Lap
 from ascendsim.program.places import Gm, GmTensor, Slot
-from ascendsim.program.posts import VECTOR_CORES, Post, pipe_on
+from ascendsim.program.posts import VECTOR_CORES, Post
 from ascendsim.program.program import Program
+from ascendsim.program.reserved import Reserved
 from ascendsim.program.rings import Ring, RingState
 from ascendsim.program.units import Aim, Index, Nest, Step, Unit
 from ascendsim.program.waits import HAZARDS
@@ -47,7 +48,7 @@ class _Known(NamedTuple):
     lap: int
 
 
-class ProgramBuilder:
+class ProgramBuilder(Reserved):
     """Collect the instructions of one core, or of a cube core and the vector cores beside it (`posts.py`).
 
     `hazards` names the classes of waits that hold; all of them, except in tests that show what a missing
@@ -55,12 +56,8 @@ class ProgramBuilder:
     """
 
     def __init__(self, profile: Profile, hazards: frozenset[str] = HAZARDS) -> None:
-        self._profile = profile
+        super().__init__(profile)
         self._hazards = hazards
-        self._slots: list[Slot] = []
-        self._used: dict[str, int] = {}
-        self._rings: list[Ring] = []
-        self._ring_of: dict[int, Ring] = {}
         # Code known by what it does and finds, with how it leaves the rings and which slots it writes.
         self._known: dict[Hashable, _Known] = {}
         self._laps: dict[Hashable, _LapCode] = {}
@@ -68,73 +65,11 @@ class ProgramBuilder:
 
     def restart(self) -> None:
         """Begin another program with the same slots; code that is known stays known."""
-        self._frame = Frame()
+        self._frame = Frame(self._ring_of)
         self._in_loop = False
         self._written = bytearray(len(self._slots))
         for ring in self._rings:
             ring.restart()
-
-    def slots(
-        self, buffer: str, size_bytes: int, name: str, copies: int = 1, on: int = 0
-    ) -> tuple[Slot, ...]:
-        """Reserve `copies` slots of one buffer of core `on`.
-
-        Raises   CapacityError naming buffer, need and capacity, or the buffers that the product has
-        """
-        figures = self._profile.buffers.get(buffer)
-        if figures is None:
-            raise CapacityError(
-                f"{self._profile.variant} has no buffer {buffer}; it has {', '.join(self._profile.buffers)}"
-            )
-        alignment = figures.alignment_bytes
-        size = -(-size_bytes // alignment) * alignment
-        own = pipe_on(on, buffer)
-        need = self._used.get(own, 0) + copies * size
-        if need > figures.capacity_bytes:
-            raise CapacityError(
-                f"{own} of {self._profile.variant} holds {figures.capacity_bytes} bytes, but {name} "
-                f"({copies} x {size}) brings the need to {need}; take a smaller tile or fewer copies"
-            )
-        self._used[own] = need
-        return self._made(buffer, size, name, copies)
-
-    def room(self, buffer: str) -> int:
-        """Return the bytes of a buffer of core 0 that are not reserved yet."""
-        return self.capacity(buffer) - self._used.get(buffer, 0)
-
-    def capacity(self, buffer: str) -> int:
-        """Return the bytes of a buffer."""
-        return self._profile.buffers[buffer].capacity_bytes
-
-    def _made(self, buffer: str, size: int, name: str, copies: int) -> tuple[Slot, ...]:
-        made = []
-        for copy in range(copies):
-            label = f"{name}[{copy}]" if copies > 1 else name
-            made.append(Slot(buffer, size, label, len(self._slots)))
-            self._slots.append(made[-1])
-            self._written.append(0)
-        return tuple(made)
-
-    def ring(self, buffer: str, size_bytes: int, name: str, copies: int = 1, on: int = 0) -> Ring:
-        """Reserve slots of core `on` that are used in turn (ping-pong).
-
-        Raises   CapacityError as `slots`
-        """
-        return self._ring(self.slots(buffer, size_bytes, name, copies, on))
-
-    def _ring(self, slots: tuple[Slot, ...]) -> Ring:
-        made = Ring(slots)
-        self._rings.append(made)
-        self._ring_of.update(dict.fromkeys([slot.index for slot in slots], made))
-        return made
-
-    def handover(self, size_bytes: int, name: str, copies: int = 1) -> Ring:
-        """Name pieces of a workspace in global memory that cores of this program use in turn.
-
-        A slot of it stands for its piece: who writes the piece writes the slot, who reads it reads the slot
-        (`add`), and so they wait for each other. `Ring.turn` tells which piece it is.
-        """
-        return self._ring(self._made("GM", size_bytes, name, copies))
 
     def gm(self, tensor: GmTensor, find: Callable[..., Index], task: Any, *args: Any) -> Gm:
         """Return the slice find(task, *args) of a tensor, for the next instruction.
@@ -174,16 +109,12 @@ class ProgramBuilder:
                     f"has core 0, and beside a cube core the vector cores 1 to {VECTOR_CORES}"
                 )
             post = Post(on, reads, writes)
-        written = self._written
-        for slot in instruction.reads + reads if reads else instruction.reads:
-            if not written[slot.index]:
-                raise ProgramError(
-                    f"instruction {len(self)} ({type(instruction).__name__}) reads {slot!r}, "
-                    "which nothing has written"
-                )
-        for slot in instruction.writes + writes if writes else instruction.writes:
-            written[slot.index] = 1
-        self._frame.add(instruction, post, self._ring_of)
+        unknown = self._frame.add(instruction, post, self._written)
+        if unknown is not None:
+            raise ProgramError(
+                f"instruction {len(self)} ({type(instruction).__name__}) reads {unknown!r}, "
+                "which nothing has written"
+            )
 
     def __len__(self) -> int:
         return len(self._frame)
@@ -213,7 +144,7 @@ class ProgramBuilder:
         self._frame.close()
         flat = tuple(chain.from_iterable([mine for _, mine in own if mine]))
         if known is None:
-            outer, self._frame = self._frame, Frame.of(task, flat, len(self))
+            outer, self._frame = self._frame, Frame(self._ring_of, len(self)).of(task, flat)
             try:
                 yield task
                 code = self._frame.code()

@@ -11,16 +11,18 @@ from ascendsim.program.places import Slot
 from ascendsim.program.posts import Post
 from ascendsim.program.rings import Ring, place_in
 from ascendsim.program.units import Aim, Nest, Part, Segment, Step, Unit
+from ascendsim.program.uses import Uses
 
 
 class Frame:
     """Steps and segments so far, and the instructions that belong to no step yet.
 
-    Of a whole program, unless `of` says of which task, and which are the places of its tiles. `before` counts
-    the instructions that come before it.
+    Of a whole program, unless `of` says of which task. `rings` has the ring of every slot that is in one;
+    `before` counts the instructions that come before it.
     """
 
-    def __init__(self, before: int = 0) -> None:
+    def __init__(self, rings: dict[int, Ring], before: int = 0) -> None:
+        self._rings = rings
         self._before = before
         # Whether it is a task, whose slices are found for other tasks, too.
         self.of_task = False
@@ -30,18 +32,21 @@ class Frame:
         self.segments: list[Segment] = []
         self._cut = 0
         self._count = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with instructions that belong to no step yet."""
         self._open: list[Instruction] = []
+        self._uses = Uses()
         self._posts: dict[int, Post] = {}
-        # How its instructions on GM find their slices, and of which places they fill tiles.
+        # How those on GM find their slices, and of which places they fill tiles.
         self._aims: list[Aim] = []
         self._fills: list[int] = []
 
-    @classmethod
-    def of(cls, task: Any, places: tuple[Hashable, ...], before: int) -> Frame:
-        """Return a frame for the code of a task."""
-        made = cls(before)
-        made.of_task, made._task, made._places = True, task, places
-        return made
+    def of(self, task: Any, places: tuple[Hashable, ...]) -> Frame:
+        """Let it be that of a task whose tiles have these places; return it."""
+        self.of_task, self._task, self._places = True, task, places
+        return self
 
     def __len__(self) -> int:
         return self._before + self._count + len(self._open)
@@ -55,18 +60,29 @@ class Frame:
             )
         self._aims.append(aim)
 
-    def add(self, instruction: Instruction, post: Post | None, rings: dict[int, Ring]) -> None:
-        """Append one instruction; `rings` has the ring of every slot that is in one."""
+    def add(self, instruction: Instruction, post: Post | None, written: bytearray) -> Slot | None:
+        """Append one instruction, and mark what it writes; but if it reads what is not, return that slot."""
+        # For every instruction there is: it is asked for as little as possible.
+        reads, writes = instruction.reads, instruction.writes
+        if post is not None:
+            reads, writes = reads + post.reads, writes + post.writes
+        for slot in reads:
+            if not written[slot.index]:
+                return slot
         if post is not None:
             self._posts[len(self._open)] = post
+        for slot in writes:
+            written[slot.index] = 1
+        self._uses.add(reads, writes)
         self._open.append(instruction)
-        if self.of_task and instruction.gm is not None:
-            self._fills.append(self._filled(instruction.writes, rings))
+        if len(self._aims) > len(self._fills) and instruction.gm is not None:
+            self._fills.append(self._filled(instruction.writes))
+        return None
 
-    def _filled(self, slots: tuple[Slot, ...], rings: dict[int, Ring]) -> int:
+    def _filled(self, slots: tuple[Slot, ...]) -> int:
         """Return the number of the place of which a slot receives a tile, or -1."""
         for slot in slots:
-            ring = rings.get(slot.index)
+            ring = self._rings.get(slot.index)
             if ring is not None and (held := ring.held_by(slot)) is not None:
                 return place_in(held, self._places)
         return -1
@@ -77,21 +93,21 @@ class Frame:
             self.append(Step(self._finished(), self._task, 0, self._places))
 
     def _finished(self) -> Unit:
-        aims = None
-        if self.of_task:
-            aims = self._whole_aims()
-        unit = Unit(tuple(self._open), aims, self._posts)
-        self._open, self._posts, self._aims, self._fills = [], {}, [], []
-        return unit
-
-    def _whole_aims(self) -> tuple[Aim, ...]:
-        if len(self._aims) != len(self._fills):
+        unit = Unit(tuple(self._open), self._whole_aims(), self._posts, self._uses)
+        if self.of_task and {len(self._aims), len(self._fills)} != {len(unit.on_gm)}:
             raise ProgramError(
-                f"a unit of code has {len(self._fills)} instructions on global memory, of which "
+                f"a unit of code has {len(unit.on_gm)} instructions on global memory, of which "
                 f"{len(self._aims)} take their slice from ProgramBuilder.gm; all must, so that it can be "
                 "found for other tasks"
             )
-        found = zip(self._aims, self._fills, strict=True)
+        self._begin()
+        return unit
+
+    def _whole_aims(self) -> tuple[Aim, ...] | None:
+        """Return the aims with the places that they fill; None: slices are as they are written."""
+        if not self.of_task:
+            return None
+        found = zip(self._aims, self._fills, strict=False)
         return tuple([Aim(find, args, place) for (find, args, _), place in found])
 
     def append(self, step: Step) -> None:

@@ -11,6 +11,7 @@ from ascendsim.program.instruction import Instruction
 from ascendsim.program.laps import moved, require_whole
 from ascendsim.program.places import Gm
 from ascendsim.program.posts import Post, pipe_on
+from ascendsim.program.uses import Uses
 
 Index = tuple[Any, ...]
 
@@ -32,29 +33,30 @@ class Unit:
 
     Where a unit recurs, only the slices of global memory may be others. `aims` says how they follow from a
     task, one for each instruction on GM, in order; without, they are as written, but for their laps. `posts`
-    are those of the instructions that have one, by their place; `names` are the pipes of all, and `written`
-    is the slots that are written.
+    are those of the instructions that have one, by their place; `names` are the pipes of all, `uses` the
+    slots that they read and write, and `written` those that are written.
     """
 
-    __slots__ = ("aims", "instructions", "names", "on_gm", "pipes", "posts", "written")
+    __slots__ = ("aims", "instructions", "names", "on_gm", "pipes", "posts", "uses", "written")
 
     def __init__(
         self,
         instructions: tuple[Instruction, ...],
         aims: tuple[Aim, ...] | None = None,
         posts: Mapping[int, Post] | None = None,
+        uses: Uses | None = None,
     ) -> None:
         self.instructions = instructions
         self.posts = posts or {}
+        self.uses = Uses.of(instructions, self.posts) if uses is None else uses
+        self.written = self.uses.written
         self.on_gm = tuple([at for at, made in enumerate(instructions) if made.gm is not None])
         self.aims = aims
         for at in self.on_gm:
             require_whole(instructions[at].gm.index)  # type: ignore[union-attr]  # it names one
         self.names = [made.pipe for made in instructions]
-        self.written = {slot.index for made in instructions for slot in made.writes}
         for at, post in self.posts.items():
             self.names[at] = pipe_on(post.core, self.names[at])
-            self.written.update([slot.index for slot in post.writes])
         self.pipes = tuple(dict.fromkeys(self.names))
 
     def __len__(self) -> int:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Hashable
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import PIPES, Instruction, Traffic
-from ascendsim.program.posts import Post
 from ascendsim.program.program import Program
 from ascendsim.program.units import Unit
 from ascendsim.timing.costing import checked, depths_of, no_queue
-from ascendsim.timing.fast.state import BEHIND, CODE, FIRST_USE, LAST_USE, MOVES, PIPE, PRICES, TRAILS, UNIT
+from ascendsim.timing.fast import state as f
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ascendsim.profile import Profile
+
+    Table = NDArray[np.int64]
 
 NUMBERS = {pipe: number for number, pipe in enumerate(PIPES)}
 
@@ -40,18 +44,23 @@ class CodeBook:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self.code = array("q")
-        self.uses = array("q")
-        self.prices = array("q")
         self.traffics: list[Traffic] = []
-        self.trails = False
-        # The most slots that an instruction uses.
-        self.most_uses = 0
         # A bit for each pipe on which bytes move.
         self.movers = 0
         self._units: dict[Unit, UnitCode] = {}
+        # By instruction: its price, and where the slots end that it uses. Those that trail others, and those
+        # on another core than the first, by row.
+        self._prices_of = array("q")
+        self._ends = array("q")
+        self._slots = array("q")
+        self._trailing: list[int] = []
+        self._beside: dict[int, int] = {}
+        # By price: what the engine reads, the pipe, and the traffic (-1: none).
+        self._prices = array("q")
+        self._pipes: list[int] = []
+        self._moved: list[int] = []
         # A program repeats few shapes many times; working out a cost, in fractions, is what is slow.
-        self._prices: dict[tuple[type, str, Hashable], tuple[int, int, int]] = {}
+        self._numbers: dict[tuple[type, str, Hashable], int] = {}
         self._traffics: dict[Traffic, int] = {}
 
     def check(self, program: Program, kind: str) -> None:
@@ -78,94 +87,63 @@ class CodeBook:
 
     def _enter(self, unit: Unit) -> UnitCode:
         """Append the instructions of a unit to the tables."""
-        uses, prices, first = self.uses, self._prices, len(self.code) // CODE
-        named = {at: number for number, at in enumerate(unit.on_gm)}
-        traffics: list[int] = []
-        moving: list[int] = []
-        cores: list[int] = []
-        rows: list[list[int]] = []
-        # The innermost loop of building: an instruction is asked for as little as possible.
-        posts = unit.posts
-        for at, instruction in enumerate(unit.instructions):
+        first, numbers, prices = len(self._ends), self._numbers, []
+        # For every instruction there is: it is asked for as little as possible.
+        for instruction in unit.instructions:
             key = instruction.__class__, instruction.pipe, instruction.shape
-            known = prices.get(key)
-            if known is None:
-                known = prices[key] = self._price(instruction, key)
-            number, price, traffic = known
-            if traffic >= 0:
-                traffics.append(traffic)
-                moving.append(named.get(at, -1))
-            begin = len(uses)
-            for slot in instruction.reads:
-                uses.append(2 * slot.index)
-            for slot in instruction.writes:
-                uses.append(2 * slot.index + 1)
-            row = [number, price, begin, len(uses), instruction.trails, traffic >= 0, 0]
-            if at in posts:
-                self._place(row, posts[at])
-            if traffic >= 0:
-                cores.append(row[PIPE] // UNIT)
-                self.movers |= 1 << row[PIPE]
-            rows.append(row)
-        self._note_behind(rows)
-        self.trails = self.trails or any(row[TRAILS] for row in rows)
-        self.most_uses = max([self.most_uses, *[row[LAST_USE] - row[FIRST_USE] for row in rows]])
-        self.code.extend(chain.from_iterable(rows))
-        return UnitCode(first, len(self.code) // CODE, tuple(traffics), tuple(moving), tuple(cores))
+            number = numbers.get(key)
+            if number is None:
+                number = numbers[key] = self._price(instruction, key)
+            prices.append(number)
+        self._prices_of.extend(prices)
+        begin = len(self._slots)
+        self._slots.extend(unit.uses.slots)
+        self._ends.extend([begin + end for end in unit.uses.ends])
+        self._trailing += [first + at for at, made in enumerate(unit.instructions) if made.trails]
+        cores = {at: post.core for at, post in unit.posts.items()}
+        self._beside |= {first + at: core for at, core in cores.items()}
+        moved = self._moved
+        moving = [at for at, number in enumerate(prices) if moved[number] >= 0]
+        for at in moving:
+            self.movers |= 1 << self._pipes[prices[at]] + f.UNIT * cores.get(at, 0)
+        named = {at: number for number, at in enumerate(unit.on_gm)}
+        return UnitCode(
+            first,
+            first + len(prices),
+            tuple([moved[prices[at]] for at in moving]),
+            tuple([named.get(at, -1) for at in moving]),
+            tuple([cores.get(at, 0) for at in moving]),
+        )
 
-    def _place(self, row: list[int], post: Post) -> None:
-        """Move an instruction to its core, and add the slots of a hand-over."""
-        row[PIPE] += UNIT * post.core
-        for slot in post.reads:
-            self.uses.append(2 * slot.index)
-        for slot in post.writes:
-            self.uses.append(2 * slot.index + 1)
-        row[LAST_USE] = len(self.uses)
+    def tables(self) -> dict[str, Table]:
+        """Return the tables `code`, `units`, `uses` and `prices` (`state.py`)."""
+        prices, ends = _whole(self._prices_of), _whole(self._ends)
+        code = np.zeros((len(prices), f.CODE), np.int64)
+        code[:, f.PRICE], code[:, f.LAST_USE] = prices, ends
+        code[1:, f.FIRST_USE] = ends[:-1]
+        code[:, f.PIPE] = np.array(self._pipes, np.int64)[prices]
+        code[:, f.MOVES] = np.array(self._moved, np.int64)[prices] >= 0
+        code[self._trailing, f.TRAILS] = 1
+        for row, core in self._beside.items():
+            code[row, f.PIPE] += f.UNIT * core
+        units = np.array([unit.last for unit in self._units.values()], np.int64)
+        return {"code": code, "units": units, "uses": _whole(self._slots), "prices": _whole(self._prices)}
 
-    def _note_behind(self, rows: list[list[int]]) -> None:
-        """Note at each instruction which pipes' next transfers need it, or a later one of its pipe."""
-        # From the end: from an instruction that a transfer needs back to the transfer before it on that pipe,
-        # all on the pipe of the former are needed.
-        begins: dict[int, list[tuple[int, int]]] = {}
-        needed: dict[int, int] = {}
-        for at in range(len(rows) - 1, -1, -1):
-            row = rows[at]
-            for pipe, bit in begins.get(at, ()):
-                needed[pipe] = needed.get(pipe, 0) | bit
-            row[BEHIND] = needed.get(row[PIPE], 0)
-            if row[MOVES]:
-                bit = 1 << row[PIPE]
-                needed = {pipe: bits & ~bit for pipe, bits in needed.items()}
-                begins = {}
-                for source in self._needed(at, rows):
-                    begins.setdefault(source, []).append((rows[source][PIPE], bit))
-
-    def _needed(self, at: int, rows: list[list[int]]) -> set[int]:
-        """Return the newest instruction on each pipe that an instruction needs, directly or by others."""
-        # A few steps back are enough: what is found is used to save time, not to decide.
-        wanted = self._read(rows[at])
-        newest: dict[int, int] = {}
-        for source in range(at - 1, max(-1, at - 9), -1):
-            row = rows[source]
-            if not wanted.isdisjoint(
-                [use - 1 for use in self.uses[row[FIRST_USE] : row[LAST_USE]] if use & 1]
-            ):
-                newest.setdefault(row[PIPE], source)
-                wanted |= self._read(row)
-        return set(newest.values())
-
-    def _read(self, row: list[int]) -> set[int]:
-        return {use for use in self.uses[row[FIRST_USE] : row[LAST_USE]] if not use & 1}
-
-    def _price(self, instruction: Instruction, key: tuple[type, str, Hashable]) -> tuple[int, int, int]:
-        """Append a cost to the tables; return numbers of the pipe, the cost and its traffic (-1: none)."""
+    def _price(self, instruction: Instruction, key: tuple[type, str, Hashable]) -> int:
+        """Append a cost to the tables; return its number."""
         priced = checked(key, instruction.cost(self._profile), instruction.drains)
         cycles, latency, moved, drains, least, pace, piece, lead = priced
-        pipe, traffic = NUMBERS[key[1]], -1
+        traffic = -1
         if moved is not None:
             traffic = self._traffics.setdefault(moved, len(self.traffics))
             if traffic == len(self.traffics):
                 self.traffics.append(moved)
-            self.movers |= 1 << pipe
-        self.prices.extend((cycles, latency, traffic, drains, least, pace, piece, lead))
-        return pipe, len(self.prices) // PRICES - 1, traffic
+        self._prices.extend((cycles, latency, traffic, drains, least, pace, piece, lead))
+        self._pipes.append(NUMBERS[key[1]])
+        self._moved.append(traffic)
+        return len(self._moved) - 1
+
+
+def _whole(table: array[int]) -> Table:
+    # numpy takes no empty buffer, and a program may have no instruction.
+    return np.frombuffer(table, np.int64) if table else np.empty(0, np.int64)

@@ -8,6 +8,7 @@ from ascendsim.timing.fast import state as f
 from ascendsim.timing.fast.cluster import issue_all, issue_held
 from ascendsim.timing.fast.cores import go_on, issue, next_code
 from ascendsim.timing.fast.flows import next_event, settle, share
+from ascendsim.timing.fast.needs import note_needs
 
 
 def advance(m: Any, core: int) -> None:
@@ -39,6 +40,7 @@ def run(m: Any) -> int:
 
     Returns  FINISHED; STUCK if something waits for ever; FULL if HELD is too small
     """
+    note_needs(m)
     for core in range(m[f.TEAMS]):
         advance(m, core)
     while True:

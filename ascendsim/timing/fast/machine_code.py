@@ -30,6 +30,7 @@ from ascendsim.timing.fast.flows import (
     share,
 )
 from ascendsim.timing.fast.held import entered, entry_at, hold, let_go, ready, uses_held
+from ascendsim.timing.fast.needs import note_needs, note_unit, sources_of, want
 from ascendsim.timing.fast.pipes import behind, finish, know, outdone, send, start
 
 # Of each function those that it calls come before it.
@@ -37,6 +38,7 @@ _FUNCTIONS: Any = [know, start, finish, outdone, behind, send]
 _FUNCTIONS += [entry_at, uses_held, entered, ready, hold, let_go]
 _FUNCTIONS += [next_code, work, begin, revisit, go_on, issue_time, nothing_before, issue]
 _FUNCTIONS += [issued, next_unissued, issue_held, issue_all, advance]
+_FUNCTIONS += [want, sources_of, note_unit, note_needs]
 _FUNCTIONS += [port_of, join, leave, own_level, level, limits, share, settle, next_event, land, run_tables]
 # What runs for every instruction, or every transfer.
 _INLINE: Any = (

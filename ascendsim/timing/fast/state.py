@@ -22,11 +22,11 @@ FLOW_COLUMNS, MOST_FLOWS = 5, 4
 TRANSFERS = FLOW + MOST_FLOWS * FLOW_COLUMNS
 # Figures of the machine and sizes of the tables. TRAILED: whether any instruction trails others; MOVERS has a
 # bit for each pipe on which bytes move; SHORT: whether a pipe had no room for what it holds. HELD is how many
-# rows of it there are, a power of two, and ENTRY is their width.
+# rows of it there are, a power of two, and ENTRY is their width. UNITS of code follow each other.
 ISSUE_CYCLES, FLAG_CYCLES, TRAFFICS, OUTCOMES, TEAMS, PIPES = range(6)
 QUEUE, HELD, ENTRY, TRAILED, MOVERS, PORTS, ROOM, SHORT = range(6, 14)
 # By link: its total, and how many flows are under way on it.
-TOTALS, UNDER_WAY, MACHINE = 14, 17, 20
+TOTALS, UNDER_WAY, UNITS, MACHINE = 14, 17, 20, 21
 # One program, of a core or of equal ones: where it is, which instructions it holds. STALLED has a bit for
 # each of its cores whose scalar unit waits for room in a queue.
 SEGMENT, LAST_SEGMENT, TIMES, STEP, LAST_STEP, AT, LAST_AT, COUNT = range(8)
@@ -74,13 +74,13 @@ FINISHED, STUCK, FULL = 0, -1, -2
 
 # Tables in the order in which they lie in memory. Their places stand in the header behind the figures.
 TABLES = (
-    "code", "uses", "prices", "steps", "segments", "outcomes", "classes", "transfers", "depths",
+    "code", "units", "uses", "prices", "steps", "segments", "outcomes", "classes", "transfers", "depths",
     "cores", "pipes", "starts", "known", "slots", "readers", "entries", "flights", "flows",
-    "waiting", "landed", "ports", "busy", "waits", "spans",
+    "waiting", "landed", "ports", "busy", "waits", "spans", "needed", "wanted",
 )  # fmt: skip
 (
-    AT_CODE, AT_USES, AT_PRICES, AT_STEPS, AT_SEGMENTS, AT_OUTCOMES, AT_CLASSES, AT_TRANSFERS, AT_DEPTHS,
-    AT_CORES, AT_PIPES, AT_STARTS, AT_KNOWN, AT_SLOTS, AT_READERS, AT_ENTRIES, AT_FLIGHTS, AT_FLOWS,
-    AT_WAITING, AT_LANDED, AT_PORTS, AT_BUSY, AT_WAITS, AT_SPANS,
+    AT_CODE, AT_UNITS, AT_USES, AT_PRICES, AT_STEPS, AT_SEGMENTS, AT_OUTCOMES, AT_CLASSES, AT_TRANSFERS,
+    AT_DEPTHS, AT_CORES, AT_PIPES, AT_STARTS, AT_KNOWN, AT_SLOTS, AT_READERS, AT_ENTRIES, AT_FLIGHTS,
+    AT_FLOWS, AT_WAITING, AT_LANDED, AT_PORTS, AT_BUSY, AT_WAITS, AT_SPANS, AT_NEEDED, AT_WANTED,
 ) = range(MACHINE, MACHINE + len(TABLES))  # fmt: skip
 HEADER = MACHINE + len(TABLES)

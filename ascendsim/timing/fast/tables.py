@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +14,7 @@ from ascendsim.program.posts import VECTOR_CORES
 from ascendsim.program.program import Program
 from ascendsim.timing.fast import state as f
 from ascendsim.timing.fast.code import CodeBook
+from ascendsim.timing.fast.needs import BACK
 from ascendsim.timing.fast.rows import CodeRows
 from ascendsim.timing.l2.accesses import Outcome
 from ascendsim.timing.links import fixed_rate
@@ -67,10 +67,9 @@ def phase_tables(
     queue, depths = _depths(profile, max(counts, default=0), units)
     made = np.concatenate([run.outcomes for run in runs]) if runs else np.empty(0, np.int32)
     classes, transfers = _transfers(runs, outcomes, book, profile)
+    code = book.tables()
     tables: dict[str, Any] = {
-        "code": _whole(book.code),
-        "uses": _whole(book.uses),
-        "prices": _whole(book.prices),
+        **code,
         "steps": steps,
         "segments": segments,
         "outcomes": made,
@@ -80,7 +79,11 @@ def phase_tables(
         "cores": cores,
         **_state(runs, begin, queue, units, sum(counts) if recorded else 0),
     }
+    most_uses = int((code["code"][:, f.LAST_USE] - code["code"][:, f.FIRST_USE]).max(initial=0))
+    tables["wanted"] = np.empty((1 + BACK) * most_uses, np.int64)
     figures = _figures(profile, runs, book, len(outcomes), queue, units)
+    figures[f.UNITS], figures[f.ENTRY] = len(code["units"]), f.TICKETS + 2 * most_uses
+    figures[f.TRAILED] = code["code"][:, f.TRAILS].any()
     tables["entries"] = room_for_held(figures)
     return figures, tables
 
@@ -126,11 +129,6 @@ def _programs(
     return cores, _table(rows.steps), _table(segments)
 
 
-def _whole(table: array[int]) -> Table:
-    # numpy takes no empty buffer, and a program may have no instruction.
-    return np.frombuffer(table, np.int64) if table else np.empty(0, np.int64)
-
-
 def _table(rows: list[int]) -> Table:
     return np.array(rows, np.int64)
 
@@ -154,9 +152,8 @@ def _figures(
     machine[f.ISSUE_CYCLES], machine[f.FLAG_CYCLES] = profile.scalar.issue_cycles, profile.sync.flag_cycles
     machine[f.TRAFFICS], machine[f.OUTCOMES] = len(book.traffics), outcomes
     machine[f.TEAMS], machine[f.PIPES], machine[f.QUEUE] = len(runs), units * f.UNIT, queue
-    machine[f.TRAILED] = book.trails
     # A pipe holds at most what its queue does, and one more. Of several cores some may be far ahead.
-    machine[f.HELD], machine[f.ENTRY] = queue, f.TICKETS + 2 * book.most_uses
+    machine[f.HELD] = queue
     machine[f.MOVERS] = book.movers
     machine[f.PORTS], machine[f.ROOM] = len(runs) * units, ROOM_OF_A_FLIGHT * len(runs) * machine[f.PIPES]
     for number, link in enumerate(f.LINK_NAMES):
@@ -226,6 +223,7 @@ def _state(runs: Sequence[Run], begin: int, queue: int, units: int, recorded: in
         "waiting": 1 + teams * pipes,
         "landed": 1 + teams * pipes,
         "busy": teams * pipes,
+        "needed": pipes,
         "waits": teams * pipes * pipes,
         "spans": 4 * recorded,
     }
