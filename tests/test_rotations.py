@@ -48,6 +48,10 @@ def test_tasks_come_round_when_images_have_used_up_whole_turns_of_the_cores(task
     assert {len(made.rounds[0].tasks) for made in dealt} == {tasks * period // 4}
 
 
+def test_no_core_gets_anything_where_there_is_none():
+    assert rotated(8, 0, 4, lambda image, task: [Block(image, task)]) == []
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_each_core_gets_what_it_gets_of_a_list(seed):
     rng = random.Random(seed)

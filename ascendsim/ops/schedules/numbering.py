@@ -59,6 +59,8 @@ def rotated(
     tasks    of an image; `blocks(image, number)` are the base blocks of one of them
     """
     cores = min(cores, images * tasks)
+    if not cores:
+        return []
     period = cores // gcd(tasks, cores)
     whole = images - images % period
 
