@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.numerics.formats.dtypes import dtype as dtype_named
+from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.packed import C0_BYTES
 from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layouts, ceil_div
