@@ -44,7 +44,8 @@ class Nest:
             inner = rng.choice((0, 0, 2, 3))
             # Strips, and where in the strip the loop begins.
             strips = rng.choice(((), (), ((1, 0),), ((0, 3), (1, 3)), ((0, 5), (0, 2), (2, 0), (1, 2))))
-            self.loops.append((range(begin, begin + rng.randint(1, 12)), inner, body, strips))
+            rounds, step = rng.randint(1, 12), rng.choice((1, 1, 2, 3))
+            self.loops.append((range(begin, begin + rounds * step, step), inner, body, strips))
 
     def _unit(self, rng, number):
         actions = [
@@ -78,7 +79,7 @@ class Nest:
 
     def _loop(self, strip, number, on):
         laps, inner, body, _ = self.loops[number]
-        for lap in self.b.loop(range(laps.start + on, laps.stop + on)):
+        for lap in self.b.loop(range(laps.start + on, laps.stop + on, laps.step)):
             for turn in self.b.loop(range(inner)) if inner else (0,):
                 for unit, once, actions in body:
                     # What stands outside of units has no task of its own, so that of a strip is one.

@@ -166,9 +166,26 @@ def test_a_result_says_whose_each_tiling_is():
     product, own = notes_of(transposed, "float16", "910A")
     assert product.startswith("Tilings of grad_weight follow")
     assert own.startswith("Tilings of grad_input are this simulator's own")
+    # The operator of 910_95 plans both gradients.
+    [note] = notes_of(small, "float16", "950PR_9589")
+    assert note.startswith("Tilings follow the rules of the product's operators")
     # Who gives them knows whose they are.
     given = {"grad_input": Tiling(16, 16, 16), "grad_weight": Tiling(16, 16, 16)}
     assert notes_of(small, "float16", "910A", tiling=given) == []
+
+
+def test_a_product_plan_that_is_not_taken_is_told_with_the_reason():
+    few = ConvProblem((2, 32, 16, 16), (3, 32, 3, 3), 1, 1)
+    made = estimate(few, product="950PR_9589", output_mask=(True, True, False))
+    [reason] = [note for note in made.notes if note.startswith("Not taken")]
+    assert reason == (
+        "Not taken: the product's plan of grad_input on 950PR_9589: small_shape with taps taken as c04 has "
+        "no loop nest here."
+    )
+    # Asked for a search, nobody misses a plan.
+    searched = estimate(few, product="950PR_9589", output_mask=(True, True, False), tiling="search")
+    assert not any(note.startswith("Not taken") for note in searched.notes)
+    assert searched.kernels[0].cycles == made.kernels[0].cycles
 
 
 VOLUME = ConvProblem((1, 16, 4, 6, 6), (16, 16, 3, 3, 3), 1, 1)

@@ -364,9 +364,21 @@ def test_a_unit_without_aims_moves_its_laps_only():
     assert OUT.role == "output"
 
 
-@pytest.mark.parametrize("laps", [range(0, 14, 2), range(6, -1, -1), [0, 1], 5])
-def test_a_loop_rises_by_one(laps):
-    with pytest.raises(ProgramError, match="a range that rises by one"):
+def test_laps_may_rise_by_more_than_one():
+    # Two slots: the third round finds what the first one found, and rows 5 and 8 come again 6 further on.
+    program, laps = rows_program(range(5, 26, 3))
+    assert laps == [5, 8, 11, 14]
+    assert [tuple(segment) for segment in program.segments] == [
+        (0, 2, 1, 0, 0),
+        (2, 4, 2, 0, 6),
+        (2, 3, 1, 12, 0),
+    ]
+    assert [made.src.index[0] for made in program.instructions if made.gm] == [5, 8, 11, 14, 17, 20, 23]
+
+
+@pytest.mark.parametrize("laps", [range(6, -1, -1), [0, 1], 5])
+def test_a_loop_rises(laps):
+    with pytest.raises(ProgramError, match="a range that rises"):
         next(ProgramBuilder(TOY).loop(laps))
 
 

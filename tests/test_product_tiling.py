@@ -228,6 +228,7 @@ def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
         ("grad_input", ARCH35, "float16", conv(32, 32, 64, 4, stride=2), "kernel split"),
         ("grad_input", ARCH35, "float16", conv(32, 3, 16), "c04"),
         ("grad_weight", ARCH35, "float16", conv(32, 16, 520, kernel=1), "strips"),
+        ("grad_input", ARCH35, "hifloat8", conv(16, 32, 16), "blocks that end inside a group of 32 channels"),
     ],
 )
 def test_plans_without_a_loop_nest_are_refused(gradient, profile, dtype, problem, lacking):

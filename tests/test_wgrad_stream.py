@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ascendsim.errors import ConfigError
+from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -97,6 +98,19 @@ def test_the_bits_are_those_of_its_order(problem, tiling):
     made, _ = run(call, tensors, 3, ONLY_WEIGHT)
     want = reference_gradients(call, **tensors, mask=ONLY_WEIGHT)
     assert_same_bits(made["grad_weight"], want["grad_weight"])
+
+
+@pytest.mark.parametrize("sums", ["in order", "tree"])
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("tiling", [BY_IMAGES, BY_ROWS], ids=["images", "rows"])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_gradients_without_instructions_have_the_same_bits(problem, tiling, deterministic, sums):
+    profile = replace(SPLIT, generation=replace(SPLIT.generation, deterministic_sum=sums))
+    call, tensors = planned(tiling, problem, profile, deterministic=deterministic), tensors_of(problem)
+    without = Gradients(call, tensors, "program")
+    assert without.possible(ONLY_WEIGHT) == ONLY_WEIGHT
+    want = reference_gradients(call, **tensors, mask=ONLY_WEIGHT)
+    assert_same_bits(without.make(ONLY_WEIGHT)["grad_weight"], want["grad_weight"])
 
 
 @pytest.mark.parametrize("problem", PROBLEMS[:3], ids=str)

@@ -292,7 +292,9 @@ def _whose(plans: Mapping[str, Plan]) -> list[str]:
         if names:
             which = "Tilings" if len(names) == len(plans) else f"Tilings of {' and '.join(names)}"
             found.append(f"{which} {note}")
-    return found
+    # A reason begins with whose plan it is and of which gradient: "product's plan of grad_input on ...".
+    reasons = dict.fromkeys(plan.instead for plan in plans.values() if plan.instead)
+    return found + [f"Not taken: the {reason}." for reason in reasons]
 
 
 def _is_plan(given: object) -> bool:

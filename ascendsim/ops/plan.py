@@ -159,11 +159,13 @@ class Plan:
     tiling     its tiling
     chosen_by  "product" or "search", the strategy that chose it; "": the user gave it. Plans that say the
                same are equal, whoever chose them
+    instead    of a search: why the product's own plan was not taken, where that is known
     """
 
     schedule: str | type
     tiling: Tiling
     chosen_by: str = field(default="", compare=False)
+    instead: str = field(default="", compare=False)
 
 
 def require_whole_units(owner: str, tiling: Tiling, units: Mapping[str, int], profile: Profile) -> None:

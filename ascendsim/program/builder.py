@@ -165,18 +165,18 @@ class ProgramBuilder(Reserved):
         """Yield the rounds whose bodies have to be emitted; the others repeat them.
 
         All that a body carries from round to round must be in rings, and it must not ask which round it is.
-        A slice of GM moves from round to round where its index names the lap. `body`, if it is given, tells
-        this body from all others; then programs that share this builder share its code. A loop inside a loop
-        goes through all its rounds.
+        A slice of GM moves from round to round, by the step of the range, where its index names the lap.
+        `body`, if it is given, tells this body from all others; then programs that share this builder share
+        its code. A loop inside a loop goes through all its rounds.
 
-        Raises   ProgramError for anything but a range that rises by one
+        Raises   ProgramError for anything but a range that rises
         """
         if self._in_loop:
             # Plain numbers: with the laps of the outer loop these do not move on.
             yield from laps
             return
-        if not isinstance(laps, range) or laps.step != 1:
-            raise ProgramError(f"a loop goes through {laps!r}; it must be a range that rises by one a round")
+        if not isinstance(laps, range) or laps.step < 1:
+            raise ProgramError(f"a loop goes through {laps!r}; it must be a range that rises")
         self._in_loop = True
         try:
             # A round that is alone repeats nothing, and to look at all rings takes time.
@@ -221,9 +221,9 @@ class ProgramBuilder(Reserved):
     def _repeat(self, laps: range, first: int, begins: list[int], states: list[Any]) -> None:
         """Repeat the rounds since number `first` for all that are left, and leave the rings as those do."""
         times, rest = divmod(len(laps) - first, len(begins) - first)
-        self._frame.repeat(begins[first:], times, rest)
+        self._frame.repeat(begins[first:], times, rest, laps.step)
         for ring, state in zip(self._rings, states[first + rest], strict=True):
-            ring.take(state, laps.stop)
+            ring.take(state, laps.start + len(laps) * laps.step)
 
     def build(self) -> Program:
         """Return the finished program."""

@@ -124,12 +124,13 @@ class Frame:
             self.segments.append(Segment(self._cut, end))
         self._cut = end
 
-    def repeat(self, begins: Sequence[int], times: int, rest: int) -> None:
+    def repeat(self, begins: Sequence[int], times: int, rest: int, step: int = 1) -> None:
         """Run the last steps so many times, then those of the first `rest` of their rounds once more.
 
         begins   where the steps of each round begin, the first of them here
+        step     by how much the lap rises from round to round
         """
-        steps, period = len(self.steps), len(begins)
+        steps, period = len(self.steps), len(begins) * step
         self.straight(begins[0])
         if begins[0] == steps:
             # A body without any code.

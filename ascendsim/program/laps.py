@@ -8,10 +8,10 @@ from ascendsim.errors import ProgramError
 
 
 class Lap(int):
-    """The number of a round of a loop; a slice that names it moves on by one with every round.
+    """The number of a round of a loop; a slice that names it moves on with every round, by the loop's step.
 
     A body is emitted for a few rounds only. In what it names for the others this number alone is another one,
-    so it may be moved by a constant, and nothing else: what would not move on by one a round, and what asks
+    so it may be moved by a constant, and nothing else: what would not move on with the rounds, and what asks
     which round it is, is refused.
     """
 
@@ -32,7 +32,7 @@ class Lap(int):
 
 def _refuse(self: Lap, *_others: object) -> Any:
     raise ProgramError(
-        f"lap {int(self)} of a loop is used in a way that does not move on by one a round, or that asks "
+        f"lap {int(self)} of a loop is used in a way that does not move on with the rounds, or that asks "
         "which round it is; add or subtract a constant only, or go through a plain range instead of "
         "ProgramBuilder.loop"
     )

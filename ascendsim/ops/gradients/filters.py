@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import numpy as np
 from ascendsim.numerics.compiled.gathered.factor import Factor
 from ascendsim.numerics.compiled.gathered.product import product_of
 from ascendsim.ops.gradients.planes import Planes
+from ascendsim.ops.gradients.streams import in_parts, part_of
 from ascendsim.ops.reference.ordered import add_as_tree, add_in_order
 
 if TYPE_CHECKING:
@@ -47,10 +49,17 @@ def filter_gradient(
     big = big.reshape(problem.batch, problem.groups, columns, *problem.big_size)
     result = np.empty((problem.groups, rows, columns, *kernel), np.float32)
     for group in range(problem.groups):
-        product = _Product(small[:, group], big[:, group], gemm, order, model, threads)
+        sides = small[:, group], big[:, group], gemm
+        product = _Product(*sides, order, model, threads)
+        whole = None
+        if order.stream is not None:
+            whole = _Product(*sides, replace(order, k_split=1, stream=None), model, threads)
         for tap, pairs in enumerate(gemm.depths):
-            parts = [product.part(pairs, part) for part in range(order.k_split)]
-            total = _together(parts, atomic=atomic, tree=order.tree)
+            total = product.total(pairs, atomic=atomic)
+            if whole is not None and order.stream is not None:
+                chosen = in_parts(order.stream, group, tap, rows, prod(kernel[1:]), columns)
+                if not chosen.all():
+                    total = np.where(chosen, total, whole.total(pairs, atomic=False))
             made = total.reshape(rows, *kernel[1:], columns)
             result[group, :, :, tap] = made.transpose(0, 3, 1, 2)
     return result.reshape(problem.weight)
@@ -85,16 +94,26 @@ class _Product:
         # Columns: taps of the kernel, and for each of them the channels of the big side.
         self._columns = (self._planes.taps()[:, None] + np.arange(big.shape[1])).reshape(-1)
         # One image: its pixels in the order of the ranges, the Mmads, and where each range begins in both.
-        runs = [np.arange(first, first + pixels) for first, pixels in order.ranges]
+        ranges = order.ranges if order.stream is None else order.stream.ranges
+        runs = [np.arange(first, first + pixels) for first, pixels in ranges]
         mmads = [np.diff([*range(0, run.size, order.base_k), run.size]) for run in runs]
         self._image, self._mmads = np.concatenate(runs), np.concatenate(mmads)
         self._first_pixels = np.cumsum([0, *map(len, runs)])
         self._first_mmads = np.cumsum([0, *map(len, mmads)])
 
+    def total(self, pairs: Sequence[tuple[int, int]], *, atomic: bool) -> Floats:
+        """Return the sum of all parts of the reduction, (rows, columns)."""
+        parts = [self.part(pairs, part) for part in range(self._order.k_split)]
+        return _together(parts, atomic=atomic, tree=self._order.tree)
+
     def part(self, pairs: Sequence[tuple[int, int]], part: int) -> Floats:
         """Return what one part of the reduction makes, (rows, columns); +0 where it reduces nothing."""
         if self._order.grid:
-            return self._cell(pairs, *self._order.grid[part])
+            of_cell, numbers = self._order.grid[part]
+            return self._cell([(*pair, image) for pair in pairs for image in of_cell], numbers)
+        if self._order.stream is not None:
+            own = part_of(self._order.stream, pairs, len(self._small), self._small.shape[3], part)
+            return self._cell(*own)
         batch, ranges, split = len(self._small), len(self._order.ranges), self._order.k_split
         # Segments in their order: pairs of depths, images, ranges. Parts are equally long up to one.
         count = len(pairs) * batch * ranges
@@ -110,9 +129,8 @@ class _Product:
         )
         return self._sum(images, self._image, pixels, np.tile(self._mmads, len(images))[mmads])
 
-    def _cell(self, pairs: Sequence[tuple[int, int]], images: range, ranges: range) -> Floats:
-        """Return what a cell of a grid makes: its images, and its ranges of each of them."""
-        places = [(*pair, image) for pair in pairs for image in images]
+    def _cell(self, places: list[tuple[int, int, int]], ranges: range) -> Floats:
+        """Return what some (small depth, big depth, image) make, with some ranges of each of them."""
         if not places or not ranges:
             return np.zeros((self._rows, self._columns.size), np.float32)
         pixels, mmads = (

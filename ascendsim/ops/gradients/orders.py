@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # What `images` and `filters` read.
 _KNOWN = {
     DgradOrder: {"c0", "slices", "parts"},
-    WgradOrder: {"ranges", "base_k", "k_split", "tree", "arrivals", "grid"},
+    WgradOrder: {"ranges", "base_k", "k_split", "tree", "arrivals", "grid", "stream"},
 }
 
 
@@ -49,7 +49,9 @@ def says_more(order: Any, known: Collection[str]) -> bool:
 
 
 def adds_atomically(schedule: Schedule, order: Any) -> bool:
-    """Tell whether parts of the reduction are added as they arrive."""
+    """Tell whether parts of the reduction are added as they arrive; those of stream-K never are."""
+    if getattr(order, "stream", None) is not None:
+        return False
     return schedule.sums == "atomic" and getattr(order, "k_split", 1) > 1
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, product
+from math import gcd
 from typing import Any
 
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Tiling, shares
+from ascendsim.ops.schedules.ranges import Rotation, Rounds
 
 Ranges = Sequence[tuple[int, int]]
 
@@ -44,3 +46,39 @@ def deal(tasks: Sequence[Sequence[Any]], tiling: Tiling) -> list[list[Any]]:
     if tiling.mapping == "interleaved":
         return [list(chain.from_iterable(tasks[core::cores])) for core in range(cores)]
     return [list(chain.from_iterable(tasks[i] for i in share)) for share in shares(len(tasks), cores)]
+
+
+def rotated(
+    images: int, tasks: int, cores: int, blocks: Callable[[int, int], Sequence[Any]]
+) -> list[Rotation]:
+    """Return the base blocks of each core where all tasks are numbered image after image and dealt in turn.
+
+    Task t goes to core t modulo `cores`, so that after some images a core makes the same tasks again:
+    7 tasks an image on 4 cores come round after 4 images, 6 tasks after 2.
+
+    tasks    of an image; `blocks(image, number)` are the base blocks of one of them
+    """
+    cores = min(cores, images * tasks)
+    if not cores:
+        return []
+    period = cores // gcd(tasks, cores)
+    whole = images - images % period
+
+    def of_images(core: int, count: int) -> tuple[Any, ...]:
+        # Number `task` of image i has the number i * tasks + task of all.
+        return tuple(
+            block
+            for image in range(count)
+            for task in range((core - image * tasks) % cores, tasks, cores)
+            for block in blocks(image, task)
+        )
+
+    return [
+        Rotation(
+            [
+                Rounds(range(0, whole, period), of_images(core, period)),
+                Rounds(range(whole, images, period), of_images(core, images - whole)),
+            ]
+        )
+        for core in range(cores)
+    ]

@@ -149,6 +149,44 @@ class Cells(Sequence[Any]):
             yield from cell
 
 
+class Rounds(NamedTuple):
+    """Tasks that are made again for every image of a range; their own images count from it.
+
+    An example: tasks of images 0 and 2 for images 0, 4, 8 are tasks of images 0, 2, 4, 6, 8 and 10.
+    """
+
+    images: range
+    tasks: tuple[Any, ...]
+
+
+class Rotation(Sequence[Any]):
+    """The tasks of a core that come round after so many images: rounds of them, one after the other.
+
+    Tasks are records with a field `image`.
+    """
+
+    def __init__(self, rounds: Sequence[Rounds]) -> None:
+        self.rounds = tuple(made for made in rounds if made.tasks and made.images)
+
+    def __len__(self) -> int:
+        return sum(len(images) * len(tasks) for images, tasks in self.rounds)
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(self)[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        for images, tasks in self.rounds:
+            for image in images:
+                yield from moved_on(tasks, image)
+
+
+def moved_on(tasks: Sequence[Any], image: int) -> Iterator[Any]:
+    """Yield tasks for images that lie so much further on."""
+    for task in tasks:
+        # The image in front: a lap may be moved by a number, not a number by a lap.
+        yield task._replace(image=image + task.image)
+
+
 def looped(builder: ProgramBuilder, tasks: Sequence[Any], body: Hashable = ()) -> Iterator[Any]:
     """Yield the tasks whose code has to be emitted: images are a loop of the program.
 
@@ -157,6 +195,11 @@ def looped(builder: ProgramBuilder, tasks: Sequence[Any], body: Hashable = ()) -
     if isinstance(tasks, Cells):
         for cell in tasks.ranges:
             yield from looped(builder, cell, body)
+        return
+    if isinstance(tasks, Rotation):
+        for images, each in tasks.rounds:
+            for image in builder.loop(images):
+                yield from moved_on(each, image)
         return
     if not isinstance(tasks, TaskRange):
         yield from tasks

@@ -75,11 +75,14 @@ def _remembered(
     profile, compute_dtype = machine.profile(), "hf32" if hf32 else dtype
     # It is the caller's, who still holds it.
     assert profile is not None
+    why = ""
     if strategy == "product" and isinstance(problem, ConvProblem):
-        plan = product_plan(problem, gradient, compute_dtype, profile, out_dtype, deterministic=deterministic)
+        fixed = {"deterministic": deterministic}
+        plan, why = product_plan(problem, gradient, compute_dtype, profile, out_dtype, **fixed)
         if plan is not None:
             return replace(plan, chosen_by="product")
-    return replace(search_plan(problem, gradient, compute_dtype, profile, out_dtype), chosen_by="search")
+    found = search_plan(problem, gradient, compute_dtype, profile, out_dtype)
+    return replace(found, chosen_by="search", instead=why)
 
 
 def search_plan(

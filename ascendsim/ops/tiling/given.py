@@ -43,7 +43,7 @@ def plans_of(
     plans = {}
     for gradient in gradients:
         tiling, schedule = tilings.get(gradient), schedules.get(gradient)
-        strategy, chosen_by = "product", ""
+        strategy, chosen_by, instead = "product", "", ""
         if isinstance(tiling, str):
             strategy, tiling = tiling, None
         if isinstance(tiling, Plan):
@@ -70,8 +70,9 @@ def plans_of(
             if schedule and not set(chosen.tiling.set_fields()) <= schedule_named(schedule).reads:
                 chosen = choose(strategy="search")
             tiling, schedule, chosen_by = chosen.tiling, schedule or chosen.schedule, chosen.chosen_by
+            instead = chosen.instead
         _require_makes(schedule, gradient)
-        plans[gradient] = Plan(schedule, tiling, chosen_by)
+        plans[gradient] = Plan(schedule, tiling, chosen_by, instead)
     return plans
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 from ascendsim.errors import ConfigError
 from ascendsim.ops.problems.taps import full_slices
+from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
-from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, numbered
+from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, numbered, rotated
+from ascendsim.ops.schedules.ranges import Rotation, moved_on
+from ascendsim.ops.schedules.tiles import Sizes
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,27 @@ class ShareTasks(DgradTasks):
         """Column ranges: those of the tasks, cut by base_n."""
         return cut_within(self.column_shares, self.tiling.base_n)
 
+    def sizes(self, tasks: Sequence[Task]) -> Sizes:
+        """Return what a core with these tasks reserves."""
+        # Images need the same room, so one round tells all.
+        return super().sizes(_of_each_round(tasks))
+
+    def signature(self, tasks: Sequence[Task]) -> Hashable:
+        """Describe what decides the cost of a core's program: of one round where tasks recur."""
+        if not isinstance(tasks, Rotation):
+            return super().signature(tasks)
+        # Every round meets images of its own and the weights of the round before it: how many come, and
+        # what the first is like, tells all.
+        counts = tuple((len(images), len(each)) for images, each in tasks.rounds)
+        return counts, self._spelled(_of_each_round(tasks))
+
+
+def _of_each_round(tasks: Sequence[Task]) -> Sequence[Task]:
+    """Return the tasks of the first image of every range of images; of other tasks all."""
+    if not isinstance(tasks, Rotation):
+        return tasks
+    return [task for images, each in tasks.rounds for task in moved_on(each, images.start)]
+
 
 @dataclass(frozen=True)
 class DgradShares(Dgrad):
@@ -102,19 +126,44 @@ class DgradShares(Dgrad):
         """The base blocks, and the cut of their reduction."""
         return ShareTasks(self.gemm, self.tiling, self.profile)
 
-    def dealt(self) -> list[list[Task]]:
+    def dealt(self) -> list[Sequence[Task]]:
         """Return the base blocks of each core, task after task."""
-        gemm, t, depths = self.gemm, self.tiling, len(self.gemm.depths)
+        gemm, t = self.gemm, self.tiling
         axes: dict[str, Sequence[Any]] = {
             "batch": cut(gemm.batch, -(-gemm.batch // (t.batch_dim or gemm.batch))),
             "group": range(gemm.groups),
-            "d": cut(depths, -(-depths // (t.depth_dim or depths))),
+            "d": self._depth_shares,
             "m": self.tasks.pixel_shares,
             "n": self.tasks.column_shares,
         }
+        if self._comes_round:
+            of_image = numbered("grad_input", t.task_order, axes | {"batch": [(0, 1)]})
+            kinds = [tuple(self._blocks(**place)) for place in of_image]
+            return [*rotated(gemm.batch, len(kinds), t.used_cores, lambda i, number: _at(kinds[number], i))]
         tasks = [list(self._blocks(**place)) for place in numbered("grad_input", t.task_order, axes)]
-        # A depth that no kernel depth reaches is filled with zeros, not computed.
-        return deal([task for task in tasks if task], t)
+        return [*deal(tasks, t)]
+
+    @property
+    def _comes_round(self) -> bool:
+        """Whether images are tasks of their own that are dealt in turn, one after the other."""
+        t = self.tiling
+        return t.mapping == "interleaved" and not t.batch_dim and t.task_order.split()[:1] == ["batch"]
+
+    @property
+    def _depth_shares(self) -> Ranges:
+        """Depth ranges of the tasks; a depth that no kernel depth reaches is zeros and no task of its own."""
+        depths, parts = self.gemm.depths, self.tiling.depth_dim
+        shares = cut(len(depths), -(-len(depths) // (parts or len(depths))))
+        return [share for share in shares if any(depths[share[0] : sum(share)])]
+
+    def _checked(self) -> Sequence[Sequence[Any]]:
+        """Return the tasks of each core, which must be all base blocks."""
+        if type(self).dealt is not DgradShares.dealt or not self._comes_round:
+            return super()._checked()
+        # Numbers dealt in turn leave none out and repeat none; what they stand for is counted.
+        dealt, count = Schedule._checked(self), len(self.tasks.tasks)
+        assert sum(map(len, dealt)) == count, (sum(map(len, dealt)), count)
+        return dealt
 
     def _blocks(
         self,
@@ -125,7 +174,7 @@ class DgradShares(Dgrad):
         n: tuple[int, int],
     ) -> Iterator[Task]:
         """Yield the base blocks of one task."""
-        pixels = _inside(self.tasks.pixel_tiles, m)
+        pixels = self._tiles_of[m]
         columns = _inside(self.tasks.column_tiles, n)
         for image in range(batch[0], sum(batch)):
             for depth in range(d[0], sum(d)):
@@ -133,6 +182,16 @@ class DgradShares(Dgrad):
                     for tile in pixels:
                         for wide in columns:
                             yield Task(group, image, depth, *tile, *wide)
+
+    @cached_property
+    def _tiles_of(self) -> dict[tuple[int, int], Ranges]:
+        """The pixel tiles of each share."""
+        return {share: _inside(self.tasks.pixel_tiles, share) for share in self.tasks.pixel_shares}
+
+
+def _at(tasks: Sequence[Task], image: int) -> Sequence[Task]:
+    """Return base blocks of image 0 for another image."""
+    return tasks if image == 0 else [task._replace(image=image) for task in tasks]
 
 
 def _inside(tiles: Ranges, share: tuple[int, int]) -> Ranges:

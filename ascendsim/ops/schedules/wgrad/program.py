@@ -28,9 +28,11 @@ class WgradProgram(BlockProgram):
         """Append one base block: for each pair of depths, image, run of pixels in L1: multiply."""
         strips = {self.left: (_rows_of(task),), self.right: (_box_of(task),)}
         box, first_group, groups, _ = task.columns
-        segments, pattern, first_image = self.cut.reductions[task.depth, task.part]
-        # Blocks are alike if they have equal sizes and reduce the same pixels, or those of other images.
-        shape = task.depth, pattern, task.rows, box[1:], first_group, groups
+        segments = self.cut.segments(task)
+        pattern, first_image = segments.pattern(), segments.image
+        # Blocks are alike if they have equal sizes, reduce the same pixels, or those of other images, and go
+        # to one tensor: some nests write to two.
+        shape = task.depth, pattern, task.rows, box[1:], first_group, groups, self.out.target
         for _ in self.b.once(task, shape, strips, first_image):
             self.l0c.next()
             for segment in looped(self.b, segments):
@@ -40,17 +42,13 @@ class WgradProgram(BlockProgram):
 
     def _segment(self, load: Load) -> None:
         """Append the loads of a segment and its products, for each slice of base_k pixels."""
-        columns = load.task.columns
+        columns, run = load.task.columns, load.segment.range
         # Segments are alike if their tiles have equal shapes; which of them are in L1 the rings know.
-        tile_shape = self.cut.tile_shape(load.segment.range, columns.box)
-        shape = tile_shape, load.task.rows, columns.first_group, columns.groups
-        left = _rows_of(load.task), load.segment.small_depth, *load.segment.range
-        right = _box_of(load.task), load.segment.big_depth, *load.segment.range
-        self._products(load, shape, left, right)
-
-    def _products(self, load: Load, shape: Hashable, left: Hashable, right: Hashable) -> None:
-        """Append the loads and products of a segment whose tiles have these places."""
-        pixels, base_k = load.segment.range.pixels, self.cut.tiling.base_k
+        tile_shape, within = self.cut.tile_shape(run, columns.box), self.cut.within(run)
+        shape = tile_shape, load.task.rows, columns.first_group, columns.groups, within
+        left = _rows_of(load.task), load.segment.small_depth, *self.cut.left_run(run)
+        right = _box_of(load.task), load.segment.big_depth, *self.cut.right_run(run)
+        pixels, base_k = run.pixels, self.cut.tiling.base_k
         for _ in self.b.once(load, shape, {self.left: (left,), self.right: (right,)}):
             small = held(self.left, (left, None), self.tiles.load_small, load)
             big = held(self.right, (right, None), self.tiles.load_big, load)

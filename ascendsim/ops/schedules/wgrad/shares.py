@@ -11,9 +11,7 @@ from ascendsim.errors import ConfigError
 from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, numbered
 from ascendsim.ops.schedules.order import WgradOrder
 from ascendsim.ops.schedules.ranges import TaskRange
-from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks, range_in_row, whole_taps
-from ascendsim.ops.schedules.wgrad.runs import RunsProgram
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.schedules.wgrad.tasks import PixelRange, Task, WgradTasks, segment_of
 
@@ -111,7 +109,7 @@ class ShareTasks(WgradTasks):
         """Return the segments of one part of the reduction at a kernel depth; none where it meets padding."""
         image, small, ranges = self.place(part)
         pairs = [pair for pair in self.gemm.depths[depth] if pair[0] == small]
-        whole = TaskRange(pairs, self.gemm.batch, self.ranges_of_image, segment_of)
+        whole = TaskRange(pairs, self.gemm.batch, self.ranges_of_image, segment_of, mark=small)
         begin = image * len(self.ranges_of_image)
         made: TaskRange = whole[begin + ranges.start : begin + ranges.stop] if pairs else whole
         return made
@@ -162,10 +160,6 @@ class WgradShares(Wgrad):
     def tasks(self) -> ShareTasks:
         """The base blocks, and the cut of their reduction."""
         return ShareTasks(self.gemm, self.tiling, self.profile)
-
-    def emitter(self, sizes: Sizes) -> RunsProgram:
-        """Return what emits the programs of all cores that reserve so much."""
-        return RunsProgram(self.tasks, sizes, self.target, self.atomic, self.hazards)
 
     def order(self) -> WgradOrder:
         """Return the runs of pixels, and which of them make a part."""

@@ -109,6 +109,12 @@ class WgradTasks:
         """Return the pixels of the right tile in L1 that serves a run of the reduction."""
         return run
 
+    def within(self, run: PixelRange) -> tuple[int, ...]:
+        """Return the pixels of a run and of the tiles that serve it, and where the run begins in these."""
+        left, right = self.left_run(run), self.right_run(run)
+        first = run.first_pixel
+        return run.pixels, left.pixels, first - left.first_pixel, first - right.first_pixel
+
     @property
     def right_ranges(self) -> list[tuple[int, int]]:
         """The pixels of each right tile in one image."""
@@ -137,7 +143,10 @@ class WgradTasks:
         ]
 
     def part(self, depth: int, part: int) -> TaskRange:
-        """Return the segments of one part of the reduction."""
+        """Return the segments of one part of the reduction.
+
+        Parts of one kernel depth that have one pattern differ by their images alone.
+        """
         if self.by_grid:
             images, ranges = self.grid_parts[part]
             runs = self.ranges_of_image[ranges.start : ranges.stop]
@@ -231,16 +240,6 @@ class WgradTasks:
         return [(d, part) for d in range(len(self.gemm.depths)) for part in range(self.splits)]
 
     @cached_property
-    def reductions(self) -> dict[tuple[int, int], tuple[TaskRange, Hashable, int]]:
-        """The segments of each (kernel depth, part), a number of their pattern, and their first image.
-
-        Parts of one kernel depth that have one pattern differ by their images alone.
-        """
-        numbers: dict[Hashable, int] = defaultdict(count().__next__)
-        parts = [(key, self.part(*key)) for key in self._parts]
-        return {key: (part, numbers[part.pattern()], part.image) for key, part in parts}
-
-    @cached_property
     def _part_shapes(self) -> dict[tuple[int, int], int]:
         """Number the parts by the pixel ranges of their segments, from which the tiles follow."""
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
@@ -285,15 +284,20 @@ class WgradTasks:
         met: list[Hashable] = []
         for task in tasks:
             group, part, row, columns = task.group, task.part, task.first_row, task.columns
-            shape = (task.rows, columns.box._replace(channel=0), columns.first_group, columns.groups)
             tiles: Hashable = numbers["left", group, part, row], numbers["right", group, part, columns.box]
             if self.shares_tiles:
                 tiles = tuple(
                     (numbers["left", group, small, row, run], numbers["right", group, big, columns.box, run])
                     for small, big, run in self.segments(task)
                 )
-            met.append((shape, self._part_shapes[task.depth, part], tiles))
+            met.append((self._shape_of(task), self._part_shapes[task.depth, part], tiles))
         return tuple(met)
+
+    @staticmethod
+    def _shape_of(task: Task) -> Hashable:
+        """Return the sizes of a task's tiles."""
+        columns = task.columns
+        return task.rows, columns.box._replace(channel=0), columns.first_group, columns.groups
 
 
 def segment_of(pair: tuple[int, int], image: int, run: tuple[int, int]) -> Segment:

@@ -60,8 +60,8 @@ def vendor_plan(
         )
     if plan is None:
         raise CapacityError(
-            f"{profile.variant}: no tile of this {gradient} fits in L1 ({machine.l1} bytes) by the "
-            "operator's rules, so that it refuses the layer; make its rows or its kernel smaller"
+            f"product's plan of {gradient} on {profile.variant}: no tile fits in L1 ({machine.l1} bytes) by "
+            "the operator's rules, so that it refuses the layer; make its rows or its kernel smaller"
         )
     return plan
 

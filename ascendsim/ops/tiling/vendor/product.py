@@ -7,7 +7,7 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.tiling.vendor.first.plans import first_plan
 from ascendsim.ops.tiling.vendor.library.plans import library_plan
-from ascendsim.ops.tiling.vendor.volumes import volume_plan
+from ascendsim.ops.tiling.vendor.operator_plans import operator_plan
 from ascendsim.profile import Profile
 
 
@@ -19,14 +19,16 @@ def product_plan(
     out_dtype: str | None = None,
     *,
     deterministic: bool = False,
-) -> Plan | None:
-    """Return the plan that the product's operator takes, None if its rules are unknown or do not apply."""
+) -> tuple[Plan | None, str]:
+    """Return the plan that the product's operator takes; or None, and why not if a rule says so."""
     plans = (
         first_plan(problem, gradient, compute_dtype, profile, out_dtype),
         _float32_plan(problem, gradient, compute_dtype, profile, out_dtype),
-        volume_plan(problem, gradient, compute_dtype, profile, deterministic=deterministic),
     )
-    return next((plan for plan in plans if plan), None)
+    found = next((plan for plan in plans if plan), None)
+    if found is not None:
+        return found, ""
+    return operator_plan(problem, gradient, compute_dtype, profile, deterministic=deterministic)
 
 
 def _float32_plan(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ascendsim.errors import UnsupportedError
+from ascendsim.numerics.formats.dtypes import dtype as dtype_named
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.packed import C0_BYTES
 from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layouts, ceil_div
 from ascendsim.ops.tiling.vendor.operators import vendor_plan
 from ascendsim.ops.tiling.vendor.plan import VendorPlan
@@ -48,7 +50,7 @@ def product_tiling(
         transposed_forward=transposed_forward,
         layouts=layouts,
     )
-    lacking = _lacking(found, problem)
+    lacking = _lacking(found, problem, C0_BYTES // dtype_named(dtype).itemsize)
     if lacking:
         raise UnsupportedError(
             f"product's plan of {gradient} on {profile.variant}: {found.strategy} with {lacking} has no loop "
@@ -57,8 +59,10 @@ def product_tiling(
     return _grad_input(found, problem) if gradient == "grad_input" else _grad_weight(found, problem)
 
 
-def _lacking(plan: VendorPlan, problem: ConvProblem) -> str:
+def _lacking(plan: VendorPlan, problem: ConvProblem, c0: int) -> str:
     """Return what of a plan no loop nest does; "" if there is nothing."""
+    if plan.base_n % c0:
+        return f"blocks that end inside a group of {c0} channels"
     if plan.kernel_split:
         return "a kernel split by the stride"
     if plan.taps != "all":

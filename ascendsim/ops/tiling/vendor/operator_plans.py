@@ -1,4 +1,4 @@
-"""Which 3-D gradients of 910B and 910_93 are planned by rules that are known, and their plan."""
+"""Which gradients are planned by the operators whose host code is public: 3-D ones, and all of 910_95."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import Profile
 
-# Their 2-D gradients are made by another library; what is known of that is in `library`.
-ARCHITECTURE = "2201"
+# 910B and 910_93, whose 2-D gradients are made by another library (`library` has what is known of that), and
+# 910_95, which has one operator for both.
+VOLUMES_ALONE, ALL = "2201", "3510"
 
 
-def volume_plan(
+def operator_plan(
     problem: ConvProblem,
     gradient: str,
     compute_dtype: str,
     profile: Profile,
     *,
     deterministic: bool = False,
-) -> Plan | None:
-    """Return the plan of a 3-D gradient, None where its rules are not known or no nest executes them.
+) -> tuple[Plan | None, str]:
+    """Return the plan of a gradient, or None and why: "" where another library makes it.
 
     gradient        "grad_input" or "grad_weight"
     compute_dtype   what the cube multiplies
     deterministic   whether parts of grad_weight may be added in one order only: then it streams (stream-K)
     """
     flat = problem.kernel[0] == problem.small_size[0] == problem.big_size[0] == 1
-    if profile.npu_arch != ARCHITECTURE or flat:
-        return None
+    if profile.npu_arch != ALL and (profile.npu_arch != VOLUMES_ALONE or flat):
+        return None, ""
     try:
-        return product_tiling(
+        plan = product_tiling(
             problem,
             gradient,
             stored_name(compute_dtype),
@@ -39,5 +40,7 @@ def volume_plan(
             hf32=compute_dtype == "hf32",
             deterministic=deterministic,
         )
-    except (CapacityError, UnsupportedError):
-        return None
+    except (CapacityError, UnsupportedError) as error:
+        # What to do instead, which follows the reason, is what a search does.
+        return None, str(error).partition("; ")[0]
+    return plan, ""

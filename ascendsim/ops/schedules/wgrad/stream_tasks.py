@@ -1,0 +1,166 @@
+"""The tasks of stream-K: tiles of the result with all pixels, and the parts of those of the last round."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import Any
+
+from ascendsim.errors import ConfigError
+from ascendsim.ops.schedules.numbering import cut, cut_within, numbered
+from ascendsim.ops.schedules.ranges import TaskRange
+from ascendsim.ops.schedules.wgrad.columns import range_in_row
+from ascendsim.ops.schedules.wgrad.tasks import Task, WgradTasks, segment_of
+
+
+@dataclass(frozen=True)
+class StreamTasks(WgradTasks):
+    """The cut of a wgrad by stream-K: parts 0 to k_split - 1 of a reduction, and part k_split: all of it."""
+
+    def __post_init__(self) -> None:
+        """Refuse a tiling that no program can follow."""
+        super().__post_init__()
+        if (self.tiling.k_split > 1) != bool(self.tiling.stream_axis):
+            raise ConfigError(
+                f"tiling of grad_weight: k_split is {self.tiling.k_split} and stream_axis is "
+                f"{self.tiling.stream_axis!r}; parts need an axis, and an axis needs parts"
+            )
+        cores = self.profile.cores.cube
+        if self.tail * self.whole > cores:
+            raise ConfigError(
+                f"tiling of grad_weight: the last round has {self.tail} tasks in {self.whole} parts each, "
+                f"but {self.profile.variant} has {cores} cores; take fewer parts (k_split)"
+            )
+        if range_in_row(self.gemm, self.tiling, self.l1_budget):
+            raise ConfigError(
+                "tiling of grad_weight: whole rows of the image do not fit in L1, so that stream-K cannot "
+                "cut its rows; make base_n or step_kb smaller"
+            )
+
+    @property
+    def whole(self) -> int:
+        """The number that stands for the whole reduction."""
+        return self.tiling.k_split
+
+    @property
+    def splits(self) -> int:
+        """Numbers of parts, with that of the whole."""
+        return self.whole + 1
+
+    @property
+    def length(self) -> int:
+        """Length of a part along its axis."""
+        height = self.gemm.sliding.out_size[0]
+        images = self.gemm.batch * self.gemm.small.shape[2]
+        return -(-(height if self.tiling.stream_axis == "height" else images) // self.tiling.k_split)
+
+    @cached_property
+    def part_ranges(self) -> list[tuple[int, int]]:
+        """The pixels of each range in one image, for parts: they end where parts of rows end."""
+        if self.tiling.stream_axis != "height":
+            return self.ranges_of_image
+        rows = cut(self.gemm.sliding.pixels, self.length * self.gemm.sliding.out_size[1])
+        return cut_within(rows, self.tiling.step_kb * self.tiling.base_k)
+
+    @property
+    def right_ranges(self) -> list[tuple[int, int]]:
+        """The pixels of each right tile in one image."""
+        return sorted({*self.ranges_of_image, *self.part_ranges})
+
+    def _ranges_of(self, part: int) -> list[tuple[int, int]]:
+        """Return the pixels of each range in one image that a part reduces."""
+        if part == self.whole or self.tiling.stream_axis != "height":
+            return self.ranges_of_image
+        pixels = self.length * self.gemm.sliding.out_size[1]
+        return [run for run in self.part_ranges if run[0] // pixels == part]
+
+    def part(self, depth: int, part: int) -> TaskRange:
+        """Return the segments of one part of the reduction at a kernel depth, or of all of it."""
+        pairs, batch = self.gemm.depths[depth], self.gemm.batch
+        if part == self.whole:
+            return TaskRange(pairs, batch, self.ranges_of_image, segment_of)
+        if self.tiling.stream_axis == "height":
+            return TaskRange(pairs, batch, self._ranges_of(part), segment_of, mark=part)
+        # Images of all small depths one after the other; of them those count that this kernel depth meets.
+        met = [
+            sum(min(max(at * self.length - small * batch, 0), batch) for small, _ in pairs)
+            for at in (part, part + 1)
+        ]
+        each = len(self.ranges_of_image)
+        whole = TaskRange(pairs, batch, self.ranges_of_image, segment_of)
+        made: TaskRange = whole[met[0] * each : met[1] * each]
+        return made
+
+    @cached_property
+    def _part_shapes(self) -> dict[tuple[int, int], int]:
+        """Number the parts by the pixel ranges of their segments, from which the tiles follow."""
+        numbers: dict[Hashable, int] = defaultdict(count().__next__)
+        runs = {run: number for number, run in enumerate(self.right_ranges)}
+        of = {part: [runs[run] for run in self._ranges_of(part)] for part in range(self.splits)}
+        return {key: numbers[self.part(*key).spelled(of[key[1]])] for key in self._parts}
+
+    @cached_property
+    def units(self) -> list[dict[str, Any]]:
+        """The tasks in order: tiles of single_core_m x single_core_n of the result at each kernel depth."""
+        gemm, t = self.gemm, self.tiling
+        width = gemm.output.shape[3]
+        axes: dict[str, Sequence[Any]] = {
+            "group": range(gemm.groups),
+            "d": [depth for depth, pairs in enumerate(gemm.depths) if pairs],
+            "m": cut(gemm.rows, t.block_m),
+            "n": cut(width, t.block_n),
+        }
+        return numbered("grad_weight", t.task_order, axes)
+
+    def signature(self, tasks: Sequence[Task]) -> Hashable:
+        """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
+
+        A tile lies in the strip of a task's rows, or of its columns. If a core reduces a strip in one way
+        alone, it meets the same tiles with each of its tasks, whatever pixels these are. Else the whole
+        shares some with a part, and a kernel depth with another one: those of like depths, seen from the
+        depth where the strip was met first.
+        """
+        strips: list[tuple[Hashable, ...]]
+        strips = [(("left", t.group, t.first_row), ("right", t.group, t.columns.box)) for t in tasks]
+        ways: dict[Hashable, set[tuple[int, int]]] = defaultdict(set)
+        for task, both in zip(tasks, strips, strict=True):
+            for strip in both:
+                ways[strip].add((task.depth, task.part))
+        numbers: dict[Hashable, int] = defaultdict(count().__next__)
+        firsts: dict[Hashable, int] = {}
+        met: list[Hashable] = []
+        for task, both in zip(tasks, strips, strict=True):
+            tiles = []
+            for side, strip in enumerate(both):
+                depths = [pair[side] for pair in self.gemm.depths[task.depth]]
+                first = firsts.setdefault(strip, depths[0])
+                way = (task.part, *(depth - first for depth in depths)) if len(ways[strip]) > 1 else ()
+                tiles.append((numbers[strip], way))
+            met.append((self._shape_of(task), self._part_shapes[task.depth, task.part], *tiles))
+        return tuple(met)
+
+    @property
+    def tail(self) -> int:
+        """Tasks of the last round, which are cut."""
+        return len(self.units) % self.profile.cores.cube if self.whole > 1 else 0
+
+    def blocks(self, unit: dict[str, Any], part: int) -> Iterator[Task]:
+        """Yield the base blocks of a task, or of a part of it."""
+        (column, wide), depth = unit["n"], unit["d"]
+        if not len(self.part(depth, part)):
+            return
+        for row in cut_within([unit["m"]], self.tiling.base_m):
+            for columns in self.column_blocks:
+                if column <= columns.first_column < column + wide:
+                    yield Task(unit["group"], depth, part, *row, columns)
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """All base blocks: those of whole reductions, then those of parts."""
+        first = len(self.units) - self.tail
+        found = [task for unit in self.units[:first] for task in self.blocks(unit, self.whole)]
+        parts = range(self.whole)
+        return found + [task for u in self.units[first:] for part in parts for task in self.blocks(u, part)]
