@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "ops/matmul_tiling": {"ops/plan"},
     "ops/problems": MACHINE | {"arguments", "cube"},
     "ops/schedules": LOOPS,
-    "ops/tiling": LOOPS | {"ops/schedules", "timing"},
+    "ops/tiling": LOOPS | {"frozen", "ops/schedules", "timing"},
     "ops/lowering": LOOPS | {"ops/operands", "ops/schedules"},
     "ops/operands": {"arguments", "errors", "numerics", "rules", "ops/problems"},
     "ops/results": {"errors", "ops/plan", "program", "timing"},
