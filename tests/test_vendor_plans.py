@@ -271,4 +271,5 @@ def test_a_transposed_convolution_forwards_never_takes_basic_blocks():
 def test_the_page_of_plans_prints_what_it_says():
     page = Path(__file__).parent.parent / "docs" / "plans.md"
     done = doctest.testfile(str(page), module_relative=False)
-    assert (done.attempted, done.failed) == (12, 0)
+    assert done.attempted >= 12
+    assert done.failed == 0
