@@ -23,12 +23,13 @@ from ascendsim.ops.problems.views import View
 from ascendsim.ops.tiling.choose import STRATEGIES
 from ascendsim.ops.tiling.given import plans_of, says_fields, schedules_given, tilings_given
 from ascendsim.ops.tiling.partial import PartialPlan, plan_given
+from ascendsim.ops.tiling.plan_files import is_plan_file, read_plans
 from ascendsim.profile import Profile, is_file_name, load_profile
 from ascendsim.rules import Decision
 from ascendsim.timing.kernel import ENGINES
 
 Product = str | Path | Profile
-OnePlan = Tiling | Plan | PartialPlan | str
+OnePlan = Tiling | Plan | PartialPlan | str | Path
 # A mapping holds plans by gradient, or fields of one partial plan.
 Tilings = OnePlan | Mapping[str, OnePlan | Mapping[str, Any]] | Mapping[str, Any] | None
 Schedules = str | type | Sequence[str | type] | Mapping[str, str | type] | None
@@ -63,7 +64,7 @@ class ProductOptions(TypedDict, total=False):
                    {"grad_input": ..., "grad_weight": ...}; None or "product": chosen as the product's
                    operators choose, where their rules are known; "search": by this simulator's search.
                    In place of a tiling a dict of some of its fields, or of `block_dim`, the blocks that a
-                   kernel is launched with: the rules choose the rest
+                   kernel is launched with: the rules choose the rest. Or a file of plans (`read_plans`)
     schedule       a loop nest by its name, or a class derived from ascendsim.Schedule; several of them in a
                    list, or {"grad_input": ...}; None: the usual ones
     l2_start       "warm" (L2 holds what a run of the same kernel leaves in it), "cold" or "handed" (it holds
@@ -155,11 +156,14 @@ class Options:
             raise _refusal("accumulation", self.accumulation, "the text of a model, a model or None")
         if self.deterministic is not None and truth(self.deterministic) is None:
             raise _refusal("deterministic", self.deterministic, "true, false or None")
+        if is_plan_file(self.tiling):
+            object.__setattr__(self, "tiling", read_plans(cast("Path", self.tiling)).plans)
         plans = tuple(self.tiling.values()) if isinstance(self.tiling, Mapping) else (self.tiling,)
         if says_fields(self.tiling):
             plans = (plan_given(cast("Mapping[str, Any]", self.tiling)),)
         if self.tiling is not None and not all(map(_is_plan, plans)):
-            rule = f'a Tiling, {{"grad_input": Tiling(...), ...}}, one of {", ".join(STRATEGIES)}, or None'
+            others = f"one of {', '.join(STRATEGIES)}, a file, or None"
+            rule = f'a Tiling, {{"grad_input": Tiling(...), ...}}, {others}'
             raise _refusal("tiling", self.tiling, rule)
         self._check_output_dtypes()
 

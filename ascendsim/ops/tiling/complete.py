@@ -14,7 +14,9 @@ from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.blocks import BlockSchedule
 from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.ops.schedules.wgrad.stream import WgradStream
 from ascendsim.ops.tiling.partial import PartialPlan
+from ascendsim.ops.tiling.vendor.stream import tail_along
 from ascendsim.profile import Profile
 
 # Every size is a multiple of a fractal, or of a group of channels where those are wider.
@@ -69,8 +71,12 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
     given = [partial.fields[step] for step in STEPS if step in partial.fields]
     if kind.makes == "grad_weight" and len(given) == 1:
         tiling = replace(tiling, step_ka=given[0], step_kb=given[0])
-    if tiling != base.tiling or kind is not schedule_named(base.schedule):
-        tiling = _fitted(tiling, kind, partial, filling)
+    if tiling == base.tiling and kind is schedule_named(base.schedule):
+        return Plan(partial.schedule or base.schedule, tiling, by)
+    if issubclass(kind, WgradStream) and not partial.fields.keys() & {"k_split", "stream_axis"}:
+        whole = _fitted(replace(tiling, k_split=1, stream_axis=""), kind, partial, filling)
+        tiling = _streamed(whole, kind, filling)
+    tiling = _fitted(tiling, kind, partial, filling)
     return Plan(partial.schedule or base.schedule, tiling, by)
 
 
@@ -179,6 +185,15 @@ def _fitted(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling:
         else:
             used = tiling.used_cores if "used_cores" in partial.fields else max(1, len(dealt))
             return replace(tiling, used_cores=used)
+
+
+def _streamed(tiling: Tiling, kind: type[WgradStream], filling: Filling) -> Tiling:
+    """Return the tiling with its last round cut as the operators cut it."""
+    gemm = filling.gemm
+    units = kind(gemm, tiling, filling.profile, filling.sums).tasks.units
+    extents = {"batch_depth": gemm.batch * gemm.small.shape[2], "height": gemm.sliding.out_size[0]}
+    tail = tail_along(extents, len(units), filling.profile.cores.cube)
+    return replace(tiling, k_split=tail.ways, stream_axis=tail.axis if tail.ways > 1 else "")
 
 
 def _reserve(schedule: Schedule, dealt: Sequence[Sequence[Any]]) -> None:
