@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ascendsim.ops.problems.matmul import MatmulProblem
     from ascendsim.ops.schedules.base import Schedule
     from ascendsim.ops.tiling.legal.tilings import legal_tilings
+    from ascendsim.ops.tiling.partial import PartialPlan
+    from ascendsim.ops.tiling.plan_files import read_plans, write_plans
     from ascendsim.profile import load_profile
     from ascendsim.rules.calls import CubeMathType
 
@@ -44,6 +46,7 @@ __all__ = [
     "Item",
     "MatmulProblem",
     "MatmulTiling",
+    "PartialPlan",
     "Plan",
     "ProgramError",
     "Schedule",
@@ -59,6 +62,8 @@ __all__ = [
     "legal_tilings",
     "load_profile",
     "matmul",
+    "read_plans",
+    "write_plans",
 ]
 
 _HOMES = {
@@ -67,6 +72,7 @@ _HOMES = {
     "Item": "ascendsim.ops.many",
     "MatmulProblem": "ascendsim.ops.problems.matmul",
     "MatmulTiling": "ascendsim.ops.matmul_tiling",
+    "PartialPlan": "ascendsim.ops.tiling.partial",
     "Plan": "ascendsim.ops.plan",
     "Schedule": "ascendsim.ops.schedules.base",
     "Tiling": "ascendsim.ops.plan",
@@ -78,6 +84,8 @@ _HOMES = {
     "legal_tilings": "ascendsim.ops.tiling.legal.tilings",
     "load_profile": "ascendsim.profile",
     "matmul": "ascendsim.ops.matmul",
+    "read_plans": "ascendsim.ops.tiling.plan_files",
+    "write_plans": "ascendsim.ops.tiling.plan_files",
 }
 
 

@@ -18,7 +18,14 @@ class UnsupportedError(AscendSimError):
 
 
 class CapacityError(AscendSimError):
-    """A tiling or a program needs more of an on-chip buffer than there is."""
+    """A tiling or a program needs more of an on-chip buffer than there is.
+
+    buffer   the one that is short, such as "L0C"; "" if it is not a single one
+    """
+
+    def __init__(self, message: str = "", buffer: str = "") -> None:
+        super().__init__(message)
+        self.buffer = buffer
 
 
 class ProgramError(AscendSimError):

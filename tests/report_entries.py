@@ -1,5 +1,8 @@
 """Entries of documents made by hand, as no run would give them: edge cases for tables, pages and words."""
 
+COPIES = {"al1_buffers": 2, "bl1_buffers": 1, "al0_buffers": 2, "bl0_buffers": 2, "cl0_buffers": 1}
+BASE = {"base_m": 128, "base_n": 64, "base_k": 32, "step_ka": 2, "step_kb": 4, "used_cores": 2}
+PLAN = {"schedule": "dgrad", **BASE, **COPIES, "chosen_by": "search"}
 KERNEL = {
     "name": "grad_input",
     "cycles": 1000,
@@ -21,8 +24,16 @@ KERNEL = {
     "macs": 4096,
     "bytes": {"l2_read": 2048, "l2_write": 100, "memory": 0},
     "note": "",
+    "plan": PLAN,
 }
-CAST = KERNEL | {"name": "cast", "macs": 0, "cube_utilisation": 0.0, "busy": {"V": 1.0}, "bound_by": "V"}
+CAST = KERNEL | {
+    "name": "cast",
+    "plan": None,
+    "macs": 0,
+    "cube_utilisation": 0.0,
+    "busy": {"V": 1.0},
+    "bound_by": "V",
+}
 VERDICTS = [
     {"standard": "st", "passed": True, "rule": "R"},
     {"standard": "mixed", "passed": False, "rule": "S"},

@@ -48,10 +48,11 @@ MAY_IMPORT = {
     "timing": {"errors", "native", "profile", "program"},
     "ops": set(),
     "ops/plan": {"arguments", "errors", "profile"},
+    "ops/plan_text": {"errors"},
     "ops/matmul_tiling": {"ops/plan"},
     "ops/problems": MACHINE | {"arguments", "cube"},
     "ops/schedules": LOOPS,
-    "ops/tiling": LOOPS | {"ops/schedules", "timing"},
+    "ops/tiling": LOOPS | {"frozen", "ops/plan_text", "ops/schedules", "timing"},
     "ops/lowering": LOOPS | {"ops/operands", "ops/schedules"},
     "ops/operands": {"arguments", "errors", "numerics", "rules", "ops/problems"},
     "ops/results": {"errors", "ops/plan", "program", "timing"},
@@ -85,9 +86,9 @@ MAY_IMPORT = {
     "torch": {"arguments", "errors", "frozen", "numerics", "profile", "rules", "studies"}
     | {"ops/convolution_backward", "ops/lowering", "ops/options", "ops/problems", "ops/results"},
     "aclnn": CALL | {"frozen", "ops/convolution_backward", "ops/conv_tbc_backward"},
-    "report": MACHINE | {"", "timing", "studies", "validate", "ops/results"},
+    "report": MACHINE | {"", "timing", "studies", "validate", "ops/plan", "ops/plan_text", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
-    | {"parallel", "progress", "studies", "validate"},
+    | {"ops/plan", "ops/plan_text", "ops/tiling", "parallel", "progress", "studies", "validate"},
     "__main__": {"cli"},
 }
 # Libraries with one home.
@@ -101,7 +102,7 @@ HOMES = {
     "torch": {"torch"},
     "pydantic": set(),
     "pydantic_core": set(),
-    "tomllib": {"profile", "rules", "workloads"},
+    "tomllib": {"ops/tiling", "profile", "rules", "workloads"},
 }
 
 
@@ -189,6 +190,8 @@ def test_imports_point_one_way(path):
 RECORDS = {
     *(
         "__init__.py",
+        "ops/plan.py",
+        "ops/plan_text.py",
         "ops/results.py",
         "program/instruction.py",
         "program/kernel.py",

@@ -268,7 +268,9 @@ def test_a_transposed_convolution_forwards_never_takes_basic_blocks():
     assert found.strategy == "core_grid"
 
 
-def test_the_page_of_plans_prints_what_it_says():
+def test_the_page_of_plans_prints_what_it_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # it writes a file
     page = Path(__file__).parent.parent / "docs" / "plans.md"
     done = doctest.testfile(str(page), module_relative=False)
-    assert (done.attempted, done.failed) == (12, 0)
+    assert done.attempted >= 12
+    assert done.failed == 0

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.cli.plans import tiling_of
 from ascendsim.cli.values import GRADIENTS
 from ascendsim.report.columns import Entry
 
@@ -38,6 +39,7 @@ def backward(problem: ConvProblem, tensors: Tensors, mask: Mask, profile: Profil
         mask,
         arguments.cube_math_type,
         order=arguments.order,
+        tiling=tiling_of(arguments, arguments.layer),
         **_keywords(profile, arguments),
     )
 
@@ -52,7 +54,7 @@ def estimate_cycles(
 ) -> Any:
     """Estimate cycles alone; `dtype` is one name, or one for each of grad_output, input and weight.
 
-    The last two come last because studies repeat a call with others.
+    The last two come last because studies repeat a call with others; without `plans` those asked for.
     """
     from ascendsim import estimate
 
@@ -61,7 +63,7 @@ def estimate_cycles(
         dtype=dtype,
         cube_math_type=arguments.cube_math_type,
         output_mask=mask,
-        tiling=plans,
+        tiling=tiling_of(arguments, arguments.layer) if plans is None else plans,
         **_keywords(profile, arguments),
     )
 
@@ -72,6 +74,8 @@ def settings(mask: Mask, dtype: str | Sequence[str], arguments: Any) -> dict[str
     asked = [name for name, wanted in zip(GRADIENTS, mask, strict=True) if wanted]
     names = dtype if isinstance(dtype, str) else " ".join(dtype)
     own = {"schedule": " ".join(arguments.schedule)} if arguments.schedule else {}
+    if arguments.tiling:
+        own["tiling"] = arguments.tiling
     return {
         "dtype": names,
         "cube_math_type": arguments.cube_math_type,

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.call import Answer, estimate_cycles, settings
+from ascendsim.cli.plans import tiling_of
 from ascendsim.cli.request import DEFAULT_DTYPE, Network
 from ascendsim.parallel import in_order
 from ascendsim.progress import progress
@@ -68,5 +69,6 @@ def _entry(dtype: str, mask: Mask, arguments: Any, task: tuple[Profile, Layer, C
     profile, layer, problem = task
     # Each layer's critical path is told from spans, of which a large batch has millions.
     arguments = Namespace(**{**vars(arguments), "engine": arguments.engine or "compiled"})
-    result = estimate_cycles(problem, dtype, mask, arguments, profile)
+    plans = tiling_of(arguments, layer.name)
+    result = estimate_cycles(problem, dtype, mask, arguments, profile, plans)
     return layer_entry(layer.name, layer.count, result, profile)

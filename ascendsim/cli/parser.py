@@ -181,6 +181,11 @@ def _add_arithmetic(run: Parser) -> None:
         help="fixed order of additions across cores (default: as the product)",
     )
     how.add_argument(
+        "--tiling",
+        metavar="PLANS",
+        help="product (default) or search: who chooses the plans; or a file of plans, whole or in part",
+    )
+    how.add_argument(
         "--schedule",
         action="append",
         metavar="NAME",
@@ -225,6 +230,18 @@ def _add_output(run: Parser) -> None:
     out = run.add_argument_group("what to write")
     out.add_argument("--json", action="store_true", help="print JSON instead of tables")
     out.add_argument("--out", type=Path, metavar="DIR", help="write a report folder")
+    out.add_argument(
+        "--write-tiling",
+        type=Path,
+        metavar="FILE",
+        help="write the plans that were taken, in TOML or JSON, as --tiling reads them",
+    )
+    out.add_argument(
+        "--tiling-names",
+        choices=("ours", "vendor"),
+        default="ours",
+        help="field names in that file: ours, or those of the vendor's runtime_kb (default ours)",
+    )
     out.add_argument(
         "--trace",
         action=argparse.BooleanOptionalAction,

@@ -17,12 +17,16 @@ DEFAULT_DTYPE = "float16"
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """One convolution: a title, the keywords of `ConvProblem`, which gradients, the user's arrays if any."""
+    """One convolution: a title, the keywords of `ConvProblem`, which gradients, the user's arrays if any.
+
+    layer_names   the layers of the network that it is one of, if any
+    """
 
     title: str
     options: dict[str, Any]
     mask: Mask
     arrays: dict[str, Any] | None = None
+    layer_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,11 @@ class Network:
     def layers(self) -> tuple[Layer, ...]:
         """The layers, in the order of the forward pass."""
         return self.workload.layers
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(layer.name for layer in self.layers)
 
 
 def read_request(arguments: Any) -> Single | Network:
@@ -100,7 +109,8 @@ def _from_workload(arguments: Any) -> Single | Network:
         return Network(workload, batch, mask)
     layer = workload.layer(arguments.layer)
     title = f"{workload.title} {layer.name}, batch {batch}"
-    return Single(title, layer.problem_options(batch), mask)
+    names = tuple(each.name for each in workload.layers)
+    return Single(title, layer.problem_options(batch), mask, layer_names=names)
 
 
 def _shape_options(arguments: Any) -> dict[str, Any]:

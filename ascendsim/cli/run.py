@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ascendsim.cli.plans import read_tiling, write_tiling
 from ascendsim.cli.request import Network, read_request
 from ascendsim.errors import ConfigError
 from ascendsim.report.columns import Entry
@@ -17,6 +18,7 @@ def run(arguments: Any) -> int:
     from ascendsim.profile import load_profile
 
     request = read_request(arguments)
+    read_tiling(arguments, request)
     # A product that is named twice would make two files of one name.
     profiles = [load_profile(name) for name in dict.fromkeys(arguments.product)]
     if isinstance(request, Network):
@@ -32,6 +34,8 @@ def run(arguments: Any) -> int:
         document, write = run_single(request, profiles, arguments)
     # The folder first: where it cannot be written, nothing is printed but the reason.
     files = write(arguments.out) if arguments.out is not None else ()
+    if arguments.write_tiling is not None:
+        write_tiling(document, arguments)
     _print(document, files, as_json=arguments.json)
     return 0
 

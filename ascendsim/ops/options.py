@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from ascendsim.arguments import items, shown, truth, whole
 from ascendsim.errors import ConfigError, UnsupportedError
@@ -21,13 +21,17 @@ from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.tiling.choose import STRATEGIES
-from ascendsim.ops.tiling.given import plans_of, schedules_given, tilings_given
+from ascendsim.ops.tiling.given import plans_of, says_fields, schedules_given, tilings_given
+from ascendsim.ops.tiling.partial import PartialPlan, plan_given
+from ascendsim.ops.tiling.plan_files import is_plan_file, read_plans
 from ascendsim.profile import Profile, is_file_name, load_profile
 from ascendsim.rules import Decision
 from ascendsim.timing.kernel import ENGINES
 
 Product = str | Path | Profile
-Tilings = Tiling | Plan | str | Mapping[str, Tiling | Plan | str] | None
+OnePlan = Tiling | Plan | PartialPlan | str | Path
+# A mapping holds plans by gradient, or fields of one partial plan.
+Tilings = OnePlan | Mapping[str, OnePlan | Mapping[str, Any]] | Mapping[str, Any] | None
 Schedules = str | type | Sequence[str | type] | Mapping[str, str | type] | None
 
 ROWS_NOTE = (
@@ -38,6 +42,8 @@ CHOSEN_NOTES = {
     "product": "follow the rules of the product's operators as far as they are public; their tables of tuned "
     "shapes are not.",
     "search": "are this simulator's own; the product's operators choose their own.",
+    "product in part": "are given in part, the rest by the rules of the product's operators.",
+    "search in part": "are given in part, the rest by this simulator's search.",
 }
 LONGEST_MODEL = 200  # no model has a name half as long; a message should stay short
 L2_NOTES = {
@@ -59,7 +65,9 @@ class ProductOptions(TypedDict, total=False):
     accumulation   name of an accumulation model; None: the product's default for the compute dtype
     tiling         a Tiling (or a Plan of another call) for the one product computed on the cube, or
                    {"grad_input": ..., "grad_weight": ...}; None or "product": chosen as the product's
-                   operators choose, where their rules are known; "search": by this simulator's search
+                   operators choose, where their rules are known; "search": by this simulator's search.
+                   In place of a tiling a dict of some of its fields, or of `block_dim`, the blocks that a
+                   kernel is launched with: the rules choose the rest. Or a file of plans (`read_plans`)
     schedule       a loop nest by its name, or a class derived from ascendsim.Schedule; several of them in a
                    list, or {"grad_input": ...}; None: the usual ones
     l2_start       "warm" (L2 holds what a run of the same kernel leaves in it), "cold" or "handed" (it holds
@@ -151,9 +159,14 @@ class Options:
             raise _refusal("accumulation", self.accumulation, "the text of a model, a model or None")
         if self.deterministic is not None and truth(self.deterministic) is None:
             raise _refusal("deterministic", self.deterministic, "true, false or None")
+        if is_plan_file(self.tiling):
+            object.__setattr__(self, "tiling", read_plans(cast("Path", self.tiling)).plans)
         plans = tuple(self.tiling.values()) if isinstance(self.tiling, Mapping) else (self.tiling,)
+        if says_fields(self.tiling):
+            plans = (plan_given(cast("Mapping[str, Any]", self.tiling)),)
         if self.tiling is not None and not all(map(_is_plan, plans)):
-            rule = f'a Tiling, {{"grad_input": Tiling(...), ...}}, one of {", ".join(STRATEGIES)}, or None'
+            others = f"one of {', '.join(STRATEGIES)}, a file, or None"
+            rule = f'a Tiling, {{"grad_input": Tiling(...), ...}}, {others}'
             raise _refusal("tiling", self.tiling, rule)
         self._check_output_dtypes()
 
@@ -299,7 +312,9 @@ def _whose(plans: Mapping[str, Plan]) -> list[str]:
 
 def _is_plan(given: object) -> bool:
     """Tell whether a value is a plan, or a way to choose one."""
-    return isinstance(given, Tiling | Plan) or (isinstance(given, str) and given in STRATEGIES)
+    return isinstance(given, Tiling | Plan | PartialPlan | Mapping) or (
+        isinstance(given, str) and given in STRATEGIES
+    )
 
 
 def require_order(order: Any) -> None:

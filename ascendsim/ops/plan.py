@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from difflib import get_close_matches
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,11 @@ WORDS = {
 OF_ONE_BASE_BLOCK = ("single_core_m", "single_core_n")
 # Parts along the axes of a grid; 0, all of them: none.
 GRID = ("batch_dim", "m_dim", "n_dim", "k_dim")
+# What every loop nest over base blocks reads: a plan that says less leaves something open.
+WHOLE = (
+    *("base_m", "base_n", "base_k", "step_ka", "step_kb", "used_cores"),
+    *("al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers"),
+)
 UNCUT = ("single_core_k", "depth_dim", *GRID)
 
 
@@ -166,6 +172,51 @@ class Plan:
     tiling: Tiling
     chosen_by: str = field(default="", compare=False)
     instead: str = field(default="", compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values: its schedule, what every nest reads, and what else is set.
+
+        Raises   ConfigError for a schedule that is a class, which only Python can name
+        """
+        if not isinstance(self.schedule, str):
+            raise ConfigError(
+                f"plan: schedule is the class {self.schedule.__name__}, which has no name outside Python; "
+                "keep its tiling, and pass the class as schedule="
+            )
+        named = {name: getattr(self.tiling, name) for name in WHOLE}
+        return {"schedule": self.schedule, **named, **self.tiling.set_fields()}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Plan:
+        """Return the plan of such values; what is not among them stands at its default.
+
+        Raises   ConfigError for an unknown field, with the nearest name, and for one that every nest reads
+                 and that is missing
+        """
+        fields = dict(values)
+        schedule = fields.pop("schedule", None)
+        lacking = [name for name in ("schedule", *WHOLE) if name not in values]
+        require_fields("plan", fields, ("schedule",))
+        if lacking or not isinstance(schedule, str):
+            what = f"lacks {', '.join(lacking)}" if lacking else f"has schedule {shown(schedule)}"
+            raise ConfigError(
+                f"plan: it {what}; a whole plan names its schedule and {', '.join(WHOLE)}. One that leaves "
+                "some of them open may be passed as tiling=, and is filled in"
+            )
+        return Plan(schedule, Tiling(**fields))
+
+
+def require_fields(where: str, given: Iterable[str], others: Sequence[str] = ()) -> None:
+    """Refuse names that no field of a tiling has; `others` are known besides.
+
+    Raises   ConfigError naming the place, with the nearest name
+    """
+    known = [*others, *(field.name for field in fields(Tiling))]
+    for name in given:
+        if name not in known:
+            near = get_close_matches(str(name), known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(known)}"
+            raise ConfigError(f"{where} has the field {shown(name)}, which no tiling has; {hint}")
 
 
 def require_whole_units(owner: str, tiling: Tiling, units: Mapping[str, int], profile: Profile) -> None:

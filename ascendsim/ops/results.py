@@ -112,6 +112,11 @@ class Estimate:
         """Microseconds of all kernels, launches included."""
         return sum(kernel.time_us for kernel in self._timed("time_us"))
 
+    @property
+    def plans(self) -> dict[str, Plan]:
+        """The plan of each kernel that the cube makes, by the kernel's name, as `tiling=` takes them."""
+        return {kernel.name: kernel.plan for kernel in self.kernels if kernel.plan is not None}
+
     def _timed(self, name: str) -> tuple[KernelResult, ...]:
         """Return the kernels whose cycles make up a total of that name."""
         del name

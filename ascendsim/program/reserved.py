@@ -44,7 +44,8 @@ class Reserved:
         if need > figures.capacity_bytes:
             raise CapacityError(
                 f"{own} of {self._profile.variant} holds {figures.capacity_bytes} bytes, but {name} "
-                f"({copies} x {size}) brings the need to {need}; take a smaller tile or fewer copies"
+                f"({copies} x {size}) brings the need to {need}; take a smaller tile or fewer copies",
+                buffer,
             )
         self._used[own] = need
         return self._made(buffer, size, name, copies)

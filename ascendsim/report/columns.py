@@ -61,6 +61,15 @@ KERNEL = (
         "Cycles in which the pipe is occupied, averaged over the used cores that have it, / cycles. The "
         "entry is no pipe's.",
     ),
+    Column(
+        "plan",
+        "plan",
+        "",
+        "Of a kernel on the cube: loop nest, tiling by the fields of ascendsim.Tiling, and who chose them. "
+        "base is base_m x base_k x base_n, one product on the cube; steps are slices of base_k that L1 holds "
+        "of the left and the right operand; copies are tiles at a time in L1, L0A, L0B and L0C; the grid and "
+        "other fields follow where they are set.",
+    ),
     Column("engine", "engine", "", "Which of the two engines found the cycles; they find the same."),
     Column("bound_by", "busiest", "", "The busiest pipe apart from the scalar unit S."),
     Column(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ascendsim.ops.plan_text import Tables, plans_text
 from ascendsim.report.columns import Entry
 from ascendsim.report.document import Run
 from ascendsim.report.files import replacing_report, write_text
@@ -24,9 +26,10 @@ def write_run_folder(folder: Path, document: Entry, runs: Sequence[Run], trace_s
 
     files: list[dict[str, str]] = []
     with replacing_report(folder) as stage:
-        for run, ending in zip(runs, _endings([run.profile.variant for run in runs]), strict=True):
+        endings = _endings([run.profile.variant for run in runs])
+        for run, product, ending in zip(runs, document["products"], endings, strict=True):
             kernels = run.result.kernels
-            shown = {"plot": f"timeline{ending}.png"}
+            shown = {"plot": f"timeline{ending}.png", **_write_plans(stage, document, product, ending)}
             title = f"Backward of {document['title']} on {run.profile.variant}"
             plot_timeline(stage / shown["plot"], kernels, run.profile, title)
             if trace_spans:
@@ -53,7 +56,8 @@ def write_network_folder(folder: Path, document: Entry) -> list[Path]:
         for product, ending in zip(products, _endings([p["variant"] for p in products]), strict=True):
             title = f"Backward of {document['title']} on {product['variant']}"
             plot_layers(stage / f"layers{ending}.png", product, title)
-            files.append({"plot": f"layers{ending}.png"})
+            plans = _write_plans(stage, document, product, ending)
+            files.append({"plot": f"layers{ending}.png", **plans})
         names = _write_texts(stage, document, files)
     return [folder / name for name in names]
 
@@ -62,6 +66,32 @@ def json_text(document: Entry) -> str:
     """Return a document as JSON."""
     # Without `allow_nan=False` a NaN would be written as the word NaN, which is no JSON.
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def plan_tables(product: Entry) -> Tables:
+    """Return the plans of a product's kernels by layer and by what they make, as files of plans have them."""
+    layers = {"": product} if "kernels" in product else {layer["name"]: layer for layer in product["layers"]}
+    found = {
+        name: {kernel["name"]: kernel["plan"] for kernel in layer["kernels"] if kernel["plan"]}
+        for name, layer in layers.items()
+    }
+    return {name: plans for name, plans in found.items() if plans}
+
+
+def plan_comment(document: Entry, product: Entry) -> str:
+    """Return the line at the top of a file of plans: what they are of, and how they were made."""
+    command = shlex.join(["ascendsim", *document["command"]])
+    return f"Plans of {document['title']} on {product['variant']}, by `{command}`."
+
+
+def _write_plans(stage: Path, document: Entry, product: Entry, ending: str) -> dict[str, str]:
+    """Write the plans of a product, if it has any, and return the name of the file."""
+    tables = plan_tables(product)
+    if not tables:
+        return {}
+    name = f"plans{ending}.toml"
+    write_text(stage / name, plans_text(tables, "toml", plan_comment(document, product)))
+    return {"plans": name}
 
 
 def _endings(variants: Sequence[str]) -> list[str]:
@@ -78,7 +108,7 @@ def _write_texts(stage: Path, document: Entry, files: Sequence[Mapping[str, str]
     """Write the page and the document, which lists all files of the report; return their names."""
     names = ["report.md", "result.json"]
     # The list is what a later report in the same folder takes away.
-    names += [shown[kind] for shown in files for kind in ("plot", "trace") if kind in shown]
+    names += [shown[kind] for shown in files for kind in ("plot", "trace", "plans") if kind in shown]
     write_text(stage / "report.md", page(document, files))
     write_text(stage / "result.json", json_text(document | {"files": names}))
     return names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.program.instruction import PIPES
@@ -11,6 +12,7 @@ from ascendsim.timing.critical_path import critical_path, cycles_by_cause
 from ascendsim.timing.times import Occupation, occupation
 
 if TYPE_CHECKING:
+    from ascendsim.ops.plan import Plan
     from ascendsim.ops.results import KernelResult
     from ascendsim.profile import Profile
     from ascendsim.program.kernel import Core
@@ -42,7 +44,15 @@ def kernel_entry(kernel: KernelResult, profile: Profile) -> Entry:
         "macs": kernel.macs,
         "bytes": dict(kernel.bytes),
         "note": kernel.kernel.note,
+        "plan": None if kernel.plan is None else plan_entry(kernel.plan),
     }
+
+
+def plan_entry(plan: Plan) -> Entry:
+    """Describe a plan by its schedule, its fields, and who chose it."""
+    # A class of the user's own goes by the name that it gives itself: a report is read, not run.
+    named = schedule if isinstance(schedule := plan.schedule, str) else getattr(schedule, "name", "own")
+    return {**replace(plan, schedule=named).to_dict(), "chosen_by": plan.chosen_by or "user"}
 
 
 def occupation_entry(times: KernelTimes) -> Entry:

@@ -56,6 +56,8 @@ def page(document: Entry, files: Sequence[Mapping[str, str]]) -> str:
         if "trace" in shown:
             trace = f"[{shown['trace']}]({shown['trace']})"
             parts.append(f"{trace} opens in <https://ui.perfetto.dev>. {shown['note']}".rstrip())
+        if "plans" in shown:
+            parts.append(f"[{shown['plans']}]({shown['plans']}) has the plans, as `--tiling` takes them.")
     parts += ["## What holds of all products" if len(products) > 1 else "", _bullets(common_lines(products))]
     return "\n\n".join(part for part in (*parts, *_definitions(document)) if part) + "\n"
 

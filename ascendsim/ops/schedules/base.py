@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from ascendsim.errors import ConfigError
-from ascendsim.ops.plan import Tiling, require_obeyed
+from ascendsim.ops.plan import WHOLE, Tiling, require_obeyed
 from ascendsim.profile import Profile
 from ascendsim.program.builder import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
@@ -18,9 +18,7 @@ from ascendsim.program.program import Program
 
 # The fields of a tiling that every loop nest over base blocks reads. A nest adds those that it reads besides;
 # any other field is refused, since a user who sets it would believe that it had been obeyed.
-TILES = frozenset(["base_m", "base_n", "base_k", "step_ka", "step_kb", "used_cores"]) | frozenset(
-    ["al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers"]
-)
+TILES = frozenset(WHOLE)
 # How parts of a reduction are added that different cores make: as they arrive, or kept apart and then so. The
 # bits of float32 sums depend on it, so a deterministic call keeps them apart.
 SUMS = ("atomic", "in order", "tree")

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.hf32 import stored_name
-from ascendsim.ops.problems.matmul import MatmulProblem
+from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
+from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.ops.tiling.choose import choose_tiling
+from ascendsim.ops.tiling.complete import Filling, completed
+from ascendsim.ops.tiling.partial import PartialPlan, plan_given
+from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import Profile
 
 Given = Mapping[str, Any]
@@ -42,50 +47,85 @@ def plans_of(
     """
     plans = {}
     for gradient in gradients:
-        tiling, schedule = tilings.get(gradient), schedules.get(gradient)
-        strategy, chosen_by, instead = "product", "", ""
-        if isinstance(tiling, str):
-            strategy, tiling = tiling, None
-        if isinstance(tiling, Plan):
-            schedule, tiling = schedule or tiling.schedule, tiling.tiling
-        # A tiling without a nest is for the usual one: those of the products read fields of their own.
-        if tiling is not None:
-            schedule = schedule or USUAL[gradient]
-        else:
-            stored, hf32 = stored_name(compute_dtype), compute_dtype == "hf32"
-            # grad_weight always leaves in float32, so nothing is chosen anew for another format.
-            made = None if gradient == "grad_weight" else out_dtype
-            choose = partial(
-                choose_tiling,
-                problem,
-                gradient,
-                stored,
-                profile,
-                hf32=hf32,
-                deterministic=deterministic,
-                out_dtype=made,
-            )
-            chosen = choose(strategy=strategy)
-            # A nest of the user's own may not know what the product's plan says; the search says the least.
-            if schedule and not set(chosen.tiling.set_fields()) <= schedule_named(schedule).reads:
-                chosen = choose(strategy="search")
-            tiling, schedule, chosen_by = chosen.tiling, schedule or chosen.schedule, chosen.chosen_by
-            instead = chosen.instead
-        _require_makes(schedule, gradient)
-        plans[gradient] = Plan(schedule, tiling, chosen_by, instead)
+        # grad_weight always leaves in float32, so nothing is chosen anew for another format.
+        made = None if gradient == "grad_weight" else out_dtype
+        wanted = _Wanted(problem, gradient, compute_dtype, made, deterministic=deterministic)
+        plans[gradient] = _plan(tilings.get(gradient), schedules.get(gradient), wanted, profile)
+        _require_makes(plans[gradient].schedule, gradient)
     return plans
 
 
-def tilings_given(tiling: Any, gradients: Sequence[str]) -> dict[str, Tiling | Plan | str]:
+class _Wanted(NamedTuple):
+    """What a plan is chosen for: the arguments of `choose_tiling` but for the machine and the strategy."""
+
+    problem: ConvProblem | MatmulProblem
+    gradient: str
+    compute_dtype: str
+    out_dtype: str | None
+    deterministic: bool
+
+    def choose(self, strategy: str, profile: Profile) -> Plan:
+        """Return the plan of a strategy: one of STRATEGIES, or "shares", the operators' own nests."""
+        stored, hf32 = stored_name(self.compute_dtype), self.compute_dtype == "hf32"
+        of = self.gradient, stored, profile
+        if strategy != "shares":
+            return choose_tiling(
+                self.problem,
+                *of,
+                hf32=hf32,
+                deterministic=self.deterministic,
+                out_dtype=self.out_dtype,
+                strategy=strategy,
+            )
+        if isinstance(self.problem, MatmulProblem):
+            raise UnsupportedError("matrix products have no nest that deals shares; leave schedule out")
+        made = product_tiling(self.problem, *of, hf32=hf32, deterministic=self.deterministic)
+        return replace(made, chosen_by="product")
+
+    def gemm(self) -> Any:
+        """Return the product that the plan cuts."""
+        if isinstance(self.problem, MatmulProblem):
+            return MatmulGemm.of(self.problem, self.compute_dtype, self.out_dtype)
+        if self.gradient == "grad_input":
+            return DgradGemm.of(self.problem, self.compute_dtype, self.out_dtype)
+        return WgradGemm.of(self.problem, self.compute_dtype)
+
+
+def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan:
+    """Return the plan of one gradient: what is given of it, and the rest chosen."""
+    strategy = tiling if isinstance(tiling, str) else "product"
+    if isinstance(tiling, Plan):
+        schedule, tiling = schedule or tiling.schedule, tiling.tiling
+    # A tiling without a nest is for the usual one: those of the products read fields of their own.
+    if isinstance(tiling, Tiling):
+        return Plan(schedule or USUAL[wanted.gradient], tiling)
+    if isinstance(tiling, PartialPlan):
+        if schedule or tiling.schedule:
+            tiling = replace(tiling, schedule=schedule or tiling.schedule)
+            _require_makes(tiling.schedule, wanted.gradient)
+        sums = profile.generation.deterministic_sum if wanted.deterministic else "atomic"
+        return completed(tiling, Filling(wanted.gemm(), profile, sums, wanted.choose))
+    chosen = wanted.choose(strategy, profile)
+    # A nest of the user's own may not know what the product's plan says; the search says the least.
+    if schedule and not set(chosen.tiling.set_fields()) <= schedule_named(schedule).reads:
+        chosen = wanted.choose("search", profile)
+    return replace(chosen, schedule=schedule or chosen.schedule)
+
+
+def tilings_given(tiling: Any, gradients: Sequence[str]) -> dict[str, Tiling | Plan | PartialPlan | str]:
     """Return the user's tilings by gradient; a text is the strategy by which to choose one.
 
-    Raises   ConfigError where one tiling stands for several gradients, or a key is none
+    A mapping is read as plans by gradient, or, with fields of a tiling for keys, as one partial plan.
+    Raises   ConfigError where one tiling stands for several gradients, a key is none, or a field has no
+             meaning
     """
     if tiling is None:
         return {}
     # How to choose is said for all gradients at once.
     if isinstance(tiling, str):
         return dict.fromkeys(gradients, tiling)
+    if says_fields(tiling):
+        tiling = plan_given(tiling)
     # One tiling cannot serve two gradients: m, n and k mean other axes in each.
     if not isinstance(tiling, Mapping):
         if len(gradients) != 1:
@@ -96,7 +136,20 @@ def tilings_given(tiling: Any, gradients: Sequence[str]) -> dict[str, Tiling | P
             )
         return {gradients[0]: tiling}
     _require_keys("tiling", tiling, gradients)
-    return dict(tiling)
+    return {
+        gradient: plan_given(plan, f"tiling of {gradient}") if isinstance(plan, Mapping) else plan
+        for gradient, plan in tiling.items()
+    }
+
+
+def says_fields(tiling: object) -> bool:
+    """Tell whether a mapping names fields of one plan, and not plans by gradient."""
+    if not isinstance(tiling, Mapping) or not tiling:
+        return False
+    plans = (Tiling, Plan, PartialPlan, Mapping)
+    return not any(isinstance(plan, plans) for plan in tiling.values()) and not any(
+        isinstance(key, str) and (key in USUAL or key.startswith("grad_")) for key in tiling
+    )
 
 
 def schedules_given(schedule: Any, gradients: Sequence[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ascendsim.ops.tiling.vendor.layer import Layer, ceil_div
@@ -21,11 +22,15 @@ class Tail(NamedTuple):
 
 def tail_of(layer: Layer, tasks: int, cores: int) -> Tail:
     """Return how the last round is cut: along images and depths, or rows if that gives more parts."""
+    return tail_along({"batch_depth": layer.batch * layer.output[0], "height": layer.output[1]}, tasks, cores)
+
+
+def tail_along(extents: Mapping[str, int], tasks: int, cores: int) -> Tail:
+    """Return how the last round is cut along the axis that gives most parts; of equal ones the first."""
     tail = tasks % cores
     if not tail or tail > cores // 2:
         return Tail()
     ways = cores // tail
-    extents = {"batch_depth": layer.batch * layer.output[0], "height": layer.output[1]}
     cuts = []
     for axis, extent in extents.items():
         length = ceil_div(extent, min(ways, extent))

@@ -1,0 +1,98 @@
+"""The plans of `ascendsim run`: read from a file, and written to one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from ascendsim.cli.request import Network, Single
+    from ascendsim.ops.tiling.plan_files import PlanFile
+    from ascendsim.report.columns import Entry
+
+
+def read_tiling(arguments: Any, request: Single | Network) -> None:
+    """Turn the words of --tiling into what calls take, and refuse a --write-tiling that cannot be.
+
+    Raises   ConfigError for an unknown strategy, a file of another network, or files that cannot be written;
+             DataError for a file that cannot be read
+    """
+    from ascendsim.ops.plan_text import form_of
+    from ascendsim.ops.tiling.plan_files import is_plan_file, read_plans
+
+    if arguments.write_tiling is not None:
+        form_of(arguments.write_tiling)
+        if len(set(arguments.product)) > 1:
+            raise ConfigError(
+                "--write-tiling is of one product, as plans are; name one, or see the files of --out"
+            )
+    elif arguments.tiling_names != "ours":
+        raise ConfigError("--tiling-names goes with --write-tiling")
+    given = arguments.tiling
+    if given is None or given in ("product", "search"):
+        return
+    if not is_plan_file(given):
+        raise ConfigError(f"--tiling is {given!r}; it must be product, search, or a file .toml or .json")
+    arguments.plan_file = read_plans(given)
+    _require_layers(arguments.plan_file, request)
+
+
+def tiling_of(arguments: Any, layer: str | None = None) -> Any:
+    """Return what a call takes as its tiling: plans of a file, those of a layer among them, or a strategy."""
+    file: PlanFile | None = getattr(arguments, "plan_file", None)
+    return arguments.tiling if file is None else file.of_layer(layer)
+
+
+def write_tiling(document: Entry, arguments: Any) -> None:
+    """Write the plans of a run to a file, and say what the vendor's names leave out.
+
+    Raises   ConfigError if no kernel has a plan, DataError if the file cannot be written
+    """
+    from ascendsim.ops.plan import Plan
+    from ascendsim.ops.plan_text import form_of, plans_text
+    from ascendsim.ops.tiling.plan_files import named_fields
+    from ascendsim.ops.tiling.vendor.names import unnamed
+    from ascendsim.report.folder import plan_comment, plan_tables
+
+    file, names, [product] = arguments.write_tiling, arguments.tiling_names, document["products"]
+    tables, left = plan_tables(product), {"schedule"}
+    if not tables:
+        raise ConfigError(
+            "--write-tiling: no kernel of this run has a plan; ask for grad_input or grad_weight"
+        )
+    if names == "vendor":
+        plans = {
+            layer: {made: Plan.from_dict(_without_who(values)) for made, values in each.items()}
+            for layer, each in tables.items()
+        }
+        left.update(*(unnamed(made, plan) for each in plans.values() for made, plan in each.items()))
+        tables = {
+            layer: {made: named_fields(made, plan, names) for made, plan in each.items()}
+            for layer, each in plans.items()
+        }
+        words = f"{file}: the vendor's entries have no names for {', '.join(sorted(left))}: they are left out"
+        print(words, file=sys.stderr)
+    try:
+        file.write_text(plans_text(tables, form_of(file), plan_comment(document, product)), encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{file}: cannot be written ({error.strerror or error}); name another file") from None
+
+
+def _without_who(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != "chosen_by"}
+
+
+def _require_layers(file: PlanFile, request: Single | Network) -> None:
+    """Refuse plans of layers that the network has not: they would be ignored."""
+    names: Sequence[str] = request.layer_names
+    for name in file.layers:
+        if name not in names:
+            near = get_close_matches(name, names, n=1)
+            hint = (
+                f"did you mean {near[0]}?" if near else f"there is {', '.join(names) or 'no layer by name'}"
+            )
+            raise ConfigError(f"{file.path}: has plans of {name}, which is no layer of what is run; {hint}")

@@ -1,0 +1,225 @@
+"""What a partial plan leaves open, filled in by the rules of the product, or by the search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from ascendsim.errors import CapacityError, ConfigError, UnsupportedError
+from ascendsim.ops.plan import GRID, Plan, Tiling
+from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.schedules.base import Schedule
+from ascendsim.ops.schedules.blocks import BlockSchedule
+from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.ops.schedules.wgrad.stream import WgradStream
+from ascendsim.ops.tiling.partial import PartialPlan
+from ascendsim.ops.tiling.vendor.stream import tail_along
+from ascendsim.profile import Profile
+
+# Every size is a multiple of a fractal, or of a group of channels where those are wider.
+FRACTAL = 16
+STEPS = ("step_ka", "step_kb")
+# What is made smaller where a buffer is short, in this order: what costs least first. Fields that stand
+# together are halved in turn, the larger one first.
+SHRINK: dict[str, tuple[tuple[str, ...], ...]] = {
+    "L1": (STEPS, ("base_k",), ("al1_buffers", "bl1_buffers"), ("base_m", "base_n")),
+    "L0A": (("base_k",), ("base_m",), ("al0_buffers",)),
+    "L0B": (("base_k",), ("base_n",), ("bl0_buffers",)),
+    "L0C": (("cl0_buffers",), ("base_m", "base_n")),
+    "UB": (("base_m",),),
+}
+# Returns the plan of a strategy for a machine.
+Choose = Callable[[str, Profile], Plan]
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What the rest of a plan is filled in for.
+
+    gemm     the product
+    profile  the machine
+    sums     how parts of a reduction on different cores are added (`schedules/base.py`)
+    choose   returns the plan of a strategy, "product", "shares" or "search", for a machine
+    """
+
+    gemm: Any
+    profile: Profile
+    sums: str
+    choose: Choose
+
+
+def completed(partial: PartialPlan, filling: Filling) -> Plan:
+    """Return a whole plan with what was given of it.
+
+    Chosen     as without it, for a machine of `block_dim` cores, or of the cells of the grid
+    Grid       parts that are not given take the cores that are left: images, rows of an image, m, n
+    Sizes      what is not given becomes smaller until every buffer holds its tiles (`SHRINK`)
+    used_cores all that get work, unless given
+
+    Raises     CapacityError naming the buffer that is short whatever is left open; ConfigError naming the
+               rule that a field breaks
+    """
+    base = _base(partial, filling)
+    kind = schedule_named(partial.schedule or base.schedule)
+    by = f"{base.chosen_by} in part"
+    tiling = replace(base.tiling, **partial.fields)
+    tiling = _on_grid(tiling, kind, partial, filling)
+    # One tile of each operand serves the same pixels: a step that is given alone is that of both.
+    given = [partial.fields[step] for step in STEPS if step in partial.fields]
+    if kind.makes == "grad_weight" and len(given) == 1:
+        tiling = replace(tiling, step_ka=given[0], step_kb=given[0])
+    if tiling == base.tiling and kind is schedule_named(base.schedule):
+        return Plan(partial.schedule or base.schedule, tiling, by)
+    if issubclass(kind, WgradStream) and not partial.fields.keys() & {"k_split", "stream_axis"}:
+        whole = _fitted(replace(tiling, k_split=1, stream_axis=""), kind, partial, filling)
+        tiling = _streamed(whole, kind, filling)
+    tiling = _fitted(tiling, kind, partial, filling)
+    return Plan(partial.schedule or base.schedule, tiling, by)
+
+
+def _base(partial: PartialPlan, filling: Filling) -> Plan:
+    """Return the plan that is changed: the first of the strategies whose nest knows all that is given."""
+    machine, blocks = filling.profile, partial.block_dim
+    cores = machine.cores.cube
+    if blocks:
+        machine = replace(machine, cores=replace(machine.cores, cube=blocks))
+    plan = None
+    for plan in _choices(partial, filling, machine):
+        kind = schedule_named(partial.schedule or plan.schedule)
+        if set(plan.tiling.set_fields()) | set(partial.fields) <= kind.reads:
+            break
+    assert plan is not None
+    if blocks > cores and not plan.tiling.has_grid:
+        raise ConfigError(
+            f"tiling: block_dim is {blocks}, but {machine.variant} has {cores} cores, and the plan has no "
+            f"grid whose blocks could take turns on them; take at most {cores}, or give a grid"
+        )
+    return replace(plan, tiling=replace(plan.tiling, used_cores=min(cores, plan.tiling.used_cores)))
+
+
+def _choices(partial: PartialPlan, filling: Filling, machine: Profile) -> Iterator[Plan]:
+    """Yield the plans to start from, the best first; the search, which says the least, comes last."""
+    plan = filling.choose("product", machine)
+    if plan.chosen_by == "product":
+        yield plan
+    # The operators' nests have rules of their own, also where a call does not follow them by default.
+    if partial.schedule is not None and partial.schedule != plan.schedule:
+        try:
+            shares = filling.choose("shares", machine)
+        except (CapacityError, UnsupportedError):
+            pass
+        else:
+            if shares.schedule == partial.schedule:
+                yield shares
+    yield filling.choose("search", machine)
+
+
+def _on_grid(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling: Filling) -> Tiling:
+    """Return the tiling with the parts of the grid that are not given, and base blocks inside its cells."""
+    given = {axis: max(1, partial.fields[axis]) for axis in GRID if axis in partial.fields}
+    # Nests that deal shares know parts of the images alone, and number their tasks themselves.
+    if not given or "m_dim" not in kind.reads:
+        return tiling
+    extents, unit = _extents(filling.gemm), _unit(filling)
+    left = (partial.block_dim or filling.profile.cores.cube) // prod(given.values())
+    parts = dict(given)
+    for axis in extents:
+        if axis not in given:
+            most = extents[axis] if axis in ("batch_dim", "k_dim") else -(-extents[axis] // unit)
+            each = -(-most // max(1, min(most, left)))
+            # So many parts as have work: 32 images in 12 parts are eleven of three, and no twelfth.
+            parts[axis] = -(-most // each)
+            left //= parts[axis]
+    # A grid cuts the reduction of grad_weight itself.
+    cut = parts if kind.makes == "grad_input" else {**parts, "k_split": 1}
+    for size, axis in (("base_m", "m_dim"), ("base_n", "n_dim")):
+        # Blocks that cut a cell evenly: others would leave cells of the grid without a block of their own.
+        cell = -(-extents[axis] // parts.get(axis, 1))
+        even = -(-cell // -(-cell // getattr(tiling, size)))
+        cut[size] = -(-even // unit) * unit
+    return replace(tiling, **{name: value for name, value in cut.items() if name not in partial.fields})
+
+
+def _extents(gemm: DgradGemm | WgradGemm) -> dict[str, int]:
+    """Return what each axis of a grid cuts, those first that cost no operand a second load.
+
+    Images, rows of an image, and elements along m and n.
+    """
+    if isinstance(gemm, DgradGemm):
+        return {"batch_dim": gemm.batch, "m_dim": gemm.sliding.pixels, "n_dim": gemm.columns}
+    columns, height = gemm.all_taps.groups * gemm.sliding.c0, gemm.sliding.out_size[0]
+    return {"batch_dim": gemm.batch, "k_dim": height, "m_dim": gemm.rows, "n_dim": columns}
+
+
+def _unit(filling: Filling) -> int:
+    """Return what every size is a multiple of."""
+    sliding = getattr(filling.gemm, "sliding", None)
+    return max(FRACTAL, sliding.c0) if sliding else 2 * FRACTAL
+
+
+def _fitted(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling: Filling) -> Tiling:
+    """Return the tiling with what is not given made smaller until it fits, on all cores that get work."""
+    profile, most = filling.profile, filling.profile.cores.cube
+    if partial.block_dim:
+        most = min(most, partial.block_dim)
+    while True:
+        if "used_cores" not in partial.fields:
+            tiling = replace(tiling, used_cores=most)
+        schedule = kind(filling.gemm, tiling, profile, filling.sums)
+        try:
+            dealt = [tasks for tasks in schedule.dealt() if tasks]
+            _reserve(schedule, dealt)
+        except CapacityError as error:
+            smaller = _smaller(tiling, error.buffer, partial, _unit(filling))
+            if smaller is None:
+                said = ", ".join(f"{name} {value}" for name, value in partial.fields.items())
+                raise CapacityError(
+                    f"tiling of {kind.makes}: with {said} nothing that is left open makes the tiles fit: "
+                    f"{error}",
+                    error.buffer,
+                ) from None
+            tiling = smaller
+        else:
+            used = tiling.used_cores if "used_cores" in partial.fields else max(1, len(dealt))
+            return replace(tiling, used_cores=used)
+
+
+def _streamed(tiling: Tiling, kind: type[WgradStream], filling: Filling) -> Tiling:
+    """Return the tiling with its last round cut as the operators cut it."""
+    gemm = filling.gemm
+    units = kind(gemm, tiling, filling.profile, filling.sums).tasks.units
+    extents = {"batch_depth": gemm.batch * gemm.small.shape[2], "height": gemm.sliding.out_size[0]}
+    tail = tail_along(extents, len(units), filling.profile.cores.cube)
+    return replace(tiling, k_split=tail.ways, stream_axis=tail.axis if tail.ways > 1 else "")
+
+
+def _reserve(schedule: Schedule, dealt: Sequence[Sequence[Any]]) -> None:
+    """Reserve the slots of the cores.
+
+    Raises   CapacityError naming buffer, need and capacity
+    """
+    if isinstance(schedule, BlockSchedule) and type(schedule).program is BlockSchedule.program:
+        for sizes in {schedule.tasks.sizes(tasks) for tasks in dealt}:
+            schedule.emitter(sizes)
+    elif dealt:
+        # What another nest reserves only its program tells; the first core has the largest tiles as a rule.
+        schedule.program(dealt[0])
+
+
+def _smaller(tiling: Tiling, buffer: str, partial: PartialPlan, unit: int) -> Tiling | None:
+    """Return the tiling with one field halved that the buffer hangs on; None if all are given or least."""
+    for together in SHRINK.get(buffer, ()):
+        free = [name for name in together if name not in partial.fields]
+        name = max(free, key=lambda field: int(getattr(tiling, field)), default="")
+        least = unit if name.startswith("base") else 1
+        if not name or getattr(tiling, name) <= least:
+            continue
+        half = -(-getattr(tiling, name) // (2 * least)) * least
+        # Of grad_weight both steps are one: a tile of each operand serves the same pixels.
+        if name in STEPS and tiling.step_ka == tiling.step_kb and len(free) == len(together):
+            return replace(tiling, step_ka=half, step_kb=half)
+        return replace(tiling, **{name: half})
+    return None

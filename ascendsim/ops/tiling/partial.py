@@ -1,0 +1,73 @@
+"""A plan that says some things and leaves the rest to the rules: what was given, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ascendsim.arguments import shown, whole
+from ascendsim.errors import ConfigError
+from ascendsim.frozen import FrozenMap
+from ascendsim.ops.plan import GRID, WHOLE, Plan, Tiling, require_fields
+
+# What a partial plan may say besides the fields of a tiling.
+BESIDE = ("schedule", "block_dim")
+_ANY = {"base_m": 1, "base_n": 1, "base_k": 1}
+
+
+@dataclass(frozen=True)
+class PartialPlan:
+    """What a user fixes of a plan.
+
+    fields     fields of a tiling, by name
+    schedule   name or class of the loop nest; None: that of the rules
+    block_dim  blocks that the kernel is launched with, as msprof counts them: the rules plan for so many
+               cores. 0: all cores
+
+    Raises     ConfigError for a value that no tiling takes, or a grid of another number of blocks
+    """
+
+    fields: Mapping[str, Any] = field(default_factory=FrozenMap)
+    schedule: str | type | None = None
+    block_dim: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no tiling takes."""
+        # What a field may be, a tiling says itself: here of one whose other fields do not matter.
+        made = Tiling(**{**_ANY, **self.fields})
+        object.__setattr__(self, "fields", FrozenMap({name: getattr(made, name) for name in self.fields}))
+        cells = 1
+        for axis in GRID:
+            cells *= max(1, self.fields.get(axis, 1))
+        if self.block_dim and cells > self.block_dim:
+            raise ConfigError(
+                f"tiling: the grid has {cells} cells, but block_dim is {self.block_dim}; leave one of them "
+                "out"
+            )
+
+
+def plan_given(values: Mapping[str, Any], where: str = "tiling") -> Plan | PartialPlan:
+    """Return the plan that a table of fields says: whole if it names a schedule and what every nest reads.
+
+    values   fields of a tiling, `schedule` and `block_dim`
+    where    the place that a message names
+
+    Raises   ConfigError naming the place, what was got, and the rule
+    """
+    require_fields(where, values, BESIDE)
+    fields = {name: value for name, value in values.items() if name not in BESIDE}
+    schedule, block_dim = values.get("schedule"), whole(values.get("block_dim", 1))
+    if schedule is not None and not isinstance(schedule, str | type):
+        raise ConfigError(f"{where}: schedule is {shown(schedule)}; it must be a name or a class")
+    if block_dim is None or block_dim < 1:
+        given = shown(values["block_dim"])
+        raise ConfigError(
+            f"{where}: block_dim is {given}; it must be a positive integer, the blocks launched"
+        )
+    try:
+        if schedule and "block_dim" not in values and all(name in fields for name in WHOLE):
+            return Plan(schedule, Tiling(**fields))
+        return PartialPlan(fields, schedule, block_dim if "block_dim" in values else 0)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("tiling:", f"{where}:", 1)) from None

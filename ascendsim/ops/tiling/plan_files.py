@@ -1,0 +1,124 @@
+"""Files of plans: a table for each gradient, whole or in part, in our names or the vendor's."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from ascendsim.arguments import shown
+from ascendsim.errors import ConfigError, DataError
+from ascendsim.frozen import FrozenMap
+from ascendsim.ops.plan import Plan
+from ascendsim.ops.plan_text import form_of, plans_text
+from ascendsim.ops.tiling.partial import PartialPlan, plan_given
+from ascendsim.ops.tiling.vendor.names import from_vendor, says_vendor_names, to_vendor
+
+MADE = ("grad_input", "grad_weight", "matmul")
+Plans = Mapping[str, Plan | PartialPlan]
+
+
+@dataclass(frozen=True)
+class PlanFile:
+    """What a file of plans says.
+
+    path     where it lies
+    plans    plans by gradient ("matmul" of a matrix product), for every call
+    layers   plans by gradient for single layers of a network, by the layer's name
+    """
+
+    path: Path
+    plans: Plans = field(default_factory=FrozenMap)
+    layers: Mapping[str, Plans] = field(default_factory=FrozenMap)
+
+    def of_layer(self, name: str | None) -> Plans:
+        """Return the plans for a layer of a network: its own, and beside them those for every call."""
+        return FrozenMap({**self.plans, **self.layers.get(name or "", {})})
+
+
+def is_plan_file(given: object) -> bool:
+    """Tell the name of a file of plans from the name of a strategy."""
+    return isinstance(given, Path) or (isinstance(given, str) and given.endswith((".toml", ".json")))
+
+
+def read_plans(path: Path | str) -> PlanFile:
+    """Read a file of plans: [grad_input] and [grad_weight], or [LAYER.grad_input] for a layer of a network.
+
+    Raises   DataError if the file cannot be read as text, ConfigError naming file, table and field
+    """
+    path = Path(path)
+    plans: dict[str, Plan | PartialPlan] = {}
+    layers: dict[str, Plans] = {}
+    for name, table in _content(path).items():
+        if not isinstance(table, dict):
+            raise ConfigError(
+                f"{path}: {name} is {shown(table)}, outside of a table; write it under one, as [{MADE[0]}]"
+            )
+        if table and name not in MADE and all(isinstance(each, dict) for each in table.values()):
+            layers[name] = FrozenMap(
+                {made: _plan(path, each, made, f"{name}.") for made, each in table.items()}
+            )
+        else:
+            plans[name] = _plan(path, table, name)
+    return PlanFile(path, FrozenMap(plans), FrozenMap(layers))
+
+
+def write_plans(path: Path | str, plans: Mapping[str, Plan], *, about: str = "", names: str = "ours") -> None:
+    """Write the plans of a call, by gradient, to a file that `read_plans` and `tiling=` take.
+
+    path     ends in .toml or .json
+    plans    by gradient, such as `r.plans` of a result
+    about    a comment at the top of a TOML file
+    names    "ours", or "vendor": the field names of the vendor's tuning files, which say less
+
+    Raises   ConfigError for another ending, or a schedule that is a class; UnsupportedError where the vendor
+             has no names; DataError if it cannot be written
+    """
+    form = form_of(path)
+    values = {
+        made: named_fields(made, plan, names) | {"chosen_by": plan.chosen_by} for made, plan in plans.items()
+    }
+    try:
+        Path(path).write_text(plans_text({"": values}, form, about), encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error}); name another file") from None
+
+
+def named_fields(made: str, plan: Plan, names: str = "ours") -> dict[str, Any]:
+    """Return a plan as plain values in our names or the vendor's.
+
+    Raises   as `write_plans`
+    """
+    if names not in ("ours", "vendor"):
+        raise ConfigError(f"names is {shown(names)}; it must be ours or vendor")
+    return to_vendor(made, plan) if names == "vendor" else plan.to_dict()
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """Return the tables of a file."""
+    read: Callable[[str], Any] = json.loads if form_of(path) == "json" else tomllib.loads
+    try:
+        content = read(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}); name a file of plans") from None
+    except (UnicodeDecodeError, RecursionError):
+        raise DataError(f"{path}: is no text in UTF-8 that says plans") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: is not valid {form_of(path).upper()}: {error}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: holds {shown(content)}; it must hold a table for each gradient")
+    return content
+
+
+def _plan(path: Path, table: Mapping[str, Any], made: str, layer: str = "") -> Plan | PartialPlan:
+    """Return the plan that a table says."""
+    if made not in MADE:
+        near = get_close_matches(made, MADE, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(MADE)}, or [LAYER.{MADE[0]}]"
+        raise ConfigError(f"{path}: the table {layer}{made} is for nothing that a call makes; {hint}")
+    where = f"{path}: {layer}{made}"
+    return from_vendor(made, table, where) if says_vendor_names(table) else plan_given(table, where)

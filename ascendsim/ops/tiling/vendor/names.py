@@ -1,0 +1,126 @@
+"""The vendor's names of a plan's fields, as its tuning files (runtime_kb) and tiling data have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from ascendsim.arguments import shown
+from ascendsim.errors import ConfigError, UnsupportedError
+from ascendsim.ops.plan import Plan
+from ascendsim.ops.tiling.partial import PartialPlan
+
+_SIZES = {
+    "baseM": "base_m",
+    "baseN": "base_n",
+    "baseK": "base_k",
+    "stepKa": "step_ka",
+    "stepKb": "step_kb",
+    **{f"{tile}Pbuffer": f"{tile}_buffers" for tile in ("al0", "bl0", "cl0", "al1", "bl1")},
+}
+# By gradient: what a field of theirs is called here.
+MEANS: Mapping[str, Mapping[str, str]] = {
+    "grad_input": {
+        **_SIZES,
+        "singleCoreM": "single_core_m",
+        "singleCoreCin": "single_core_n",
+        "coreNum": "used_cores",
+    },
+    "grad_weight": {
+        **_SIZES,
+        "singleCoreM": "single_core_m",
+        "singleCoreN": "single_core_n",
+        "singleCoreK": "single_core_k",
+        "usedCoreNum": "used_cores",
+    },
+}
+# What no loop nest here does: the values that mean "not so", and what any other one asks for.
+NO_NEST: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    "kernelSplitMode": ((0,), "a kernel split by the stride"),
+    "enableSplitKernelFlag": ((False, 0), "a kernel split by the stride"),
+    "enableC04Flag": ((False, 0), "four channels a tap"),
+    "tilingHkWkMode": ((0,), "taps looped over outside of a product"),
+    "isSplitKernelHW": ((False, 0), "taps looped over outside of a product"),
+    "enableSplitK": ((False, 0), "segments of the reduction (say k_split and single_core_k in our names)"),
+    "enlarge": ((1,), "merged groups"),
+    "groupEnlarge": ((False, 0), "merged groups"),
+}
+# Fields that say something of a stream-K plan; with any of them grad_weight has that nest.
+STREAMS = ("streamkType", "streamKType")
+# What describes the layer, follows from the rest, or is how their kernel does what nests here do their way.
+_OTHERS = """
+    al1Bound backpropPadDown backpropPadLeft backpropPadRight backpropPadTail backpropPadUp baseBatch baseD
+    baseGroup batch batchDim bl1Bound c0 c0Bits c0BitsA c0BitsB channelSize cin cin1 cin1G cinG
+    coreBindDirection coreBindOrder coreStreamK cout cout1 cout1G coutG dDim di dilationD dilationH dilationW
+    dk dkDim dkHkWk dout enRelu enableFullLoad enableFullLoadTiling enableVecTrans enableVecTransFlag
+    fixedShiftVal group groupDim hf32Flag hi hk hkWk ho hoExpand initOutputFlag isBiasFullLoad iterateOrder k0
+    kDim kSCoutFullLoad kSUseWorkSpace kSegment kSegmentTail kValueSegment khDilation kwDilation
+    loadB1Condition loadB2Condition m0 mDim n0 nDim offsetX oriGroup padBack padDown padFront padLeft padRight
+    padUp quantMode realGroup reserved singleCoreBatch singleCoreBatchDout singleCoreCout singleCoreCout1
+    singleCoreCin1 singleCoreDin singleCoreDk singleCoreGroup singleCoreHo singleIterateDk splitWo stepBatch
+    stepGroup stepM stepN strideD strideH strideW totalL1Size useUbAccumForSplitK
+    usrSpaceSizeForKernelSplit wi wk wo woExpand
+    singleCoreCin
+"""
+FOLLOWS = frozenset(_OTHERS.split())
+
+
+def says_vendor_names(values: Mapping[str, Any]) -> bool:
+    """Tell whether a table of fields is in the vendor's names."""
+    return any(name in means for means in MEANS.values() for name in values)
+
+
+def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling") -> PartialPlan:
+    """Return what an entry in the vendor's names says of a plan; the product's rules give the rest.
+
+    The nest is the one that deals shares, as the operators of these entries do. A share of 0 says nothing.
+
+    Raises   ConfigError for a name that is not the vendor's, with the nearest one; UnsupportedError for a
+             mechanism that no nest here has
+    """
+    means = MEANS.get(gradient)
+    if means is None:
+        raise UnsupportedError(f"{where}: the vendor's names are known for {' and '.join(MEANS)} alone")
+    known = [*means, *NO_NEST, *STREAMS, *FOLLOWS]
+    for name, value in values.items():
+        if name not in known:
+            near = get_close_matches(str(name), known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(means)}"
+            raise ConfigError(f"{where} has the field {shown(name)} beside the vendor's names; {hint}")
+        usual, asks = NO_NEST.get(name, ((value,), ""))
+        if value not in usual:
+            raise UnsupportedError(
+                f"{where}: {name} is {shown(value)}, which asks for {asks}; no loop nest here does that"
+            )
+    fields = {ours: values[theirs] for theirs, ours in means.items() if theirs in values}
+    fields = {name: value for name, value in fields.items() if value or not name.startswith("single_core")}
+    if gradient == "grad_input":
+        # The rules of the product may cut the reduction where the entry says that it is whole.
+        whole = {"k_split": 1, "single_core_k": 0} if "enableSplitK" in values else {}
+        return PartialPlan({**fields, **whole}, "dgrad_shares")
+    streams = any(name in values for name in STREAMS)
+    if streams:
+        # Of a whole reduction, which is what these tasks make, there is no share.
+        fields.pop("single_core_k", None)
+    return PartialPlan(fields, "wgrad_stream" if streams else "wgrad_shares")
+
+
+def to_vendor(gradient: str, plan: Plan) -> dict[str, Any]:
+    """Return a plan in the vendor's names; what it has no name for is left out (`unnamed`).
+
+    Raises   UnsupportedError for a product that the vendor's entries are not of
+    """
+    if gradient not in MEANS:
+        known = " and ".join(MEANS)
+        raise UnsupportedError(f"plan of {gradient}: the vendor's names are known for {known} alone")
+    # A share of 0 is one base block here, and nothing there.
+    shares = {"single_core_m": plan.tiling.block_m, "single_core_n": plan.tiling.block_n}
+    values = {ours: getattr(plan.tiling, ours) for ours in MEANS[gradient].values()} | shares
+    return {theirs: values[ours] for theirs, ours in MEANS[gradient].items()}
+
+
+def unnamed(gradient: str, plan: Plan) -> dict[str, Any]:
+    """Return the fields that a plan sets and that the vendor's entries have no name for, or say otherwise."""
+    named = set(MEANS.get(gradient, {}).values())
+    return {name: value for name, value in plan.tiling.set_fields().items() if name not in named}

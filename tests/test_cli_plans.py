@@ -1,0 +1,111 @@
+"""Does `ascendsim run` take plans from a file, and write those that it took?"""
+
+import tomllib
+
+import pytest
+
+from ascendsim.cli import main
+
+CALL = ("run", "--input", "2,64,14,14", "--weight", "64,64,3,3", "--padding", "1", "--cycles-only")
+LAYERS = 'layers = [{ name = "a", input = [16, 6, 6], weight = [16, 16, 3, 3], padding = 1 }]'
+
+
+def kernels(made):
+    return {kernel["name"]: kernel for kernel in made["products"][0]["kernels"]}
+
+
+@pytest.mark.parametrize("ending", ["toml", "json"])
+def test_what_a_run_writes_another_takes(record, tmp_path, ending):
+    file = tmp_path / f"plans.{ending}"
+    first = record(*CALL[1:], "--write-tiling", str(file))
+    again = record(*CALL[1:], "--tiling", str(file))
+    assert [kernel["cycles"] for kernel in kernels(first).values()] == [
+        kernel["cycles"] for kernel in kernels(again).values()
+    ]
+    assert again["problem"]["tiling"] == str(file)
+    plan, own = (kernels(made)["grad_input"]["plan"] for made in (first, again))
+    assert own == plan | {"chosen_by": "user"}
+    assert plan["chosen_by"] == "search"
+
+
+def test_gradients_follow_the_plans_of_a_file_too(record, tmp_path):
+    file = tmp_path / "part.toml"
+    file.write_text("[grad_weight]\nk_split = 2\nbase_m = 32\nbase_n = 48\n")
+    made = record(*CALL[1:-1], "--tiling", str(file), "--mask", "weight")
+    plan = kernels(made)["grad_weight"]["plan"]
+    assert (plan["k_split"], plan["base_m"], plan["base_n"]) == (2, 32, 48)
+    assert plan["chosen_by"] == "search in part"
+    assert made["products"][0]["gradients"]
+
+
+def test_the_search_can_be_asked_for_by_name(record):
+    product = ("--product", "910A", "--mask", "input")
+    chosen = [
+        kernels(record(*CALL[1:], *product, *words))["grad_input"]["plan"]["chosen_by"]
+        for words in ((), ("--tiling", "search"), ("--tiling", "product"))
+    ]
+    assert chosen == ["product", "search", "product"]
+
+
+def test_a_network_takes_and_writes_plans_layer_by_layer(record, refusal, tmp_path):
+    network, plans, written = (tmp_path / name for name in ("net.toml", "plans.toml", "written.toml"))
+    network.write_text(
+        LAYERS.replace("}]", '}, { name = "b", input = [16, 6, 6], weight = [16, 16, 1, 1] }]')
+    )
+    plans.write_text("[grad_input]\nbase_m = 16\n[b.grad_input]\nbase_m = 32\n")
+    words = ("--workload", str(network), "--tiling", str(plans), "--write-tiling", str(written))
+    layers = record(*words)["products"][0]["layers"]
+    assert [kernels({"products": [layer]})["grad_input"]["plan"]["base_m"] for layer in layers] == [16, 32]
+    made = tomllib.loads(written.read_text())
+    assert [made[name]["grad_input"]["base_m"] for name in "ab"] == [16, 32]
+    # One layer of the network takes its own plans of the same file.
+    one = record("b", *words[:4], "--cycles-only")
+    assert kernels(one)["grad_input"]["plan"]["base_m"] == 32
+    plans.write_text("[c.grad_input]\nbase_m = 32\n")
+    assert "has plans of c, which is no layer of what is run; there is a, b" in refusal("run", *words)
+
+
+def test_the_vendors_names_are_written_with_a_word_about_what_they_lack(tmp_path, capsys):
+    file = tmp_path / "entry.toml"
+    words = (*CALL, "--mask", "weight", "--write-tiling", str(file), "--tiling-names", "vendor")
+    assert main(words) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "the vendor's entries have no names for" in told
+    assert "schedule: they are left out" in told
+    entry = tomllib.loads(file.read_text())["grad_weight"]
+    assert {"baseM", "stepKa", "cl0Pbuffer", "usedCoreNum"} <= set(entry)
+    assert "base_m" not in entry
+
+
+def test_the_report_folder_has_the_plans_of_each_product(answer, tmp_path):
+    folder = tmp_path / "out"
+    answer(*CALL, "--product", "910B", "--product", "910_95", "--out", str(folder), "--no-trace")
+    for name in ("plans-910B2.toml", "plans-950PR_9589.toml"):
+        made = tomllib.loads((folder / name).read_text())
+        assert set(made) == {"grad_input", "grad_weight"}
+    again = answer(*CALL, "--tiling", str(folder / "plans-910B2.toml"))
+    assert "Tilings are" not in again  # of plans that the user gave nothing need be said
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("--tiling", "serach"),
+            "--tiling is 'serach'; it must be product, search, or a file .toml or .json",
+        ),
+        (("--tiling", "none.toml"), "none.toml: cannot be read"),
+        (("--write-tiling", "x.txt"), "x.txt: a file of plans ends in .toml or .json, not in .txt"),
+        (
+            ("--write-tiling", "x.toml", "--product", "910B", "--product", "310P"),
+            "is of one product, as plans",
+        ),
+        (
+            ("--write-tiling", "x.toml", "--mask", "bias"),
+            "no kernel of this run has a plan; ask for grad_input",
+        ),
+        (("--tiling-names", "vendor"), "--tiling-names goes with --write-tiling"),
+    ],
+)
+def test_words_that_do_not_fit_are_told(refusal, words, told):
+    assert told in refusal(*CALL, *words)
