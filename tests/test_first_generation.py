@@ -67,6 +67,30 @@ def test_half_of_the_cores_stay_idle_rather_than_load_an_operand_twice():
     assert tiling.n_dim * tiling.m_dim == 16
 
 
+def test_a_grid_has_the_blocks_that_are_asked_for():
+    # 32 blocks for 16 images: two for each. Rows of dW are 8 groups of channels, columns 8 of input channels;
+    # halves of the columns load 4 + 8 groups for 28 x 28 pixels and add half of the result, as halves of the
+    # rows do. The first found of equal ones cuts the columns.
+    layer = ConvProblem((16, 128, 28, 28), (128, 128, 3, 3), 1, 1)
+    tiling = first_plan(layer, "grad_weight", "float16", OLD, blocks=32).tiling
+    assert (tiling.batch_dim, tiling.m_dim, tiling.n_dim, tiling.k_dim) == (16, 1, 2, 0)
+    assert tiling.used_cores == 30
+    # 20 blocks for 32 images of 160 rows: 4 parts of 8 images and 5 of 32 rows are as even as 20 parts can
+    # be; of parts that are as even the one with the most parts of the batch is taken.
+    layer = ConvProblem((32, 64, 160, 160), (64, 64, 1, 1))
+    tiling = first_plan(layer, "grad_weight", "float16", OLD, blocks=20).tiling
+    assert (tiling.batch_dim, tiling.m_dim, tiling.n_dim, tiling.k_dim) == (4, 1, 1, 5)
+    # grad_input has no cut of its reduction: 30 = 3 x 10, of images and rows.
+    tiling = first_plan(layer, "grad_input", "float16", OLD, blocks=30).tiling
+    assert tiling.batch_dim * tiling.m_dim * tiling.n_dim == 30
+
+
+@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
+def test_no_grid_has_more_blocks_than_there_is_to_share(gradient):
+    # A prime: all of it would have to be images, rows or channels, of which there are fewer.
+    assert first_plan(LAYER, gradient, "float16", OLD, blocks=7919) is None
+
+
 # --- tiles
 
 
