@@ -68,14 +68,14 @@ def _grids(gemm: DgradGemm, profile: Profile) -> Iterator[_Grid]:
 
 
 def _grids_of(gemm: DgradGemm, blocks: int) -> Iterator[_Grid]:
-    """Yield all grids of so many blocks; of columns only divisors, as in the operators' search."""
+    """Yield the grids of so many blocks: as many parts of the batch as there can be, columns by divisors."""
     rows = ceil(gemm.sliding.pixels / FRACTAL_ROWS)
     columns = gemm.columns // gemm.sliding.c0
-    for batch in divisors(blocks):
-        for n in divisors(blocks // batch):
-            m = blocks // (batch * n)
-            if batch <= gemm.batch and columns % n == 0 and m <= rows:
-                yield _Grid(batch, n, m)
+    batch = max(part for part in divisors(blocks) if part <= gemm.batch)
+    for n in divisors(blocks // batch):
+        m = blocks // (batch * n)
+        if columns % n == 0 and m <= rows:
+            yield _Grid(batch, n, m)
 
 
 def _tiles(gemm: DgradGemm, profile: Profile, m: int, n: int) -> Iterator[Tile]:

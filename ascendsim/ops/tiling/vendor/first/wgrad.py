@@ -49,7 +49,7 @@ def _grid(gemm: WgradGemm, profile: Profile) -> _Grid:
 
 
 def _grid_of(gemm: WgradGemm, blocks: int) -> _Grid | None:
-    """Return the grid of so many blocks in which a block has the least work, then the least to move."""
+    """Return the grid of so many blocks with the least work for each, then most parts of the batch."""
     s, channels = gemm.sliding, gemm.all_taps.channels
     rows = gemm.rows // s.c0
 
