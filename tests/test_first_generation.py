@@ -67,6 +67,38 @@ def test_half_of_the_cores_stay_idle_rather_than_load_an_operand_twice():
     assert tiling.n_dim * tiling.m_dim == 16
 
 
+def test_a_grid_has_the_blocks_that_are_asked_for():
+    # 32 blocks for 16 images: two for each. Rows of dW are 8 groups of channels, columns 8 of input channels;
+    # halves of the columns load 4 + 8 groups for 28 x 28 pixels and add half of the result, as halves of the
+    # rows do. The first found of equal ones cuts the columns.
+    layer = ConvProblem((16, 128, 28, 28), (128, 128, 3, 3), 1, 1)
+    tiling = first_plan(layer, "grad_weight", "float16", OLD, blocks=32).tiling
+    assert (tiling.batch_dim, tiling.m_dim, tiling.n_dim, tiling.k_dim) == (16, 1, 2, 0)
+    assert tiling.used_cores == 30
+    # 20 blocks for 32 images of 160 rows: 4 parts of 8 images and 5 of 32 rows are as even as 20 parts can
+    # be; of those that are as even the one with the most parts of the batch is taken.
+    layer = ConvProblem((32, 64, 160, 160), (64, 64, 1, 1))
+    tiling = first_plan(layer, "grad_weight", "float16", OLD, blocks=20).tiling
+    assert (tiling.batch_dim, tiling.m_dim, tiling.n_dim, tiling.k_dim) == (4, 1, 1, 5)
+
+    # grad_input takes as many parts of the batch as there can be: of 16 images 15, so that two remain for
+    # columns or rows. Halves of the rows load the weights twice as often, 15 x 2 x 64, halves of the columns
+    # the image, 2 x 3136: the rows are cut.
+    layer = replace(layer, input=(16, 64, 56, 56))
+    tiling = first_plan(layer, "grad_input", "float16", OLD, blocks=30).tiling
+    assert grid_of(tiling) == (15, 1, 2, 30)
+    # Where the rules take as many blocks, they are the same.
+    assert first_plan(LAYER, "grad_input", "float16", OLD, blocks=30) == first_plan(
+        LAYER, "grad_input", "float16", OLD
+    )
+
+
+@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
+def test_no_grid_has_more_blocks_than_there_is_to_share(gradient):
+    # A prime: all of it would have to be images, rows or channels, of which there are fewer.
+    assert first_plan(LAYER, gradient, "float16", OLD, blocks=7919) is None
+
+
 # --- tiles
 
 

@@ -6,8 +6,8 @@ import json
 import pytest
 
 import measured_rows
-from ascendsim.cli.validate import quoted_rows
 from ascendsim.validate.ablation import fitted
+from ascendsim.validate.quoted import quoted_rows
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.schema import Row, Unusable, read_row, read_rows
 from prose.chips import variant_of, vector_kind

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ascendsim.cli.validate import CLASSES, quoted_rows
+from ascendsim.cli.validate import CLASSES
 from ascendsim.profile import list_products, load_profile
 from ascendsim.report.committed import (
     OUTSIDE,
@@ -15,9 +15,10 @@ from ascendsim.report.committed import (
     validation_page,
 )
 from ascendsim.report.scatter import plot_scatter
-from ascendsim.report.validation import UNMEASURED
+from ascendsim.report.validation.page import UNMEASURED
 from ascendsim.studies.sensitivity import LAYER_NAME, sensitivity
 from ascendsim.validate.ablation import ablations
+from ascendsim.validate.quoted import quoted_rows
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.schema import read_rows
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ascendsim.cli.validate import quoted_rows
-from ascendsim.report.validation import DEFINITIONS, UNMEASURED, quoted_part
+from ascendsim.report.validation.page import DEFINITIONS, UNMEASURED, quoted_part
+from ascendsim.validate.quoted import quoted_rows
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.schema import Row, Unusable
 from tests.measured_samples import cells, write_table

@@ -5,10 +5,10 @@ Rows that a source published are in the project and always compared; the others 
 
 import pytest
 
-from ascendsim.cli.validate import quoted_rows
 from ascendsim.studies.sensitivity import sensitivity
 from ascendsim.validate.ablation import ablations, fitted
 from ascendsim.validate.compare import summarise
+from ascendsim.validate.quoted import quoted_rows
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.schema import Row, read_rows
 from ascendsim.validate.targets import TARGETS, reached

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +44,11 @@ def add_validate(choices: Any) -> Any:
     command.add_argument(
         "--rows", choices=("worst", "all"), default="worst", help="rows of large groups to list"
     )
+    command.add_argument(
+        "--grid-from-row",
+        action="store_true",
+        help="cut gradients into the blocks that their rows say, not into those of the rules",
+    )
     command.add_argument("--json", action="store_true", help="print JSON instead of tables")
     command.add_argument(
         "--out", type=Path, metavar="DIR", help="write validation.md and validation.png there"
@@ -56,19 +60,20 @@ def add_validate(choices: Any) -> Any:
 def validate(arguments: Any) -> int:
     """Compare and print."""
     rows = _rows(arguments)
-    outcome = _compare(rows, arguments.classes or CLASSES)
+    outcome = _compare(rows, arguments.classes or CLASSES, grid_from_row=arguments.grid_from_row)
     if not outcome.cases:
         raise DataError(_nothing(outcome, arguments.classes or CLASSES, len(rows)))
     if arguments.json:
-        from ascendsim.report.validation import outcome_record
+        from ascendsim.report.validation.page import outcome_record
 
         print(json.dumps(outcome_record(outcome), indent=1))
     else:
-        from ascendsim.report.validation_terminal import print_validation
+        from ascendsim.report.validation.terminal import print_validation
 
         print_validation(outcome, every=arguments.rows == "all")
     if arguments.out:
         from ascendsim.report.committed import write_validation
+        from ascendsim.validate.quoted import quoted_rows
 
         write_validation(arguments.out, _compare(quoted_rows(), CLASSES), outcome)
     return 0
@@ -82,7 +87,7 @@ def _nothing(outcome: Validation, classes: Sequence[str], count: int) -> str:
             f"no row of {wanted} among the {count} given; the rows quoted in the project hold copies and "
             "matrix products only: name a table with --data"
         )
-    from ascendsim.report.validation import reason_lines
+    from ascendsim.report.validation.page import reason_lines
 
     first = f"no row of {wanted} can be compared among the {count} given; mend these or name others:"
     return "\n".join((first, *reason_lines(outcome)))
@@ -94,6 +99,7 @@ def _rows(arguments: Any) -> list[Row | Unusable]:
     Raises   ConfigError if options do not fit together
     """
     from ascendsim.validate.msprof import read_msprof
+    from ascendsim.validate.quoted import quoted_rows
     from ascendsim.validate.schema import read_rows
 
     if arguments.msprof:
@@ -127,15 +133,8 @@ def data_table() -> Path | None:
     return found
 
 
-def quoted_rows() -> list[Row | Unusable]:
-    """Return the rows that the project quotes."""
-    from ascendsim.validate.schema import read_rows
-
-    return read_rows(Path(str(files("ascendsim.validate") / "quoted.csv")))
-
-
-def _compare(rows: list[Row | Unusable], classes: Any) -> Validation:
+def _compare(rows: list[Row | Unusable], classes: Any, *, grid_from_row: bool = False) -> Validation:
     from ascendsim.validate.run import compare_rows
 
     with progress(len(rows)) as advance:
-        return compare_rows(rows, classes, advance)
+        return compare_rows(rows, classes, advance, grid_from_row=grid_from_row)

@@ -45,6 +45,7 @@ def run_document(
         **_head("ascendsim run 1", title, command),
         "problem": dict(problem),
         "products": [_product_entry(run.profile) | _call_entry(run) for run in runs],
+        **_measured([run.profile for run in runs]),
         "definitions": {
             "products": definitions(CALL),
             "products.kernels": definitions(KERNEL),
@@ -65,12 +66,24 @@ def network_document(
         **_head("ascendsim network 1", title, command),
         "problem": dict(problem),
         "products": [_product_entry(profile) | _network_entry(layers, notes) for profile, layers in products],
+        **_measured([profile for profile, _ in products]),
         "definitions": {
             "products": definitions(CALL),
             "products.layers": definitions(LAYER),
             "products.layers.kernels": definitions(KERNEL),
         },
     }
+
+
+def _measured(profiles: Sequence[Profile]) -> Entry:
+    """Say what measurements stand behind a comparison of products; of one product there is none."""
+    names = list(dict.fromkeys(profile.product for profile in profiles))
+    if len(names) < 2:
+        return {}
+    # Imported where it is needed: a call on one product reads no table of what was measured.
+    from ascendsim.validate.coverage import comparison_line
+
+    return {"measured": comparison_line(names)}
 
 
 def layer_entry(name: str, count: int, result: Estimate, profile: Profile) -> Entry:

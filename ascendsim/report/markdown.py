@@ -58,7 +58,9 @@ def page(document: Entry, files: Sequence[Mapping[str, str]]) -> str:
             parts.append(f"{trace} opens in <https://ui.perfetto.dev>. {shown['note']}".rstrip())
         if "plans" in shown:
             parts.append(f"[{shown['plans']}]({shown['plans']}) has the plans, as `--tiling` takes them.")
-    parts += ["## What holds of all products" if len(products) > 1 else "", _bullets(common_lines(products))]
+    parts.append("## What holds of all products" if len(products) > 1 else "")
+    measured = [document["measured"]] if "measured" in document else []
+    parts.append(_bullets([*common_lines(products), *measured]))
     return "\n\n".join(part for part in (*parts, *_definitions(document)) if part) + "\n"
 
 

@@ -67,6 +67,7 @@ def print_document(document: Entry, console: Console | None = None) -> None:
     if len(products) > 1:
         print_table(out, products_table(products))
         _print_lines(out, [overhead_line(products), *common_lines(products)])
+        _print_lines(out, [document["measured"]] if "measured" in document else [])
     else:
         for line in common_lines(products):
             print_text(out, line)

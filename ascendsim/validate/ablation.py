@@ -26,6 +26,23 @@ class Ablation:
     dropped: tuple[float, float]
 
 
+@dataclass(frozen=True)
+class Effect:
+    """What a constant does to rows that it was not fitted on.
+
+    count     rows of other kernels of the product
+    moved     those whose estimate it changes
+    kept      median and mean error of the moved rows with it
+    dropped   the same without it
+    """
+
+    path: str
+    count: int
+    moved: int
+    kept: tuple[float, float]
+    dropped: tuple[float, float]
+
+
 def fitted(product: str) -> dict[str, Figure]:
     """Return the fitted figures that a product does not take over from its base, by path."""
     # A product that builds on another holds its figures unchanged; their rows judged the base already.
@@ -45,6 +62,29 @@ def ablations(product: str, rows: Sequence[Row | Unusable]) -> Iterator[Ablation
         if kept and dropped:
             told = figure.value, figure.without, figure.fitted_on, len(kept)
             yield Ablation(path, *told, _errors(kept), _errors(dropped))
+
+
+def effects(product: str, rows: Sequence[Row | Unusable]) -> Iterator[Effect]:
+    """Yield for every fitted figure of a product what it does to the product's rows that it did not see.
+
+    Instructions by themselves are left out: they were measured to fit figures, and judge each other only.
+    """
+    base = next(item for item in list_products() if item.name == product)
+    usable = [row for row in rows if isinstance(row, Row)]
+    own = [row for row in usable if row.variant in base.variants and row.kind != "primitives"]
+    kept = {case.id: case for case in compare_rows(own).cases}
+    for path, figure in fitted(product).items():
+        unseen = [row for row in own if row.id in kept and not row.id.startswith(figure.fitted_on)]
+        changed = [
+            case
+            for case in compare_rows(unseen, overrides=((path, figure.without),)).cases
+            if case.estimated != kept[case.id].estimated
+        ]
+        if not changed:
+            yield Effect(path, len(unseen), 0, (0.0, 0.0), (0.0, 0.0))
+            continue
+        before = [kept[case.id] for case in changed]
+        yield Effect(path, len(unseen), len(changed), _errors(before), _errors(changed))
 
 
 def _errors(cases: Sequence[Case]) -> tuple[float, float]:

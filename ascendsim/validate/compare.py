@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ascendsim.validate.schema import CLASSES
+from ascendsim.validate.schema import CLASSES, Row
 
 # Two pipes whose busy times are within this share of each other both count as the bound.
 CLOSE = 0.07
@@ -33,6 +33,7 @@ class Case:
     role, quote    as in the table of cases
     bounds         pipes that the measurement, and the estimate, call the bound (empty: not told)
     counters       pipe -> (measured, estimated) busy microseconds
+    row            the measurement itself, where it is at hand
     """
 
     id: str
@@ -48,6 +49,7 @@ class Case:
     bounds: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     counters: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     note: str = ""
+    row: Row | None = field(default=None, repr=False)
 
     @property
     def error(self) -> float:
@@ -68,11 +70,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Summary:
-    """Statistics of the absolute errors of some cases; `rank` is Spearman's correlation (nan below 3)."""
+    """Statistics of the absolute errors of some cases.
+
+    signed   the median of the errors with their signs
+    rank     Spearman's correlation of measured and estimated, nan below 3 cases
+    """
 
     count: int
     median: float
+    signed: float
     mean: float
+    p90: float
     p95: float
     worst: float
     worst_id: str
@@ -106,7 +114,9 @@ def summarise(cases: Sequence[Case]) -> Summary:
     return Summary(
         len(cases),
         quantile(errors, 0.5),
+        quantile(sorted(case.error for case in cases), 0.5),
         sum(errors) / len(errors),
+        quantile(errors, 0.9),
         quantile(errors, 0.95),
         abs(worst.error),
         worst.id,

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ascendsim.errors import DataError, UnsupportedError
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.matmul import estimate_matmul
-from ascendsim.ops.plan import Tiling
+from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
+from ascendsim.ops.tiling.vendor.product import product_plan
 from ascendsim.validate.compare import Estimate
 from ascendsim.validate.counters import active_us, core_active_cycles
 from ascendsim.validate.schema import PLAN, Row, refuse_beyond_memory, wrong
@@ -137,8 +138,12 @@ def _kernel(run: Run, profile: Profile) -> KernelResult:
     return estimate_matmul(problem, dtype, product=profile, engine="compiled", **options).kernels[-1]
 
 
-def gradient_us(row: Row, profile: Profile) -> Estimate:
+def gradient_us(row: Row, profile: Profile, *, grid_from_row: bool = False) -> Estimate:
     """Return the microseconds of the gradient's own kernel, under the product's rules where they are known.
+
+    Of a row that measured a whole call, those of all its kernels.
+
+    grid_from_row   whether its grid has as many blocks as the row says, the rest by the rules
 
     Raises   AscendSimError if the sizes do not fit each other or the product
     """
@@ -149,18 +154,31 @@ def gradient_us(row: Row, profile: Profile) -> Estimate:
     rates = profile.cube.rates
     if dtype not in CONVOLVED or (dtype != "float32" and dtype not in rates):
         raise UnsupportedError(f"operands of {row.compute_dtype} are not convolved on {profile.variant}")
+    # Where the cube has no float32 its operands are cast before.
+    stored = dtype if dtype in rates else "float16"
+    plan = _grid_plan(row, problem, "hf32" if math_type else stored, profile) if grid_from_row else None
     result = estimate(
         problem,
-        # Where the cube has no float32 its operands are cast before.
-        dtype if dtype in rates else "float16",
+        stored,
         math_type,
         product=profile,
         output_mask=(row.kernel == "grad_input", row.kernel == "grad_weight", False),
         l2_start=row.l2_start,
         rules="hardware",
         engine="compiled",
+        tiling={row.kernel: plan} if plan else None,
     )
     # A profiler lists the layout kernels around the gradient as kernels of their own.
     kernel = next(kernel for kernel in result.kernels if kernel.name.startswith(row.kernel))
-    note = PRODUCT_NOTE if kernel.kernel.facts["plan"].chosen_by == "product" else CONV_NOTE
-    return Estimate(kernel.time_us, active_us(kernel.timeline, profile), note)
+    note = PRODUCT_NOTE if plan or kernel.kernel.facts["plan"].chosen_by == "product" else CONV_NOTE
+    if plan:
+        note += f", {row.blocks} blocks as measured"
+    time_us = result.time_us if row.whole_call else kernel.time_us
+    return Estimate(time_us, active_us(kernel.timeline, profile), note)
+
+
+def _grid_plan(row: Row, problem: ConvProblem, compute_dtype: str, profile: Profile) -> Plan | None:
+    """Return the product's plan for the blocks that ran; None if not told, or no grid has so many."""
+    if not row.blocks:
+        return None
+    return product_plan(problem, row.kernel, compute_dtype, profile, blocks=row.blocks)

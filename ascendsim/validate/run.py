@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from ascendsim.errors import AscendSimError
@@ -42,11 +42,13 @@ def compare_rows(
     classes: Iterable[str] = CLASSES,
     progress: Callable[[str], None] = lambda _: None,
     overrides: Overrides = (),
+    *,
+    grid_from_row: bool = False,
 ) -> Validation:
     """Run every row of the asked classes; `progress` is told the name of each before it begins.
 
     A row that cannot be read is told of if it is of an asked class, or of none. `overrides` replace figures
-    of every product, by dotted path.
+    of every product, by dotted path. `grid_from_row` gives gradients as many blocks as their rows say.
     """
     # A row whose kernel is not known has no class: it is told of in every run, since it may be a slip.
     wanted = {"", *classes}
@@ -56,7 +58,7 @@ def compare_rows(
         progress(row.id)
         if row.kind not in wanted:
             continue
-        found = row if isinstance(row, Unusable) else compare(row, overrides)
+        found = row if isinstance(row, Unusable) else compare(row, overrides, grid_from_row=grid_from_row)
         if isinstance(found, Case):
             cases.append(found)
         else:
@@ -64,9 +66,11 @@ def compare_rows(
     return Validation(tuple(cases), tuple(unusable))
 
 
-def compare(row: Row, overrides: Overrides = ()) -> Case | Unusable:
+def compare(row: Row, overrides: Overrides = (), *, grid_from_row: bool = False) -> Case | Unusable:
     """Return the measurement of a row beside its estimate, or why there is none."""
     run = RUNS[row.kernel]
+    if grid_from_row and run is gradient_us:
+        run = partial(gradient_us, grid_from_row=True)
     figures = (ISSUE, *overrides) if run is instruction_cycles else overrides
     try:
         estimate = run(row, _profile(row.variant, figures))
@@ -88,6 +92,7 @@ def compare(row: Row, overrides: Overrides = ()) -> Case | Unusable:
         bounds_of(counters, estimate.busy),
         {pipe: (counters[pipe], estimate.busy[pipe]) for pipe in counters if pipe in estimate.busy},
         "; ".join(filter(None, (estimate.note, row.inferred))),
+        row,
     )
 
 

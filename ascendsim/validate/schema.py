@@ -161,7 +161,12 @@ class Row:
     padding: tuple[int, ...] = _column(SIZES, "one for each axis, in 2-D also for each side; empty: 0", ())
     dilation: tuple[int, ...] = _column(SIZES, "one for each axis; empty: 1", ())
     groups: int = _column(WHOLE, "groups of channels", 1)
-    blocks: int = _column(WHOLE, "blocks that ran, for which a plan is chosen where none is given")
+    whole_call: bool = _column(
+        FLAG, "of a gradient: all kernels of the call together, not its own alone", False
+    )
+    blocks: int = _column(
+        WHOLE, "blocks that ran: a matrix product without a plan gets one for them, a gradient if asked"
+    )
     strategy: str = _column(_one_of("basic blocks", "search"), "how that is chosen", "basic blocks")
     base_m: int = _column(WHOLE, PLANNED)
     base_n: int = _column(WHOLE, PLANNED)

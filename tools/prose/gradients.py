@@ -1,5 +1,6 @@
 """Gradients of convolutions as columns, whichever way a source spells their geometry."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,10 +9,14 @@ from prose.raw import Raw, SkipError, busy_us
 
 GROUPS = (
     ("msi-alex", "AlexNet, HF32"),
-    ("hpm-resnet50_16", "ResNet-50, batch 16"),
-    ("hpm-yolov5_32", "YOLOv5s, batch 32"),
-    ("cb-dw3d", "3-D grad_weight with its layout kernels"),
+    ("mi-run2", "AlexNet, batch 2"),
+    ("mi-run1-lenet", "LeNet"),
+    ("cb-dw3d", "3-D grad_weight, whole calls"),
 )
+# Networks of the first generation's training steps, whose ids go on with the batch.
+NETWORKS = {"resnet50": "ResNet-50", "yolov5": "YOLOv5s", "inceptionv3": "InceptionV3"}
+# Device times of whole calls: layout kernels and clearing of the result are in the sum.
+SUMS = ("cb-dw3d",)
 AXES = ("D", "H", "W")
 
 Cells = dict[str, Any]
@@ -28,10 +33,20 @@ def gradient_cells(raw: Raw) -> Cells:
         "measured_us": raw.us,
         "compute_dtype": compute_dtype_of(raw),
         "l2_start": _l2_start_of(raw),
-        "group": next((group for prefix, group in GROUPS if raw.id.startswith(prefix)), None),
+        "group": _group(raw.id),
+        "blocks": raw.counters.get("block_dim"),
+        "whole_call": raw.id.startswith(SUMS) or None,
         **busy_us(raw),
         **_geometry(raw),
     }
+
+
+def _group(name: str) -> str | None:
+    """Return the network that a row is of, with its batch; None for others."""
+    step = re.match(r"hpm-([a-z0-9]+)_(\d+)-", name)
+    if step and step[1] in NETWORKS:
+        return f"{NETWORKS[step[1]]}, batch {step[2]}"
+    return next((group for prefix, group in GROUPS if name.startswith(prefix)), None)
 
 
 def _l2_start_of(raw: Raw) -> str:

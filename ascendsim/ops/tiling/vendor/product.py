@@ -19,11 +19,16 @@ def product_plan(
     out_dtype: str | None = None,
     *,
     deterministic: bool = False,
+    blocks: int = 0,
 ) -> tuple[Plan | None, str]:
-    """Return the plan that the product's operator takes; or None, and why not if a rule says so."""
+    """Return the plan that the product's operator takes; or None, and why not if a rule says so.
+
+    blocks   blocks to cut it into, the best grid of so many by the rules; 0: as many as the rules choose.
+             Operators that go by tasks take no notice of it
+    """
     plans = (
-        first_plan(problem, gradient, compute_dtype, profile, out_dtype),
-        _float32_plan(problem, gradient, compute_dtype, profile, out_dtype),
+        first_plan(problem, gradient, compute_dtype, profile, out_dtype, blocks=blocks),
+        _float32_plan(problem, gradient, compute_dtype, profile, out_dtype, blocks=blocks),
     )
     found = next((plan for plan in plans if plan), None)
     if found is not None:
@@ -37,8 +42,10 @@ def _float32_plan(
     compute_dtype: str,
     profile: Profile,
     out_dtype: str | None = None,
+    *,
+    blocks: int = 0,
 ) -> Plan | None:
     """Return the library's plan of a float32 gradient: its rules were held against no other kernels."""
     if stored_name(compute_dtype) != "float32":
         return None
-    return library_plan(problem, gradient, compute_dtype, profile, out_dtype)
+    return library_plan(problem, gradient, compute_dtype, profile, out_dtype, blocks=blocks)

@@ -29,13 +29,15 @@ class _Grid(NamedTuple):
         return self.batch * self.n * self.m
 
 
-def first_dgrad(gemm: DgradGemm, profile: Profile) -> Tiling | None:
+def first_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling | None:
     """Return the tiling of a grad_input; None if L1 holds no tile of whole image rows.
+
+    blocks   how many blocks the grid has; 0: as the rules choose
 
     Source   the operators' search of the first generation; block counts of measured kernels
     """
     best: tuple[tuple[int, ...], Tiling] | None = None
-    for grid in _grids(gemm, profile):
+    for grid in _grids_of(gemm, blocks) if blocks else _grids(gemm, profile):
         # In fractals of 16 pixels, groups of C0 channels, and (channel group, tap) pairs.
         m = ceil(ceil(gemm.sliding.pixels / FRACTAL_ROWS) / grid.m)
         n = gemm.columns // gemm.sliding.c0 // grid.n
@@ -63,6 +65,17 @@ def _grids(gemm: DgradGemm, profile: Profile) -> Iterator[_Grid]:
     for n in divisors(gemm.columns // gemm.sliding.c0):
         if n <= left:
             yield _Grid(batch, n, min(rows, left // n))
+
+
+def _grids_of(gemm: DgradGemm, blocks: int) -> Iterator[_Grid]:
+    """Yield the grids of so many blocks: as many parts of the batch as there can be, columns by divisors."""
+    rows = ceil(gemm.sliding.pixels / FRACTAL_ROWS)
+    columns = gemm.columns // gemm.sliding.c0
+    batch = max(part for part in divisors(blocks) if part <= gemm.batch)
+    for n in divisors(blocks // batch):
+        m = blocks // (batch * n)
+        if columns % n == 0 and m <= rows:
+            yield _Grid(batch, n, m)
 
 
 def _tiles(gemm: DgradGemm, profile: Profile, m: int, n: int) -> Iterator[Tile]:

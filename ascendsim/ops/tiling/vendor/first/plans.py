@@ -17,6 +17,8 @@ def first_plan(
     compute_dtype: str,
     profile: Profile,
     out_dtype: str | None = None,
+    *,
+    blocks: int = 0,
 ) -> Plan | None:
     """Return the plan of a gradient; None on other generations, or where no rule is known.
 
@@ -24,6 +26,7 @@ def first_plan(
     gradient        "grad_input" or "grad_weight"
     compute_dtype   what the cube multiplies
     out_dtype       the format in which grad_input leaves the cube; None: the usual one
+    blocks          blocks of the grid; 0: as the rules choose
     """
     # Cube and vector unit in one core are what the rules are made for.
     if profile.core_structure != "unified" or problem.groups > 1:
@@ -31,7 +34,7 @@ def first_plan(
     if gradient == "grad_input":
         if problem.transposed:
             return None
-        tiling = first_dgrad(DgradGemm.of(problem, compute_dtype, out_dtype), profile)
+        tiling = first_dgrad(DgradGemm.of(problem, compute_dtype, out_dtype), profile, blocks)
         return Plan("dgrad", tiling) if tiling else None
-    tiling = first_wgrad(WgradGemm.of(problem, compute_dtype), profile)
+    tiling = first_wgrad(WgradGemm.of(problem, compute_dtype), profile, blocks)
     return Plan("wgrad", tiling) if tiling else None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
+from typing import NamedTuple
 
 from ascendsim.cube.load3d import FRACTAL_ROWS
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.tiling.vendor.first.fractals import L0, Tile, Units, divisors, least_traffic
+from ascendsim.ops.tiling.vendor.first.fractals import L0, SUM_BYTES, Tile, Units, divisors, least_traffic
 from ascendsim.profile import Profile
 
 # Blocks along images where a batch has as many. Parts with 30 cores run 32 blocks in two rounds: so the block
@@ -19,22 +20,68 @@ BLOCKS = {"1001": 32}
 LEAST_PER_IMAGE = 4
 
 
-def first_wgrad(gemm: WgradGemm, profile: Profile) -> Tiling | None:
+class _Grid(NamedTuple):
+    """Parts of the batch, of the rows and the columns of the product, and of the rows of an image."""
+
+    batch: int
+    m: int
+    n: int
+    height: int
+
+
+def first_wgrad(gemm: WgradGemm, profile: Profile, blocks: int = 0) -> Tiling | None:
     """Return the tiling of a grad_weight; None if L1 holds no tile of whole image rows.
 
+    blocks   how many blocks the grid has, None returned where none has so many; 0: as the rules choose
     Source   the operators' search of the first generation; block counts of measured kernels
     """
+    grid = _grid_of(gemm, blocks) if blocks else _grid(gemm, profile)
+    return _dealt(gemm, profile, grid) if grid else None
+
+
+def _grid(gemm: WgradGemm, profile: Profile) -> _Grid:
+    """Return the grid that the rules choose."""
     cores = profile.cores.cube
     batch = min(gemm.batch, BLOCKS.get(profile.npu_arch, cores))
     left = cores // batch if cores // batch >= LEAST_PER_IMAGE else 1
-    m, n = gemm.rows // gemm.sliding.c0, gemm.all_taps.groups
-    m_dim, n_dim = _parts(m, gemm.all_taps.channels, left)
+    m_dim, n_dim = _parts(gemm.rows // gemm.sliding.c0, gemm.all_taps.channels, left)
+    return _Grid(batch, m_dim, n_dim, 1)
+
+
+def _grid_of(gemm: WgradGemm, blocks: int) -> _Grid | None:
+    """Return the grid of so many blocks with the least work for each, then most parts of the batch."""
+    s, channels = gemm.sliding, gemm.all_taps.channels
+    rows = gemm.rows // s.c0
+
+    def cost(grid: _Grid) -> tuple[int, int, int]:
+        images = ceil(gemm.batch / grid.batch)
+        high = ceil(s.out_size[0] / grid.height)
+        work = images * high * (rows // grid.m) * (channels // grid.n)
+        # What is loaded of both operands, and the block's part of the result, which is added to memory.
+        loads = images * high * s.out_size[1] * (rows // grid.m + channels // grid.n) * s.c0 * s.itemsize
+        taps = gemm.all_taps.rows * gemm.all_taps.cols
+        return work, -grid.batch, loads + rows // grid.m * channels // grid.n * taps * s.c0**2 * SUM_BYTES
+
+    found = [
+        _Grid(batch, m, n, blocks // (batch * m * n))
+        for batch in divisors(blocks)
+        for m in divisors(blocks // batch)
+        for n in divisors(blocks // (batch * m))
+        if batch <= gemm.batch and rows % m == 0 and channels % n == 0
+    ]
+    return min((grid for grid in found if grid.height <= s.out_size[0]), key=cost, default=None)
+
+
+def _dealt(gemm: WgradGemm, profile: Profile, grid: _Grid) -> Tiling | None:
+    """Return the tiling under a grid; None if L1 holds no tile of whole image rows."""
+    m, n, m_dim, n_dim = gemm.rows // gemm.sliding.c0, gemm.all_taps.groups, grid.m, grid.n
     tile = least_traffic(m // m_dim, n // n_dim, _tiles(gemm, profile, m // m_dim, n // n_dim))
     tiling = tile and _in_l1(gemm, profile, tile, m // m_dim // tile.m, n // n_dim // tile.n)
     if tiling is None:
         return None
-    used = min(cores, batch * m_dim * n_dim)
-    return replace(tiling, batch_dim=batch, m_dim=m_dim, n_dim=n_dim, used_cores=used)
+    used = min(profile.cores.cube, grid.batch * m_dim * n_dim * grid.height)
+    high = 0 if grid.height == 1 else grid.height
+    return replace(tiling, batch_dim=grid.batch, m_dim=m_dim, n_dim=n_dim, k_dim=high, used_cores=used)
 
 
 def _parts(m: int, channels: int, most: int) -> tuple[int, int]:

@@ -6,7 +6,7 @@ Source   measured kernels of AlexNet in HF32 on 910B2, whose counters tell grid 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ascendsim.ops.plan import Tiling
@@ -32,6 +32,11 @@ class Parts(NamedTuple):
     m: int
     n: int
 
+    @property
+    def cells(self) -> int:
+        """All cells of the grid, one for each core."""
+        return self.batch_dim * self.m_dim * self.n_dim
+
 
 class Tiles(NamedTuple):
     """Fractals of a base block, the base blocks of one image in a cell, and the cycles of all their Mmads."""
@@ -42,17 +47,21 @@ class Tiles(NamedTuple):
     cycles: int
 
 
-def library_dgrad(gemm: DgradGemm, profile: Profile) -> Tiling | None:
+def library_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling | None:
     """Return the tiling of grad_input, None where whole rows of one channel group do not fit into L1.
 
     Grid     the least images x tiles x steps x max(MTE1, M) of a cell, over all grids; one that divides the
              batch and uses all cores is taken unless it is 25 % worse
     Tiles    at most 128 fractals of L0C in one copy; one group of C0 channels and one tap for each Mmad
     L1       least bytes over MTE2; an operand that is whole has one copy, the other one two
+    blocks   cells of the grid, None returned where none has so many; 0: at most one for each core
     """
     costs = Costs(Rates(profile, gemm.compute_dtype, profile.cores.cube), gemm.sliding, "L0A")
-    parts, tiles = _chosen(gemm, costs, profile.cores.cube)
-    s, used = gemm.sliding, parts.batch_dim * parts.m_dim * parts.n_dim
+    grids = [parts for parts in _grids(gemm, profile.cores.cube) if not blocks or parts.cells == blocks]
+    if not grids:
+        return None
+    parts, tiles = _chosen(gemm, costs, grids, profile.cores.cube)
+    s = gemm.sliding
     base = min(tiles.m * FRACTAL, s.pixels), min(tiles.n * FRACTAL, gemm.columns), s.c0
     steps = _l1_steps(gemm, profile, parts, tiles, base)
     if steps is None:
@@ -63,21 +72,20 @@ def library_dgrad(gemm: DgradGemm, profile: Profile) -> Tiling | None:
         *steps,
         al1_buffers=1 if steps[0] == whole else 2,
         bl1_buffers=1 if steps[1] == whole and tiles.n * FRACTAL >= parts.n * FRACTAL else 2,
-        used_cores=used,
+        used_cores=parts.cells,
         batch_dim=parts.batch_dim,
         m_dim=parts.m_dim,
         n_dim=parts.n_dim,
     )
 
 
-def _chosen(gemm: DgradGemm, costs: Costs, cores: int) -> tuple[Parts, Tiles]:
+def _chosen(gemm: DgradGemm, costs: Costs, grids: Sequence[Parts], cores: int) -> tuple[Parts, Tiles]:
     """Return the grid that is taken, and the tiles of a cell."""
     ranked = []
-    for parts in _grids(gemm, cores):
+    for parts in grids:
         tiles = min(_tilings(gemm, costs, parts), key=lambda found: found.cycles)
         even = gemm.batch % parts.batch_dim == 0
-        full = parts.batch_dim * parts.m_dim * parts.n_dim == cores
-        ranked.append((parts.images * tiles.cycles, not (even and full), parts, tiles))
+        ranked.append((parts.images * tiles.cycles, not (even and parts.cells == cores), parts, tiles))
     # Of equal ones the first: the batch is cut before the image.
     best = min(ranked, key=lambda found: found[0])
     preferred = min(ranked, key=lambda found: (found[1], found[0]))

@@ -20,6 +20,8 @@ def library_plan(
     compute_dtype: str,
     profile: Profile,
     out_dtype: str | None = None,
+    *,
+    blocks: int = 0,
 ) -> Plan | None:
     """Return the plan of a 2-D gradient, None where the library does not make it or no rule is known.
 
@@ -27,6 +29,7 @@ def library_plan(
     gradient        "grad_input" or "grad_weight"
     compute_dtype   what the cube multiplies
     out_dtype       the format in which grad_input leaves the cube; None: the usual one
+    blocks          blocks of the grid; 0: as the rules choose
     """
     flat = problem.kernel[0] == problem.small_size[0] == problem.big_size[0] == 1
     if profile.npu_arch != ARCHITECTURE or not flat or problem.groups > 1 or problem.transposed:
@@ -36,7 +39,7 @@ def library_plan(
         gemm = DgradGemm.of(problem, compute_dtype, out_dtype)
         if gemm.sliding.itemsize != MEASURED_BYTES:
             return None
-        tiling = library_dgrad(gemm, profile)
+        tiling = library_dgrad(gemm, profile, blocks)
         return Plan("dgrad", tiling) if tiling else None
-    tiling = library_wgrad(WgradGemm.of(problem, compute_dtype), profile)
+    tiling = library_wgrad(WgradGemm.of(problem, compute_dtype), profile, blocks)
     return Plan("wgrad", tiling) if tiling else None

@@ -53,16 +53,17 @@ class Tiles(NamedTuple):
     cycles: float
 
 
-def library_wgrad(gemm: WgradGemm, profile: Profile) -> Tiling | None:
+def library_wgrad(gemm: WgradGemm, profile: Profile, blocks: int = 0) -> Tiling | None:
     """Return the tiling of grad_weight, None where L1 does not hold the tiles of one Mmad twice.
 
     Grid     divisors of the batch, of the channel groups of both sides, and the number of cores for the
              batch; the rows take the cores that are left
     Tiles    at most 128 fractals of L0C in one copy; the longest run of pixels that divides those of a cell
     L1       the most pixels of both operands that fit in two copies
+    blocks   cells of the grid, None returned where none has so many; 0: at most one for each core
     """
     search = _Search(gemm, profile)
-    found = [(tiles.cycles, grid, tiles) for grid in search.grids() for tiles in search.tiles(grid)]
+    found = [(tiles.cycles, grid, tiles) for grid in search.grids(blocks) for tiles in search.tiles(grid)]
     for _, grid, tiles in sorted(found, key=lambda one: one[0]):
         step = search.step(grid, tiles)
         if step:
@@ -99,8 +100,11 @@ class _Search:
         """Fractals of an operand for 16 x 16 elements: 2 where an element has 4 bytes."""
         return FRACTAL // self.gemm.sliding.c0 or 1
 
-    def grids(self) -> Iterator[Grid]:
-        """Yield the grids that use enough cores; where there is too little work for that, all of them."""
+    def grids(self, blocks: int = 0) -> Iterator[Grid]:
+        """Yield the grids that use enough cores; where there is too little work for that, all of them.
+
+        blocks   only those of so many cells; 0: of any number
+        """
         cores, batch, whole = self.profile.cores.cube, self.gemm.batch, self.gemm.all_taps
         heights = self.gemm.sliding.out_size[0]
         found = []
@@ -108,6 +112,8 @@ class _Search:
             for n in _divisors(whole.channels, cores // b):
                 for m in _divisors(-(-self.gemm.rows // FRACTAL), cores // (b * n)):
                     found.append(Grid(b, n, m, min(heights, cores // (b * n * m))))
+        if blocks:
+            found = [grid for grid in found if prod(grid) == blocks]
         busy = [grid for grid in found if prod(grid) >= LEAST_USE * cores]
         yield from busy or found
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.report.markdown import markdown_table
 from ascendsim.report.tables import TextTable
+from ascendsim.report.validation.gradients import (
+    COVERED,
+    coverage_table,
+    covered,
+    gradient_record,
+    gradient_tables,
+    plain,
+)
 from ascendsim.validate.compare import grouped, summarise
 from ascendsim.validate.targets import reached
 
@@ -173,7 +181,7 @@ def outcome_record(outcome: Validation) -> dict[str, Any]:
     """Return everything as plain values for JSON."""
     return {
         "groups": [
-            {"class": group.kind, "group": group.name, **_plain(asdict(group.summary))}
+            {"class": group.kind, "group": group.name, **plain(asdict(group.summary))}
             for group in grouped(outcome.cases)
         ],
         "cases": [
@@ -196,13 +204,9 @@ def outcome_record(outcome: Validation) -> dict[str, Any]:
             }
             for case in outcome.cases
         ],
+        **gradient_record(outcome.cases),
         "unusable": [{"id": row.id, "reason": row.reason} for row in outcome.unusable],
     }
-
-
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values that JSON has: no NaN."""
-    return {key: None if value != value else value for key, value in values.items()}
 
 
 def quoted_part(outcome: Validation) -> list[str]:
@@ -230,13 +234,27 @@ def outside_part(outcome: Validation) -> list[str]:
         "## All rows at hand",
         "Read with `--data`; most sources have no licence, so their numbers stay outside and only what they "
         "say of the model is shown. " + roles_line(outcome.cases),
+        *coverage_part(outcome.cases),
         table_text(targets_table(outcome.cases)),
         table_text(summary_table(groups)),
         table_text(roles_table(outcome.cases)),
+        *gradients_part(outcome.cases),
         TILINGS,
         "![Measured against estimated, all rows](validation.png)",
         *_unusable_part(outcome),
     ]
+
+
+def coverage_part(cases: Sequence[Case]) -> list[str]:
+    """Return what was measured of convolutions, which stands above what is said of them."""
+    found = covered(cases)
+    return [table_text(coverage_table(found)), COVERED] if found else []
+
+
+def gradients_part(cases: Sequence[Case]) -> list[str]:
+    """Return the tables of gradients by kind of layer and of tilings of one problem."""
+    parts = ((table_text(table), text) for table, text in gradient_tables(cases))
+    return [part for pair in parts for part in pair if part]
 
 
 def _unusable_part(outcome: Validation) -> list[str]:

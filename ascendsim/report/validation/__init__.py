@@ -1,0 +1,1 @@
+"""Measured against estimated, as tables, pages and plain values."""
