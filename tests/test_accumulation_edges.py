@@ -149,6 +149,20 @@ def test_a_bound_that_is_nearly_met_gives_the_exact_answer(name: str) -> None:
     assert same(compiled(case.model, case.c, case.pairs), case.answer)
 
 
+@pytest.mark.parametrize("power", [6, 10, 11, 12, 17, 23, 29])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_what_cancellation_takes_from_a_double_is_not_overlooked(power: int, sign: float) -> None:
+    # While 2^power is there, a double has the unit u = 2^(power - 52): 3/8 u are lost, and 1/4 u that come
+    # when it is gone are not. So the double is u/4 below the tie above 1, and the exact sum u/8 above it.
+    unit = 2.0 ** (power - 52)
+    terms = 2.0**power, 3 / 8 * unit, -(2.0**power), 2.0**-24 - unit / 4
+    # Whole panels: a row or column of zeros beside these would be looked at more closely, and they with it.
+    a, b = np.tile(np.float32(terms) * sign, (8, 1)), np.ones((4, 64), np.float32)
+    found = np.full((8, 64), sign, np.float32)
+    accumulate(AccumulationModel.parse("block:4:RNE"), a, b, found)
+    assert (found == sign * (1 + 2.0**-23)).all()
+
+
 def test_a_sum_in_double_that_is_cut_loses_up_to_two_units_a_step() -> None:
     # Beside 1 a double has the unit u = 2^-52. x y is a multiple of u and 0.999 u, the product of the low
     # halves 2^-74: added and taken away, each is cut by nearly u. After 24 of them the double is 48 u below

@@ -10,8 +10,9 @@ from adversarial import CLASSES, same_bits, tile
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.compiled.gathered.cuts import cuts_of, is_known
-from ascendsim.numerics.compiled.gathered.factor import Factor, Span
+from ascendsim.numerics.compiled.gathered.factor import Factor, Span, Values
 from ascendsim.numerics.compiled.gathered.product import prepared, product_of
+from ascendsim.numerics.compiled.gathered.turned import turn_to, turned
 
 # Those with a kernel of their own, those without, and those that see where an Mmad ends.
 OWN = ("seq:RNE", "seq-muladd:RNE", "block:16:RNE", "block:4:RNE", "block:7:RNE", "block:1:RNE")
@@ -32,13 +33,13 @@ def parse(text):
 def by_rows(matrix):
     """Lay a matrix (lines, steps) out line after line."""
     lines, steps = matrix.shape
-    return Factor(matrix.ravel(), np.arange(lines) * steps, np.arange(steps))
+    return Factor(Values(matrix.ravel()), np.arange(lines) * steps, np.arange(steps))
 
 
 def by_steps(matrix):
     """The same step after step."""
     lines, steps = matrix.shape
-    return Factor(matrix.T.ravel(), np.arange(lines), np.arange(steps) * lines)
+    return Factor(Values(matrix.T.ravel()), np.arange(lines), np.arange(steps) * lines)
 
 
 def in_runs(matrix, run=8):
@@ -49,7 +50,7 @@ def in_runs(matrix, run=8):
     filled[:, :steps] = matrix
     values = filled.reshape(lines, runs, run)[::-1, ::-1].ravel()
     places = (np.arange(runs)[::-1, None] * run + np.arange(run)).ravel()[:steps]
-    return Factor(values, np.arange(lines)[::-1] * runs * run, places, run)
+    return Factor(Values(values), np.arange(lines)[::-1] * runs * run, places, run)
 
 
 LAYS = (by_rows, by_steps, in_runs)
@@ -110,9 +111,26 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(shape, model):
         assert same_bits(product_of(model, by_rows(a), by_steps(b.T.copy()), ends, threads), want)
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 5, 40), (3, 33, 17), (0, 4, 4), (2, 0, 3)])
+def test_matrices_are_turned_whatever_their_size(shape):
+    matrices = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    assert np.array_equal(turned(matrices), matrices.transpose(0, 2, 1))
+    read_only = matrices[:, ::-1]
+    read_only.flags.writeable = False
+    assert np.array_equal(turned(read_only), read_only.transpose(0, 2, 1))
+
+
+def test_columns_go_to_the_places_that_are_named():
+    # Two matrices of two rows and three columns, which begin at 1, 4 and 7.
+    matrices = np.arange(1, 13, dtype=np.float32).reshape(2, 2, 3)
+    target = np.zeros((2, 9), np.float32)
+    turn_to(matrices, np.array([1, 4, 7]), target)
+    assert target.tolist() == [[0, 1, 4, 0, 2, 5, 0, 3, 6], [0, 7, 10, 0, 8, 11, 0, 9, 12]]
+
+
 def test_a_product_without_mmads_is_zero():
     empty = np.zeros(0, np.int64)
-    a, b = (Factor(np.ones(3, np.float32), np.arange(lines), empty) for lines in (2, 3))
+    a, b = (Factor(Values(np.ones(3, np.float32)), np.arange(lines), empty) for lines in (2, 3))
     assert product_of(parse("seq:RNE"), a, b, empty).tolist() == [[0, 0, 0], [0, 0, 0]]
 
 

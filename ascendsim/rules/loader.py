@@ -27,6 +27,7 @@ def rule_set_names() -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda name: name != "documented"))
 
 
+@cache
 def rules_directory() -> Path:
     """Return the directory of the rule sets: inside the installed package, else beside it."""
     package = Path(__file__).resolve().parent.parent

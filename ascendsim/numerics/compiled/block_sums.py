@@ -56,6 +56,16 @@ _SUBNORMAL: Final = 2.0**-24
 # bound that is summed in singles, which would then be no bound.
 SAFE_UNIT: Final = 2.0**-100
 _ROUNDOFF: Final = 2.0**-53
+# Of a double, the bits that a single has no place for, and what of them is the middle between two singles.
+_BELOW_SINGLE: Final = np.int64((1 << 29) - 1)
+_MIDDLE: Final = np.int64(1 << 28)
+# By how many bits a total may be smaller than a partial sum. It may be so if it is below this share of the
+# bound, and a bit is spared for its own rounding.
+_CANCELLED: Final = np.int64(12)
+_LEAST_SHARE: Final = 1.001 * 2.0**-12
+# All errors then are below 2^27 last places: a total and its exact sum may lie on two sides of a power of
+# two, but not on two sides of the middle below it.
+_MOST_PRODUCTS: Final = 1 << 14
 
 
 class Block(NamedTuple):
@@ -136,6 +146,23 @@ def error_bound(work: Workspace, block: Block, start: Panel, cuts: bool) -> Pane
         size = select(nonzero(size), size + reach, size)
         units = 2 * units
     return widen(size) * spread(units * _ROUNDOFF)
+
+
+@inlined
+def is_far_from_ties(total: Panel, found: Panel, block: Block) -> bool:
+    """Tell at a glance that `found` is what the exact sums round to, of which `plain_sum` made `total`.
+
+    Only where the machine rounds to nearest; False says nothing. Each product may add an error of half a last
+    place of a partial sum. No partial sum is larger than the total and the bound together, so none is where
+    the total is not small against the bound. A total that lies further from the middle between two singles
+    than all these errors rounds as the exact sum does.
+    """
+    least = np.float32(block.bound * _LEAST_SHARE)
+    places = np.int64(block.length + 1) << _CANCELLED
+    past = (as_bits(total) + spread(places - _MIDDLE)) & spread(_BELOW_SINGLE)
+    near = (absolute(found) < spread(least)) | (past < spread(2 * places + 1))
+    usual = block.unit >= SAFE_UNIT and block.bound < np.inf and block.length <= _MOST_PRODUCTS
+    return usual and not any_lane(near)
 
 
 @inlined

@@ -10,6 +10,7 @@ from ascendsim.numerics.compiled.block_sums import (
     careful_sum,
     error_bound,
     is_exact,
+    is_far_from_ties,
     need_magnitudes,
     plain_sum,
     widened,
@@ -151,7 +152,7 @@ def _bounded_panel(
         start = widen(acc)
         total = plain_sum(work, block, start, False)
         found = to_single(total)
-        if not is_exact(reach, unit):
+        if not is_exact(reach, unit) and (cuts or not is_far_from_ties(total, found, block)):
             error = error_bound(work, block, start, cuts)
             # As `careful_sum` would ask first, but without a call while the panel is in registers.
             found, high = to_single(total - error), to_single(total + error)

@@ -175,7 +175,7 @@ _operator(operator.mul, lambda b, x, y: b.fmul(x, y))
 _operator(operator.and_, lambda b, x, y: b.and_(x, y))
 _operator(operator.or_, lambda b, x, y: b.or_(x, y))
 _operator(operator.xor, lambda b, x, y: b.xor(x, y))
-_operator(operator.lt, lambda b, x, y: b.fcmp_ordered("<", x, y), "mask")
+_operator(operator.lt, lambda b, x, y: (b.fcmp_ordered if _is_float(x) else b.icmp_signed)("<", x, y), "mask")
 
 fma = _ternary(_call("fma"))
 absolute = _unary(_call("fabs"))

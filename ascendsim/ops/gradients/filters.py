@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ascendsim.numerics.compiled.gathered.factor import Factor
+from ascendsim.numerics.compiled.gathered.factor import Factor, Values
 from ascendsim.numerics.compiled.gathered.product import product_of
-from ascendsim.ops.gradients.planes import Planes
+from ascendsim.ops.gradients.planes import Planes, channels_last
 from ascendsim.ops.gradients.streams import in_parts, part_of
 from ascendsim.ops.reference.ordered import add_as_tree, add_in_order
 
@@ -88,8 +88,9 @@ class _Product:
         threads: int,
     ) -> None:
         self._order, self._model, self._threads = order, model, threads
-        self._rows = small.shape[1]
-        self._small = np.require(small.transpose(0, 2, 3, 4, 1), None, ["C", "W"])
+        self._batch, self._rows, self._width = *small.shape[:2], small.shape[4]
+        self._small_depths, self._small_pixels = small.shape[2], prod(small.shape[3:])
+        self._small = Values(channels_last(small))
         self._planes = Planes.of(big, gemm.sliding, big.shape[1])
         # Columns: taps of the kernel, and for each of them the channels of the big side.
         self._columns = (self._planes.taps()[:, None] + np.arange(big.shape[1])).reshape(-1)
@@ -112,9 +113,8 @@ class _Product:
             of_cell, numbers = self._order.grid[part]
             return self._cell([(*pair, image) for pair in pairs for image in of_cell], numbers)
         if self._order.stream is not None:
-            own = part_of(self._order.stream, pairs, len(self._small), self._small.shape[3], part)
-            return self._cell(*own)
-        batch, ranges, split = len(self._small), len(self._order.ranges), self._order.k_split
+            return self._cell(*part_of(self._order.stream, pairs, self._batch, self._width, part))
+        batch, ranges, split = self._batch, len(self._order.ranges), self._order.k_split
         # Segments in their order: pairs of depths, images, ranges. Parts are equally long up to one.
         count = len(pairs) * batch * ranges
         begin, end = count * part // split, count * (part + 1) // split
@@ -151,11 +151,11 @@ class _Product:
         left = (small[:, None] + of_each * self._rows).reshape(-1)[taken]
         right = (big[:, None] + self._planes.pixels()[of_each]).reshape(-1)[taken]
         ends = np.cumsum(mmads)
-        a = Factor(self._small.reshape(-1), np.arange(self._rows), left)
+        a = Factor(self._small, np.arange(self._rows), left)
         b = Factor(self._planes.flat, self._columns, right)
         return product_of(self._model, a, b, ends, self._threads)
 
     def _small_place(self, image: int, depth: int) -> int:
         """Return where an image of the small side begins at a depth."""
-        place: int = (image * self._small.shape[1] + depth) * prod(self._small.shape[2:])
+        place: int = (image * self._small_depths + depth) * self._small_pixels * self._rows
         return place

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ascendsim.numerics.compiled.gathered.factor import Factor
+from ascendsim.numerics.compiled.gathered.factor import Factor, Values
 from ascendsim.numerics.compiled.gathered.product import product_of
+from ascendsim.numerics.compiled.gathered.turned import turned
 from ascendsim.ops.gradients.planes import Planes
 from ascendsim.ops.lowering.layouts import pack_weight
 
@@ -50,8 +51,10 @@ def image_gradient(
         right = np.ascontiguousarray(kernels[group, ..., :columns])
         product = _Product(planes, right, order, model, threads)
         for depth, pairs in enumerate(gemm.depths):
-            sums = product.sums(pairs).reshape(problem.batch, *made, columns)
-            result[:, group, :, depth] = sums.transpose(0, 3, 1, 2)
+            sums = turned(product.sums(pairs).reshape(problem.batch, -1, columns))
+            if sums.size == result.size:
+                return sums.reshape(problem.input)
+            result[:, group, :, depth] = sums.reshape(problem.batch, columns, *made)
     return result.reshape(problem.input)
 
 
@@ -61,7 +64,8 @@ class _Product:
     def __init__(
         self, planes: Planes, kernels: Floats, order: DgradOrder, model: AccumulationModel, threads: int
     ) -> None:
-        self._planes, self._kernels, self._order = planes, kernels, order
+        self._planes, self._order = planes, order
+        self._kernels, self._columns, self._depth = Values(kernels), kernels.shape[-1], kernels[0].size
         self._model, self._threads = model, threads
         first = np.array([planes.image(number, 0) for number in range(len(planes.values))])
         self._pixels = (first[:, None] + planes.pixels()).reshape(-1)
@@ -73,7 +77,7 @@ class _Product:
 
     def sums(self, pairs: Sequence[tuple[int, int]]) -> Floats:
         """Return the accumulators of all pixels at a depth that these (kernel, source) depths reach."""
-        total = np.zeros((self._pixels.size, self._kernels.shape[-1]), np.float32)
+        total = np.zeros((self._pixels.size, self._columns), np.float32)
         runs = self._order.runs()
         if not pairs:
             return total
@@ -89,11 +93,10 @@ class _Product:
 
     def _part(self, pairs: Sequence[tuple[int, int]], part: slice, slices: tuple[int, ...]) -> Floats:
         """Return a part of the reduction, at every pair of depths one after the other."""
-        planes, kernels = self._planes, self._kernels
-        depth = kernels[0].size
+        planes = self._planes
         left = [planes.image(0, source) + self._left[part] for _, source in pairs]
-        right = [kernel * depth + self._right[part] for kernel, _ in pairs]
+        right = [kernel * self._depth + self._right[part] for kernel, _ in pairs]
         ends = np.cumsum(np.tile(np.array(slices) * self._order.c0, len(pairs)))
         a = Factor(planes.flat, self._pixels, np.concatenate(left), self._order.c0)
-        b = Factor(kernels.reshape(-1), np.arange(kernels.shape[-1]), np.concatenate(right))
+        b = Factor(self._kernels, np.arange(self._columns), np.concatenate(right))
         return product_of(self._model, a, b, ends, self._threads)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ascendsim.numerics.compiled.gathered.factor import Values
+from ascendsim.numerics.compiled.gathered.turned import turn_to, turned
 from ascendsim.ops.problems.sliding import Sliding
 
 if TYPE_CHECKING:
@@ -33,13 +36,16 @@ class Planes:
         extent = [_extent(sliding, axis) for axis in (0, 1)]
         values = np.zeros((batch, depth, *extent, channels), np.float32)
         (rows, from_rows), (cols, from_cols) = (_pixels(sliding, axis, extent[axis]) for axis in (0, 1))
-        values[:, :, rows, cols, :given] = images[:, :, :, from_rows, from_cols].transpose(0, 2, 3, 4, 1)
+        depths, height, width = (np.arange(size) for size in (depth, *extent))
+        places = (depths[:, None, None] * extent[0] + height[rows, None]) * extent[1] + width[cols]
+        pixels = images[:, :, :, from_rows, from_cols].reshape(batch, given, -1)
+        turn_to(pixels, places.reshape(-1) * channels, values)
         return cls(values, sliding)
 
-    @property
-    def flat(self) -> Floats:
+    @cached_property
+    def flat(self) -> Values:
         """All elements in their order."""
-        return self.values.reshape(-1)
+        return Values(self.values)
 
     def pixels(self) -> Places:
         """Return where each output pixel of an image begins to read, under the first tap: (H * W,)."""
@@ -60,6 +66,12 @@ class Planes:
         _, width, channels = self.values.shape[2:]
         places: Places = (rows[:, None] * width + cols) * channels
         return places.reshape(-1)
+
+
+def channels_last(images: Floats) -> Floats:
+    """Bring images (N, C, D, H, W) to (N, D, H, W, C)."""
+    batch, channels, *size = images.shape
+    return turned(images.reshape(batch, channels, -1)).reshape(batch, *size, channels)
 
 
 def _extent(sliding: Sliding, axis: int) -> int:

@@ -10,5 +10,6 @@ From the bottom up; each module imports only from lines above its own, and from 
     chain      seq and seq-muladd in RNE
     blocks     block in RNE
     halves     binary16 from and to binary32
+    turned     matrices transposed
     product    the one door: make a product that was cut into many Mmads
 """

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ascendsim.numerics.compiled.block_sums import SAFE_UNIT, Block, careful_sum, is_exact
+from ascendsim.numerics.compiled.block_sums import SAFE_UNIT, Block, careful_sum, is_exact, is_far_from_ties
 from ascendsim.numerics.compiled.gathered.factor import Factor, Floats, Places, Span
 from ascendsim.numerics.compiled.gathered.lanes import reach_and_unit
 from ascendsim.numerics.compiled.gathered.measured import (
@@ -149,7 +149,7 @@ def _panel(
             reach, unit = reach_and_unit(acc)
             reach, unit = (reach + block.bound) * _GROWTH, min(unit, block.unit)
         found = to_single(total)
-        if not is_exact(reach, unit):
+        if not is_exact(reach, unit) and not is_far_from_ties(total, found, block):
             _need_magnitudes(work, piece.length)
             size = absolute(acc)
             for t in range(block.length):

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ascendsim.numerics.compiled.gathered.factor import Factor, Floats, Places, Span
+from ascendsim.numerics.compiled.gathered.factor import Elements, Factor, Floats, Places, Span
 from ascendsim.numerics.compiled.gathered.places import copy_columns, rows_from
 from ascendsim.numerics.compiled.jit import inlined, kernel
 from ascendsim.numerics.compiled.packing import MARGIN, aligned
@@ -30,12 +30,12 @@ class Chain:
         """Add the product to some rows and columns of c (m, n)."""
         a, b, cuts = self._product
         together = np.empty(int(np.diff(cuts).max()) * LANES + MARGIN, np.float32)
-        _chain(a, b, cuts, c, rows, columns, together, self._fused)
+        _chain(a.elements, b.elements, cuts, c, rows, columns, together, self._fused)
 
 
 @kernel
 def _chain(
-    a: Factor, b: Factor, cuts: Array, c: Array, rows: Span, columns: Span, together: Array, fused: bool
+    a: Elements, b: Elements, cuts: Array, c: Array, rows: Span, columns: Span, together: Array, fused: bool
 ) -> None:
     place, width = aligned(together, 0), c.shape[1]
     for line in range(rows.start, rows.stop, _LINES):
@@ -49,7 +49,7 @@ def _chain(
 
 @inlined
 def _panel(
-    a: Factor, i: int, first: int, last: int, right: Array, place: int, c: Array, cell: int, fused: bool
+    a: Elements, i: int, first: int, last: int, right: Array, place: int, c: Array, cell: int, fused: bool
 ) -> None:
     """Add one piece of the reduction to the panel whose first accumulator is at `cell`."""
     width = c.shape[1]

@@ -1,5 +1,6 @@
 """One matrix of a product, by the places of its elements: an im2col that is never written out."""
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy.typing as npt
 
 Places = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
 
 
 class Span(NamedTuple):
@@ -16,18 +18,53 @@ class Span(NamedTuple):
     stop: int
 
 
+class Values:
+    """The elements of a factor, and what kernels want to know of them: found once for all products.
+
+    singles   the elements as float32, flat
+    extents   length of a run -> largest magnitude and lowest set bit of each run of that length (`measured`)
+    """
+
+    def __init__(self, values: Floats) -> None:
+        # A read-only array is another type, for which kernels would be compiled anew.
+        self.singles = values.reshape(-1) if values.flags.carray else np.array(values).reshape(-1)
+        self.extents: dict[int, Doubles] = {}
+
+    @cached_property
+    def doubles(self) -> Doubles:
+        """The elements as doubles."""
+        return self.singles.astype(np.float64)
+
+    @cached_property
+    def magnitudes(self) -> Floats:
+        """The elements without their signs."""
+        return np.abs(self.singles)
+
+
+class Elements(NamedTuple):
+    """A factor as kernels take it: element (i, t) is values[lines[i] + steps[t]]."""
+
+    values: Floats
+    lines: Places
+    steps: Places
+
+
 class Factor(NamedTuple):
     """A matrix of `lines` x `steps`: the rows of a left one, the columns of a right one, each along k.
 
     Shapes   values (any number,), lines (m or n,), steps (k,); element (i, t) is values[lines[i] + steps[t]]
     run      steps so many at a time follow each other in `values`, from a whole multiple of `run` on
-    Types    values float32, writeable: a read-only array is another type, for which kernels compile anew
     """
 
-    values: Floats
+    values: Values
     lines: Places
     steps: Places
     run: int = 1
+
+    @property
+    def elements(self) -> Elements:
+        """The factor as kernels take it."""
+        return Elements(self.values.singles, self.lines, self.steps)
 
     def part(self, lines: slice) -> "Factor":
         """Return some of the lines."""

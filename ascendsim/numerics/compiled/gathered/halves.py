@@ -1,5 +1,6 @@
 """Convert whole arrays between binary16 and binary32, many elements an instruction."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -74,12 +75,11 @@ def widened(halves: Halves) -> Floats:
     """Return binary16 values as binary32, exactly: (any shape) -> the same."""
     if not HALF_CONVERSIONS:
         return halves.astype(np.float32)
-    # A panel more than there is, so that the last elements need no loop of their own.
-    codes = np.empty(halves.size + _PANEL, np.uint16)
-    codes[: halves.size] = np.ascontiguousarray(halves).view(np.uint16).reshape(-1)
+    # Read-only codes are another type, for which the kernel would be compiled anew.
+    codes = np.require(halves, None, ["C", "W"]).view(np.uint16).reshape(-1)
     singles = np.empty(codes.size, np.float32)
-    _widen(codes, singles, halves.size)
-    return singles[: halves.size].reshape(halves.shape)
+    _in_panels(_widen, codes, singles)
+    return singles.reshape(halves.shape)
 
 
 def narrowed(singles: Floats) -> Halves:
@@ -91,8 +91,18 @@ def narrowed(singles: Floats) -> Halves:
     if not HALF_CONVERSIONS:
         with np.errstate(over="ignore", under="ignore"):
             return singles.astype(np.float16)
-    flat = np.empty(singles.size + _PANEL, np.float32)
-    flat[: singles.size] = singles.reshape(-1)
+    flat = np.require(singles, None, ["C", "W"]).reshape(-1)
     codes = np.empty(flat.size, np.uint16)
-    _narrow(flat, codes, singles.size)
-    return codes[: singles.size].view(np.float16).reshape(singles.shape)
+    _in_panels(_narrow, flat, codes)
+    return codes.view(np.float16).reshape(singles.shape)
+
+
+def _in_panels(convert: Callable[[Array, Array, int], None], source: Array, target: Array) -> None:
+    """Convert all elements: whole panels as they lie, and what is over in a panel of its own."""
+    whole = source.size // _PANEL * _PANEL
+    convert(source, target, whole)
+    if whole < source.size:
+        last, made = np.zeros(_PANEL, source.dtype), np.empty(_PANEL, target.dtype)
+        last[: source.size - whole] = source[whole:]
+        convert(last, made, _PANEL)
+        target[whole:] = made[: source.size - whole]

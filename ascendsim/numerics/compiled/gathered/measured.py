@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ascendsim.numerics.compiled.extents import extent
-from ascendsim.numerics.compiled.gathered.factor import Factor, Places
+from ascendsim.numerics.compiled.gathered.factor import Factor, Places, Values
 from ascendsim.numerics.compiled.gathered.places import copy_rows
 from ascendsim.numerics.compiled.jit import called, kernel
 from ascendsim.numerics.compiled.panel_memory import at, put
@@ -49,14 +49,14 @@ def left_lines(a: Factor, cuts: Places, block: int) -> Lines:
     run = gcd(a.run, block)
     # A block that begins inside a run has other extents than whole runs.
     run = run if run >= _LEAST_RUN and not np.any(cuts[:-1] % run) else 0
-    values = a.values.astype(np.float64)
-    return Lines(values, a.lines, a.steps, np.abs(a.values), _extents(values, run), run)
+    values = a.values
+    return Lines(values.doubles, a.lines, a.steps, values.magnitudes, _extents(values, run), run)
 
 
 def right_lines(b: Factor) -> Lines:
     """Return a right factor, measured where the columns of a panel lie side by side."""
     run, none = LANES if _are_side_by_side(b) else 0, np.empty(0, np.float32)
-    return Lines(b.values, b.lines, b.steps, none, _extents(b.values, run), run)
+    return Lines(b.values.singles, b.lines, b.steps, none, _extents(b.values, run), run)
 
 
 def _are_side_by_side(b: Factor) -> bool:
@@ -67,12 +67,14 @@ def _are_side_by_side(b: Factor) -> bool:
     return together and not np.any(first % LANES) and not np.any(b.steps % LANES)
 
 
-def _extents(values: Array, run: int) -> Array:
-    """Return the extents of each run of an array; of what is over at its end none, as no panel is there."""
-    extents = np.empty(2 * (len(values) // run) if run else 0)
-    if run:
-        _measure_all(values, run, extents)
-    return extents
+def _extents(values: Values, run: int) -> Array:
+    """Return the extents of each run; of what is over at the end none, as no panel is there."""
+    if run not in values.extents:
+        singles = values.singles
+        found = values.extents[run] = np.empty(2 * (singles.size // run) if run else 0)
+        if run:
+            _measure_all(singles, run, found)
+    return values.extents[run]
 
 
 @kernel

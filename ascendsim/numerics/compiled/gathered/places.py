@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ascendsim.numerics.compiled.gathered.factor import Factor
+from ascendsim.numerics.compiled.gathered.factor import Elements
 from ascendsim.numerics.compiled.jit import called, kernel
 from ascendsim.numerics.compiled.panel_memory import at, make_array, put
 from ascendsim.numerics.compiled.panels import (
@@ -87,7 +87,7 @@ def copy_rows(a: Any, line: int, first: int, last: int, target: Array, place: in
 
 
 @kernel
-def write_rows(a: Factor, first: int, last: int, out: Array) -> None:
+def write_rows(a: Elements, first: int, last: int, out: Array) -> None:
     """Write some steps of a factor out, line by line: (lines, last - first)."""
     width = last - first
     for line in range(a.lines.size):
@@ -97,7 +97,7 @@ def write_rows(a: Factor, first: int, last: int, out: Array) -> None:
 
 
 @kernel
-def write_columns(b: Factor, first: int, last: int, out: Array) -> None:
+def write_columns(b: Elements, first: int, last: int, out: Array) -> None:
     """Write some steps of a factor out, step by step: (last - first, lines)."""
     width = b.lines.size
     for step in range(first, last):

@@ -110,7 +110,7 @@ class WrittenOut:
             for first, last in pairwise(self._cuts.tolist()):
                 left = np.empty((len(a.lines), last - first), np.float32)
                 right = np.empty((last - first, len(b.lines)), np.float32)
-                write_rows(a, first, last, left)
-                write_columns(b, first, last, right)
+                write_rows(a.elements, first, last, left)
+                write_columns(b.elements, first, last, right)
                 accumulate(self._model, left, right, cells)
             c[some, slice(*columns)] = cells
