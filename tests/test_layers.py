@@ -82,7 +82,7 @@ MAY_IMPORT = {
     | {"frozen", "ops/reference", "ops/results", "ops/schedules"},
     "validate": LOOPS
     | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling", "ops/transdata"},
-    "torch": {"arguments", "errors", "frozen", "numerics", "profile", "rules", "studies"}
+    "torch": {"arguments", "errors", "frozen", "numerics", "profile", "rules", "studies", "workloads"}
     | {"ops/convolution_backward", "ops/lowering", "ops/options", "ops/problems", "ops/results"},
     "aclnn": CALL | {"frozen", "ops/convolution_backward", "ops/conv_tbc_backward"},
     "report": MACHINE | {"", "timing", "studies", "validate", "ops/results"},
@@ -99,6 +99,7 @@ HOMES = {
     "matplotlib": {"report"},
     "rich": {"report", "progress"},
     "torch": {"torch"},
+    "onnx": {"workloads"},
     "pydantic": set(),
     "pydantic_core": set(),
     "tomllib": {"profile", "rules", "workloads"},

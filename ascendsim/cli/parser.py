@@ -11,11 +11,13 @@ from typing import Any, NoReturn
 from ascendsim import __version__
 from ascendsim.cli.values import gradients, natural, order, positive, sizes
 from ascendsim.errors import ConfigError
+from ascendsim.workloads import workload_names
 
 _EXAMPLES = """\
 examples:
   ascendsim run s3b1_3x3 --batch 4 --product 910B3 --out report
   ascendsim run --batch 32 --product 910B --product 910_93
+  ascendsim run --network yolov5s --batch 16 --workers 2
   ascendsim run --input 2,16,14,14 --weight 32,16,3,3 --padding 1 --dtype bfloat16
   ascendsim run --npz mine.npz --padding 1
 """
@@ -122,11 +124,12 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
 
 def _add_problem(run: Parser) -> None:
     what = run.add_argument_group("what to run")
+    what.add_argument("layer", nargs="?", metavar="LAYER", help="a layer of the network (none: all of it)")
     what.add_argument(
-        "layer", nargs="?", metavar="LAYER", help="a layer of the workload (none: the whole network)"
-    )
-    what.add_argument(
-        "--workload", default=None, help="network by name or path of a .toml file (default resnet50)"
+        *("--network", "--workload"),
+        dest="workload",
+        metavar="NAME",
+        help=f"{', '.join(workload_names())}, or the path of a .toml or .onnx file (default resnet50)",
     )
     what.add_argument("--batch", type=positive, help="batch of a layer or network (default 1)")
     what.add_argument("--npz", type=Path, metavar="FILE", help="your own grad_output, input and weight")
@@ -148,7 +151,7 @@ def _add_problem(run: Parser) -> None:
         "--mask",
         type=gradients,
         metavar="NAMES",
-        help="gradients wanted: input,weight,bias or fewer",
+        help="gradients wanted: input,weight,bias or fewer (default: of a network, as training asks)",
     )
 
 
