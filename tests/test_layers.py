@@ -77,7 +77,7 @@ MAY_IMPORT = {
     "ops/matmul": CALL | {"ops/schedules"},
     "ops/transdata": CALL | {"ops/schedules"},
     "precision": {"numerics", "studies"},
-    "studies": {"errors", "numerics", "parallel", "profile"}
+    "studies": {"errors", "numerics", "parallel", "profile", "rules"}
     | {"ops/convolution_backward", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
     | {"frozen", "ops/reference", "ops/results", "ops/schedules"},
     "validate": LOOPS
@@ -195,6 +195,8 @@ RECORDS = {
         "program/kernel.py",
         "program/posts.py",
         "studies/identify/records.py",
+        "studies/modes/choice.py",
+        "studies/modes/records.py",
         "studies/records.py",
     ),
     *("timing/critical_path.py", "timing/timeline.py", "timing/times.py"),
