@@ -6,5 +6,6 @@ sensitivity  a sweep of the main job
 interval     a sweep of any call, and the times with all figures at once
 arithmetic   operand formats, accumulation models and output formats side by side
 identify     which accumulation model a device has, from its answers
+engine       points, their answers in a store, and who computes them
 records      the answers
 """
