@@ -87,7 +87,7 @@ MAY_IMPORT = {
     "aclnn": CALL | {"frozen", "ops/convolution_backward", "ops/conv_tbc_backward"},
     "report": MACHINE | {"", "timing", "studies", "validate", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
-    | {"parallel", "progress", "studies", "validate"},
+    | {"native", "parallel", "progress", "studies", "validate"},
     "__main__": {"cli"},
 }
 # Libraries with one home.
@@ -199,6 +199,7 @@ RECORDS = {
         "program/instruction.py",
         "program/kernel.py",
         "program/posts.py",
+        "studies/hardware/records.py",
         "studies/identify/records.py",
         "studies/modes/choice.py",
         "studies/modes/records.py",

@@ -40,12 +40,15 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser, commands = _make_parser()
     # argparse would list all commands, and print its usage before; the nearest one is what helps.
     if words and not words[0].startswith("-") and words[0] not in commands:
-        near = get_close_matches(words[0], commands, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(commands)}"
+        known = [name for name in commands if " " not in name]
+        near = get_close_matches(words[0], known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}"
         raise ConfigError(f"ascendsim has no command {words[0]!r}; {hint}")
     # parse_args() would name what it does not know, but not what is near it.
     arguments, unknown = parser.parse_known_args(words)
-    command: Parser = commands[arguments.command_name]
+    # A study has options of its own, under both of its words.
+    name = " ".join(filter(None, (arguments.command_name, getattr(arguments, "study_name", ""))))
+    command: Parser = commands[name]
     if unknown:
         options = [option for action in command._actions for option in action.option_strings]
         near = get_close_matches(unknown[0].partition("=")[0], options, n=1)
@@ -82,6 +85,7 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
     # allow_abbrev=False throughout: an abbreviation that works today is ambiguous with the next option.
     from ascendsim.cli.check_options import add_check
     from ascendsim.cli.probe import add_probe
+    from ascendsim.cli.study import add_study
     from ascendsim.cli.validate import add_validate
 
     parser = Parser(
@@ -118,7 +122,7 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
     profiles.add_argument("--json", action="store_true", help="print JSON")
     profiles.set_defaults(command=_profiles)
     others = {"check": add_check(choices), "validate": add_validate(choices)}
-    others |= add_probe(choices)
+    others |= add_probe(choices) | add_study(choices)
     return parser, {"run": run, "profiles": profiles, **others}
 
 

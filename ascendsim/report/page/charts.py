@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from math import ceil, floor, log10
 from typing import NamedTuple
 
 # Units of the drawing's own; the page scales it to its width.
@@ -116,7 +117,11 @@ class _Scale:
 
     @property
     def ticks(self) -> list[float]:
-        return [self.low + (self.high - self.low) * step / TICKS for step in range(TICKS + 1)]
+        """Round numbers between the ends: multiples of 1, 2 or 5 times a power of ten."""
+        rough = (self.high - self.low) / TICKS
+        power = 10.0 ** floor(log10(rough))
+        step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough)
+        return [step * at for at in range(ceil(self.low / step), floor(self.high / step) + 1)]
 
 
 def _axis(scale: _Scale, top: float, bottom: float, title: str) -> list[str]:
