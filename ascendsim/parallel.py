@@ -11,11 +11,12 @@ signal, all of them end in the same moment. So an interrupt leaves no process be
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from threading import Thread
@@ -25,7 +26,7 @@ from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError, WorkerError
 
 if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import Future, ProcessPoolExecutor
     from multiprocessing.connection import Connection
 
 Task = TypeVar("Task")
@@ -107,6 +108,61 @@ def _spread(
             '`if __name__ == "__main__":`. With workers=1 everything is done in one process'
         ) from None
     return answers
+
+
+def as_done(
+    function: Callable[[Task], Answer], tasks: Iterable[Task], workers: int
+) -> Iterator[tuple[Task, Answer]]:
+    """Yield each task with its answer as soon as there is one, in no order.
+
+    Tasks are taken one by one as processes become free: never are more than `workers` under way, and what
+    makes the tasks may look at the answers so far.
+
+    Raises   as `in_order`
+    """
+    count = whole(workers)
+    if count is None or count < 1:
+        raise ConfigError(f"jobs is {workers!r}; it must be 1 or more, or None: one for each usable core")
+    if count == 1:
+        for number, task in enumerate(tasks):
+            yield task, _answer(function, number, task)
+        return
+    from concurrent.futures.process import BrokenProcessPool
+
+    sent = _sendable("the function", function)
+    numbers = itertools.count()
+    with _pool(count) as pool:
+
+        def submit(task: Task) -> Future[bytes]:
+            number = next(numbers)
+            return pool.submit(_work, sent, number, [_sendable(number, task)])
+
+        try:
+            for task, answer in arriving(submit, tasks, count):
+                yield task, pickle.loads(answer)[0]
+        except BrokenProcessPool:
+            raise WorkerError(
+                "a worker process has ended before its work. It may have run out of memory, or been killed; "
+                "answers that had come are kept. With one job everything is done in one process"
+            ) from None
+
+
+def arriving(
+    submit: Callable[[Task], Future[Answer]], tasks: Iterable[Task], most: int
+) -> Iterator[tuple[Task, Answer]]:
+    """Yield each task with what its future gives, as soon as it does; at most `most` are under way."""
+    from concurrent.futures import FIRST_COMPLETED, wait
+
+    under_way: dict[Future[Answer], Task] = {}
+    waiting = iter(tasks)
+    while True:
+        for task in itertools.islice(waiting, most - len(under_way)):
+            under_way[submit(task)] = task
+        if not under_way:
+            return
+        done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+        for future in done:
+            yield under_way.pop(future), future.result()
 
 
 def portion_size(tasks: int, workers: int) -> int:

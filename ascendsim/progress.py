@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 
 @contextmanager
@@ -29,6 +30,38 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
             begun = True
 
         yield advance
+
+
+@contextmanager
+def counted() -> Iterator[Callable[[int, int, str], None]]:
+    """Give a function to call with (done, all of this stage, name of the one just done).
+
+    On a terminal a bar; in a pipe a line every ten seconds on standard error, so that a log shows life.
+    """
+    if not sys.stderr.isatty():
+        yield _LineNowAndThen()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, name: bar.update(task, completed=done, total=total, description=name)
+
+
+class _LineNowAndThen:
+    """Writes a line on standard error when the last one, or the beginning, is ten seconds ago."""
+
+    SECONDS = 10
+
+    def __init__(self) -> None:
+        self._last = monotonic()
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        if monotonic() - self._last >= self.SECONDS:
+            self._last = monotonic()
+            print(f"{done} of {total} points of this stage: {name}", file=sys.stderr, flush=True)
 
 
 @contextmanager

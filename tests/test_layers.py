@@ -78,17 +78,17 @@ MAY_IMPORT = {
     "ops/matmul": CALL | {"ops/schedules"},
     "ops/transdata": CALL | {"ops/schedules"},
     "precision": {"numerics", "studies"},
-    "studies": {"errors", "numerics", "parallel", "profile"}
+    "studies": {"errors", "numerics", "parallel", "profile", "rules", "timing"}
     | {"ops/convolution_backward", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
-    | {"frozen", "ops/reference", "ops/results", "ops/schedules"},
+    | {"frozen", "ops/reference", "ops/results", "ops/schedules", "ops/tiling"},
     "validate": LOOPS
     | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling", "ops/transdata"},
-    "torch": {"arguments", "errors", "frozen", "numerics", "profile", "rules", "studies"}
+    "torch": {"arguments", "errors", "frozen", "numerics", "profile", "rules", "studies", "workloads"}
     | {"ops/convolution_backward", "ops/lowering", "ops/options", "ops/problems", "ops/results"},
     "aclnn": CALL | {"frozen", "ops/convolution_backward", "ops/conv_tbc_backward"},
     "report": MACHINE | {"", "timing", "studies", "validate", "ops/plan", "ops/plan_text", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
-    | {"ops/plan", "ops/plan_text", "ops/tiling", "parallel", "progress", "studies", "validate"},
+    | {"native", "ops/plan", "ops/plan_text", "ops/tiling", "parallel", "progress", "studies", "validate"},
     "__main__": {"cli"},
 }
 # Libraries with one home.
@@ -100,6 +100,12 @@ HOMES = {
     "matplotlib": {"report"},
     "rich": {"report", "progress"},
     "torch": {"torch"},
+    "onnx": {"workloads"},
+    "sqlite3": {"studies"},
+    "distributed": {"studies"},
+    "optuna": {"studies"},
+    "pyarrow": {"studies"},
+    "jinja2": {"report"},
     "pydantic": set(),
     "pydantic_core": set(),
     "tomllib": {"ops/tiling", "profile", "rules", "workloads"},
@@ -196,7 +202,10 @@ RECORDS = {
         "program/instruction.py",
         "program/kernel.py",
         "program/posts.py",
+        "studies/hardware/records.py",
         "studies/identify/records.py",
+        "studies/modes/choice.py",
+        "studies/modes/records.py",
         "studies/records.py",
     ),
     *("timing/critical_path.py", "timing/timeline.py", "timing/times.py"),
@@ -259,6 +268,11 @@ def test_a_newcomer_takes_in_the_house_at_a_glance():
 def test_a_library_has_one_home(library):
     users = {part(path) for path in FILES for name in imports(path) if name.split(".")[0] == library}
     assert users <= HOMES[library]
+
+
+def test_only_the_store_knows_sqlite():
+    users = [path for path in FILES for name in imports(path) if name.split(".")[0] == "sqlite3"]
+    assert {str(path.relative_to(ROOT)) for path in users} == {"studies/engine/store.py"}
 
 
 def climbs(source):

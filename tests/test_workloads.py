@@ -77,7 +77,7 @@ def test_built_in_networks_load_and_name_their_source():
 def test_near_misses_are_suggested(resnet50):
     with pytest.raises(ConfigError, match="s3b1_3x3"):
         resnet50.layer("s3b1_3x")
-    with pytest.raises(ConfigError, match="no built-in workload 'resnet18'; there is resnet50"):
+    with pytest.raises(ConfigError, match="no built-in workload 'resnet18'; there is alexnet, "):
         load_workload("resnet18")
 
 

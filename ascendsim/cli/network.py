@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.cli.call import Answer, estimate_cycles, settings
 from ascendsim.cli.plans import tiling_of
 from ascendsim.cli.request import DEFAULT_DTYPE, Network
+from ascendsim.cli.values import GRADIENTS
 from ascendsim.parallel import in_order
 from ascendsim.progress import progress
 from ascendsim.report.columns import Entry
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     from ascendsim.cli.request import Mask
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.profile import Profile
-    from ascendsim.workloads.loader import Layer
+    from ascendsim.workloads import Layer
 
-_FIRST_LAYER = "The total includes grad_input of the first layer, which training does not need."
+_INCLUDED = "The total includes grad_input of {}, which training does not need."
+_LEFT_OUT = "The total has no grad_input of {}, which training does not need; --mask input,weight adds it."
 
 
 def run_network(request: Network, profiles: Sequence[Profile], arguments: Any) -> Answer:
@@ -32,15 +34,31 @@ def run_network(request: Network, profiles: Sequence[Profile], arguments: Any) -
     shown = {
         "convolutions": sum(layer.count for layer in request.layers),
         "distinct": len(request.layers),
-        **settings(request.mask, dtype, arguments),
+        **settings(request.mask or (True, True, True), dtype, arguments),
+        "gradients": _gradients(request),
         "shapes": request.workload.source,
     }
     products = _estimate_layers(request, profiles, dtype, arguments)
     title = f"{request.workload.title}, batch {request.batch}"
-    # Training never asks for the gradient of the images; the layers are alike here, and the total says so.
-    notes = [_FIRST_LAYER] if request.mask[0] else []
-    document = network_document(title, shown, products, arguments.words, notes)
+    document = network_document(title, shown, products, arguments.words, _notes(request))
     return document, partial(write_network_folder, document=document)
+
+
+def _gradients(request: Network) -> str:
+    """Name what is asked of the layers: alike, or of each what training asks for."""
+    masks = {request.mask_of(layer) for layer in request.layers}
+    if request.mask is None and len(masks) > 1:
+        return "as training asks"
+    return " ".join(name for name, *asked in zip(GRADIENTS, *masks, strict=True) if any(asked))
+
+
+def _notes(request: Network) -> list[str]:
+    """Say whether the gradient of the images, which training never asks for, is in the total."""
+    reads_images = [layer for layer in request.layers if not layer.mask[0]]
+    wanted = [layer.name for layer in reads_images if request.mask_of(layer)[0]]
+    left_out = [] if request.mask else [layer.name for layer in reads_images]
+    sentences = ((_INCLUDED, wanted), (_LEFT_OUT, left_out))
+    return [words.format(", ".join(names)) for words, names in sentences if names]
 
 
 def _estimate_layers(
@@ -51,22 +69,22 @@ def _estimate_layers(
     # All of them before the first estimate: a bad layer is told at once, not after minutes.
     problems = [ConvProblem(**layer.problem_options(request.batch)) for layer in request.layers]
     each = list(zip(request.layers, problems, strict=True))
-    tasks = [(profile, layer, problem) for profile in profiles for layer, problem in each]
+    tasks = [(profile, *one, request.mask_of(one[0])) for profile in profiles for one in each]
 
     def name(number: int) -> str:
-        profile, layer, _ = tasks[number]
+        profile, layer, *_ = tasks[number]
         return f"{layer.name} on {profile.variant}"
 
     with progress(len(tasks)) as advance:
-        entry = partial(_entry, dtype, request.mask, arguments)
+        entry = partial(_entry, dtype, arguments)
         made = in_order(entry, tasks, arguments.workers, lambda number: advance(name(number)))
     count = len(each)
     return [(profile, made[at * count : (at + 1) * count]) for at, profile in enumerate(profiles)]
 
 
-def _entry(dtype: str, mask: Mask, arguments: Any, task: tuple[Profile, Layer, ConvProblem]) -> Entry:
+def _entry(dtype: str, arguments: Any, task: tuple[Profile, Layer, ConvProblem, Mask]) -> Entry:
     """Estimate one layer on one product, and say it in plain values: spans are not sent between processes."""
-    profile, layer, problem = task
+    profile, layer, problem, mask = task
     # Each layer's critical path is told from spans, of which a large batch has millions.
     arguments = Namespace(**{**vars(arguments), "engine": arguments.engine or "compiled"})
     plans = tiling_of(arguments, layer.name)

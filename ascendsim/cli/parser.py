@@ -11,11 +11,13 @@ from typing import Any, NoReturn
 from ascendsim import __version__
 from ascendsim.cli.values import gradients, natural, order, positive, sizes
 from ascendsim.errors import ConfigError
+from ascendsim.workloads import workload_names
 
 _EXAMPLES = """\
 examples:
   ascendsim run s3b1_3x3 --batch 4 --product 910B3 --out report
   ascendsim run --batch 32 --product 910B --product 910_93
+  ascendsim run --network yolov5s --batch 16 --workers 2
   ascendsim run --input 2,16,14,14 --weight 32,16,3,3 --padding 1 --dtype bfloat16
   ascendsim run --npz mine.npz --padding 1
 """
@@ -38,12 +40,15 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser, commands = _make_parser()
     # argparse would list all commands, and print its usage before; the nearest one is what helps.
     if words and not words[0].startswith("-") and words[0] not in commands:
-        near = get_close_matches(words[0], commands, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(commands)}"
+        known = [name for name in commands if " " not in name]
+        near = get_close_matches(words[0], known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}"
         raise ConfigError(f"ascendsim has no command {words[0]!r}; {hint}")
     # parse_args() would name what it does not know, but not what is near it.
     arguments, unknown = parser.parse_known_args(words)
-    command: Parser = commands[arguments.command_name]
+    # A study has options of its own, under both of its words.
+    name = " ".join(filter(None, (arguments.command_name, getattr(arguments, "study_name", ""))))
+    command: Parser = commands[name]
     if unknown:
         options = [option for action in command._actions for option in action.option_strings]
         near = get_close_matches(unknown[0].partition("=")[0], options, n=1)
@@ -80,6 +85,7 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
     # allow_abbrev=False throughout: an abbreviation that works today is ambiguous with the next option.
     from ascendsim.cli.check_options import add_check
     from ascendsim.cli.probe import add_probe
+    from ascendsim.cli.study import add_study
     from ascendsim.cli.validate import add_validate
 
     parser = Parser(
@@ -116,17 +122,18 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
     profiles.add_argument("--json", action="store_true", help="print JSON")
     profiles.set_defaults(command=_profiles)
     others = {"check": add_check(choices), "validate": add_validate(choices)}
-    others |= add_probe(choices)
+    others |= add_probe(choices) | add_study(choices)
     return parser, {"run": run, "profiles": profiles, **others}
 
 
 def _add_problem(run: Parser) -> None:
     what = run.add_argument_group("what to run")
+    what.add_argument("layer", nargs="?", metavar="LAYER", help="a layer of the network (none: all of it)")
     what.add_argument(
-        "layer", nargs="?", metavar="LAYER", help="a layer of the workload (none: the whole network)"
-    )
-    what.add_argument(
-        "--workload", default=None, help="network by name or path of a .toml file (default resnet50)"
+        *("--network", "--workload"),
+        dest="workload",
+        metavar="NAME",
+        help=f"{', '.join(workload_names())}, or the path of a .toml or .onnx file (default resnet50)",
     )
     what.add_argument("--batch", type=positive, help="batch of a layer or network (default 1)")
     what.add_argument("--npz", type=Path, metavar="FILE", help="your own grad_output, input and weight")
@@ -148,7 +155,7 @@ def _add_problem(run: Parser) -> None:
         "--mask",
         type=gradients,
         metavar="NAMES",
-        help="gradients wanted: input,weight,bias or fewer",
+        help="gradients wanted: input,weight,bias or fewer (default: of a network, as training asks)",
     )
 
 

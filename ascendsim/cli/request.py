@@ -31,11 +31,11 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """All layers of a network at one batch."""
+    """All layers of a network at one batch; without a mask each has the gradients that training asks for."""
 
     workload: Workload
     batch: int
-    mask: Mask
+    mask: Mask | None
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -46,6 +46,10 @@ class Network:
     def layer_names(self) -> tuple[str, ...]:
         """Their names."""
         return tuple(layer.name for layer in self.layers)
+
+    def mask_of(self, layer: Layer) -> Mask:
+        """Return the gradients of one layer."""
+        return self.mask or layer.mask
 
 
 def read_request(arguments: Any) -> Single | Network:
@@ -99,15 +103,16 @@ def _from_workload(arguments: Any) -> Single | Network:
     if arguments.workload is None and arguments.layer in workload_names():
         raise ConfigError(
             f"{arguments.layer} is a workload, not a layer; "
-            f"`ascendsim run --workload {arguments.layer}` runs all of it"
+            f"`ascendsim run --network {arguments.layer}` runs all of it"
         )
     workload = load_workload(name)
     batch = arguments.batch or 1
-    # A convolution before a batch normalisation has no bias, and training no gradient of it.
-    mask = arguments.mask or (True, True, workload.bias)
     if arguments.layer is None:
-        return Network(workload, batch, mask)
+        return Network(workload, batch, arguments.mask)
     layer = workload.layer(arguments.layer)
+    # A convolution before a batch normalisation has no bias, and training no gradient of it. Who asks for one
+    # layer wants its grad_input, although training has no use for that of the first.
+    mask = arguments.mask or (True, *layer.mask[1:])
     title = f"{workload.title} {layer.name}, batch {batch}"
     names = tuple(each.name for each in workload.layers)
     return Single(title, layer.problem_options(batch), mask, layer_names=names)

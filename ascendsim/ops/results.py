@@ -8,9 +8,13 @@ from typing import Any, Self
 
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan
+from ascendsim.program.instruction import PIPES
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.timeline import Timeline
 from ascendsim.timing.times import KernelTimes
+
+# Where the bytes of a kernel come from and go to.
+SOURCES = ("l2_read", "l2_write", "memory", "memory_read", "memory_write")
 
 
 class Retimed:
@@ -87,6 +91,28 @@ class KernelResult:
         """The plan that the kernel follows."""
         return self.kernel.facts.get("plan")
 
+    def to_record(self) -> dict[str, Any]:
+        """Return the figures of the kernel as plain values; `Estimate.to_records` says what they are."""
+        return {
+            "kernel": self.name,
+            "cycles": self.cycles,
+            "time_us": self.time_us,
+            "cores_used": self.cores_used,
+            "bound_by": self.bound_by,
+            "macs": self.macs,
+            "cube_utilisation": self.cube_utilisation,
+            **{f"bytes_{source}": self.bytes.get(source, 0) for source in SOURCES},
+            **{f"busy_{pipe}": float(self.busy.get(pipe, 0)) for pipe in PIPES},
+            "schedule": _schedule_name(self.plan),
+            "chosen_by": self.plan.chosen_by if self.plan else "",
+        }
+
+
+def _schedule_name(plan: Plan | None) -> str:
+    if plan is None:
+        return ""
+    return plan.schedule if isinstance(plan.schedule, str) else plan.schedule.__name__
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -121,6 +147,21 @@ class Estimate:
         """Return the kernels whose cycles make up a total of that name."""
         del name
         return self.kernels
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return a record of plain values for each kernel, all with the same names: rows of a table.
+
+        `busy_PIPE` are cycles averaged over the used cores, as in `KernelResult.busy`; 0 for a pipe that the
+        kernel does not use. `bytes_SOURCE` are those of `KernelResult.bytes`; `schedule` and `chosen_by` are
+        those of its plan, empty for a vector kernel.
+        """
+        own = {
+            "product": self.product,
+            "variant": self.variant,
+            "compute_dtype": self.compute_dtype,
+            "accumulation": self.accumulation,
+        }
+        return [own | kernel.to_record() for kernel in self.kernels]
 
     def without_timelines(self) -> Self:
         """Return the same result in little memory: each timeline is worked out again when it is asked for."""

@@ -1,5 +1,6 @@
 """Products as sourced figures: find, read, check and hold them. The only reader of the product files."""
 
+from ascendsim.profile.changes import Change, parse_changes, read_changes
 from ascendsim.profile.files import (
     Product,
     configs_directory,
@@ -12,6 +13,7 @@ from ascendsim.profile.generation import Generation
 from ascendsim.profile.records import Figure, Profile
 
 __all__ = [
+    "Change",
     "Figure",
     "Generation",
     "Product",
@@ -20,5 +22,7 @@ __all__ = [
     "is_file_name",
     "list_products",
     "load_profile",
+    "parse_changes",
     "profile_from_tree",
+    "read_changes",
 ]

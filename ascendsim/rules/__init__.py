@@ -11,7 +11,7 @@ from ascendsim.rules.calls import (
     TensorDescription,
 )
 from ascendsim.rules.decision import Decision
-from ascendsim.rules.loader import load_rules, product_names, rule_set_names
+from ascendsim.rules.loader import load_rules, product_names, rule_set_names, rules_digest
 from ascendsim.rules.products import known_product, rule_product
 from ascendsim.rules.resolve import resolve
 
@@ -28,4 +28,5 @@ __all__ = [
     "resolve",
     "rule_product",
     "rule_set_names",
+    "rules_digest",
 ]

@@ -5,6 +5,8 @@ sweep        every assumed figure of a product at both ends of its range, one by
 sensitivity  a sweep of the main job
 interval     a sweep of any call, and the times with all figures at once
 arithmetic   operand formats, accumulation models and output formats side by side
+modes        which format and cubeMathType for given tensors, and where its error comes from
 identify     which accumulation model a device has, from its answers
+engine       points, their answers in a store, and who computes them
 records      the answers
 """

@@ -8,6 +8,7 @@ Simulation             runs the convolutions of an unmodified script, records ea
 convolution, Setting   one convolution with its gradients, by name
 Conv1d .. ConvTranspose3d
                        torch's modules with a `setting`
+read_network           the convolutions of a model as a network of `ascendsim run --network`
 record                 some training steps of a model: tensors of each layer's backward in .npz files
 
 docs/torch.md explains them. PyTorch is an extra: pip install 'ascendsim[torch]'.
@@ -28,6 +29,7 @@ from ascendsim.torch.modules import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
+from ascendsim.torch.network import read_network
 from ascendsim.torch.recorder import record
 from ascendsim.torch.records import Record
 from ascendsim.torch.setting import Setting
@@ -43,5 +45,6 @@ __all__ = [
     "Setting",
     "Simulation",
     "convolution",
+    "read_network",
     "record",
 ]

@@ -4,64 +4,18 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ascendsim.errors import ConfigError
+from ascendsim.workloads.records import GRADIENTS, Layer, Mask, Workload
 
 # The networks that come with the package lie beside this file.
 _OWN = Path(__file__).parent
 _OPTIONS = {"stride", "padding", "dilation", "groups", "transposed", "output_padding"}
-_LAYER_KEYS = {"name", "input", "weight", "count"} | _OPTIONS
+_LAYER_KEYS = {"name", "input", "weight", "count", "bias", "mask"} | _OPTIONS
 _FILE_KEYS = {"name", "title", "source", "bias", "layers"}
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """One distinct convolution of a network.
-
-    `input` is without the batch; `count` is how many convolutions of the network have this shape; `options`
-    holds the attributes that the file gives (stride, padding, ...), by the names of `ConvProblem`.
-    """
-
-    name: str
-    input: tuple[int, ...]
-    weight: tuple[int, ...]
-    options: Mapping[str, Any]
-    count: int
-
-    def problem_options(self, batch: int) -> dict[str, Any]:
-        """Return the keywords of `ConvProblem` for a batch."""
-        return {"input": (batch, *self.input), "weight": self.weight, **self.options}
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """A network: its convolutions in the order of the forward pass, and where the shapes come from.
-
-    `bias` says whether the convolutions have one, hence whether training asks for its gradient.
-    """
-
-    name: str
-    title: str
-    source: str
-    bias: bool
-    layers: tuple[Layer, ...]
-
-    def layer(self, name: str) -> Layer:
-        """Return one layer by name.
-
-        Raises   ConfigError with near misses
-        """
-        for layer in self.layers:
-            if layer.name == name:
-                return layer
-        names = [layer.name for layer in self.layers]
-        near = get_close_matches(name, names, n=3, cutoff=0.6)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(names)}"
-        raise ConfigError(f"{self.title} has no layer {name!r}; {hint}")
 
 
 def workload_names() -> tuple[str, ...]:
@@ -70,17 +24,22 @@ def workload_names() -> tuple[str, ...]:
 
 
 def load_workload(name_or_path: str | Path) -> Workload:
-    """Return a built-in network by name, or the user's own from a TOML file in the same form.
+    """Return a built-in network by name, or the user's own: a TOML file in the same form, an ONNX model.
 
     Raises   ConfigError naming the file, the place in it and the rule
     """
-    # Whatever ends in .toml is a path, so that a file of one's own may have the name of a network of ours.
     text = str(name_or_path)
+    if text.endswith(".onnx"):
+        # Here and not above: with protobuf it takes a while to load, and it is an extra.
+        from ascendsim.workloads.onnx_model import read_onnx
+
+        return read_onnx(Path(text))
+    # Whatever ends in .toml is a path, so that a file of one's own may have the name of a network of ours.
     path = Path(text) if text.endswith(".toml") else _OWN / f"{text}.toml"
     if path.parent == _OWN and path.stem not in workload_names():
         raise ConfigError(
             f"there is no built-in workload {text!r}; there is {', '.join(workload_names())}, "
-            "or give the path of a .toml file of your own"
+            "or give the path of a .toml or .onnx file of your own"
         )
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -96,20 +55,18 @@ def _workload(data: Mapping[str, Any], where: str, stem: str) -> Workload:
     rows = data.get("layers")
     if not isinstance(rows, list) or not rows:
         raise ConfigError(f"{where}: `layers` must be a list with at least one layer")
-    layers = tuple(_layer(row, f"{where}: layers[{index}]") for index, row in enumerate(rows))
+    # With a bias unless told otherwise, as in the framework.
+    bias = _truth(data, "bias", True, where)
+    layers = tuple(_layer(row, f"{where}: layers[{index}]", bias, index) for index, row in enumerate(rows))
     # Layers are asked for by name on the command line.
     repeated = {layer.name for layer in layers if sum(layer.name == other.name for other in layers) > 1}
     if repeated:
         raise ConfigError(f"{where}: layer names must differ, but {', '.join(sorted(repeated))} is repeated")
-    # With a bias unless told otherwise, as in the framework.
-    bias = data.get("bias", True)
-    if not isinstance(bias, bool):
-        raise ConfigError(f"{where}: `bias` must be true or false, not {bias!r}")
     name = str(data.get("name", stem))
     return Workload(name, str(data.get("title", name)), str(data.get("source", where)), bias, layers)
 
 
-def _layer(row: object, where: str) -> Layer:
+def _layer(row: object, where: str, bias: bool, index: int) -> Layer:
     if not isinstance(row, dict):
         raise ConfigError(f"{where}: must be a table, not {row!r}")
     _only(row, _LAYER_KEYS, where)
@@ -125,7 +82,28 @@ def _layer(row: object, where: str) -> Layer:
         for key, value in row.items()
         if key in _OPTIONS
     }
-    return Layer(name, _sizes(row, "input", where), _sizes(row, "weight", where), options, count)
+    # The first layer reads the images, whose gradient training does not ask for; were there several of its
+    # shape, the others' would be.
+    usual = (index > 0 or count > 1, True, _truth(row, "bias", bias, where))
+    mask = _mask(row, usual, where)
+    return Layer(name, _sizes(row, "input", where), _sizes(row, "weight", where), options, count, mask)
+
+
+def _mask(row: Mapping[str, Any], usual: Mask, where: str) -> Mask:
+    """Return which gradients are asked for: as the file names them, or as usual."""
+    if "mask" not in row:
+        return usual
+    names = row["mask"]
+    if not isinstance(names, list) or not names or not all(name in GRADIENTS for name in names):
+        raise ConfigError(f"{where}: `mask` must be a list of some of {', '.join(GRADIENTS)}, not {names!r}")
+    return "input" in names, "weight" in names, "bias" in names
+
+
+def _truth(data: Mapping[str, Any], key: str, usual: bool, where: str) -> bool:
+    value = data.get(key, usual)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{where}: `{key}` must be true or false, not {value!r}")
+    return value
 
 
 def _sizes(row: Mapping[str, Any], key: str, where: str) -> tuple[int, ...]:

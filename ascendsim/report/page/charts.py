@@ -1,0 +1,160 @@
+"""Pictures of numbers as SVG, which scale with the page; colours follow the page's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from math import ceil, floor, log10
+from typing import NamedTuple
+
+# Units of the drawing's own; the page scales it to its width.
+WIDTH, LABEL, ROW, MARGIN, CHAR = 720, 250, 26, 30, 6.6
+PLOT_HEIGHT = 320
+TICKS = 5
+
+
+class Bar(NamedTuple):
+    """One bar of a tornado: from `low` over `value` to `high`, all in one unit."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+
+
+class Dot(NamedTuple):
+    """One dot of a scatter; `marked` ones are joined, from left to right."""
+
+    label: str
+    x: float
+    y: float
+    marked: bool = False
+
+
+class Stack(NamedTuple):
+    """One stacked bar: (part, amount) in the order of the legend."""
+
+    label: str
+    parts: tuple[tuple[str, float], ...]
+
+
+def tornado(bars: Sequence[Bar], unit: str) -> str:
+    """Draw each value as a bar from 0, the widest first, with its interval as a line over it."""
+    rows = sorted(bars, key=lambda bar: -abs(bar.value))
+    ends = [0.0, *(end for bar in rows for end in (bar.value, bar.low, bar.high))]
+    scale = _Scale(min(ends), max(ends), LABEL, WIDTH - MARGIN)
+    height = ROW * len(rows) + 2 * MARGIN
+    parts = _axis(scale, MARGIN, height - MARGIN, unit)
+    for at, bar in enumerate(rows):
+        top, middle = MARGIN + at * ROW, MARGIN + at * ROW + ROW / 2
+        left, right = sorted((scale.at(0), scale.at(bar.value)))
+        kind = "good" if bar.value >= 0 else "bad"
+        parts.append(_text(LABEL - 8, middle + 4, _cut(bar.label, LABEL), "end", bar.label))
+        parts.append(
+            _rect(left, top + 5, right - left, ROW - 10, kind, f"{bar.label}: {bar.value:.3g} {unit}")
+        )
+        parts.append(_line(scale.at(bar.low), middle, scale.at(bar.high), middle, "whisker"))
+    return _svg(height, parts)
+
+
+def scatter(dots: Sequence[Dot], x_title: str, y_title: str) -> str:
+    """Draw dots over two axes; marked ones are joined."""
+    height = PLOT_HEIGHT
+    across = _Scale(min(d.x for d in dots), max(d.x for d in dots), 70, WIDTH - MARGIN)
+    up = _Scale(min(d.y for d in dots), max(d.y for d in dots), height - 50, MARGIN)
+    parts = _axis(across, MARGIN, height - 50, x_title)
+    for tick in up.ticks:
+        parts.append(_line(70, up.at(tick), WIDTH - MARGIN, up.at(tick), "grid"))
+        parts.append(_text(64, up.at(tick) + 4, f"{tick:.6g}", "end"))
+    parts.append(_text(70, 18, y_title, "start"))
+    front = sorted((d for d in dots if d.marked), key=lambda d: (d.x, d.y))
+    if front:
+        points = " ".join(f"{across.at(d.x):.1f},{up.at(d.y):.1f}" for d in front)
+        parts.append(f'<polyline class="front" points="{points}"/>')
+    for dot in dots:
+        kind = "marked" if dot.marked else "dot"
+        parts.append(
+            f'<circle class="{kind}" cx="{across.at(dot.x):.1f}" cy="{up.at(dot.y):.1f}" r="5">'
+            f"<title>{escape(dot.label)}: {dot.x:.6g}, {dot.y:.6g}</title></circle>"
+        )
+    return _svg(height, parts)
+
+
+def stacked(stacks: Sequence[Stack], unit: str) -> str:
+    """Draw bars of parts on one scale, with a legend of the parts."""
+    names = list(dict.fromkeys(name for stack in stacks for name, _ in stack.parts))
+    most = max((sum(amount for _, amount in stack.parts) for stack in stacks), default=1.0)
+    scale = _Scale(0, most, LABEL, WIDTH - MARGIN)
+    legend_rows = -(-len(names) // 4)
+    top = MARGIN + ROW * legend_rows
+    height = top + ROW * len(stacks) + MARGIN
+    parts = _axis(scale, top, height - MARGIN, unit)
+    for at, name in enumerate(names):
+        x, y = 10 + (at % 4) * (WIDTH - 20) / 4, 8 + (at // 4) * ROW
+        parts += [_rect(x, y, 14, 14, f"part{at % 8}", name), _text(x + 20, y + 12, _cut(name, 160), "start")]
+    for at, stack in enumerate(stacks):
+        y, begin = top + at * ROW, 0.0
+        parts.append(_text(LABEL - 8, y + ROW / 2 + 4, _cut(stack.label, LABEL), "end", stack.label))
+        for name, amount in stack.parts:
+            left, right = scale.at(begin), scale.at(begin + amount)
+            said = f"{stack.label}, {name}: {amount:,.0f} {unit}"
+            parts.append(_rect(left, y + 4, right - left, ROW - 8, f"part{names.index(name) % 8}", said))
+            begin += amount
+    return _svg(height, parts)
+
+
+class _Scale:
+    """Numbers to places on the drawing."""
+
+    def __init__(self, low: float, high: float, begin: float, end: float) -> None:
+        # A single value gets room around it.
+        spread = (high - low) or abs(high) or 1.0
+        self.low, self.high = (low, high) if high > low else (low - spread / 2, high + spread / 2)
+        self.begin, self.end = begin, end
+
+    def at(self, value: float) -> float:
+        return self.begin + (value - self.low) / (self.high - self.low) * (self.end - self.begin)
+
+    @property
+    def ticks(self) -> list[float]:
+        """Round numbers between the ends: multiples of 1, 2 or 5 times a power of ten."""
+        rough = (self.high - self.low) / TICKS
+        power = 10.0 ** floor(log10(rough))
+        step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough)
+        return [step * at for at in range(ceil(self.low / step), floor(self.high / step) + 1)]
+
+
+def _axis(scale: _Scale, top: float, bottom: float, title: str) -> list[str]:
+    parts = [_text(WIDTH - MARGIN, bottom + 28, title, "end")]
+    for tick in scale.ticks:
+        parts.append(_line(scale.at(tick), top, scale.at(tick), bottom, "grid"))
+        parts.append(_text(scale.at(tick), bottom + 14, f"{tick:.4g}", "middle"))
+    if scale.low < 0 < scale.high:
+        parts.append(_line(scale.at(0), top, scale.at(0), bottom, "zero"))
+    return parts
+
+
+def _svg(height: float, parts: Sequence[str]) -> str:
+    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img">{"".join(parts)}</svg>'
+
+
+def _cut(text: str, room: float) -> str:
+    """Shorten a text to the room it has; the whole of it shows on hover."""
+    most = int(room / CHAR)
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _text(x: float, y: float, text: str, anchor: str, whole: str = "") -> str:
+    hover = f"<title>{escape(whole)}</title>" if whole else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{hover}{escape(text)}</text>'
+
+
+def _rect(x: float, y: float, width: float, height: float, kind: str, said: str) -> str:
+    return (
+        f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.5):.1f}" height="{height:.1f}">'
+        f"<title>{escape(said)}</title></rect>"
+    )
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'

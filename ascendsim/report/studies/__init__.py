@@ -1,0 +1,1 @@
+"""What studies found, as sentences, tables, pages and JSON."""

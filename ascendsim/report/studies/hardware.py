@@ -1,0 +1,220 @@
+"""What changes of the hardware buy: a sentence, tables, a page, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ascendsim.report.numbers import microseconds, value
+from ascendsim.report.page.charts import Bar, tornado
+from ascendsim.report.page.records import Page, Picture, Section
+from ascendsim.report.tables import TextTable
+from ascendsim.studies.hardware.records import Gain, HardwareAnswer
+
+UNCLEAR, NOTHING = "not distinguishable", "no change"
+DEFINITIONS = {
+    "before": "Microseconds on the unchanged product, launches included, over all layers and their counts.",
+    "same plan": "The changed product under the plans that its operators choose for the unchanged one. "
+    "A dash: a plan does not fit any more.",
+    "planned anew": "The changed product under the plans that its operators choose for it. Their rules were "
+    "made for the product as it is, so that a faster part can come out slower.",
+    "better": "Each gradient of each layer under the faster of these two plans.",
+    "saves": "The part of the time before that the change saves, under the better plans; below 0 it costs.",
+    "between": "The saving with assumed figures at the ends of their ranges: each alone, then all that lower "
+    "it and all that raise it together.",
+    UNCLEAR: "0 lies in that interval: whether the change helps is not known.",
+    NOTHING: "Not one cycle of any layer changes, wherever assumed figures lie.",
+}
+
+
+def hardware_sentence(answer: HardwareAnswer) -> str:
+    """Answer in one sentence: the change that saves most wherever assumed figures lie, start by start."""
+    where = f"On {answer.variant}, {answer.question.title}"
+    names = list(dict.fromkeys(gain.change for gain in answer.gains))
+    if not names:
+        return f"{where}: none of the changes can be timed; {next(iter(answer.refused.values()))}"
+    by_name = {name: [gain for gain in answer.gains if gain.change == name] for name in names}
+    unclear = [name for name in names if not any(gain.distinguishable for gain in by_name[name])]
+    if len(unclear) == len(names) > 1:
+        starts = " or ".join(answer.question.starts)
+        return f"{where}: none of {len(names)} changes is distinguishable from no change with L2 {starts}."
+    best = max(names, key=lambda name: _surely(by_name[name]))
+    said = " and ".join(f"{_saving(gain)} with L2 {gain.start}" for gain in by_name[best])
+    if len(names) == 1:
+        return f"{where}: {best} {said}."
+    tail = f"; {len(unclear)} of them cannot be told from no change" if unclear else ""
+    return f"{where}: of {len(names)} changes {best} buys most: it {said}{tail}."
+
+
+def _surely(gains: Sequence[Gain]) -> tuple[float, float]:
+    """Return what a change saves at least under its worst start, and then under its best one."""
+    least = [gain.doubt.low if gain.doubt else gain.share for gain in gains]
+    return min(least), max(least)
+
+
+def _saving(gain: Gain) -> str:
+    verdict = _verdict(gain)
+    within = f" ({_interval(gain)})" if gain.doubt and verdict != NOTHING else ""
+    if verdict:
+        return f"{'changes nothing' if verdict == NOTHING else f'is {UNCLEAR} from no change'}{within}"
+    verb = "saves" if gain.share > 0 else "costs"
+    return f"{verb} {share(abs(gain.share))} %{within}"
+
+
+def _verdict(gain: Gain) -> str:
+    """Say that a gain is none, or may be none; "" where it is one."""
+    if gain.distinguishable:
+        return ""
+    moved = gain.share or (gain.doubt and (gain.doubt.low or gain.doubt.high))
+    return UNCLEAR if moved else NOTHING
+
+
+def _interval(gain: Gain) -> str:
+    assert gain.doubt is not None
+    return f"{share(gain.doubt.low)} to {share(gain.doubt.high)} %"
+
+
+def share(part: float) -> str:
+    """Print a part of 1 as a percentage of one decimal, a small one of two digits: only 0 is 0."""
+    percents = 100 * part
+    return f"{percents:.1f}" if not part or abs(percents) >= 0.1 else f"{percents:.2g}"
+
+
+def hardware_table(answer: HardwareAnswer) -> TextTable:
+    """Show every change under every start."""
+    rows = tuple(
+        (
+            gain.change,
+            gain.start,
+            microseconds(gain.base_us),
+            "-" if gain.same_us is None else microseconds(gain.same_us),
+            microseconds(gain.anew_us),
+            microseconds(gain.better_us),
+            f"{share(gain.share)} %",
+            _interval(gain) if gain.doubt else "",
+            _verdict(gain),
+        )
+        for gain in answer.gains
+    )
+    headings = (
+        "change",
+        "L2",
+        "before us",
+        "same plan us",
+        "planned anew us",
+        "better us",
+        "saves",
+        "between",
+        "verdict",
+    )
+    return TextTable("What each change buys", headings, frozenset({0, 1, 8}), rows)
+
+
+def figure_table(answer: HardwareAnswer) -> TextTable:
+    """Show the figures that changes replace."""
+    rows = dict.fromkeys(
+        (gain.change, path, value(old), value(new))
+        for gain in answer.gains
+        for path, (old, new) in gain.figures.items()
+    )
+    headings = ("change", "figure", "product", "changed")
+    return TextTable("Figures of the user's own", headings, frozenset({0, 1}), tuple(rows))
+
+
+def layer_table(gain: Gain) -> TextTable:
+    """Show one change under one start, layer by layer."""
+    rows = tuple(
+        (
+            row.layer,
+            str(row.count),
+            microseconds(row.base_us),
+            "-" if row.same_us is None else microseconds(row.same_us),
+            microseconds(row.anew_us),
+            microseconds(row.better_us),
+            f"{share(row.share)} %",
+        )
+        for row in gain.layers
+    )
+    total = ("all", "", microseconds(gain.base_us))
+    same = "-" if gain.same_us is None else microseconds(gain.same_us)
+    last = (
+        *total,
+        same,
+        microseconds(gain.anew_us),
+        microseconds(gain.better_us),
+        f"{share(gain.share)} %",
+    )
+    headings = ("layer", "count", "before us", "same plan us", "planned anew us", "better us", "saves")
+    title = f"{gain.change}, L2 {gain.start}: one call of each layer, and all with their counts"
+    return TextTable(title, headings, frozenset({0}), (*rows, last), total=True)
+
+
+def notes(answer: HardwareAnswer) -> list[str]:
+    """Return what a reader of the table must know."""
+    own = {path for gain in answer.gains for path in gain.figures}
+    one = len(own) == 1
+    found = [
+        f"{len(own)} figure{'' if one else 's'} of the changed products {'is' if one else 'are'} the user's "
+        f"own, with no source but this question; everything else is {answer.variant}'s."
+    ]
+    found += [f"{name} cannot be timed: {reason}" for name, reason in answer.refused.items()]
+    return found
+
+
+def hardware_page(answer: HardwareAnswer, made: Mapping[str, str]) -> Page:
+    """Return the page of a study; `made` says how."""
+    pictures = tuple(
+        Picture(
+            tornado([_bar(gain) for gain in answer.gains if gain.start == start], "% of the time saved"),
+            f"What each change saves with L2 {start}; the line is its interval.",
+        )
+        for start in dict.fromkeys(gain.start for gain in answer.gains)
+    )
+    sections = [
+        Section("What each change buys", tuple(notes(answer)), pictures, (hardware_table(answer),)),
+        Section("What is changed", (), (), (figure_table(answer),)),
+    ]
+    layers = tuple(layer_table(gain) for gain in answer.gains)
+    sections.append(Section("Layer by layer", (), (), layers, collapsed=True))
+    title = f"What do changes of {answer.variant} buy? {answer.question.title}"
+    return Page(title, hardware_sentence(answer), tuple(sections), DEFINITIONS, made)
+
+
+def _bar(gain: Gain) -> Bar:
+    low, high = (gain.doubt.low, gain.doubt.high) if gain.doubt else (gain.share, gain.share)
+    return Bar(gain.change, 100 * gain.share, 100 * low, 100 * high)
+
+
+def hardware_record(answer: HardwareAnswer) -> dict[str, Any]:
+    """Return the answer as plain values."""
+    return {
+        "answer": hardware_sentence(answer),
+        "product": answer.variant,
+        "profile": answer.digest,
+        "assumed_figures": answer.assumed,
+        "gains": [_gain_record(gain) for gain in answer.gains],
+        "refused": dict(answer.refused),
+    }
+
+
+def _gain_record(gain: Gain) -> dict[str, Any]:
+    doubt = gain.doubt
+    return {
+        "change": gain.change,
+        "figures": {path: {"product": old, "changed": new} for path, (old, new) in gain.figures.items()},
+        "l2_start": gain.start,
+        "base_us": gain.base_us,
+        "same_us": gain.same_us,
+        "anew_us": gain.anew_us,
+        "better_us": gain.better_us,
+        "saved_share": gain.share,
+        "saved_between": None if doubt is None else [doubt.low, doubt.high],
+        "figures_that_move_it": None if doubt is None else doubt.figures,
+        "distinguishable": gain.distinguishable,
+        "layers": [_layer_record(row) for row in gain.layers],
+    }
+
+
+def _layer_record(row: Any) -> dict[str, Any]:
+    names: Sequence[str] = ("layer", "count", "base_us", "same_us", "anew_us", "better_us")
+    return {name: getattr(row, name) for name in names}

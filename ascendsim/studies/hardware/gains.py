@@ -1,0 +1,169 @@
+"""Time changes on each layer: under the same plan, planned anew, and each gradient under the better plan."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from ascendsim.errors import ConfigError
+from ascendsim.frozen import FrozenMap
+from ascendsim.ops.plan import Plan
+from ascendsim.profile import Change, Profile, load_profile
+from ascendsim.studies.engine.measure import Answer
+from ascendsim.studies.engine.point import Point
+from ascendsim.studies.engine.run import Budget, Engine, Outcome, require_answer
+from ascendsim.studies.hardware.doubt import Pair, doubts
+from ascendsim.studies.hardware.records import Gain, HardwareAnswer, LayerGain, Question, StudiedLayer
+from ascendsim.studies.sweep import ranged_figures
+
+Name = TypeVar("Name", bound=Hashable)
+Place = tuple[StudiedLayer, str]  # a layer, and a start of L2
+GRADIENTS = ("grad_input", "grad_weight")
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """An engine and what it may still compute."""
+
+    engine: Engine
+    budget: Budget
+
+    def __call__(self, points: Mapping[Name, Point]) -> dict[Name, Answer]:
+        """Answer points by name.
+
+        Raises   ConfigError where time or trials are used up; what was computed is kept
+        """
+        outcome = self.engine.answer(list(points.values()), self.budget)
+        if outcome.left:
+            raise ConfigError(
+                f"time or trials are used up with {outcome.left} of {len(points)} points of this stage left; "
+                "what was computed is kept: run the same command again to go on"
+            )
+        return dict(zip(points, _answers(outcome), strict=True))
+
+
+def _answers(outcome: Outcome) -> list[Answer]:
+    return [answer for _, answer in outcome if answer is not None]
+
+
+def study_hardware(question: Question, engine: Engine, budget: Budget) -> tuple[HardwareAnswer, list[Point]]:
+    """Answer what changes buy, and return the points that were timed for it, for a table.
+
+    Raises   ConfigError for a change of no figure, and where time or trials are used up; AscendSimError where
+             a layer cannot be timed on the unchanged product
+    """
+    profile = load_profile(question.product)
+    # All changes are read before the first call is timed: a mistyped one is told at once.
+    figures = {change.name: _figures(change, profile) for change in question.changes}
+    asking = Asking(engine, budget)
+    points = base_points(question)
+    base = {place: require_answer(points[place], answer) for place, answer in asking(points).items()}
+    timed = list(points.values())
+    gains, pairs, refused = list[Gain](), list[Pair](), dict[str, str]()
+    for change in question.changes:
+        outcome = _change(question, change.on(profile), base, asking)
+        if isinstance(outcome, str):
+            refused[change.name] = outcome
+            continue
+        for start in question.starts:
+            rows = tuple(outcome.gains[layer, start] for layer in question.layers)
+            gains.append(Gain(change.name, FrozenMap(figures[change.name]), start, rows))
+            chosen = {layer: outcome.better[layer, start] for layer in question.layers}
+            pairs.append(Pair(change, start, {layer: points[layer, start] for layer in chosen}, base, chosen))
+        timed += outcome.points
+    if question.doubt:
+        found = doubts(question.product, pairs, [gain.share for gain in gains], asking)
+        gains = [replace(gain, doubt=doubt) for gain, doubt in zip(gains, found, strict=True)]
+    assumed = len(ranged_figures(profile))
+    digest = profile.content.hex()
+    return HardwareAnswer(question, profile.variant, digest, assumed, tuple(gains), FrozenMap(refused)), timed
+
+
+def base_points(question: Question) -> dict[Place, Point]:
+    """Return the calls on the unchanged product, by layer and start."""
+    return {
+        (layer, start): Point(
+            layer.problem,
+            question.product,
+            dtype=question.dtype,
+            cube_math_type=question.cube_math_type,
+            gradients=layer.gradients,
+            l2_start=start,
+            label=layer.name,
+        )
+        for start in question.starts
+        for layer in question.layers
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """A change on all layers and starts: gains, the points under the better plans, all points."""
+
+    gains: Mapping[Place, LayerGain]
+    better: Mapping[Place, Point]
+    points: list[Point]
+
+
+def _change(
+    question: Question,
+    values: FrozenMap[str, object],
+    base: Mapping[Place, Answer],
+    asking: Asking,
+) -> _Changed | str:
+    """Time one change; a text says why it cannot be timed at all."""
+    changed = {place: replace(point, changes=values) for place, point in base_points(question).items()}
+    same = {place: replace(point, tiling=FrozenMap(base[place].plans)) for place, point in changed.items()}
+    tried = asking(
+        {("same", place): point for place, point in same.items()}
+        | {("anew", place): point for place, point in changed.items()}
+    )
+    for place, point in changed.items():
+        if tried["anew", place].reason:
+            return f"{point.label}: {tried['anew', place].reason}"
+    mixed = {}
+    for place, point in changed.items():
+        plans = _better_plans(tried["same", place], tried["anew", place])
+        if plans is not None:
+            mixed[place] = replace(point, tiling=FrozenMap(plans))
+    mixes = asking(mixed)
+    gains, better = {}, {}
+    for place, point in changed.items():
+        options = [(tried["same", place], same[place]), (tried["anew", place], point)]
+        if place in mixed:
+            options.append((mixes[place], mixed[place]))
+        # Of equal ones the first: plans stay unless new ones are faster.
+        best, at = min(((a, p) for a, p in options if not a.reason), key=lambda pair: pair[0].time_us)
+        layer, _ = place
+        old = tried["same", place]
+        gains[place] = LayerGain(
+            layer.name,
+            layer.count,
+            base[place].time_us,
+            None if old.reason else old.time_us,
+            tried["anew", place].time_us,
+            best.time_us,
+        )
+        better[place] = replace(at, tiling=FrozenMap(best.plans))
+    return _Changed(gains, better, [*same.values(), *changed.values(), *mixed.values()])
+
+
+def _better_plans(same: Answer, anew: Answer) -> Mapping[str, Plan] | None:
+    """Return the faster plan of each gradient, if they come from different answers; else None."""
+    if same.reason:
+        return None
+    keeps = {name: _gradient_us(same, name) <= _gradient_us(anew, name) for name in GRADIENTS}
+    named = [name for name in GRADIENTS if name in same.plans]
+    if len({keeps[name] for name in named}) < 2:
+        return None
+    return {name: (same if keeps[name] else anew).plans[name] for name in named}
+
+
+def _gradient_us(answer: Answer, gradient: str) -> float:
+    """Return the microseconds of the kernels that make a gradient, casts of it included."""
+    return float(sum(row["time_us"] for row in answer.records if str(row["kernel"]).endswith(gradient)))
+
+
+def _figures(change: Change, profile: Profile) -> dict[str, tuple[object, object]]:
+    return {path: (profile.figures[path].value, new) for path, new in change.on(profile).items()}

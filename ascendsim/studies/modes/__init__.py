@@ -1,0 +1,10 @@
+"""Which format and cubeMathType for these tensors: what each mode of the interface does to the gradients.
+
+cases      the tensors that are asked about: drawn or recorded, in float64
+exponents  where the exponents of a tensor lie, and what of them a format holds
+parts      the error of a gradient, split into storage, cast, accumulation and output
+failing    why a gradient fails an acceptance rule of the field
+measure    a case under every mode, model and loss scale
+choice     the cheapest mode that passes
+records    the answers
+"""

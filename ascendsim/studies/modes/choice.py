@@ -1,0 +1,122 @@
+"""The cheapest mode that passes: cases summed up mode by mode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ascendsim.studies.modes.records import CaseErrors, GradientError, ModeError
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The largest error of a mode over cases, models and gradients, and where it is."""
+
+    case: str
+    accumulation: str
+    error: GradientError
+
+
+@dataclass(frozen=True, slots=True)
+class ModeSummary:
+    """One format, cubeMathType and loss scale over all cases.
+
+    cube_math_types  those under which all cases do the same
+    compute_dtypes   what the cube reads
+    time_us          of all cases, each as often as it counts
+    least, most      the largest error of a gradient under the best and the worst accumulation model
+    different        largest share of elements whose bits another model changes
+    failed           rules of the field that some gradient fails, with the reason of the first
+    refused          the first case that the interface refuses, with its reason; "" where it accepts all
+    """
+
+    dtype: str
+    cube_math_types: tuple[int, ...]
+    compute_dtypes: tuple[str, ...]
+    loss_scale: float
+    time_us: float
+    least: float
+    most: float
+    different: float
+    worst: Worst | None
+    failed: tuple[tuple[str, str], ...]
+    refused: str = ""
+
+    def passes(self, limit: float) -> bool:
+        """Tell whether every gradient of every case is within a limit under every model."""
+        return self.worst is not None and self.most <= limit
+
+
+def summaries(cases: Sequence[CaseErrors]) -> tuple[ModeSummary, ...]:
+    """Sum up cases that were measured on the same axes, in the order of the axes."""
+    found: dict[tuple[str, float], dict[int, list[tuple[CaseErrors, list[ModeError]]]]] = {}
+    for case in cases:
+        for key, by_number in _by_number(case).items():
+            own = found.setdefault(key, {})
+            for number, modes in by_number.items():
+                own.setdefault(number, []).append((case, modes))
+    made = list[ModeSummary]()
+    for (dtype, scale), by_number_of_all in found.items():
+        # Numbers that are one mode in every case are one row.
+        alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
+        for number, held in by_number_of_all.items():
+            alike.setdefault(tuple((m[0].compute_dtype, m[0].refused) for _, m in held), []).append(number)
+        made += [_summary(dtype, tuple(n), scale, by_number_of_all[n[0]]) for n in alike.values()]
+    return tuple(made)
+
+
+def cheapest(rows: Sequence[ModeSummary], limit: float) -> ModeSummary | None:
+    """Return the fastest mode that passes; of equally fast ones that of the least loss scale, then error."""
+    passing = [row for row in rows if row.passes(limit)]
+    return min(passing, key=lambda row: (row.time_us, row.loss_scale, row.most), default=None)
+
+
+def nearest(rows: Sequence[ModeSummary]) -> ModeSummary | None:
+    """Return the mode with the smallest error; None where the interface refuses all, or all overflow."""
+    compared = [row for row in rows if row.worst is not None and row.most < float("inf")]
+    return min(compared, key=lambda row: row.most, default=None)
+
+
+def _by_number(case: CaseErrors) -> dict[tuple[str, float], dict[int, list[ModeError]]]:
+    """Return the modes of a case by format and scale, then by cubeMathType; one for each model."""
+    found: dict[tuple[str, float], dict[int, list[ModeError]]] = {}
+    for mode in case.modes:
+        for number in mode.cube_math_types:
+            found.setdefault((mode.dtype, mode.loss_scale), {}).setdefault(number, []).append(mode)
+    return {key: dict(sorted(own.items())) for key, own in found.items()}
+
+
+def _summary(
+    dtype: str, numbers: tuple[int, ...], scale: float, held: Sequence[tuple[CaseErrors, Sequence[ModeError]]]
+) -> ModeSummary:
+    refused = [f"{case.name}: {modes[0].refused}" for case, modes in held if modes[0].refused]
+    computes = tuple(dict.fromkeys(m.compute_dtype for _, modes in held for m in modes if m.compute_dtype))
+    if refused:
+        return ModeSummary(dtype, numbers, computes, scale, 0.0, 0.0, 0.0, 0.0, None, (), refused[0])
+    # The worst of each model by its place: cases may name the models differently, by the k of their format.
+    by_model = [[(case, modes[at]) for case, modes in held] for at in range(len(held[0][1]))]
+    worst = [max((Worst(c.name, m.accumulation, m.worst) for c, m in of), key=_size) for of in by_model]
+    errors = [one.error.total for one in worst]
+    every = [gradient for _, modes in held for mode in modes for gradient in mode.gradients]
+    failed = dict[str, str]()
+    for gradient in every:
+        for rule, reason in gradient.failed:
+            failed.setdefault(rule, f"{gradient.name}: {reason}")
+    return ModeSummary(
+        dtype,
+        numbers,
+        computes,
+        scale,
+        sum(case.count * modes[0].time_us for case, modes in held),
+        min(errors),
+        max(errors, key=lambda error: (error != error, error)),
+        max(gradient.different for gradient in every),
+        max(worst, key=_size),
+        tuple(failed.items()),
+    )
+
+
+def _size(worst: Worst) -> tuple[bool, float]:
+    """Order errors, NaN as the largest."""
+    total = worst.error.total
+    return total != total, total

@@ -1,0 +1,110 @@
+"""Do changes of figures, as users state them, become the values that they mean?"""
+
+import pytest
+
+from ascendsim.errors import ConfigError
+from ascendsim.profile import load_profile, parse_changes, read_changes
+
+PROFILE = load_profile("910B2")
+L0C = "buffers.L0C.capacity_bytes"
+RATE = "paths.GM_L1.bytes_per_cycle"
+MEMORY = "links.memory.nominal_tb_per_s"
+
+
+def only(text):
+    (change,) = parse_changes(text)
+    return change
+
+
+def test_a_factor_multiplies_the_figure_of_the_product():
+    assert only(f"{L0C}=x2").on(PROFILE) == {L0C: 2 * PROFILE.buffers["L0C"].capacity_bytes}
+
+
+def test_a_whole_figure_stays_whole():
+    # 24 cores: x1.3 is 31.2, of which 31 are cores.
+    value = only("cores.cube=x1.3").on(PROFILE)["cores.cube"]
+    assert (value, type(value)) == (31, int)
+
+
+def test_a_share_is_multiplied_in_tenths_and_not_in_binary():
+    # 1.6 TB/s x 1.1 is 1.76; in floats it would be 1.7600000000000002.
+    assert only(f"{MEMORY}=x1.1").on(PROFILE) == {MEMORY: 1.76}
+
+
+def test_a_value_replaces_the_figure():
+    assert only("cores.cube=20").on(PROFILE) == {"cores.cube": 20}
+    assert only(f"{MEMORY}=2.5").on(PROFILE) == {MEMORY: 2.5}
+
+
+def test_a_list_makes_a_change_of_each_value():
+    names = [change.name for change in parse_changes(f"{L0C}=x0.5,x2")]
+    assert names == [f"{L0C}=x0.5", f"{L0C}=x2"]
+
+
+def test_joined_figures_change_together():
+    one, two = parse_changes(f"{L0C}=x2,x4+{RATE}=x2")
+    assert one.figures == {L0C: "x2", RATE: "x2"}
+    assert two.figures == {L0C: "x4", RATE: "x2"}
+
+
+@pytest.mark.parametrize("text", ["", "=x2", L0C, f"{L0C}=", f"{L0C}=x2,", f"{L0C}=x2+"])
+def test_what_is_no_change_is_told_the_form(text):
+    with pytest.raises(ConfigError, match="expected PATH=VALUE, PATH=xFACTOR"):
+        parse_changes(text)
+
+
+def test_lists_of_other_lengths_do_not_join():
+    with pytest.raises(ConfigError, match="equally many values"):
+        parse_changes(f"{L0C}=x2,x4,x8+{RATE}=x1,x2")
+
+
+def test_a_figure_joins_once():
+    with pytest.raises(ConfigError, match="stands there twice"):
+        parse_changes(f"{L0C}=x2+{L0C}=x4")
+
+
+def test_an_unknown_figure_is_told_with_the_nearest():
+    with pytest.raises(
+        ConfigError, match=r"no such figure of 910B2; did you mean buffers\.L0C\.capacity_bytes"
+    ):
+        only("buffers.L0C.capacity_byte=x2").on(PROFILE)
+
+
+def test_a_text_has_no_factor():
+    with pytest.raises(ConfigError, match="multiplies a number"):
+        only("core_structure=x2").on(PROFILE)
+
+
+def test_a_file_names_its_changes(tmp_path):
+    path = tmp_path / "changes.toml"
+    path.write_text(
+        f'[[change]]\nname = "large L0C"\nfigures = {{ "{L0C}" = "x2" }}\n'
+        f'[[change]]\nname = "both"\nfigures = {{ "{L0C}" = "x2", "cores.cube" = 20 }}\n'
+    )
+    large, both = read_changes(path)
+    assert (large.name, large.on(PROFILE)) == ("large L0C", only(f"{L0C}=x2").on(PROFILE))
+    assert both.on(PROFILE)["cores.cube"] == 20
+
+
+BAD_FILES = {
+    "": "expected \\[\\[change\\]\\]",
+    "[[changes]]\nname = 'a'\n": "expected \\[\\[change\\]\\]",
+    "[[change]]\nname = 'a'\n": "change\\[0\\] \\(a\\): figures is None",
+    "[[change]]\nfigures = { 'a.b' = 1 }\n": "change\\[0\\]: got",
+    "[[change]]\nname = 'a'\nfigures = { a.b = 1 }\n": "a is a table; a dotted path stands in quotes",
+    "[[change]]\nname = 'a'\nfigures = {'a.b' = 1}\n" * 2: "a is there twice",
+    "[[change": "is not valid TOML",
+}
+
+
+@pytest.mark.parametrize("text", BAD_FILES)
+def test_a_bad_file_is_told_with_its_place(tmp_path, text):
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=rf"bad\.toml.*{BAD_FILES[text]}"):
+        read_changes(path)
+
+
+def test_a_missing_file_is_told(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_changes(tmp_path / "none.toml")

@@ -1,0 +1,94 @@
+"""Are the convolutions of an ONNX model read as they are, and what cannot be read refused?"""
+
+import sys
+
+import pytest
+
+from ascendsim.errors import ConfigError
+from ascendsim.workloads import load_workload
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed: its models cannot be read")
+helper, FLOAT = onnx.helper, onnx.TensorProto.FLOAT
+
+
+def save(path, nodes, weights, image=("batch", 3, 8, 8)):
+    """Write a model of nodes over weights by name -> shape, whose input is "x"."""
+    held = [onnx.numpy_helper.from_array(zeros(shape), name) for name, shape in weights.items()]
+    given = [helper.make_tensor_value_info("x", FLOAT, image)]
+    made = [helper.make_tensor_value_info(nodes[-1].output[0], FLOAT, None)]
+    graph = helper.make_graph(nodes, "small", given, made, held)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+def zeros(shape):
+    import numpy as np
+
+    return np.zeros(shape, np.float32)
+
+
+def node(kind, given, made, **attributes):
+    return helper.make_node(kind, given, [made], name=made, **attributes)
+
+
+def test_the_layers_of_a_model(tmp_path):
+    nodes = [
+        node("Mul", ["x", "half"], "scaled"),  # without weights: nobody needs its gradient
+        node("Conv", ["scaled", "w0", "b0"], "first", strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Relu", ["first"], "r"),
+        node("Conv", ["r", "w1"], "second", group=4, dilations=[2, 2], pads=[2, 1, 2, 3]),
+        node("Conv", ["r", "w1"], "third", group=4, dilations=[2, 2], pads=[2, 1, 2, 3]),
+        node("Add", ["second", "third"], "sum"),
+        node("ConvTranspose", ["sum", "w2"], "up", strides=[2, 2], output_padding=[1, 1]),
+    ]
+    weights = {"half": (), "w0": (4, 3, 3, 3), "b0": (4,), "w1": (8, 1, 3, 3), "w2": (8, 2, 2, 2)}
+    network = load_workload(save(tmp_path / "mine.onnx", nodes, weights))
+    first, second, up = network.layers
+    assert (network.name, network.title, network.bias) == ("mine", "small", True)
+    # (8 + 2 - 3) // 2 + 1 = 4 rows; the second has 4 + 2 + 2 - 5 = 3 more after it, and as
+    # many columns.
+    assert (first.name, first.input, first.weight) == ("first", (3, 8, 8), (4, 3, 3, 3))
+    assert (first.options, first.mask) == ({"stride": 2, "padding": 1}, (False, True, True))
+    assert second.input == (4, 4, 4)
+    # ONNX names what comes before on every axis, then what comes after; ours goes axis by axis.
+    assert second.options == {"padding": (2, 2, 1, 3), "dilation": 2, "groups": 4}
+    assert (second.count, second.mask) == (2, (True, True, False))
+    assert (up.input, up.options) == ((8, 4, 4), {"stride": 2, "output_padding": 1, "transposed": True})
+
+
+def test_the_command_reads_a_model(tmp_path, record):
+    nodes = [node("Conv", ["x", "w"], "only")]
+    path = save(tmp_path / "mine.onnx", nodes, {"w": (16, 3, 3, 3)})
+    (layer,) = record("--network", str(path))["products"][0]["layers"]
+    assert layer["name"] == "only"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "image", "says"),
+    [
+        ([("Relu", ["x"], {})], (1, 3, 8, 8), "has no Conv"),
+        ([("Conv", ["x", "w"], {})], (1, 3, "rows", 8), r"sizes are unknown \(input \(3, 0, 8\)"),
+        ([("Conv", ["x", "w"], {"auto_pad": "SAME_UPPER"})], (1, 3, 8, 8), "left to auto_pad"),
+        ([("Conv", ["x", "w1"], {"pads": [0, 1]})], (1, 3, 8), "differ between both sides"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(tmp_path, nodes, image, says):
+    made = [node(kind, given, f"n{at}", **more) for at, (kind, given, more) in enumerate(nodes)]
+    path = save(tmp_path / "bad.onnx", made, {"w": (4, 3, 3, 3), "w1": (4, 3, 3)}, image)
+    with pytest.raises(ConfigError, match=says):
+        load_workload(path)
+
+
+def test_files_that_are_no_models_say_so(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_workload(tmp_path / "none.onnx")
+    bad = tmp_path / "bad.onnx"
+    bad.write_text("no model")
+    with pytest.raises(ConfigError, match="is no ONNX model"):
+        load_workload(bad)
+
+
+def test_without_the_library_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ConfigError, match=r"ascendsim\[onnx\]"):
+        load_workload(tmp_path / "any.onnx")

@@ -1,0 +1,16 @@
+"""Does docs/studies.md print what it says?"""
+
+from tests.test_readme import BLOCKS, ROOT, check_what_is_printed
+
+PAGE = ROOT / "docs" / "studies.md"
+
+
+def test_the_page_prints_what_it_says(update, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # what the user has asked before is of no use
+    check_what_is_printed(PAGE, {"console", "python"}, update)
+
+
+def test_every_piece_of_code_says_what_it_prints():
+    text = PAGE.read_text()
+    blocks = len(list(BLOCKS.finditer(text)))
+    assert text.count("```python") + text.count("```console") == blocks

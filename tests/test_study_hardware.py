@@ -1,0 +1,286 @@
+"""Does the study of changes say what they buy, by the times that the model gives, and how sure that is?"""
+
+import json
+from dataclasses import replace
+
+import pytest
+from test_study_engine import SMALL
+
+from ascendsim import ConvProblem, Plan, Tiling, estimate, load_profile
+from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.profile import parse_changes
+from ascendsim.report.studies.hardware import hardware_page, hardware_sentence, hardware_table, share
+from ascendsim.studies.engine.measure import Answer
+from ascendsim.studies.engine.run import Budget, Engine
+from ascendsim.studies.engine.store import Store
+from ascendsim.studies.hardware.gains import _better_plans, study_hardware
+from ascendsim.studies.hardware.records import Doubt, Gain, LayerGain, Question, StudiedLayer
+
+# A layer whose tensors pass L2 once: with nothing in it, memory decides.
+STREAM = ConvProblem((8, 64, 28, 28), (64, 64, 1, 1))
+LARGE = ConvProblem((32, 256, 56, 56), (64, 256, 1, 1))
+BOTH = (True, True, False)
+CORES = "cores.cube=x2"
+MEMORY = "links.memory.nominal_tb_per_s=x1.5"
+L0C = "buffers.L0C.capacity_bytes=x0.25"
+
+
+LAYERS = (StudiedLayer("stream", STREAM, BOTH),)
+
+
+def question(*changes, layers=LAYERS, **options):
+    parsed = tuple(change for text in changes for change in parse_changes(text))
+    return Question("a test", "910B2", layers, parsed, **({"doubt": False} | options))
+
+
+def answered(asked, store=None):
+    answer, _ = study_hardware(asked, Engine(store or Store(), 1), Budget())
+    return answer
+
+
+def time_us(changes, start, tiling="product", problem=STREAM):
+    profile = load_profile("910B2", overrides=changes)
+    return estimate(problem, product=profile, output_mask=BOTH, l2_start=start, tiling=tiling)
+
+
+# ---- Gains
+
+
+@pytest.mark.parametrize("start", ["warm", "handed"])
+def test_times_are_those_of_estimate(start):
+    (gain,) = answered(question(CORES, starts=(start,))).gains
+    (layer,) = gain.layers
+    base = time_us({}, start)
+    plans = {kernel.name: kernel.plan for kernel in base.kernels if kernel.plan}
+    changed = {"cores.cube": 48}
+    assert gain.figures == {"cores.cube": (24, 48)}
+    assert layer.base_us == base.time_us
+    assert layer.same_us == time_us(changed, start, plans).time_us
+    assert layer.anew_us == time_us(changed, start).time_us
+
+
+def test_better_is_never_worse_than_either_plan():
+    for gain in answered(question(CORES, MEMORY)).gains:
+        for layer in gain.layers:
+            assert layer.better_us <= min(layer.same_us, layer.anew_us)
+
+
+def test_memory_buys_nothing_with_a_warm_l2_and_something_with_a_handed_one():
+    warm, handed = answered(question(MEMORY, layers=(StudiedLayer("large", LARGE, BOTH),))).gains
+    # Warm, no byte crosses the link to memory: not one cycle can change.
+    assert (warm.share, warm.distinguishable) == (0, False)
+    assert handed.share > 0.01
+
+
+def answer_of(kernels, plans):
+    rows = [{"kernel": name, "cycles": us, "time_us": us} for name, us in kernels.items()]
+    values = {
+        name: {"schedule": "s", "base_m": at, "base_n": 16, "base_k": 16, "chosen_by": ""}
+        for name, at in plans.items()
+    }
+    return Answer(json.dumps({"records": rows, "plans": values}))
+
+
+def test_each_gradient_takes_its_better_plan():
+    old = answer_of({"grad_input": 5, "grad_weight": 9}, {"grad_input": 16, "grad_weight": 16})
+    # The cast belongs to grad_weight: 6 + 2 is less than 9, though 5 < 7 keeps the old plan of grad_input.
+    new = answer_of(
+        {"grad_input": 7, "grad_weight": 6, "cast_grad_weight": 2}, {"grad_input": 32, "grad_weight": 32}
+    )
+    expected = {"grad_input": Plan("s", Tiling(16, 16, 16)), "grad_weight": Plan("s", Tiling(32, 16, 16))}
+    assert _better_plans(old, new) == expected
+
+
+def test_no_third_plan_where_one_answer_has_both_better_gradients():
+    old = answer_of({"grad_input": 5, "grad_weight": 9}, {"grad_input": 16, "grad_weight": 16})
+    new = answer_of({"grad_input": 4, "grad_weight": 8}, {"grad_input": 32, "grad_weight": 32})
+    assert _better_plans(old, new) is None
+    assert _better_plans(Answer('{"reason": "does not fit"}'), new) is None
+
+
+def test_a_plan_that_does_not_fit_any_more_leaves_the_one_planned_anew():
+    # A quarter of L0C holds 8192 sums of float32; the plan of the whole one has more.
+    (gain,) = answered(question(L0C, starts=("warm",))).gains
+    assert gain.same_us is None
+    assert gain.better_us == gain.anew_us
+
+
+def test_a_change_that_contradicts_the_product_is_refused_with_its_reason():
+    answer = answered(question("buffers.L0A.capacity_bytes=64", MEMORY))
+    assert "buffers.L0A.capacity_bytes=64" in answer.refused
+    assert {gain.change for gain in answer.gains} == {MEMORY}
+    only = answered(question("buffers.L0A.capacity_bytes=64"))
+    assert "none of the changes can be timed" in hardware_sentence(only)
+
+
+def test_a_layer_that_the_product_cannot_run_is_told():
+    asked = question(MEMORY, dtype="float8_e4m3fn")
+    with pytest.raises(AscendSimError, match="stream on 910B2"):
+        answered(asked)
+
+
+def test_layers_add_up_to_the_network_with_their_counts():
+    layers = (StudiedLayer("one", STREAM, BOTH, 3), StudiedLayer("two", SMALL, (False, True, False), 2))
+    (gain,) = answered(question(MEMORY, layers=layers, starts=("handed",))).gains
+    one, two = gain.layers
+    assert gain.base_us == 3 * one.base_us + 2 * two.base_us
+    assert gain.better_us == 3 * one.better_us + 2 * two.better_us
+    assert (
+        two.base_us
+        == estimate(SMALL, product="910B2", output_mask=(False, True, False), l2_start="handed").time_us
+    )
+
+
+def test_a_study_without_trials_says_how_to_go_on_and_goes_on():
+    store = Store()
+    asked = question(CORES)
+    with pytest.raises(ConfigError, match="run the same command again to go on"):
+        study_hardware(asked, Engine(store, 1), Budget(trials=3))
+    assert store.count() == 3
+    assert answered(asked, store) == answered(asked)
+
+
+# ---- How sure that is
+
+
+@pytest.fixture(scope="module")
+def doubtful():
+    layers = (StudiedLayer("small", SMALL, BOTH),)
+    return answered(question(MEMORY, "scalar.issue_cycles=x2", layers=layers, starts=("warm",), doubt=True))
+
+
+def test_the_doubt_holds_the_gain(doubtful):
+    for gain in doubtful.gains:
+        assert gain.doubt.low <= gain.share <= gain.doubt.high
+
+
+def test_what_changes_nothing_is_sure_to_change_nothing(doubtful):
+    warm = doubtful.gains[0]
+    assert (warm.change, warm.start, warm.doubt) == (MEMORY, "warm", Doubt(0, 0, 0))
+
+
+def test_doubt_moves_a_figure_before_and_after_the_change(doubtful):
+    # A core that issues for 2 cycles and one that issues for 40: x2 costs in both, the second time much more.
+    gain = next(gain for gain in doubtful.gains if gain.change == "scalar.issue_cycles=x2")
+    at = {}
+    usual = time_us({}, "warm", problem=SMALL)
+    plans = {kernel.name: kernel.plan for kernel in usual.kernels if kernel.plan}
+    for end in (1, 20):
+        before = time_us({"scalar.issue_cycles": end}, "warm", plans, SMALL).time_us
+        after = time_us({"scalar.issue_cycles": 2 * end}, "warm", plans, SMALL).time_us
+        at[end] = 1 - after / before
+    assert gain.doubt.low <= min(at.values())
+    assert gain.doubt.high >= max(at.values())
+
+
+# ---- What is said
+
+
+def gain(name, start, better, low, high):
+    return Gain(name, {}, start, (LayerGain("l", 1, 100.0, 100.0, better, better),), Doubt(low, high, 1))
+
+
+CASES = (
+    (96.0, 0.03, 0.05, "saves 4.0 % (3.0 to 5.0 %)"),
+    (96.0, -0.01, 0.05, "is not distinguishable from no change (-1.0 to 5.0 %)"),
+    (104.0, -0.05, -0.03, "costs 4.0 % (-5.0 to -3.0 %)"),
+    (100.0, 0.0, 0.0, "changes nothing"),
+    (100.0, -0.02, 0.0, "is not distinguishable from no change (-2.0 to 0.0 %)"),
+)
+
+
+@pytest.mark.parametrize(("better", "low", "high", "said"), CASES)
+def test_the_sentence_says_what_the_interval_allows(doubtful, better, low, high, said):
+    answer = replace(doubtful, gains=(gain("it", "warm", better, low, high),), refused={})
+    assert hardware_sentence(answer) == f"On 910B2, a test: it {said} with L2 warm."
+
+
+def test_of_several_the_one_that_surely_saves_most_is_named(doubtful):
+    gains = (gain("hope", "warm", 90.0, -0.05, 0.2), gain("sure", "warm", 98.0, 0.01, 0.03))
+    answer = replace(doubtful, gains=gains, refused={})
+    assert "of 2 changes sure buys most: it saves 2.0 %" in hardware_sentence(answer)
+    assert hardware_sentence(answer).endswith("; 1 of them cannot be told from no change.")
+
+
+@pytest.mark.parametrize(
+    ("part", "text"), [(0, "0.0"), (0.1234, "12.3"), (-0.00012, "-0.012"), (0.001, "0.1")]
+)
+def test_what_is_not_nothing_is_not_printed_as_nothing(part, text):
+    assert share(part) == text
+
+
+def test_the_page_has_every_change_under_every_start(doubtful):
+    page = hardware_page(doubtful, {"command": "c"})
+    assert page.answer == hardware_sentence(doubtful)
+    (table,) = page.sections[0].tables
+    assert table == hardware_table(doubtful)
+    assert len(table.rows) == 2
+    # Layer by layer: a table for each, whose last row is the total.
+    assert [t.rows[-1][0] for t in page.sections[-1].tables] == ["all"] * 2
+
+
+# ---- The command
+
+WORDS = ("study", "hardware", "s5b1_3x3", "--change", MEMORY, "--no-interval", "--jobs", "1")
+
+
+def test_the_command_answers_first_and_computes_once(capsys, tmp_path):
+    from ascendsim.cli import main
+
+    store = ("--store", str(tmp_path / "store.sqlite"))
+    printed = []
+    for computed in (6, 0):
+        assert main([*WORDS, *store]) == 0
+        out, err = capsys.readouterr()
+        assert out.replace("\n", " ").startswith("On 910B2, s5b1_3x3 of ResNet-50 v1.5, batch 1: ")
+        assert f"{computed} points computed" in err
+        printed.append(out)
+    assert printed[0] == printed[1]
+
+
+def test_the_command_writes_page_and_table(answer, tmp_path):
+    words = (
+        "--store",
+        str(tmp_path / "s"),
+        "--out",
+        str(tmp_path / "out"),
+        "--table",
+        str(tmp_path / "t.csv"),
+    )
+    assert "study.html" in answer(*WORDS, *words)
+    text = (tmp_path / "out" / "study.html").read_text()
+    assert "ascendsim study hardware s5b1_3x3" in text
+    # Six calls of three kernels each, under their headings.
+    assert len((tmp_path / "t.csv").read_text().splitlines()) == 1 + 6 * 3
+
+
+def test_json_holds_the_answer(answer, tmp_path):
+    made = json.loads(answer(*WORDS, "--json", "--store", str(tmp_path / "s")))
+    assert [row["l2_start"] for row in made["gains"]] == ["warm", "handed"]
+    assert made["gains"][0]["saved_share"] == 0
+
+
+def test_a_network_leaves_out_the_first_grad_input_unless_asked():
+    from ascendsim.cli.parser import parse
+    from ascendsim.cli.studies.hardware import layers_of
+
+    _, layers = layers_of(parse(["study", "hardware", "--change", MEMORY]))
+    assert layers[0].gradients == (False, True, False)
+    assert {layer.gradients for layer in layers[1:]} == {BOTH}
+    assert sum(layer.count for layer in layers) == 53
+    _, layers = layers_of(parse(["study", "hardware", "--change", MEMORY, "--first-grad-input"]))
+    assert layers[0].gradients == BOTH
+
+
+REFUSED = {
+    (): "needs --change",
+    ("--change", "cores.cub=x2"): "did you mean cores.cube",
+    ("--change", CORES, "--change", CORES): "given twice",
+    ("--change", CORES, "--time", "-1"): "seconds",
+    ("--change", CORES, "--jbs", "2"): "did you mean --jobs",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_mistakes_are_told(refusal, tmp_path, words):
+    assert REFUSED[words] in refusal("study", "hardware", *words, "--store", str(tmp_path / "s"))
