@@ -181,4 +181,5 @@ def _grid_plan(row: Row, problem: ConvProblem, compute_dtype: str, profile: Prof
     """Return the product's plan for the blocks that ran; None if not told, or no grid has so many."""
     if not row.blocks:
         return None
-    return product_plan(problem, row.kernel, compute_dtype, profile, blocks=row.blocks)
+    plan, _ = product_plan(problem, row.kernel, compute_dtype, profile, blocks=row.blocks)
+    return plan
