@@ -163,6 +163,11 @@ class WgradShares(Wgrad):
         """The base blocks, and the cut of their reduction."""
         return ShareTasks(self.gemm, self.tiling, self.profile)
 
+    @property
+    def cleared_apart(self) -> bool:
+        """Whether a MemSet comes before: measured calls of the 910B2 list one before every such kernel."""
+        return self.needs_zeros and self.target is self.gemm.output
+
     def emitter(self, sizes: Sizes) -> RunsProgram:
         """Return what emits the programs of all cores that reserve so much."""
         return RunsProgram(self.tasks, sizes, self.target, self.atomic, self.hazards)
