@@ -201,7 +201,11 @@ def test_every_base_block_of_a_basic_plan_is_added_to_zeros():
             if type(instruction).__name__ == "Fixpipe"
         ]
         assert all(fixpipe.atomic for fixpipe in fixpipes)
-        assert kernel.phases[0].name != "compute"  # zeros first
+        assert [phase.name for phase in kernel.phases] == ["compute"]
+        around = lower(planned(name)[0], MASKS["grad_weight"]).kernels
+        [at] = [number for number, one in enumerate(around) if one.macs]
+        assert around[at - 1].op_type == "MemSet"
+        assert set(around[at - 1].tensors) < set(kernel.tensors)
 
 
 @settings(max_examples=40, deadline=None)
@@ -234,3 +238,21 @@ def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
 def test_plans_without_a_loop_nest_are_refused(gradient, profile, dtype, problem, lacking):
     with pytest.raises(UnsupportedError, match=lacking):
         product_tiling(problem, gradient, dtype, profile)
+
+
+# 25 pairs of image and depth for 24 cores; with a dilation in depth it is the library's.
+ODD = ConvProblem((5, 97, 7, 43, 43), (195, 97, 3, 3, 3), 1, 1, 2)
+
+
+def test_images_are_not_dealt_to_more_cores_than_get_any():
+    # 24 parts of 25 pairs would be two each, for 13 cores; 21 of 24 are used: 7 parts of channels, 3 depths.
+    plan = product_tiling(ODD, "grad_weight", "float16", load_profile("910B2"))
+    assert plan.tiling.batch_dim == 1
+    assert plan.tiling.used_cores == 21
+
+
+def test_what_the_library_keeps_in_l1_is_there_whole():
+    # All 41 x 41 = 1681 pixels of an image, 53 slices of 32, once for each task; grad_output comes by slices.
+    tiling = product_tiling(ODD, "grad_weight", "float16", load_profile("910B2")).tiling
+    assert (tiling.base_k, tiling.step_ka, tiling.al1_buffers) == (32, 1, 2)
+    assert (tiling.step_kb, tiling.bl1_buffers) == (53, 1)

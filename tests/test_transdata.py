@@ -202,6 +202,29 @@ def test_weights_of_many_taps_are_cut_between_taps():
     )
 
 
+@pytest.mark.parametrize(
+    ("kernel", "room", "cut"),
+    [
+        # 16 x 16 channels of 24 taps of 2 bytes are 12 KiB, the half of UB 16 KiB
+        ((3, 4, 2), 32768, [24]),
+        # 20 KiB do not fit; 8 taps of a depth are a row of 32 bytes for each pair of channels, so 8 KiB
+        ((5, 4, 2), 32768, [16, 16, 8]),
+        ((3, 4, 2), 16384, [8, 8, 8]),
+        # 16 of the 32 taps of a depth fill such a row
+        ((3, 8, 4), 16384, [16] * 6),
+    ],
+)
+def test_taps_are_cut_between_kernel_depths_before_they_are_cut_within_one(kernel, room, cut):
+    p = ConvProblem((1, 16, *kernel), (16, 16, *kernel))
+    target = DgradGemm.of(p, "float16").weights
+    change = weight_in(GmTensor.of("weight", p.weight, "float16"), target, p, reduce_small=True)
+    profile = toy_split(**{"cores.vector": 1, "buffers.UB.capacity_bytes": room})
+    values = counted(p.weight)
+    made = changed(change, values, profile)
+    assert np.array_equal(made.reshape(target.shape), pack_weight(values, p, 16, reduce_small=True))
+    assert [size // 512 for share in pieces(change, profile) for _, size in share] == cut
+
+
 def test_pieces_fill_half_of_ub():
     # 2048 bytes: one group of 16 channels has 64 pixels; an image of 3 groups is three pieces
     assert pieces(change_of("NCHW->NC1HWC0", (3, 48, 8, 8), "float16", 16), SPLIT) == [[(2048, 2048)] * 3] * 3

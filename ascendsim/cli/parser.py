@@ -200,10 +200,11 @@ def _add_arithmetic(run: Parser) -> None:
     )
     how.add_argument(
         "--l2-start",
-        choices=("warm", "cold", "handed"),
+        choices=("warm", "cold", "handed", "chained"),
         default="warm",
         help="what L2 holds when a kernel begins: what a run of it leaves there (warm, the default), nothing "
-        "of its tensors (cold), or its first input alone, from the kernel before (handed)",
+        "of its tensors (cold), its first input alone, from the kernel before (handed), or what the kernels "
+        "of the call before it have left (chained)",
     )
     how.add_argument(
         "--engine",

@@ -50,6 +50,7 @@ L2_NOTES = {
     "warm": "L2 is warm, as a run of the same kernel leaves it: a kernel whose tensors fit misses nothing.",
     "cold": "L2 is cold: every tensor is fetched from main memory when a kernel first reads it.",
     "handed": "L2 holds the first input of each kernel, as another kernel has written it, and no other.",
+    "chained": "L2 is empty as the call begins; each kernel finds there what those before it have left.",
 }
 UNTIMED_NOTE = "The call was made without timing: there are gradients, and no kernels and no cycles."
 STRIDED_NOTE = (
@@ -70,8 +71,9 @@ class ProductOptions(TypedDict, total=False):
                    kernel is launched with: the rules choose the rest. Or a file of plans (`read_plans`)
     schedule       a loop nest by its name, or a class derived from ascendsim.Schedule; several of them in a
                    list, or {"grad_input": ...}; None: the usual ones
-    l2_start       "warm" (L2 holds what a run of the same kernel leaves in it), "cold" or "handed" (it holds
-                   the first input alone)
+    l2_start       "warm" (L2 holds what a run of the same kernel leaves in it), "cold", "handed" (it holds
+                   the first input alone) or "chained" (empty as the call begins; each later kernel finds
+                   what those before it have left)
     engine         "compiled" or "simpy", which find the same cycles; None: cycles from the first, which is
                    fast, and spans, where they are asked for, from the second, which is the definition
     """

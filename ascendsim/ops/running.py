@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError
+from ascendsim.ops.graph_times import GraphTimes
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.options import Options
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name
-from ascendsim.ops.results import KernelResult, Retimed
-from ascendsim.ops.summary import summarise
+from ascendsim.ops.results import KernelResult
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
 from ascendsim.rules import Decision
 from ascendsim.timing.arrivals import arrivals
-from ascendsim.timing.kernel import measure_kernel, time_kernel
-from ascendsim.timing.timeline import times_of
 
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Call, Mask, Tensors
@@ -33,10 +29,13 @@ def time_graph(
     graph: Graph, profile: Profile, l2_start: str, engine: str | None = None
 ) -> list[KernelResult]:
     """Return the cycles of every kernel."""
-    results: list[KernelResult] = []
-    for kernel in graph.kernels:
-        results.append(_timed(kernel, profile, l2_start, engine, results, folded=True))
-    return results
+    times = GraphTimes(profile, l2_start, engine)
+    for at, node in enumerate(graph.nodes, start=1):
+        if isinstance(node, TransData):
+            times.rename(node)
+        else:
+            times.add(node, last=at == len(graph.nodes))
+    return times.results
 
 
 def run_graph(
@@ -57,17 +56,17 @@ def run_graph(
     """
     seed = _seed_of(order)
     gm = {tensor.name: given[name].reshape(tensor.shape) for name, tensor in graph.inputs.items()}
-    results: list[KernelResult] = []
+    # Arrivals are those of single cores; folded, equal cores are timed as one, in equal cycles.
+    times = GraphTimes(profile, l2_start, engine, folded=order != "arrival")
     for at, node in enumerate(graph.nodes):
         if isinstance(node, TransData):
+            times.rename(node)
             source = gm[node.source.name].reshape(node.source.shape)
             gm[node.target.name] = node.convert(source)
         else:
-            # Arrivals are those of single cores; folded, equal cores are timed as one, in equal cycles.
             if timing or order == "arrival":
-                folded = order != "arrival"
-                results.append(_timed(node, profile, l2_start, engine, results, folded=folded))
-            run_as = arrivals(node, results[-1].timeline) if order == "arrival" else seed
+                times.add(node, last=at + 1 == len(graph.nodes))
+            run_as = arrivals(node, times.results[-1].timeline) if order == "arrival" else seed
             execute(node, profile, gm, "program" if run_as is None else run_as)
         # A large call holds a tensor in several formats and layouts: what no later node needs goes at once.
         needed = {tensor.name for tensor in graph.outputs.values()}
@@ -75,7 +74,7 @@ def run_graph(
         for name in gm.keys() - needed:
             del gm[name]
     made = {name: gm[tensor.name].reshape(tensor.shape) for name, tensor in graph.outputs.items()}
-    return results, made
+    return times.results, made
 
 
 def make_gradients(
@@ -205,28 +204,3 @@ def notes_of(results: list[KernelResult]) -> tuple[str, ...]:
 def name_of(order: str | int) -> str:
     """Return the order of execution in words."""
     return order if isinstance(order, str) else f"seed {order}"
-
-
-def _timed(
-    kernel: Kernel,
-    profile: Profile,
-    l2_start: str,
-    engine: str | None,
-    before: Sequence[KernelResult],
-    *,
-    folded: bool,
-) -> KernelResult:
-    """Return the cycles of a kernel; if one of those before it does the same work, in as many."""
-    # As a call that pickles: a timeline itself is too large to travel. Unless the caller names an engine, the
-    # cycles come from the fast one and the spans, if somebody asks for them, from the one that defines them.
-    make = partial(time_kernel, kernel, profile, folded=folded, l2_start=l2_start, engine=engine or "simpy")
-    if engine == "simpy":
-        timed = Retimed(make)
-        return summarise(kernel, profile, times_of(timed.timeline), timed, engine)
-    # Two gradients change the layout of grad_output alike, each for itself.
-    same = next((result.times for result in before if result.kernel.phases is kernel.phases), None)
-    if same is not None:
-        times = replace(same, kernel=kernel.name)
-    else:
-        times = measure_kernel(kernel, profile, folded=folded, l2_start=l2_start)
-    return summarise(kernel, profile, times, Retimed(make), "compiled")

@@ -8,7 +8,7 @@ Each change sees its two tensors under shapes of its own, which only group the a
     gradients  plain (groups, S, B, KD, T)       packed (groups, KD, rows, C1, T, C0), as they were made
 
 A box is a part of one plane: some groups of channels (C1), a range of pixels, or of the other channels (the
-line), and a range of taps.
+line), and a range of taps, counted through all kernel depths.
 """
 
 from __future__ import annotations
@@ -98,8 +98,13 @@ class Relayout(ABC):
 
     @property
     def area(self) -> int:
-        """Taps of a plane; pixels have none."""
-        return self.plain.shape[4] if self.taps else 1
+        """Taps; pixels have none."""
+        return 1
+
+    @property
+    def depth_area(self) -> int:
+        """Taps that lie together in the cube's layout."""
+        return 1
 
     @abstractmethod
     def plain_side(self, box: Box) -> Side:
@@ -132,10 +137,6 @@ class Relayout(ABC):
         for extent in self.plain_side(box).shape:
             count *= extent
         return -(-count * self.plain.itemsize // C0_BYTES)
-
-    def _whole(self, box: Box) -> bool:
-        """Return whether the taps of neighbouring channels follow each other, row after row."""
-        return self.plain.shape[3] == 1 and len(box.taps) == self.area
 
     def _kept(self, c1: range) -> slice:
         """Return the channels that some groups have."""
@@ -195,18 +196,50 @@ class PixelRelayout(Relayout):
         return side.rows * -(-side.row_bytes // C0_BYTES)
 
 
+class TapRelayout(Relayout):
+    """A change of weights or of their gradient; a run of taps goes on from one kernel depth to the next."""
+
+    @property
+    def planes(self) -> int:
+        """Groups."""
+        return self.packed.shape[0]
+
+    @property
+    def area(self) -> int:
+        """Taps of all kernel depths, which follow each other row after row."""
+        return self.plain.shape[3] * self.plain.shape[4]
+
+    @property
+    def depth_area(self) -> int:
+        """Taps of one kernel depth."""
+        return self.plain.shape[4]
+
+    def _kept_taps(self, box: Box) -> tuple[range, range]:
+        """Return the kernel depths of a box and its taps of each: of whole depths, or a part of one."""
+        each = self.depth_area
+        depth, first = divmod(box.taps.start, each)
+        if first == 0 and len(box.taps) >= each:
+            return range(depth, box.taps.stop // each), range(each)
+        return range(depth, depth + 1), range(first, first + len(box.taps))
+
+    def _channels(self, box: Box, first: slice, second: slice) -> Side:
+        """Return where the taps of some channels lie, row after row."""
+        outer, inner = first.stop - first.start, second.stop - second.start
+        depths, taps = self._kept_taps(box)
+        # The taps of neighbouring channels follow each other.
+        runs = outer if len(box.taps) == self.area else outer * inner
+        run = outer * inner * len(box.taps) * self.plain.itemsize // runs
+        place = (box.plane, first, second, _part(depths), _part(taps))
+        return Side(place, (outer, inner, len(depths), len(taps)), runs, run)
+
+
 @dataclass(frozen=True)
-class WeightRelayout(Relayout):
+class WeightRelayout(TapRelayout):
     """A change of a weight, which grad_input reads; `reduces_small`: in groups are the channels of S."""
 
     reduces_small: bool = True
 
     c0_axis: ClassVar[int] = -2
-
-    @property
-    def planes(self) -> int:
-        """Groups and kernel depths."""
-        return self.packed.shape[0] * self.packed.shape[1]
 
     @property
     def line(self) -> int:
@@ -219,41 +252,32 @@ class WeightRelayout(Relayout):
 
     def plain_side(self, box: Box) -> Side:
         """Return the channels of the box, with the taps of each."""
-        group, depth = divmod(box.plane, self.packed.shape[1])
         kept = self._kept(box.c1)
         columns = slice(box.line.start, min(box.line.stop, self._columns))
-        first, second = (kept, columns) if self.reduces_small else (columns, kept)
-        outer, inner = first.stop - first.start, second.stop - second.start
-        taps, place = len(box.taps), (group, first, second, depth, _part(box.taps))
-        runs = outer if self._whole(box) else outer * inner
-        run = outer * inner * taps * self.plain.itemsize // runs
-        return Side(place, (outer, inner, taps), runs, run)
+        return self._channels(box, *((kept, columns) if self.reduces_small else (columns, kept)))
 
     def packed_side(self, box: Box) -> Side:
         """Return C0 channels of each tap, a row of columns each; on the device fractals lie together."""
-        group, depth = divmod(box.plane, self.packed.shape[1])
-        taps, size = len(box.taps), len(box.line) * self.c0
-        shape = (len(box.c1), taps, self.c0, len(box.line))
-        place = (group, depth, _part(box.c1), _part(box.taps), slice(None), _part(box.line))
-        return Side(place, shape, len(box.c1) * taps, size * self.packed.itemsize)
+        depths, taps = self._kept_taps(box)
+        size = len(box.line) * self.c0
+        shape = (len(depths), len(box.c1), len(taps), self.c0, len(box.line))
+        place = (box.plane, _part(depths), _part(box.c1), _part(taps), slice(None), _part(box.line))
+        return Side(place, shape, len(box.c1) * len(box.taps), size * self.packed.itemsize)
 
     def turn(self, box: Box) -> Turn:
-        """Return (S, B, T) -> (C1, T, C0, columns)."""
-        groups, taps, c0, columns = len(box.c1), len(box.taps), self.c0, len(box.line)
-        made = (groups, taps, c0, columns)
+        """Return (S, B, KD, T) -> (KD, C1, T, C0, columns)."""
+        made = self.packed_side(box).shape
+        depths, groups, taps, c0, columns = made
         if self.reduces_small:
-            return Turn((groups * c0, columns, taps), (groups, c0, columns, taps), (0, 3, 1, 2), made, made)
-        return Turn((columns, groups * c0, taps), (columns, groups, c0, taps), (1, 3, 2, 0), made, made)
+            split: tuple[int, ...] = (groups, c0, columns, depths, taps)
+            return Turn((groups * c0, columns, depths, taps), split, (3, 0, 4, 1, 2), made, made)
+        split = (columns, groups, c0, depths, taps)
+        return Turn((columns, groups * c0, depths, taps), split, (3, 1, 4, 2, 0), made, made)
 
 
 @dataclass(frozen=True)
-class GradientRelayout(Relayout):
+class GradientRelayout(TapRelayout):
     """A change of a grad_weight, as it was made, back to row after row."""
-
-    @property
-    def planes(self) -> int:
-        """Groups and kernel depths."""
-        return self.packed.shape[0] * self.packed.shape[1]
 
     @property
     def line(self) -> int:
@@ -262,29 +286,24 @@ class GradientRelayout(Relayout):
 
     def plain_side(self, box: Box) -> Side:
         """Return the rows of the box, with the taps of its channels."""
-        group, depth = divmod(box.plane, self.packed.shape[1])
-        kept, taps = self._kept(box.c1), len(box.taps)
-        channels, rows = kept.stop - kept.start, len(box.line)
-        runs = rows if self._whole(box) else rows * channels
-        run = rows * channels * taps * self.plain.itemsize // runs
-        place = (group, _part(box.line), kept, depth, _part(box.taps))
-        return Side(place, (rows, channels, taps), runs, run)
+        return self._channels(box, _part(box.line), self._kept(box.c1))
 
     def packed_side(self, box: Box) -> Side:
         """Return the groups of the box for each of its rows."""
-        group, depth = divmod(box.plane, self.packed.shape[1])
-        taps = len(box.taps)
-        shape = (len(box.line), len(box.c1), taps, self.c0)
+        depths, taps = self._kept_taps(box)
+        shape = (len(depths), len(box.line), len(box.c1), len(taps), self.c0)
         # Sixteen rows of a tap make a fractal, which lies together on the device.
-        runs = len(box.c1) * taps
+        runs = len(box.c1) * len(box.taps)
         run = len(box.line) * self.c0 * self.packed.itemsize
-        return Side((group, depth, _part(box.line), _part(box.c1), _part(box.taps)), shape, runs, run)
+        place = (box.plane, _part(depths), _part(box.line), _part(box.c1), _part(taps))
+        return Side(place, shape, runs, run)
 
     def turn(self, box: Box) -> Turn:
-        """Return (rows, C1, T, C0) -> (rows, B, T)."""
-        rows, groups, taps, c0 = self.packed_side(box).shape
-        made = (rows, groups, taps, c0)
-        return Turn(made, made, (0, 1, 3, 2), (rows, groups * c0, taps), self.plain_side(box).shape)
+        """Return (KD, rows, C1, T, C0) -> (rows, B, KD, T)."""
+        made = self.packed_side(box).shape
+        depths, rows, groups, taps, c0 = made
+        merged = (rows, groups * c0, depths, taps)
+        return Turn(made, made, (1, 2, 4, 0, 3), merged, self.plain_side(box).shape)
 
 
 def _part(extent: range) -> slice:

@@ -117,18 +117,27 @@ def _pieces(profile: Profile, change: Relayout, box: Box) -> Iterator[Box]:
     taps = len(box.taps)
     if not steps:
         # The taps of each channel are a row of their own then, in whole blocks.
-        block = box.taps[: C0_BYTES // change.plain.itemsize]
+        block = box.taps[: min(C0_BYTES // change.plain.itemsize, change.depth_area)]
         whole = fitting(step._replace(taps=block)) * len(block)
         taps = whole or max(1, fitting(step._replace(taps=block[:1])))
     for number in box.c1:
         for line in _runs(box.line, max(1, steps) * change.step):
-            for some in _runs(box.taps, taps):
+            for some in _tap_runs(box.taps, taps, change.depth_area):
                 yield Box(box.plane, range(number, number + 1), line, some)
 
 
 def _runs(whole: range, most: int) -> Iterator[range]:
     for first in range(whole.start, whole.stop, most):
         yield range(first, min(first + most, whole.stop))
+
+
+def _tap_runs(whole: range, most: int, each: int) -> Iterator[range]:
+    """Cut taps into runs of whole kernel depths, of `each` taps, or of parts of one where `most` is less."""
+    if most >= min(each, len(whole)):
+        yield from _runs(whole, max(each, most // each * each))
+        return
+    for depth in _runs(whole, each):
+        yield from _runs(depth, most)
 
 
 def _room(change: Relayout, box: Box) -> tuple[int, int]:

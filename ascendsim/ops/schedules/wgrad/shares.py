@@ -161,6 +161,11 @@ class WgradShares(Wgrad):
         """The base blocks, and the cut of their reduction."""
         return ShareTasks(self.gemm, self.tiling, self.profile)
 
+    @property
+    def cleared_apart(self) -> bool:
+        """Whether a MemSet comes before: measured calls of the 910B2 list one before every such kernel."""
+        return self.needs_zeros and self.target is self.gemm.output
+
     def order(self) -> WgradOrder:
         """Return the runs of pixels, and which of them make a part."""
         runs, shares = tuple(self.tasks.ranges_of_image), self.tasks.order_shares

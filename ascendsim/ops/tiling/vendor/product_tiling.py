@@ -113,6 +113,12 @@ def _grad_weight(plan: VendorPlan, problem: ConvProblem) -> Plan:
     tiling = replace(
         _tiling(plan, "grad_weight"), single_core_k=plan.single_core_k, batch_dim=grid.get("batch", 0)
     )
+    if plan.strategy == "library" and plan.resident:
+        # It stays in L1 for a task: the tile there is the whole reduction, in whole steps of the other's.
+        slices = ceil_div(plan.single_core_k, plan.base_k)
+        whole = ceil_div(slices, plan.step_ka) * plan.step_ka
+        resident_a = plan.resident == "a"
+        tiling = replace(tiling, step_ka=whole) if resident_a else replace(tiling, step_kb=whole)
     if plan.split == "grid" and not _one_column_axis(problem) and grid["n"] == 1:
         # Its columns are those of one kernel depth; here they go through all that a core has.
         depths = ceil_div(problem.kernel[0], grid["kd"])

@@ -109,9 +109,11 @@ def _grids(layer: Layer, axes: Axes, cores: int) -> Iterator[Grid]:
 
 
 def _parts(extent: int, cores: int) -> list[int]:
-    """Return the divisors of an extent, and the number of cores itself."""
+    """Return the divisors of an extent, and as many parts as there are cores if each then gets work."""
     counts = [count for count in range(1, min(extent, cores) + 1) if extent % count == 0]
-    return counts if extent < cores or cores in counts else [*counts, cores]
+    # 25 images on 24 cores are two a core, of which 13 work.
+    each = extent >= cores and ceil_div(extent, ceil_div(extent, cores)) == cores
+    return [*counts, cores] if each and cores not in counts else counts
 
 
 def _share(layer: Layer, axes: Axes, grid: Grid) -> Share:

@@ -1,0 +1,77 @@
+"""The times of the kernels of a call, one after the other, and what each leaves of L2 to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from ascendsim.frozen import FrozenMap
+from ascendsim.ops.lowering.graph import TransData
+from ascendsim.ops.results import KernelResult, Retimed
+from ascendsim.ops.summary import summarise
+from ascendsim.profile import Profile
+from ascendsim.program.kernel import Kernel
+from ascendsim.timing.kernel import measure_kernel, time_kernel
+from ascendsim.timing.l2.account import Start, left_by
+from ascendsim.timing.timeline import times_of
+
+# How the kernels of a call find L2, if not each alike.
+CHAINED = "chained"
+
+
+class GraphTimes:
+    """Times the kernels of a call in their order; `results` are those so far.
+
+    l2_start   how each kernel finds L2; "chained": the first one empty, each later one as those before it
+               have left it
+    folded     time one core for all that are alike
+    """
+
+    def __init__(self, profile: Profile, l2_start: str, engine: str | None, *, folded: bool = True) -> None:
+        self._profile, self._engine, self._folded = profile, engine, folded
+        self._chained = l2_start == CHAINED
+        self._start: Start = FrozenMap() if self._chained else l2_start
+        self._starts: list[Start] = []
+        self.results: list[KernelResult] = []
+
+    def add(self, kernel: Kernel, *, last: bool = False) -> KernelResult:
+        """Time the next kernel of the call; what the `last` one leaves of L2 is not asked for."""
+        result = self._timed(kernel)
+        self.results.append(result)
+        self._starts.append(self._start)
+        if self._chained and not last:
+            left = left_by(kernel, self._profile, self._start)
+            own = {name for name, tensor in kernel.tensors.items() if tensor.role == "workspace"}
+            # Another kernel may call a workspace of its own alike.
+            self._start = _renamed(left, {name: f"{kernel.name}: {name}" for name in own})
+        return result
+
+    def rename(self, change: TransData) -> None:
+        """Note that the next kernel sees a tensor in another layout: what L2 holds of it has another name."""
+        if self._chained and not isinstance(self._start, str):
+            self._start = _renamed(self._start, {change.source.name: change.target.name})
+
+    def _timed(self, kernel: Kernel) -> KernelResult:
+        # As a call that pickles: a timeline itself is too large to travel. Unless the caller names an engine,
+        # cycles come from the fast one and spans, if somebody asks for them, from the one that defines them.
+        time = partial(time_kernel, folded=self._folded, l2_start=self._start)
+        make = partial(time, kernel, self._profile, engine=self._engine or "simpy")
+        if self._engine == "simpy":
+            timed = Retimed(make)
+            return summarise(kernel, self._profile, times_of(timed.timeline), timed, self._engine)
+        # Two gradients change the layout of grad_output alike, each for itself.
+        for start, before in zip(self._starts, self.results, strict=True):
+            if before.kernel.phases is kernel.phases and start == self._start:
+                times = replace(before.times, kernel=kernel.name)
+                break
+        else:
+            times = measure_kernel(kernel, self._profile, folded=self._folded, l2_start=self._start)
+        return summarise(kernel, self._profile, times, Retimed(make), "compiled")
+
+
+def _renamed(
+    held: Mapping[str, tuple[int, int]], names: Mapping[str, str]
+) -> FrozenMap[str, tuple[int, int]]:
+    """Return what L2 holds under other names, in the same order."""
+    return FrozenMap({names.get(name, name): bytes_ for name, bytes_ in held.items()})
