@@ -2,9 +2,9 @@
 
     python tools/judge_fits.py TABLE
 
-TABLE is what `validate --data` reads. Each network (on the 910B2, where there is one, each layer) is left out:
-the figures that saw its rows are fitted anew on the others and judged by it. Then every fitted figure is taken
-away, and what that does to kernels that it was not fitted on is counted. It takes some minutes.
+TABLE is what `validate --data` reads. Each network (on the 910B2, where there is one, each layer) is left
+out: the figures that saw its rows are fitted anew on the others and judged by it. Then every fitted figure is
+taken away, and what that does to kernels that it was not fitted on is counted. It takes some minutes.
 """
 
 import sys
