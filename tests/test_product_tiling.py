@@ -1,11 +1,13 @@
 """Are the products' plans executed: the kind that is chosen, its bits, and the instructions that show it?"""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -19,7 +21,7 @@ from tests.test_vendor_fits import CHANGED, changed, problems
 
 FEW = {"cores.cube": 4, "cores.vector": 8}
 ARCH22, ARCH35 = load_profile("910B2", FEW), load_profile("950PR_9599", FEW)
-B3 = load_profile("910B3")
+B2, B3 = load_profile("910B2"), load_profile("910B3")
 MASKS = {"grad_input": (True, False, False), "grad_weight": (False, True, False)}
 
 
@@ -232,3 +234,29 @@ def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
 def test_plans_without_a_loop_nest_are_refused(gradient, profile, dtype, problem, lacking):
     with pytest.raises(UnsupportedError, match=lacking):
         product_tiling(problem, gradient, dtype, profile)
+
+
+def test_an_operand_that_stays_is_loaded_once():
+    # Dilated, so that the library plans it. 1681 pixels are 106 fractals, twice a prime: slices of 2, of
+    # which only 1 or all 53 divide the reduction. input stays, so that a window of it holds all of them.
+    problem = ConvProblem((5, 97, 7, 43, 43), (195, 97, 3, 3, 3), 1, 1, 2)
+    asked = problem, "grad_weight", "float16", B2
+    found, plan = vendor_plan(*asked), product_tiling(*asked)
+    assert (found.strategy, found.resident, found.base_k, found.single_core_k) == ("library", "b", 32, 1681)
+    assert (plan.tiling.step_ka, plan.tiling.step_kb, plan.tiling.bl1_buffers) == (1, 53, 1)
+    assert copies_of_input(problem, plan) == 1
+    assert copies_of_input(problem, replace(plan, tiling=replace(plan.tiling, step_kb=1))) > 40
+
+
+def copies_of_input(problem, plan):
+    """Return how many tiles of input the first core of a grad_weight copies for its first base block."""
+    call = call_of(problem, profile=B2, tilings={"grad_weight": plan})
+    work = next(
+        w for phase in call.schedule("grad_weight").phases() for w in phase.work if w.core.kind == "cube"
+    )
+    count = 0
+    for instruction in work.build().instructions:
+        if instruction.pipe == "FIX":
+            return count
+        count += isinstance(instruction, CopyGmToL1) and instruction.src.tensor.name.startswith("input")
+    raise AssertionError("a base block leaves by Fixpipe")

@@ -109,6 +109,12 @@ def _grad_weight(plan: VendorPlan, problem: ConvProblem) -> Plan:
     tiling = replace(
         _tiling(plan, "grad_weight"), single_core_k=plan.single_core_k, batch_dim=grid.get("batch", 0)
     )
+    # An operand that stays is in L1 with its whole reduction; the steps are those of the other one.
+    whole = ceil_div(plan.single_core_k, plan.base_k)
+    if plan.split == "grid" and plan.resident == "a":
+        tiling = replace(tiling, step_ka=whole)
+    elif plan.split == "grid" and plan.resident == "b":
+        tiling = replace(tiling, step_kb=whole)
     if plan.split == "grid" and not _one_column_axis(problem) and grid["n"] == 1:
         # Its columns are those of one kernel depth; here they go through all that a core has.
         depths = ceil_div(problem.kernel[0], grid["kd"])
