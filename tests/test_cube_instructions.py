@@ -273,7 +273,11 @@ def test_a_plain_load_pays_for_every_command():
     forwards, backwards = (TapRows(9, back, 0, 4, 16, 16, 2) for back in (False, True))
     assert load(A0, forwards).cost(profile) == Cost(20, 10)  # one command: 5 + 8 is less than the least
     assert load(A0, backwards).cost(profile) == Cost(5 + 3 * 3 + 8, 10)  # every tap a command of its own
-    assert load(A0, Transposed(4, 16, 0, 16, 16, 2)).cost(profile) == Cost(5 + 3 * 3 + 8, 10)
+    # Turned pixels: a command goes along pixels or from group to group. 4 groups of 40 pixels are 3 fractals
+    # each: 3 commands, and 6144 bytes at 256 a cycle; of 16 pixels one command brings all groups.
+    assert load(A0, Transposed(4, 40, 0, 40, 16, 2)).cost(profile) == Cost(5 + 2 * 3 + 24, 10)
+    assert load(A0, Transposed(2, 40, 0, 40, 16, 2)).cost(profile) == Cost(5 + 3 + 12, 10)
+    assert load(A0, Transposed(4, 16, 0, 16, 16, 2)).cost(profile) == Cost(20, 10)
     # load3d is one command with the head of the path
     w = window(64, 64, out_width=16)
     assert load(A0, Im2col(w, 0, 16, 0, 4, 2)).cost(profile) == load(A0, Im2col(w, 0, 16, 0, 4, 2)).cost(TOY)

@@ -67,6 +67,20 @@ def test_half_of_the_cores_stay_idle_rather_than_load_an_operand_twice():
     assert tiling.n_dim * tiling.m_dim == 16
 
 
+def test_rows_or_columns_are_cut_where_less_is_loaded_by_all_images():
+    # 12 images leave two blocks for each. Halves of the rows load the weights 24 times, 24 x 256 columns, and
+    # each image once, 12 x 3136 pixels; halves of the columns 12 x 256 and 24 x 3136. 13 images do alike.
+    for batch in (12, 13):
+        layer = ConvProblem((batch, 256, 56, 56), (256, 256, 3, 3), 1, 1)
+        assert grid_of(tiling_of(layer, "grad_input")) == (batch, 1, 2, 2 * batch)
+
+
+def test_a_batch_of_one_image_more_does_not_idle_most_cores():
+    # 7 images leave 4 blocks for each, 8 leave 3, of which 2 halve the rows: no step from 28 cores to 8.
+    used = [tiling_of(replace(LAYER, input=(n, 128, 40, 40)), "grad_weight").used_cores for n in (7, 8, 10)]
+    assert used == [28, 16, 20]
+
+
 def test_a_grid_has_the_blocks_that_are_asked_for():
     # 32 blocks for 16 images: two for each. Rows of dW are 8 groups of channels, columns 8 of input channels;
     # halves of the columns load 4 + 8 groups for 28 x 28 pixels and add half of the result, as halves of the

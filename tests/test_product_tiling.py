@@ -1,11 +1,13 @@
 """Are the products' plans executed: the kind that is chosen, its bits, and the instructions that show it?"""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -19,7 +21,7 @@ from tests.test_vendor_fits import CHANGED, changed, problems
 
 FEW = {"cores.cube": 4, "cores.vector": 8}
 ARCH22, ARCH35 = load_profile("910B2", FEW), load_profile("950PR_9599", FEW)
-B3 = load_profile("910B3")
+B2, B3 = load_profile("910B2"), load_profile("910B3")
 MASKS = {"grad_input": (True, False, False), "grad_weight": (False, True, False)}
 
 
@@ -256,3 +258,24 @@ def test_what_the_library_keeps_in_l1_is_there_whole():
     tiling = product_tiling(ODD, "grad_weight", "float16", load_profile("910B2")).tiling
     assert (tiling.base_k, tiling.step_ka, tiling.al1_buffers) == (32, 1, 2)
     assert (tiling.step_kb, tiling.bl1_buffers) == (53, 1)
+
+
+def test_an_operand_that_stays_is_loaded_once():
+    # input stays, so that a window of it holds all 53 slices of the test above.
+    plan = product_tiling(ODD, "grad_weight", "float16", B2)
+    assert copies_of_input(ODD, plan) == 1
+    assert copies_of_input(ODD, replace(plan, tiling=replace(plan.tiling, step_kb=1))) > 40
+
+
+def copies_of_input(problem, plan):
+    """Return how many tiles of input the first core of a grad_weight copies for its first base block."""
+    call = call_of(problem, profile=B2, tilings={"grad_weight": plan})
+    work = next(
+        w for phase in call.schedule("grad_weight").phases() for w in phase.work if w.core.kind == "cube"
+    )
+    count = 0
+    for instruction in work.build().instructions:
+        if instruction.pipe == "FIX":
+            return count
+        count += isinstance(instruction, CopyGmToL1) and instruction.src.tensor.name.startswith("input")
+    raise AssertionError("a base block leaves by Fixpipe")

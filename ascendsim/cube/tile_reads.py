@@ -198,9 +198,13 @@ class Transposed(NamedTuple):
         return Fraction(elements * self.itemsize) / profile.paths[f"L1_{buffer}"].bytes_per_cycle
 
     def load2d_commands(self, profile: Profile) -> int:
-        """One for each group of channels, none where load3d turns them over."""
+        """One for each group of channels or each fractal of pixels, none where load3d turns them over."""
         # Both ends of this path are on L0A: grad_output is the left matrix.
-        return 0 if profile.load3d["L0A"].transposes else self.channels
+        if profile.load3d["L0A"].transposes:
+            return 0
+        # A command repeats at one step, through the pixels of a group or from group to group: whichever
+        # leaves the fewest commands.
+        return min(self.channels, -(-self.pixels // FRACTAL_ROWS))
 
 
 class Submatrix(NamedTuple):

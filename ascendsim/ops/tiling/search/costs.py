@@ -126,7 +126,8 @@ class Costs:
         if self.rates.profile.load3d["L0A"].transposes:
             return self._load3d("L0A", 1, pixels, groups)
         elements = groups * self.sliding.c0 * round_up(pixels, FRACTAL_ROWS)
-        return self.load_plain("L0A", elements, groups)
+        # A command repeats along the pixels or along the groups, whichever are more.
+        return self.load_plain("L0A", elements, np.minimum(groups, -(-pixels // FRACTAL_ROWS)))
 
     def load_weights(self, rows: Ints, columns: Ints, *, backwards: bool, taps: int) -> Ints:
         """Cycles of so many rows, (channel group, tap, c0), and columns of the weights into L0B."""

@@ -46,7 +46,7 @@ def first_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling | 
         if tile is None or tiling is None:
             continue
         passes = ceil(gemm.batch / grid.batch) * ceil(m / tile.m) * (n // tile.n)
-        traffic = grid.batch * grid.m * gemm.columns + grid.n * gemm.sliding.pixels
+        traffic = grid.batch * (grid.m * gemm.columns + grid.n * gemm.sliding.pixels)
         key = passes, -grid.blocks, traffic
         if best is None or key < best[0]:
             used = min(profile.cores.cube, grid.blocks)

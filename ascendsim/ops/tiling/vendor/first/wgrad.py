@@ -17,7 +17,7 @@ from ascendsim.profile import Profile
 # counts of measured kernels say.
 BLOCKS = {"1001": 32}
 # Below so many blocks for each image the operator leaves cores idle rather than load an operand twice.
-LEAST_PER_IMAGE = 4
+LEAST_PER_IMAGE = 3
 
 
 class _Grid(NamedTuple):
