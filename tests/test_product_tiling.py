@@ -32,6 +32,8 @@ def conv(channels, out, size, kernel=3, batch=1, stride=1, depth=1):
     return ConvProblem((batch, channels, depth, *shape), deep, (1, stride, stride), (0, pad, pad))
 
 
+# One depth, so that two of three kernel depths lie in the padding.
+PADDED = ConvProblem((4, 16, 1, 9, 9), (16, 16, 3, 3, 3), 1, 1)
 # (gradient, product, dtype, problem, strategy of the product, what else tells its kind)
 KINDS = {
     "arch22 weights resident": (
@@ -61,6 +63,18 @@ KINDS = {
     "arch35 segments": (
         *("grad_input", ARCH35, "float32", conv(16, 240, 5, batch=2)),
         *("small_shape", {"k_segment": 224}),
+    ),
+    "arch35 split along both axes": (
+        *("grad_input", ARCH35, "float16", conv(32, 272, 25, stride=2)),
+        *("kernel_split", {"kernel_split": "hw", "bl1_buffers": 2}),
+    ),
+    "arch35 split with whole operands": (
+        *("grad_input", ARCH35, "float16", conv(16, 32, 24, 4, batch=2, stride=2)),
+        *("kernel_split", {"kernel_split": "hw", "al1_buffers": 1, "bl1_buffers": 1}),
+    ),
+    "arch35 split along H": (
+        *("grad_input", ARCH35, "bfloat16", ConvProblem((1, 16, 12, 32), (16, 16, 3, 2), (2, 3), 1)),
+        *("kernel_split", {"kernel_split": "h"}),
     ),
     "arch35 blocks that fill L0C": (
         *("grad_input", ARCH35, "float16", conv(48, 16, 6, batch=12)),
@@ -169,6 +183,14 @@ def test_inserted_zeros_are_cleared_before_they_are_copied():
     assert found["FillL1"] == found["CopyGmToL1"] - 1  # all but the weights
 
 
+def test_whole_operands_are_copied_once():
+    # 24 x 24 pixels under 4 x 4 taps are four phases of 12 x 12 pixels and 2 x 2 taps, in one task an image:
+    # the tile of grad_output, which all of them read, and the weights of each.
+    found, cores = counts("arch35 split with whole operands")
+    assert cores == 2
+    assert found["CopyGmToL1"] == 2 * (1 + 4)
+
+
 def test_a_grid_gives_each_core_one_task():
     # 18 x 18 pixels in two parts of 9 rows, two images: 4 cores with 162 pixels of 16 channels each, which
     # are one base block.
@@ -224,9 +246,9 @@ def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
 @pytest.mark.parametrize(
     ("gradient", "profile", "dtype", "problem", "lacking"),
     [
-        ("grad_input", ARCH35, "float16", conv(32, 32, 64, 4, stride=2), "kernel split"),
         ("grad_input", ARCH35, "float16", conv(32, 3, 16), "c04"),
         ("grad_weight", ARCH35, "float16", conv(32, 16, 520, kernel=1), "strips"),
+        ("grad_weight", ARCH35, "float16", PADDED, "some meet padding alone"),
         ("grad_input", ARCH35, "hifloat8", conv(16, 32, 16), "blocks that end inside a group of 32 channels"),
     ],
 )

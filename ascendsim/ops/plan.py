@@ -19,6 +19,7 @@ WORDS = {
     "panels": ("rows", "columns"),
     "mapping": ("contiguous", "interleaved"),
     "stream_axis": ("", "batch_depth", "height"),
+    "kernel_split": ("", "h", "hw"),
 }
 # Sizes for which 0 means what no default value could say: as large as one base block, or no cut at all.
 OF_ONE_BASE_BLOCK = ("single_core_m", "single_core_n")
@@ -56,6 +57,8 @@ class Tiling:
                    "m", "n", and "group" or "k"
     stream_axis    grad_weight: what the tasks of the last round are cut along, into `k_split` parts each:
                    "batch_depth" (images and depths) or "height" (rows of each image)
+    kernel_split   grad_input: the axes along which the stride splits the kernel, so that no zeros are
+                   inserted: "h", or "hw"
     swizzle        matrix products: rows of blocks that form a panel, taken column by column, so that what the
                    cores read at one time is nearly square
     panels         "rows" for that, or "columns" for panels of columns, taken row by row
@@ -100,6 +103,7 @@ class Tiling:
     mapping: str = "contiguous"
     task_order: str = ""
     stream_axis: str = ""
+    kernel_split: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""
