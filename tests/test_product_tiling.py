@@ -32,8 +32,8 @@ def conv(channels, out, size, kernel=3, batch=1, stride=1, depth=1):
     return ConvProblem((batch, channels, depth, *shape), deep, (1, stride, stride), (0, pad, pad))
 
 
-# One depth, so that two of three kernel depths lie in the padding.
-PADDED = ConvProblem((4, 16, 1, 9, 9), (16, 16, 3, 3, 3), 1, 1)
+# One depth, so that four of five kernel depths lie in the padding: five tasks for four cores.
+PADDED = ConvProblem((4, 16, 1, 9, 9), (16, 16, 5, 3, 3), 1, (2, 1, 1))
 # (gradient, product, dtype, problem, strategy of the product, what else tells its kind)
 KINDS = {
     "arch22 weights resident": (
