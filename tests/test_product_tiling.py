@@ -108,6 +108,10 @@ KINDS = {
         *("grad_weight", ARCH35, "float16", conv(32, 48, 10, batch=4)),
         *("stream_k", {"stream_ways": 2, "stream_axis": "batch_depth", "mapping": "interleaved"}),
     ),
+    "arch35 strips of a line": (
+        *("grad_weight", ARCH35, "float16", ConvProblem((1, 16, 600), (16, 16, 3), 1, 1)),
+        *("stream_k", {"strip_w": 128}),
+    ),
     "arch22 grid of 20 cores": (
         *("grad_weight", B3, "bfloat16", conv(32, 8, 12, batch=5)),
         *("core_grid", {"split": "grid"}),
@@ -189,6 +193,13 @@ def test_whole_operands_are_copied_once():
     found, cores = counts("arch35 split with whole operands")
     assert cores == 2
     assert found["CopyGmToL1"] == 2 * (1 + 4)
+
+
+def test_a_line_is_worked_on_strip_by_strip():
+    # 600 columns are 4 strips of 128 and one of 88, each less than a slice of 336: one tile of either operand
+    # and one product.
+    found, _ = counts("arch35 strips of a line")
+    assert (found["CopyGmToL1"], found["Mmad"], found["Fixpipe"]) == (2 * 5, 5, 1)
 
 
 def test_a_grid_gives_each_core_one_task():

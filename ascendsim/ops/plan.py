@@ -25,7 +25,7 @@ WORDS = {
 OF_ONE_BASE_BLOCK = ("single_core_m", "single_core_n")
 # Parts along the axes of a grid; 0, all of them: none.
 GRID = ("batch_dim", "m_dim", "n_dim", "k_dim")
-UNCUT = ("single_core_k", "depth_dim", *GRID)
+UNCUT = ("single_core_k", "depth_dim", "strip_w", *GRID)
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Tiling:
                    "m", "n", and "group" or "k"
     stream_axis    grad_weight: what the tasks of the last round are cut along, into `k_split` parts each:
                    "batch_depth" (images and depths) or "height" (rows of each image)
+    strip_w        grad_weight by stream-K: columns of an image of one row that a tile in L1 stays within; 0:
+                   no strips
     kernel_split   grad_input: the axes along which the stride splits the kernel, so that no zeros are
                    inserted: "h", or "hw"
     swizzle        matrix products: rows of blocks that form a panel, taken column by column, so that what the
@@ -104,6 +106,7 @@ class Tiling:
     task_order: str = ""
     stream_axis: str = ""
     kernel_split: str = ""
+    strip_w: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""

@@ -69,8 +69,8 @@ def _lacking(plan: VendorPlan, problem: ConvProblem, c0: int) -> str:
         return f"taps taken as {plan.taps}"
     if plan.group_merge > 1:
         return "merged groups"
-    if plan.strip_w:
-        return "rows worked on in strips"
+    if plan.strip_w and problem.small_size[1] > 1:
+        return "several rows worked on in strips"
     if plan.stream_ways > 1 and len({tap for tap, _, _ in problem.depths_met}) < problem.kernel[0]:
         # The operator counts tasks that the nest does not have.
         return "a last round among whose kernel depths some meet padding alone"
@@ -123,6 +123,7 @@ def _grad_weight(plan: VendorPlan, problem: ConvProblem) -> Plan:
             task_order=" ".join("d" if axis == "kd" else axis for axis in plan.order),
             k_split=plan.stream_ways,
             stream_axis=plan.stream_axis if plan.stream_ways > 1 else "",
+            strip_w=plan.strip_w,
         )
         return Plan("wgrad_stream", tiling)
     grid = _parts(plan)
