@@ -34,6 +34,8 @@ def conv(channels, out, size, kernel=3, batch=1, stride=1, depth=1):
     return ConvProblem((batch, channels, depth, *shape), deep, (1, stride, stride), (0, pad, pad))
 
 
+# One depth, so that four of five kernel depths lie in the padding: five tasks for four cores.
+PADDED = ConvProblem((4, 16, 1, 9, 9), (16, 16, 5, 3, 3), 1, (2, 1, 1))
 # (gradient, product, dtype, problem, strategy of the product, what else tells its kind)
 KINDS = {
     "arch22 weights resident": (
@@ -63,6 +65,18 @@ KINDS = {
     "arch35 segments": (
         *("grad_input", ARCH35, "float32", conv(16, 240, 5, batch=2)),
         *("small_shape", {"k_segment": 224}),
+    ),
+    "arch35 split along both axes": (
+        *("grad_input", ARCH35, "float16", conv(32, 272, 25, stride=2)),
+        *("kernel_split", {"kernel_split": "hw", "bl1_buffers": 2}),
+    ),
+    "arch35 split with whole operands": (
+        *("grad_input", ARCH35, "float16", conv(16, 32, 24, 4, batch=2, stride=2)),
+        *("kernel_split", {"kernel_split": "hw", "al1_buffers": 1, "bl1_buffers": 1}),
+    ),
+    "arch35 split along H": (
+        *("grad_input", ARCH35, "bfloat16", ConvProblem((1, 16, 12, 32), (16, 16, 3, 2), (2, 3), 1)),
+        *("kernel_split", {"kernel_split": "h"}),
     ),
     "arch35 blocks that fill L0C": (
         *("grad_input", ARCH35, "float16", conv(48, 16, 6, batch=12)),
@@ -95,6 +109,10 @@ KINDS = {
     "arch35 stream-K": (
         *("grad_weight", ARCH35, "float16", conv(32, 48, 10, batch=4)),
         *("stream_k", {"stream_ways": 2, "stream_axis": "batch_depth", "mapping": "interleaved"}),
+    ),
+    "arch35 strips of a line": (
+        *("grad_weight", ARCH35, "float16", ConvProblem((1, 16, 600), (16, 16, 3), 1, 1)),
+        *("stream_k", {"strip_w": 128}),
     ),
     "arch22 grid of 20 cores": (
         *("grad_weight", B3, "bfloat16", conv(32, 8, 12, batch=5)),
@@ -172,6 +190,21 @@ def test_inserted_zeros_are_cleared_before_they_are_copied():
     assert found["FillL1"] == found["CopyGmToL1"] - 1  # all but the weights
 
 
+def test_whole_operands_are_copied_once():
+    # 24 x 24 pixels under 4 x 4 taps are four phases of 12 x 12 pixels and 2 x 2 taps, in one task an image:
+    # the tile of grad_output, which all of them read, and the weights of each.
+    found, cores = counts("arch35 split with whole operands")
+    assert cores == 2
+    assert found["CopyGmToL1"] == 2 * (1 + 4)
+
+
+def test_a_line_is_worked_on_strip_by_strip():
+    # 600 columns are 4 strips of 128 and one of 88, each less than a slice of 336: one tile of either operand
+    # and one product.
+    found, _ = counts("arch35 strips of a line")
+    assert (found["CopyGmToL1"], found["Mmad"], found["Fixpipe"]) == (2 * 5, 5, 1)
+
+
 def test_a_grid_gives_each_core_one_task():
     # 18 x 18 pixels in two parts of 9 rows, two images: 4 cores with 162 pixels of 16 channels each, which
     # are one base block.
@@ -231,9 +264,9 @@ def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
 @pytest.mark.parametrize(
     ("gradient", "profile", "dtype", "problem", "lacking"),
     [
-        ("grad_input", ARCH35, "float16", conv(32, 32, 64, 4, stride=2), "kernel split"),
         ("grad_input", ARCH35, "float16", conv(32, 3, 16), "c04"),
         ("grad_weight", ARCH35, "float16", conv(32, 16, 520, kernel=1), "strips"),
+        ("grad_weight", ARCH35, "float16", PADDED, "some meet padding alone"),
         ("grad_input", ARCH35, "hifloat8", conv(16, 32, 16), "blocks that end inside a group of 32 channels"),
     ],
 )

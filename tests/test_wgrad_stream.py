@@ -86,6 +86,32 @@ def test_more_parts_than_cores_are_refused():
         planned(replace(BY_IMAGES, k_split=3)).schedule("grad_weight")
 
 
+LINE = ConvProblem((3, 20, 50), (24, 20, 3), 1, 1)
+
+
+@pytest.mark.parametrize(
+    "tiling", [BY_IMAGES, replace(BY_IMAGES, k_split=1, stream_axis="")], ids=["parts", ""]
+)
+def test_tiles_of_a_line_end_where_its_strips_end(tiling):
+    # 50 columns in strips of 24, each in tiles of up to 2 slices of 16: 24 and 24 and 2, where without
+    # strips a tile has 32.
+    call = planned(replace(tiling, strip_w=24), LINE)
+    schedule = call.schedule("grad_weight")
+    assert schedule.order().ranges == ((0, 24), (24, 24), (48, 2))
+    assert planned(tiling, LINE).schedule("grad_weight").order().ranges == ((0, 32), (32, 18))
+    tensors = tensors_of(LINE, data="wide")
+    made, _ = run(call, tensors, 3, ONLY_WEIGHT)
+    want = reference_gradients(call, **tensors, mask=ONLY_WEIGHT)
+    assert_same_bits(made["grad_weight"], want["grad_weight"])
+    kernel = lower(call, ONLY_WEIGHT).kernels[0]
+    assert time_kernel(kernel, SPLIT).cycles == time_kernel(kernel, SPLIT, folded=False).cycles
+
+
+def test_strips_of_several_rows_are_refused():
+    with pytest.raises(ConfigError, match="strip_w is 24, but images have 4 rows"):
+        planned(replace(BY_IMAGES, strip_w=24)).schedule("grad_weight")
+
+
 def test_an_axis_is_one_of_two():
     with pytest.raises(ConfigError, match="stream_axis is 'width'"):
         replace(BY_IMAGES, stream_axis="width")

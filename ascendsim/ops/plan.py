@@ -20,6 +20,7 @@ WORDS = {
     "panels": ("rows", "columns"),
     "mapping": ("contiguous", "interleaved"),
     "stream_axis": ("", "batch_depth", "height"),
+    "kernel_split": ("", "h", "hw"),
 }
 # Sizes for which 0 means what no default value could say: as large as one base block, or no cut at all.
 OF_ONE_BASE_BLOCK = ("single_core_m", "single_core_n")
@@ -30,7 +31,7 @@ WHOLE = (
     *("base_m", "base_n", "base_k", "step_ka", "step_kb", "used_cores"),
     *("al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers"),
 )
-UNCUT = ("single_core_k", "depth_dim", *GRID)
+UNCUT = ("single_core_k", "depth_dim", "strip_w", *GRID)
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,10 @@ class Tiling:
                    "m", "n", and "group" or "k"
     stream_axis    grad_weight: what the tasks of the last round are cut along, into `k_split` parts each:
                    "batch_depth" (images and depths) or "height" (rows of each image)
+    strip_w        grad_weight by stream-K: columns of an image of one row that a tile in L1 stays within; 0:
+                   no strips
+    kernel_split   grad_input: the axes along which the stride splits the kernel, so that no zeros are
+                   inserted: "h", or "hw"
     swizzle        matrix products: rows of blocks that form a panel, taken column by column, so that what the
                    cores read at one time is nearly square
     panels         "rows" for that, or "columns" for panels of columns, taken row by row
@@ -106,6 +111,8 @@ class Tiling:
     mapping: str = "contiguous"
     task_order: str = ""
     stream_axis: str = ""
+    kernel_split: str = ""
+    strip_w: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""

@@ -129,12 +129,15 @@ class CoreMemory:
 
     def store(self, dst: Gm, values: Carrier, *, atomic: bool) -> None:
         """Write values to GM in the tensor's dtype, or add them there as they are."""
-        target = self.array(dst.tensor)
+        target = self.array(dst.tensor)[dst.index]
+        # A run of pixels may lie in rows and columns there.
+        if values.shape != target.shape:
+            values = values.reshape(target.shape)
         # Additions are in float32 (or int32) and round once each; so their order shows in the bits.
         if atomic:
-            target[dst.index] += values
+            target += values
         else:
-            target[dst.index] = self.convert(values, dst.tensor.dtype)
+            target[...] = self.convert(values, dst.tensor.dtype)
 
 
 def _accumulation(math: MathSettings) -> Callable[[Carrier, Carrier, Carrier], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ from ascendsim.numerics.compiled.gathered.product import product_of
 from ascendsim.numerics.compiled.gathered.turned import turned
 from ascendsim.ops.gradients.planes import Planes
 from ascendsim.ops.lowering.layouts import pack_weight
+from ascendsim.ops.problems.phases import Phase, phases_of
+from ascendsim.ops.problems.sliding import Sliding
+from ascendsim.ops.schedules.order import DgradOrder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
     from ascendsim.numerics.accumulation.models import AccumulationModel
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.ops.problems.dgrad import DgradGemm
-    from ascendsim.ops.schedules.order import DgradOrder
 
     Floats = NDArray[np.float32]
     Places = NDArray[np.int64]
@@ -39,23 +42,35 @@ def image_gradient(
     Shapes   grad_output and weight as `problem` says, on the grid that the cube multiplies -> as input
     """
     made = gemm.sliding.out_size
+    phases = _phases(gemm.sliding, order)
     columns = problem.small_channels if problem.transposed else problem.big_channels
-    result = np.empty((problem.batch, problem.groups, columns, len(gemm.depths), *made), np.float32)
+    # Pixels of a phase that meets no tap are zero.
+    result = np.zeros((problem.batch, problem.groups, columns, len(gemm.depths), *made), np.float32)
     size = gemm.source.shape[2], *gemm.sliding.image_size
     source = grad_output.reshape(problem.batch, problem.groups, -1, *size)
     kernels = pack_weight(weight, problem, order.c0, reduce_small=not problem.transposed)
-    if gemm.backwards:
-        kernels = kernels[:, :, :, ::-1, ::-1]
-    for group in range(problem.groups):
-        planes = Planes.of(source[:, group], gemm.sliding, gemm.channel_groups * order.c0)
-        right = np.ascontiguousarray(kernels[group, ..., :columns])
-        product = _Product(planes, right, order, model, threads)
+    for group, (phase, own) in itertools.product(range(problem.groups), phases):
+        sliding, (top, left), (down, right) = phase.sliding, phase.first, phase.step
+        planes = Planes.of(source[:, group], sliding, gemm.channel_groups * order.c0)
+        taken = kernels[group, :, :, phase.rows, phase.cols, :, :columns]
+        forward = taken[:, :, ::-1, ::-1] if gemm.backwards else taken
+        product = _Product(planes, np.ascontiguousarray(forward), own, model, threads)
         for depth, pairs in enumerate(gemm.depths):
             sums = turned(product.sums(pairs).reshape(problem.batch, -1, columns))
             if sums.size == result.size:
                 return sums.reshape(problem.input)
-            result[:, group, :, depth] = sums.reshape(problem.batch, columns, *made)
+            pixels = sums.reshape(problem.batch, columns, *sliding.out_size)
+            result[:, group, :, depth, top::down, left::right] = pixels
     return result.reshape(problem.input)
+
+
+def _phases(sliding: Sliding, order: DgradOrder) -> list[tuple[Phase, DgradOrder]]:
+    """Return the phases that meet taps, each with its order; without a split all pixels are one."""
+    if not order.axes:
+        rows, cols = (slice(0, taps) for taps in sliding.kernel)
+        return [(Phase((0, 0), (1, 1), sliding, rows, cols), order)]
+    each = zip(phases_of(sliding, order.axes), order.phases, strict=True)
+    return [(phase, DgradOrder(order.c0, slices)) for phase, slices in each if slices]
 
 
 class _Product:

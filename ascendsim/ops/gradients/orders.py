@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # What `images` and `filters` read.
 _KNOWN = {
-    DgradOrder: {"c0", "slices", "parts"},
+    DgradOrder: {"c0", "slices", "parts", "axes", "phases"},
     WgradOrder: {"ranges", "base_k", "k_split", "tree", "arrivals", "grid", "stream"},
 }
 

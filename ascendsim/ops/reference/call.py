@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.ops.lowering.call import Call, vector_overflow
-from ascendsim.ops.reference.ordered import bias_gradient, ordered_dgrad, ordered_wgrad, reduction_of
+from ascendsim.ops.reference.ordered import bias_gradient, ordered_wgrad, reduction_of
+from ascendsim.ops.reference.phases import any_dgrad
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def reference_gradients(
 def _grad_input(call: Call, a: Floats, w: Floats, reduce: Reduce) -> Floats:
     """Return grad_input as it leaves the cube."""
     # Parts are added in float32 and converted by vector cores, whose overflow may differ from Fixpipe's.
-    sums = ordered_dgrad(call.problem, a, w, call.schedule("grad_input").order(), reduce)
+    sums = any_dgrad(call.problem, a, w, call.schedule("grad_input").order(), reduce)
     return round_to(sums, call.leaves_in("grad_input"), overflow=call.math("grad_input").overflow)
 
 

@@ -11,6 +11,7 @@ from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.dgrad.columns_outer import DgradColumnsOuter
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.dgrad.shares import DgradShares
+from ascendsim.ops.schedules.dgrad.split import DgradSplit
 from ascendsim.ops.schedules.matmul import Matmul
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.schedules.wgrad.shares import WgradShares
@@ -18,7 +19,7 @@ from ascendsim.ops.schedules.wgrad.stream import WgradStream
 
 SCHEDULES: Mapping[str, type[Schedule]] = {
     kind.name: kind
-    for kind in (Dgrad, DgradColumnsOuter, DgradShares, Wgrad, WgradShares, WgradStream, Matmul)
+    for kind in (Dgrad, DgradColumnsOuter, DgradShares, DgradSplit, Wgrad, WgradShares, WgradStream, Matmul)
 }
 
 

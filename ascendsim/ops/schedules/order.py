@@ -18,6 +18,9 @@ class DgradOrder:
     The slices cover the reduction at one kernel depth; every kernel depth repeats them. Where the reduction
     is cut into parts, `parts` holds the number of slices of each; a part runs through all kernel depths, and
     the parts are added to a zero in global memory, one after the other.
+
+    `axes`, if any: "h" or "hw", along which the stride splits the kernel. Then `phases` has the slices of
+    each phase, those along W the fastest, and there are no others.
     """
 
     # The blocks of an accumulation model start anew with every Mmad, so where each one ends matters to the
@@ -25,6 +28,8 @@ class DgradOrder:
     c0: int
     slices: tuple[int, ...]
     parts: tuple[int, ...] = ()
+    axes: str = ""
+    phases: tuple[tuple[int, ...], ...] = ()
 
     def runs(self) -> list[tuple[int, ...]]:
         """Return the slices of each part."""

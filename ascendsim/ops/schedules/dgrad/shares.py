@@ -85,19 +85,25 @@ class ShareTasks(DgradTasks):
     def sizes(self, tasks: Sequence[Task]) -> Sizes:
         """Return what a core with these tasks reserves."""
         # Images need the same room, so one round tells all.
-        return super().sizes(_of_each_round(tasks))
+        return super().sizes(of_each_round(tasks))
 
     def signature(self, tasks: Sequence[Task]) -> Hashable:
         """Describe what decides the cost of a core's program: of one round where tasks recur."""
         if not isinstance(tasks, Rotation):
             return super().signature(tasks)
-        # Every round meets images of its own and the weights of the round before it: how many come, and
-        # what the first is like, tells all.
-        counts = tuple((len(images), len(each)) for images, each in tasks.rounds)
-        return counts, self._spelled(_of_each_round(tasks))
+        return counts_of(tasks), self._spelled(of_each_round(tasks))
 
 
-def _of_each_round(tasks: Sequence[Task]) -> Sequence[Task]:
+def counts_of(tasks: Rotation) -> Hashable:
+    """Return how many rounds there are, and how many base blocks each has.
+
+    Every round meets images of its own and the weights of the round before it: that, and what the first is
+    like, tells what all of them cost.
+    """
+    return tuple((len(images), len(each)) for images, each in tasks.rounds)
+
+
+def of_each_round(tasks: Sequence[Any]) -> Sequence[Any]:
     """Return the tasks of the first image of every range of images; of other tasks all."""
     if not isinstance(tasks, Rotation):
         return tasks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.cube.tile_reads import Im2col, TapRows
@@ -53,13 +54,16 @@ class DgradTiles(Tiles):
         image: Slot,
         weights: Slot,
         l0: tuple[Slot, Slot],
-        task: Task,
+        task: Any,
         segment: Segment,
         slice_: tuple[int, int, int],
         *,
         first: bool,
     ) -> None:
-        """Load one slice of a segment from L1 into the slots of L0A and L0B, and add its product."""
+        """Load one slice of a segment from L1 into the slots of L0A and L0B, and add its product.
+
+        `task` is a base block of any nest, as far as its first pixel, pixels and columns go.
+        """
         gemm = self._cut.gemm
         c0, size = gemm.sliding.c0, gemm.sliding.itemsize
         first_left, first_right, groups = slice_

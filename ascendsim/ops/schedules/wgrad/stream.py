@@ -49,7 +49,7 @@ class WgradStream(Wgrad):
 
     name: ClassVar[str] = "wgrad_stream"
     reads: ClassVar[frozenset[str]] = Wgrad.reads | {
-        *("single_core_m", "single_core_n", "mapping", "task_order", "stream_axis")
+        *("single_core_m", "single_core_n", "mapping", "task_order", "stream_axis", "strip_w")
     }
 
     @cached_property

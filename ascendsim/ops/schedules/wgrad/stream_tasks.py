@@ -34,6 +34,12 @@ class StreamTasks(WgradTasks):
                 f"tiling of grad_weight: the last round has {self.tail} tasks in {self.whole} parts each, "
                 f"but {self.profile.variant} has {cores} cores; take fewer parts (k_split)"
             )
+        height = self.gemm.sliding.out_size[0]
+        if self.tiling.strip_w and height > 1:
+            raise ConfigError(
+                f"tiling of grad_weight: strip_w is {self.tiling.strip_w}, but images have {height} rows; "
+                "strips are known here for images of one row (1-D convolutions) alone: leave it out"
+            )
         if range_in_row(self.gemm, self.tiling, self.l1_budget):
             raise ConfigError(
                 "tiling of grad_weight: whole rows of the image do not fit in L1, so that stream-K cannot "
@@ -56,6 +62,14 @@ class StreamTasks(WgradTasks):
         height = self.gemm.sliding.out_size[0]
         images = self.gemm.batch * self.gemm.small.shape[2]
         return -(-(height if self.tiling.stream_axis == "height" else images) // self.tiling.k_split)
+
+    @cached_property
+    def ranges_of_image(self) -> list[tuple[int, int]]:
+        """The pixels of each range in one image; they end where strips of columns end."""
+        if not self.tiling.strip_w:
+            return super().ranges_of_image
+        strips = cut(self.gemm.sliding.pixels, self.tiling.strip_w)
+        return cut_within(strips, self.tiling.step_kb * self.tiling.base_k)
 
     @cached_property
     def part_ranges(self) -> list[tuple[int, int]]:

@@ -63,14 +63,17 @@ def _lacking(plan: VendorPlan, problem: ConvProblem, c0: int) -> str:
     """Return what of a plan no loop nest does; "" if there is nothing."""
     if plan.base_n % c0:
         return f"blocks that end inside a group of {c0} channels"
-    if plan.kernel_split:
-        return "a kernel split by the stride"
+    if plan.kernel_split and plan.k_segment:
+        return "a kernel split by the stride, in segments"
     if plan.taps != "all":
         return f"taps taken as {plan.taps}"
     if plan.group_merge > 1:
         return "merged groups"
-    if plan.strip_w:
-        return "rows worked on in strips"
+    if plan.strip_w and problem.small_size[1] > 1:
+        return "several rows worked on in strips"
+    if plan.stream_ways > 1 and len({tap for tap, _, _ in problem.depths_met}) < problem.kernel[0]:
+        # The operator counts tasks that the nest does not have.
+        return "a last round among whose kernel depths some meet padding alone"
     grid = _parts(plan)
     apart = plan.split == "grid" and not _one_column_axis(problem)
     if apart and grid["n"] > 1 and grid["kd"] < problem.kernel[0]:
@@ -93,10 +96,23 @@ def _grad_input(plan: VendorPlan, problem: ConvProblem) -> Plan:
     grid, depths = _parts(plan), problem.big_size[0]
     depth_dim = grid.get("d", ceil_div(depths, plan.single_core_d) if plan.single_core_d > 1 else 0)
     tiling = replace(_tiling(plan, "grad_input"), batch_dim=grid.get("batch", 0), depth_dim=depth_dim)
+    if plan.kernel_split:
+        return Plan("dgrad_split", _split(tiling, plan, problem))
     if plan.k_segment:
         parts = ceil_div(problem.small_channels, plan.k_segment)
         tiling = replace(tiling, k_split=parts, single_core_k=plan.k_segment)
     return Plan("dgrad_shares", tiling)
+
+
+def _split(tiling: Tiling, plan: VendorPlan, problem: ConvProblem) -> Tiling:
+    """Return the tiling of a kernel that the stride splits."""
+    tiling = replace(tiling, kernel_split=plan.kernel_split)
+    if plan.al1_buffers > 1 or plan.bl1_buffers > 1 or plan.kernel_split == "h":
+        return tiling
+    # Both operands are in L1 as a whole: what each kernel depth reads, and its weights of each phase.
+    depths = problem.kernel[0]
+    phases = min(2, problem.kernel[1]) * min(2, problem.kernel[2])
+    return replace(tiling, al1_buffers=depths, bl1_buffers=depths * phases)
 
 
 def _grad_weight(plan: VendorPlan, problem: ConvProblem) -> Plan:
@@ -107,6 +123,7 @@ def _grad_weight(plan: VendorPlan, problem: ConvProblem) -> Plan:
             task_order=" ".join("d" if axis == "kd" else axis for axis in plan.order),
             k_split=plan.stream_ways,
             stream_axis=plan.stream_axis if plan.stream_ways > 1 else "",
+            strip_w=plan.strip_w,
         )
         return Plan("wgrad_stream", tiling)
     grid = _parts(plan)

@@ -1,0 +1,231 @@
+"""The base blocks of a grad_input whose kernel is split by the stride."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count
+from typing import Any, NamedTuple
+
+from ascendsim.errors import ConfigError
+from ascendsim.ops.plan import Tiling
+from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.phases import AXES, Phase, phases_of, together
+from ascendsim.ops.problems.sliding import ImageTile, Sliding
+from ascendsim.ops.problems.taps import Taps
+from ascendsim.ops.schedules.dgrad.shares import ShareTasks, counts_of, of_each_round
+from ascendsim.ops.schedules.numbering import Ranges
+from ascendsim.ops.schedules.ranges import Rotation
+from ascendsim.ops.schedules.tiles import Sizes
+from ascendsim.profile import Profile
+
+
+class PhaseBlock(NamedTuple):
+    """One base block of one phase; pixels are counted in the phase."""
+
+    group: int
+    image: int
+    depth: int
+    first_pixel: int
+    pixels: int
+    first_column: int
+    columns: int
+    phase: int
+
+
+@dataclass(frozen=True)
+class PhaseTasks(ShareTasks):
+    """The cut of one phase: its gemm slides with the taps and over the pixels of the phase.
+
+    shared      what slides over all that the phases of a tile read, if one tile in L1 serves them all
+    most_taps   taps of the largest phase: tiles in L1 have as many channels in every phase
+    """
+
+    phase: Phase
+    shared: Sliding | None
+    most_taps: int
+
+    @cached_property
+    def _boxes(self) -> list[tuple[tuple[Taps, ...], tuple[Taps, ...]]]:
+        """The boxes of left and of right tiles in L1: all taps of so many channel groups."""
+        t = self.tiling
+        return [(self._by_channels(t.step_ka * t.base_k), self._by_channels(t.step_kb * t.base_k))]
+
+    def _by_channels(self, elements: int) -> tuple[Taps, ...]:
+        whole, groups = self.gemm.all_taps, self.gemm.channel_groups
+        most = max(1, elements // (self.most_taps * self.gemm.sliding.c0))
+        return tuple(
+            whole._replace(channel=first, channels=min(most, groups - first))
+            for first in range(0, groups, most)
+        )
+
+    @cached_property
+    def pixel_tiles(self) -> list[tuple[int, int]]:
+        """Pixel ranges: those of the tasks, each in whole rows or inside of one."""
+        width = self.gemm.sliding.out_size[1]
+        return [tile for share in self.pixel_shares for tile in self.tiles_of(share, width)]
+
+    def tiles_of(self, share: tuple[int, int], width: int) -> Iterator[tuple[int, int]]:
+        """Yield the pixel tiles of a task."""
+        (first, length), most = share, self.tiling.base_m
+        end = first + length
+        while first < end:
+            rest_of_row = width - first % width
+            whole = rest_of_row == width and min(most, end - first) >= width
+            pixels = min(most, end - first) // width * width if whole else min(most, rest_of_row, end - first)
+            yield first, pixels
+            first += pixels
+
+    @cached_property
+    def left_tiles(self) -> dict[tuple[int, int, Taps], ImageTile]:
+        """Image tile for each (pixel range, box); that of the phases together, seen from this one."""
+        return {
+            (*run, box): self._seen(run, box) if self.shared else self.gemm.sliding.tile(*run, box)
+            for run in self.pixel_tiles
+            for box in self.left_boxes
+        }
+
+    def _seen(self, run: tuple[int, int], box: Taps) -> ImageTile:
+        assert self.shared is not None
+        own, shared = self.gemm.sliding, self.shared
+        rows, cols = shared.kernel
+        tile = shared.tile(*run, box._replace(row=0, rows=rows, col=0, cols=cols))
+        window = tile.window._replace(
+            top=tile.window.top + own.pad[0] - shared.pad[0],
+            left=tile.window.left + own.pad[1] - shared.pad[1],
+            kernel=own.kernel,
+        )
+        return tile._replace(window=window)
+
+    @cached_property
+    def kernel_slices(self) -> dict[Taps, tuple[slice, slice, slice]]:
+        """The channels, rows and columns of the kernel that each right tile holds."""
+        rows, cols = self.phase.rows, self.phase.cols
+        return {box: (slice(box.channel, box.channel + box.channels), rows, cols) for box in self.right_boxes}
+
+
+@dataclass(frozen=True)
+class SplitTasks:
+    """The cut of a grad_input into phases, each with base blocks of its own.
+
+    Raises   ConfigError if the stride splits nothing, or the nest cannot follow
+    """
+
+    gemm: DgradGemm
+    tiling: Tiling
+    profile: Profile
+
+    def __post_init__(self) -> None:
+        """Refuse what has no phases."""
+        axes = AXES.get(self.tiling.kernel_split)
+        split = [axis for axis in (0, 1) if axes and axes[axis]]
+        gaps = max((self.gemm.sliding.dilation[axis] for axis in split), default=1)
+        if not split or not self.gemm.backwards or gaps > 1 or self.profile.core_structure == "unified":
+            raise ConfigError(
+                f"tiling of grad_input: kernel_split is {self.tiling.kernel_split!r}; it must be h or hw, of "
+                "a convolution that is not transposed, without dilation there, on cores that copy into L1 "
+                "with a stride"
+            )
+        _ = self.cuts
+
+    @cached_property
+    def cuts(self) -> tuple[PhaseTasks, ...]:
+        """The cut of each phase."""
+        phases = phases_of(self.gemm.sliding, self.tiling.kernel_split)
+        most = max(phase.taps for phase in phases)
+        # Phases of one tile are one task only if both axes are split; they see one tile if they are alike.
+        alike = len({phase.sliding.out_size for phase in phases}) == 1
+        shared = together(phases) if alike and self.tiling.kernel_split == "hw" else None
+        return tuple(
+            PhaseTasks(
+                *(replace(self.gemm, sliding=phase.sliding), self.tiling, self.profile),
+                *(phase, shared, most),
+            )
+            for phase in phases
+        )
+
+    @property
+    def met(self) -> list[int]:
+        """The phases that meet taps."""
+        return [number for number, cut in enumerate(self.cuts) if cut.phase.taps]
+
+    @property
+    def shares_tiles(self) -> bool:
+        """Whether one tile in L1 serves all phases."""
+        return self.cuts[0].shared is not None
+
+    @cached_property
+    def pixel_shares(self) -> Sequence[tuple[int, ...]]:
+        """The (number, phases...) of the tasks of one image: all phases together, or each by itself."""
+        longest = max(len(self.cuts[phase].pixel_shares) for phase in self.met)
+        if self.tiling.kernel_split == "hw":
+            return [(number, *self.met) for number in range(longest)]
+        return [(number, phase) for number in range(longest) for phase in self.met]
+
+    @property
+    def column_shares(self) -> Ranges:
+        """Column ranges of the tasks."""
+        return self.cuts[0].column_shares
+
+    def tiles(self, share: tuple[int, ...]) -> list[tuple[int, int, int]]:
+        """Return the (first pixel, pixels, phase) of a task: tile after tile, each in all phases."""
+        number, *phases = share
+        of_phase = []
+        for phase in phases:
+            cut = self.cuts[phase]
+            if number < len(cut.pixel_shares):
+                width = cut.gemm.sliding.out_size[1]
+                made = enumerate(cut.tiles_of(cut.pixel_shares[number], width))
+                of_phase += [(at, phase, tile) for at, tile in made]
+        return [(*tile, phase) for _, phase, tile in sorted(of_phase)]
+
+    @cached_property
+    def tasks(self) -> list[PhaseBlock]:
+        """All base blocks that anything contributes to."""
+        return [
+            PhaseBlock(group, image, depth, first, pixels, *wide, phase)
+            for group in range(self.gemm.groups)
+            for image in range(self.gemm.batch)
+            for depth, pairs in enumerate(self.gemm.depths)
+            if pairs
+            for share in self.pixel_shares
+            for first, pixels, phase in self.tiles(share)
+            for wide in self.cuts[0].column_tiles
+        ]
+
+    def sizes(self, tasks: Sequence[PhaseBlock]) -> Sizes:
+        """Return what a core with these tasks reserves."""
+        blocks: dict[int, list[Any]] = defaultdict(list)
+        for task in of_each_round(tasks):
+            blocks[task.phase].append(task)
+        each = [self.cuts[phase].sizes(own) for phase, own in blocks.items()]
+        return Sizes(*(max(sizes) for sizes in zip(*each, strict=True)))
+
+    def left_place(self, task: PhaseBlock, depth: int) -> Hashable:
+        """Return what tells the image tiles of one block from those of another."""
+        place = task.group, task.image, depth, task.first_pixel, task.pixels
+        return place if self.shares_tiles else (*place, task.phase)
+
+    def right_place(self, task: PhaseBlock, depth: int) -> Hashable:
+        """Return what tells the weights of one block from those of another."""
+        return task.group, depth, task.first_column, task.phase
+
+    def signature(self, tasks: Sequence[PhaseBlock]) -> Hashable:
+        """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again."""
+        numbers: dict[Hashable, int] = defaultdict(count().__next__)
+        rounds = counts_of(tasks) if isinstance(tasks, Rotation) else ()
+        return rounds, tuple(
+            (
+                (task.phase, self.cuts[task.phase].pixel_shapes[task.first_pixel], task.columns),
+                tuple(
+                    (
+                        numbers["left", self.left_place(task, source)],
+                        numbers["right", self.right_place(task, kernel)],
+                    )
+                    for kernel, source in self.gemm.depths[task.depth]
+                ),
+            )
+            for task in of_each_round(tasks)
+        )
