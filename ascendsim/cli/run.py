@@ -36,12 +36,12 @@ def run(arguments: Any) -> int:
     files = write(arguments.out) if arguments.out is not None else ()
     if arguments.write_tiling is not None:
         write_tiling(document, arguments)
-    _print(document, files, as_json=arguments.json)
+    _print(document, files, arguments)
     return 0
 
 
-def _print(document: Entry, files: Sequence[Path], *, as_json: bool) -> None:
-    if as_json:
+def _print(document: Entry, files: Sequence[Path], arguments: Any) -> None:
+    if arguments.json:
         from ascendsim.report.folder import json_text
 
         sys.stdout.write(json_text(document))
@@ -49,7 +49,7 @@ def _print(document: Entry, files: Sequence[Path], *, as_json: bool) -> None:
     # Here and not above: rich is not loaded for those who want JSON.
     from ascendsim.report.terminal import print_document
 
-    print_document(document)
+    print_document(document, details=arguments.details)
     if files:
         names = ", ".join(file.name for file in files)
         print(f"\nReport in {files[0].parent}: {names}")

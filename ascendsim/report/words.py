@@ -54,6 +54,9 @@ LEGEND = (
     "core: from then on. Launch and entry come from the product file. cube: multiply-adds asked for / what "
     "all cubes could do in these cycles. The report folder (--out) defines every column."
 )
+MORE = (
+    "More with --details: pipes, bytes, and the plans of a network's layers; more yet in the report folder."
+)
 
 GRADIENT_LEGEND = (
     "Errors are against float64, > 1e-3 too, where the rounding into a coarse format counts; equal bits: "
@@ -120,6 +123,21 @@ def closing_lines(product: Entry) -> list[str]:
     if product.get("interval"):
         lines.append(interval_line(product))
     return [*lines, f"Evidence: {product['evidence']}."] if product["evidence"] else lines
+
+
+def closing_of_all(products: Sequence[Entry]) -> list[str]:
+    """Return the same of several products: a line for the figures of all, the others with their product."""
+    own = [
+        f"{product['variant']}: {line}"
+        for product in products
+        for line in closing_lines(product)
+        if line != figures_line(product)
+    ]
+    assumed = ", ".join(
+        f"{product['variant']} {len(product['assumed_figures'])} of {sum(product['figures'].values())}"
+        for product in products
+    )
+    return [*own, f"Figures that are assumed: {assumed} (`ascendsim profiles NAME`)."]
 
 
 def common_lines(products: Sequence[Entry]) -> list[str]:
