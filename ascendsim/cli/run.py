@@ -15,7 +15,7 @@ from ascendsim.report.columns import Entry
 
 def run(arguments: Any) -> int:
     """Run what was asked for, print it, and write the report folder if one is asked for."""
-    from ascendsim.profile import load_profile
+    from ascendsim.profile import is_file_name, load_profile
 
     request = read_request(arguments)
     read_tiling(arguments, request)
@@ -32,6 +32,9 @@ def run(arguments: Any) -> int:
         from ascendsim.cli.single import run_single
 
         document, write = run_single(request, profiles, arguments)
+    # What a reader can ask for again: a profile does not know the file that it came from.
+    for product, name in zip(document["products"], dict.fromkeys(arguments.product), strict=True):
+        product["path"] = name if is_file_name(name) else None
     # The folder first: where it cannot be written, nothing is printed but the reason.
     files = write(arguments.out) if arguments.out is not None else ()
     if arguments.write_tiling is not None:

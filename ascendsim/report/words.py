@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -46,7 +47,9 @@ def figures_line(product: Entry) -> str:
     total = sum(product["figures"].values())
     assumed = len(product["assumed_figures"])
     line = f"Figures: {total} of the product, {assumed} of them assumed"
-    return f"{line} (`ascendsim profiles {product['variant']}`)."
+    # A file of one's own goes by its path: no other name leads to it.
+    name = shlex.quote(product.get("path") or product["variant"])
+    return f"{line} (`ascendsim profiles {name}`)."
 
 
 LEGEND = (
