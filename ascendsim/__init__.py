@@ -19,6 +19,7 @@ from ascendsim.errors import (
 )
 
 if TYPE_CHECKING:
+    from ascendsim.ops.check_schedule import check_schedule
     from ascendsim.ops.conv_tbc_backward import conv_tbc_backward
     from ascendsim.ops.convolution_backward import convolution_backward, estimate
     from ascendsim.ops.many import Item, estimate_many
@@ -54,6 +55,7 @@ __all__ = [
     "Tiling",
     "UnsupportedError",
     "WorkerError",
+    "check_schedule",
     "conv_tbc_backward",
     "convolution_backward",
     "estimate",
@@ -76,6 +78,7 @@ _HOMES = {
     "Plan": "ascendsim.ops.plan",
     "Schedule": "ascendsim.ops.schedules.base",
     "Tiling": "ascendsim.ops.plan",
+    "check_schedule": "ascendsim.ops.check_schedule",
     "conv_tbc_backward": "ascendsim.ops.conv_tbc_backward",
     "convolution_backward": "ascendsim.ops.convolution_backward",
     "estimate": "ascendsim.ops.convolution_backward",

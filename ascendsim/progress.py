@@ -1,11 +1,16 @@
-"""Progress on a terminal's standard error; silence in a pipe."""
+"""Progress on standard error: a bar on a terminal, a line now and then in a pipe."""
 
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
+
+# Between two lines in a pipe: a log stays short, and whoever reads it knows that work goes on.
+QUIET_SECONDS = 30.0
 
 
 @contextmanager
@@ -13,7 +18,9 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
     """Give a function to call with the name of each of `total` tasks before it begins."""
     # On standard error, since what is printed may be JSON for another program.
     if not sys.stderr.isatty():
-        yield lambda _: None
+        begun: list[str] = []
+        with _lines(lambda: f"{len(begun)} of {total}: {begun[-1]}" if begun else f"0 of {total}"):
+            yield begun.append
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -21,13 +28,13 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
-        begun = False
+        told = False
 
         def advance(name: str) -> None:
-            nonlocal begun
+            nonlocal told
             # Told before each task, so that the first call ends none.
-            bar.update(task, description=name, advance=1 if begun else 0)
-            begun = True
+            bar.update(task, description=name, advance=1 if told else 0)
+            told = True
 
         yield advance
 
@@ -68,9 +75,31 @@ class _LineNowAndThen:
 def busy(what: str) -> Iterator[None]:
     """Show that something of unknown length is under way."""
     if not sys.stderr.isatty():
-        yield
+        with _lines(lambda: what):
+            yield
         return
     from rich.console import Console
 
     with Console(stderr=True).status(what):
         yield
+
+
+@contextmanager
+def _lines(say: Callable[[], str]) -> Iterator[None]:
+    """Print what `say` returns and the seconds so far, every QUIET_SECONDS until the work is done."""
+    done, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not done.wait(QUIET_SECONDS):
+            print(
+                f"ascendsim: {say()} ({time.monotonic() - began:.0f} s so far)", file=sys.stderr, flush=True
+            )
+
+    # A daemon, so that an interrupted run does not wait for it.
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()

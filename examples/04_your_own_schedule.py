@@ -11,12 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ascendsim import convolution_backward
-from ascendsim.ops.plan import shares
-from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
-from ascendsim.ops.schedules.writeback import Writeback
-from ascendsim.program.builder import ProgramBuilder
+from ascendsim import ConvProblem, check_schedule, convolution_backward
+from ascendsim.ops.schedules import Dgrad, DgradTiles, ProgramBuilder, Writeback, shares
 
 
 class WeightsStay(Dgrad):
@@ -80,6 +76,9 @@ class WeightsStay(Dgrad):
 
 
 if __name__ == "__main__":
+    # A small layer first: the bits of the definition in every order of execution, or an error that says why.
+    checked = check_schedule(WeightsStay, ConvProblem((2, 40, 9, 10), (20, 40, 3, 3), 1, 1))
+    print(f"right in {len(checked.orders)} orders of {checked.instructions} instructions")
     random = np.random.default_rng(0)
     shapes = [(4, 64, 28, 28), (4, 256, 28, 28), (64, 256, 3, 3)]  # grad_output, input, weight
     dy, x, w = (random.standard_normal(shape).astype(np.float16) for shape in shapes)

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -305,6 +306,37 @@ def test_progress_is_for_terminals_only(monkeypatch, stream, shown):
     with busy("computing"):
         pass
     assert bool(stream.getvalue()) == shown
+
+
+def test_a_long_wait_is_told_in_a_pipe_line_by_line(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr("ascendsim.progress.QUIET_SECONDS", 0.01)
+
+    def waits_for(words):
+        end = time.monotonic() + 20
+        while words not in stream.getvalue() and time.monotonic() < end:
+            time.sleep(0.005)
+        return words in stream.getvalue()
+
+    with progress(3) as advance:
+        assert waits_for("ascendsim: 0 of 3 (0 s so far)\n")
+        advance("first")
+        advance("second")
+        assert waits_for("ascendsim: 2 of 3: second (")
+    with busy("computing"):
+        assert waits_for("ascendsim: computing (")
+    told = stream.getvalue()
+    time.sleep(0.05)
+    assert stream.getvalue() == told  # nothing is told of work that is done
+
+
+def test_the_figures_of_a_file_are_found_by_its_path(answer, tmp_path):
+    file = tmp_path / "my lab.toml"
+    file.write_text('base = "910B2"\nvariant = "lab-x"\n')
+    line = f"(`ascendsim profiles '{file}'`)."
+    assert line in " ".join(answer("run", *CYCLES, "--product", str(file)).split())
+    assert "lab-x" in answer("profiles", str(file))
 
 
 # The process

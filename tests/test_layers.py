@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "": {
         "errors",
         "rules",
+        "ops/check_schedule",
         "ops/conv_tbc_backward",
         "ops/convolution_backward",
         "ops/matmul",
@@ -73,6 +74,7 @@ MAY_IMPORT = {
     "ops/reference": LOOPS | {"native", "ops/lowering", "ops/schedules"},
     "ops/gradients": LOOPS | {"ops/lowering", "ops/operands", "ops/reference", "ops/schedules"},
     "ops/convolution_backward": CALL,
+    "ops/check_schedule": CALL | {"ops/convolution_backward", "ops/reference", "ops/schedules", "timing"},
     "ops/many": {
         "arguments",
         "errors",

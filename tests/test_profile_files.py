@@ -273,6 +273,7 @@ def test_overrides_replace_values_and_leave_a_trace(b2):
         ({"paths.L0C_UB.bytes_per_cycle": 3}, "paths.L0C_UB.bytes_per_cycle: no such figure"),
         ({"sync.barrier_cycles": 3}, "it follows from barrier_us"),
         ({"cores.vector": 0}, "expected at least 1 where core_structure is split"),
+        ({"cores.cube": 200}, "cores.vector: got 48 for 200 cube cores, expected at least as many where"),
     ],
 )
 def test_bad_overrides_say_why(overrides, why):

@@ -8,7 +8,7 @@ import pytest
 from report_samples import entered_kernel, timed_kernel
 from toy_profiles import toy_split
 
-from ascendsim.report.occupancy import core_name, core_spans, coverage, middle_window
+from ascendsim.report.pictures.occupancy import core_name, core_spans, coverage, middle_window
 from ascendsim.report.trace import write_trace
 
 

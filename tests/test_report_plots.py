@@ -10,8 +10,8 @@ from toy_profiles import toy_split, toy_unified
 
 from ascendsim.program.kernel import Core
 from ascendsim.report.kernel_entry import kernel_entry
-from ascendsim.report.occupancy import core_spans, coverage, middle_window
-from ascendsim.report.plots import MOST_KERNELS, plot_layers, plot_timeline
+from ascendsim.report.pictures.occupancy import core_spans, coverage, middle_window
+from ascendsim.report.pictures.plots import MOST_KERNELS, plot_layers, plot_timeline
 from ascendsim.timing.timeline import PhaseTimeline
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -91,7 +91,7 @@ def test_pictures_are_drawn_for_both_structures(tmp_path):
 
 def test_of_many_kernels_the_longest_are_drawn(tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr("ascendsim.report.plots._draw_whole", lambda *given: drawn.append(given[1]))
+    monkeypatch.setattr("ascendsim.report.pictures.plots._draw_whole", lambda *given: drawn.append(given[1]))
     kernels = [
         hand_kernel(cycles=100 + 10 * (index % 5), name=f"k{index}") for index in range(MOST_KERNELS + 2)
     ]

@@ -14,7 +14,7 @@ from ascendsim.report.committed import (
     sensitivity_page,
     validation_page,
 )
-from ascendsim.report.scatter import plot_scatter
+from ascendsim.report.pictures.scatter import plot_scatter
 from ascendsim.report.validation.page import UNMEASURED
 from ascendsim.studies.sensitivity import LAYER_NAME, sensitivity
 from ascendsim.validate.ablation import ablations

@@ -11,6 +11,7 @@ from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import GRID, OF_ONE_BASE_BLOCK, UNCUT, Tiling, even_parts, shares
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.profile import load_profile
 from tests.conv_cases import (
     SPLIT,
@@ -296,6 +297,21 @@ def test_a_problem_of_which_nothing_fits_says_what_it_would_need():
         CapacityError, match=r"fits in L1 of toy_split: .* needs 384064 bytes, and L1 holds 8192"
     ):
         build_all(call_of(ConvProblem((1, 1, 8000), (1, 1, 1), 400)))
+
+
+@pytest.mark.parametrize(
+    ("buffer", "what"),
+    [("L0C", "16 x 16 sums of 4 bytes")]
+    + [(buffer, "16 x 16 elements of 2 bytes in two copies") for buffer in ("L0A", "L0B")],
+)
+@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
+def test_the_buffer_that_is_short_is_named(gradient, buffer, what):
+    # A single fractal: 256 sums of 4 bytes, or twice 256 elements of 2 bytes, are 1024.
+    profile = load_profile("910B2", {f"buffers.{buffer}.capacity_bytes": 1000})
+    message = f"fits in {buffer} of 910B2: {what} need 1024 bytes, and {buffer} holds 1000"
+    with pytest.raises(CapacityError, match=message) as told:
+        choose_tiling(PROBLEM, gradient, "float16", profile, strategy="search")
+    assert told.value.buffer == buffer
 
 
 @pytest.mark.parametrize(

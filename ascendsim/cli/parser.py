@@ -237,6 +237,11 @@ def _add_times(how: Any) -> None:
 def _add_output(run: Parser) -> None:
     out = run.add_argument_group("what to write")
     out.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    out.add_argument(
+        "--details",
+        action="store_true",
+        help="also print each product's pipes and bytes, or layers and plans",
+    )
     out.add_argument("--out", type=Path, metavar="DIR", help="write a report folder")
     out.add_argument(
         "--write-tiling",

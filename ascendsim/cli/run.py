@@ -15,7 +15,7 @@ from ascendsim.report.columns import Entry
 
 def run(arguments: Any) -> int:
     """Run what was asked for, print it, and write the report folder if one is asked for."""
-    from ascendsim.profile import load_profile
+    from ascendsim.profile import is_file_name, load_profile
 
     request = read_request(arguments)
     read_tiling(arguments, request)
@@ -32,16 +32,19 @@ def run(arguments: Any) -> int:
         from ascendsim.cli.single import run_single
 
         document, write = run_single(request, profiles, arguments)
+    # What a reader can ask for again: a profile does not know the file that it came from.
+    for product, name in zip(document["products"], dict.fromkeys(arguments.product), strict=True):
+        product["path"] = name if is_file_name(name) else None
     # The folder first: where it cannot be written, nothing is printed but the reason.
     files = write(arguments.out) if arguments.out is not None else ()
     if arguments.write_tiling is not None:
         write_tiling(document, arguments)
-    _print(document, files, as_json=arguments.json)
+    _print(document, files, arguments)
     return 0
 
 
-def _print(document: Entry, files: Sequence[Path], *, as_json: bool) -> None:
-    if as_json:
+def _print(document: Entry, files: Sequence[Path], arguments: Any) -> None:
+    if arguments.json:
         from ascendsim.report.folder import json_text
 
         sys.stdout.write(json_text(document))
@@ -49,7 +52,7 @@ def _print(document: Entry, files: Sequence[Path], *, as_json: bool) -> None:
     # Here and not above: rich is not loaded for those who want JSON.
     from ascendsim.report.terminal import print_document
 
-    print_document(document)
+    print_document(document, details=arguments.details)
     if files:
         names = ", ".join(file.name for file in files)
         print(f"\nReport in {files[0].parent}: {names}")

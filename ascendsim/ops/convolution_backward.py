@@ -9,7 +9,7 @@ from ascendsim.arguments import items, shown, truth, whole
 from ascendsim.errors import ConfigError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
-from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.lowering.vector import VectorKernels
@@ -127,11 +127,28 @@ def estimate(
     Returns  one record for each kernel
     Raises   as `convolution_backward`
     """
+    options = options_of("estimate", keywords)
+    decision, call = planned_call(problem, options, dtype, cube_math_type, output_mask, strides)
+    results = time_graph(lower(call, decision.wanted), options.profile, options.l2_start, options.engine)
+    return Estimate(**common_fields(options, decision, str(call.accumulation), results, call.plans))
+
+
+def planned_call(
+    problem: ConvProblem,
+    options: Options,
+    dtype: Format | Sequence[Format] = "float16",
+    cube_math_type: int = 0,
+    output_mask: Mask = (True, True, True),
+    strides: Mapping[str, Sequence[int]] | None = None,
+) -> tuple[Decision, Call]:
+    """Return what the interface decides of a call without tensors, and what fixes its kernels.
+
+    Raises   as `estimate`
+    """
     if not isinstance(problem, ConvProblem):
         raise ConfigError(
             f"estimate: problem is {shown(problem)}; it must be ConvProblem(input=..., weight=...)"
         )
-    options = options_of("estimate", keywords)
     views = _views(problem, strides)
     described = [
         TensorDescription(view.shape, name, strides=view.strides)
@@ -142,9 +159,7 @@ def estimate(
     asked = _asked(described, None, attributes, p.rank, output_mask, cube_math_type)
     # A ConvProblem is never empty, so there is always a product to plan.
     decision = decide(asked, options)
-    call = options.call(problem, decision, views)
-    results = time_graph(lower(call, decision.wanted), options.profile, options.l2_start, options.engine)
-    return Estimate(**common_fields(options, decision, str(call.accumulation), results, call.plans))
+    return decision, options.call(problem, decision, views)
 
 
 def _asked(

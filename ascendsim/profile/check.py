@@ -181,5 +181,12 @@ def _contradictions(tree: dict[str, Any]) -> Iterator[str]:
     # Casts, sums and the bias gradient run there.
     if tree["core_structure"]["value"] == "split" and not tree["cores"]["vector"]["value"]:
         yield "cores.vector: got 0, expected at least 1 where core_structure is split"
+    # A cube core hands its results to the vector cores beside it.
+    cubes, vectors = (tree["cores"][kind]["value"] for kind in ("cube", "vector"))
+    if tree["core_structure"]["value"] == "split" and 0 < vectors < cubes:
+        yield (
+            f"cores.vector: got {vectors} for {cubes} cube cores, expected at least as many where "
+            "core_structure is split"
+        )
     if tree["core_structure"]["value"] == "split" and "vector" not in tree["queues"]:
         yield "queues.vector: missing; a split core has queues of its own on the vector side"

@@ -117,6 +117,7 @@ CALL = (
     Column("compute_dtype", "compute", "", "The format in which the cube multiplies."),
     Column("accumulation", "accumulation", "", "Name of the model by which the cube adds up products."),
     Column("order", "order", "", "Order in which instructions were executed for the results."),
+    Column("path", "", "", "The product's own file, where the run was asked for one by its path."),
     Column("figures", "figures", "", "How many figures the product's file holds, by confidence."),
 )
 

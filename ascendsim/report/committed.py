@@ -29,7 +29,7 @@ SMALL = 0.0005
 
 def write_validation(folder: Path, quoted: Validation, outcome: Validation) -> None:
     """Write the page of a validation and its scatter plot into a folder."""
-    from ascendsim.report.scatter import plot_scatter
+    from ascendsim.report.pictures.scatter import plot_scatter
 
     make_folder(folder)
     write_text(folder / "validation.md", validation_page(quoted, outcome, []))

@@ -22,7 +22,7 @@ def write_run_folder(folder: Path, document: Entry, runs: Sequence[Run], trace_s
     Raises   DataError if the folder cannot be made or written to
     """
     # Here and not above: matplotlib takes a second to load, which a run without a report need not pay.
-    from ascendsim.report.plots import plot_timeline
+    from ascendsim.report.pictures.plots import plot_timeline
 
     files: list[dict[str, str]] = []
     with replacing_report(folder) as stage:
@@ -48,7 +48,7 @@ def write_network_folder(folder: Path, document: Entry) -> list[Path]:
 
     Raises   DataError if the folder cannot be made or written to
     """
-    from ascendsim.report.plots import plot_layers
+    from ascendsim.report.pictures.plots import plot_layers
 
     files: list[dict[str, str]] = []
     products = document["products"]

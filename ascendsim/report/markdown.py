@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ascendsim.report.columns import CALL, GRADIENT, KERNEL, LAYER, SHOWN_ERRORS, Entry
 from ascendsim.report.numbers import bounds, value
+from ascendsim.report.overview import headline, plans_table
 from ascendsim.report.tables import (
     TextTable,
     busy_table,
@@ -66,9 +67,12 @@ def page(document: Entry, files: Sequence[Mapping[str, str]]) -> str:
 
 def _tables(product: Entry) -> list[TextTable]:
     """Return the tables of one product: those of the terminal, and where its cycles went."""
+    plans = plans_table([product])
+    planned = [plans] if plans.rows else []
     if "layers" in product:
-        return [layer_table(product)]
-    tables = [time_table(product), busy_table(product), bytes_table(product), critical_path_table(product)]
+        return [layer_table(product), *planned]
+    tables = [time_table(product), *planned, busy_table(product), bytes_table(product)]
+    tables.append(critical_path_table(product))
     tables += [occupation_table(kernel) for kernel in product["kernels"]]
     return [*tables, gradient_table(product)] if product["gradients"] else tables
 
@@ -96,6 +100,7 @@ def _head(document: Entry) -> list[str]:
     parts = [
         f"# Backward of {document['title']}",
         problem_line(document["problem"]),
+        headline(document["products"]),
         f"Made by ascendsim {document['ascendsim']} with `{command}`. All values are in result.json.",
     ]
     if len(document["products"]) > 1:

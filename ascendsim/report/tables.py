@@ -198,20 +198,23 @@ def products_table(products: Sequence[Entry]) -> TextTable:
         for name, heading in (("compute_dtype", "compute"), ("accumulation", "accumulation"))
         if len({product[name] for product in products}) > 1
     ]
+    # Cycles of different clocks say nothing side by side.
+    one_clock = len({product["cube_mhz"] for product in products}) == 1
     # A column only if somebody asked for it; all products of a run have an interval or none.
     with_interval = bool(first.get("interval"))
     rows = tuple(
         (
             f"{product['product']} ({product['variant']})",
             *(product[name] for name, _ in differing),
-            f"{product['cycles']:,}",
+            *([f"{product['cycles']:,}"] if one_clock else []),
             *(microseconds(product[part]) for part in (*TIME_PARTS, "time_us")),
             *([_interval(product["interval"])] if with_interval else []),
             *(_speed(first[part], product[part]) for part in ("time_us", "core_us")),
         )
         for product in products
     )
-    times = ("cycles", "launch", "entry", "core", "us", *(["interval"] if with_interval else []))
+    times = (*(["cycles"] if one_clock else []), "launch", "entry", "core", "us")
+    times += ("interval",) if with_interval else ()
     headings = ("product", *(heading for _, heading in differing), *times, "speed", "core speed")
     title = "Products side by side (microseconds; speed: us of the first / us, core speed: the same of core)"
     return TextTable(title, headings, frozenset(range(1 + len(differing))), rows)

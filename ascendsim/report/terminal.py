@@ -16,11 +16,11 @@ from rich.text import Text
 
 from ascendsim.report.columns import Entry
 from ascendsim.report.numbers import bounds, value
+from ascendsim.report.overview import errors_table, headline, kernels_table, layers_table, plans_table
 from ascendsim.report.tables import (
     TextTable,
     busy_table,
     bytes_table,
-    gradient_table,
     layer_table,
     product_table,
     products_table,
@@ -29,7 +29,9 @@ from ascendsim.report.tables import (
 from ascendsim.report.words import (
     GRADIENT_LEGEND,
     LEGEND,
+    MORE,
     closing_lines,
+    closing_of_all,
     common_lines,
     overhead_line,
     problem_line,
@@ -52,37 +54,67 @@ def make_console() -> Console:
     return Console(highlight=False, width=PLAIN_WIDTH)
 
 
-def print_document(document: Entry, console: Console | None = None) -> None:
-    """Print the calls of a run, or the layers of a network, product by product."""
+def print_document(document: Entry, console: Console | None = None, *, details: bool = False) -> None:
+    """Print the calls of a run, or the layers of a network: the answer, the products side by side, the rest.
+
+    details   also how each product's pipes and bytes share in it
+    """
     out = console or make_console()
+    products = document["products"]
     out.print(Text(f"Backward of {document['title']}", style="bold"))
     print_text(out, problem_line(document["problem"]))
-    products = document["products"]
-    for product in products:
-        out.print()
-        out.print(Text(product_line(product), style="bold"))
-        for table in _tables(product):
-            print_table(out, table)
-        _print_lines(out, closing_lines(product))
+    out.print()
+    print_text(out, headline(products))
     if len(products) > 1:
         print_table(out, products_table(products))
-        _print_lines(out, [overhead_line(products), *common_lines(products)])
+        _print_lines(out, [overhead_line(products)])
         _print_lines(out, [document["measured"]] if "measured" in document else [])
-    else:
-        for line in common_lines(products):
-            print_text(out, line)
-    if any("kernels" in product for product in products):
-        _print_lines(out, [LEGEND])
-    if any(product.get("gradients") for product in products):
-        print_text(out, GRADIENT_LEGEND)
+    for table in _tables(products):
+        if table.rows:
+            print_table(out, table)
+    if details:
+        for product in products:
+            _print_details(out, product, several=len(products) > 1)
+    _print_lines(out, _closing(products))
+    for line in common_lines(products):
+        print_text(out, line)
+    _print_lines(out, _legends(products, details=details))
 
 
-def _tables(product: Entry) -> list[TextTable]:
-    """Return what a terminal has room for; waits and the critical path are in the page."""
+def _tables(products: Sequence[Entry]) -> list[TextTable]:
+    """Return what is printed unasked: all products in one table."""
+    if any("layers" in product for product in products):
+        return [layer_table(products[0]) if len(products) == 1 else layers_table(products)]
+    tables = [kernels_table(products), plans_table(products)]
+    judged = any(product["gradients"] for product in products)
+    return [*tables, errors_table(products)] if judged else tables
+
+
+def _print_details(out: Console, product: Entry, *, several: bool) -> None:
+    """Print what one product does with its time; waits and the critical path are in the page."""
+    out.print()
+    out.print(Text(product_line(product), style="bold"))
     if "layers" in product:
-        return [layer_table(product)]
-    tables = [time_table(product), busy_table(product), bytes_table(product)]
-    return [*tables, gradient_table(product)] if product["gradients"] else tables
+        tables = [*([layer_table(product)] if several else []), plans_table([product])]
+    else:
+        tables = [*([time_table(product)] if several else []), busy_table(product), bytes_table(product)]
+    for table in tables:
+        print_table(out, table)
+
+
+def _closing(products: Sequence[Entry]) -> list[str]:
+    """Return what holds of one product alone; of several, each line says of which."""
+    if len(products) == 1:
+        return [f"{product_line(products[0])}.", *closing_lines(products[0])]
+    return closing_of_all(products)
+
+
+def _legends(products: Sequence[Entry], *, details: bool) -> list[str]:
+    """Return what the columns mean, and where there is more."""
+    legends = [LEGEND] if any("kernels" in product for product in products) else []
+    if any(product.get("gradients") for product in products):
+        legends.append(GRADIENT_LEGEND)
+    return legends if details else [*legends, MORE]
 
 
 def print_products(rows: Sequence[Entry], console: Console | None = None) -> None:

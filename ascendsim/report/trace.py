@@ -17,7 +17,7 @@ from ascendsim.program.instruction import PIPES
 from ascendsim.program.kernel import Core
 from ascendsim.program.posts import bare, core_of
 from ascendsim.report.files import replacing
-from ascendsim.report.occupancy import core_name
+from ascendsim.report.pictures.occupancy import core_name
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, released_by
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -46,13 +47,18 @@ def figures_line(product: Entry) -> str:
     total = sum(product["figures"].values())
     assumed = len(product["assumed_figures"])
     line = f"Figures: {total} of the product, {assumed} of them assumed"
-    return f"{line} (`ascendsim profiles {product['variant']}`)."
+    # A file of one's own goes by its path: no other name leads to it.
+    name = shlex.quote(product.get("path") or product["variant"])
+    return f"{line} (`ascendsim profiles {name}`)."
 
 
 LEGEND = (
     "launch: what a task takes besides its time on the cores; entry: there, up to the first instruction; "
     "core: from then on. Launch and entry come from the product file. cube: multiply-adds asked for / what "
     "all cubes could do in these cycles. The report folder (--out) defines every column."
+)
+MORE = (
+    "More with --details: pipes, bytes, and the plans of a network's layers; more yet in the report folder."
 )
 
 GRADIENT_LEGEND = (
@@ -120,6 +126,21 @@ def closing_lines(product: Entry) -> list[str]:
     if product.get("interval"):
         lines.append(interval_line(product))
     return [*lines, f"Evidence: {product['evidence']}."] if product["evidence"] else lines
+
+
+def closing_of_all(products: Sequence[Entry]) -> list[str]:
+    """Return the same of several products: a line for the figures of all, the others with their product."""
+    own = [
+        f"{product['variant']}: {line}"
+        for product in products
+        for line in closing_lines(product)
+        if line != figures_line(product)
+    ]
+    assumed = ", ".join(
+        f"{product['variant']} {len(product['assumed_figures'])} of {sum(product['figures'].values())}"
+        for product in products
+    )
+    return [*own, f"Figures that are assumed: {assumed} (`ascendsim profiles NAME`)."]
 
 
 def common_lines(products: Sequence[Entry]) -> list[str]:

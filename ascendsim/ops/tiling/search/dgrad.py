@@ -9,7 +9,6 @@ import numpy as np
 
 from ascendsim.cube.load3d import FRACTAL_ROWS
 from ascendsim.cube.tile_reads import round_up
-from ascendsim.errors import CapacityError
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.schedules.dgrad.room import inserts_in_ub, most_rows
@@ -35,7 +34,7 @@ def dgrad_tiling(gemm: DgradGemm, profile: Profile) -> Tiling:
         found = _best(gemm, costs, shorten=shorten, in_row=in_row)
         if found is not None:
             return found
-    raise CapacityError(nothing_fits(gemm.sliding, profile))
+    raise nothing_fits(gemm.sliding, profile, gemm.sliding.c0)
 
 
 def _best(gemm: DgradGemm, costs: Costs, *, shorten: bool, in_row: bool) -> Tiling | None:

@@ -16,6 +16,7 @@ from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.mmad import Mmad, spacing_needed
 from ascendsim.cube.movers import LoadL0A, LoadL0B
 from ascendsim.cube.tile_reads import TileRead, round_up
+from ascendsim.errors import CapacityError
 from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.problems.taps import Taps
@@ -25,6 +26,7 @@ from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.vector.instructions import CopyUbToGm
 
 Found = TypeVar("Found")
+SUM_BYTES = 4  # L0C adds in float32
 
 
 @dataclass(frozen=True)
@@ -139,10 +141,29 @@ def base_block(profile: Profile, itemsize: int, m: int, n: int, unit: int) -> Ba
     return BaseBlock(m, n, copies, k) if copies and k else None
 
 
-def nothing_fits(sliding: Sliding, profile: Profile) -> str:
-    """Return the message for a convolution of which not even the smallest tile fits in L1."""
+def nothing_fits(sliding: Sliding, profile: Profile, base_k: int) -> CapacityError:
+    """Return the error for a convolution of which not even the smallest tile fits: the first short buffer.
+
+    base_k   the least reduction of one Mmad, in elements
+    """
+    m0, n0, size = profile.cube.m0, profile.cube.n0, sliding.itemsize
+    # As the search takes them: results in one copy, operands in two.
+    needs = {
+        "L0C": (m0 * n0 * SUM_BYTES, f"{m0} x {n0} sums of {SUM_BYTES} bytes need"),
+        "L0A": (2 * m0 * base_k * size, f"{m0} x {base_k} elements of {size} bytes in two copies need"),
+        "L0B": (2 * n0 * base_k * size, f"{base_k} x {n0} elements of {size} bytes in two copies need"),
+    }
+    for buffer, (need, what) in needs.items():
+        holds = profile.buffers[buffer].capacity_bytes
+        if need > holds:
+            return CapacityError(
+                f"no tile of this convolution fits in {buffer} of {profile.variant}: {what} {need} bytes, "
+                f"and {buffer} holds {holds}",
+                buffer,
+            )
     need = 2 * sliding.tile_bytes(16, Taps(0, 1, 0, 1, 0, 1), in_row=True)
-    return (
+    return CapacityError(
         f"no tile of this convolution fits in L1 of {profile.variant}: one tap of 16 pixels in two copies "
-        f"needs {need} bytes, and L1 holds {profile.buffers['L1'].capacity_bytes}"
+        f"needs {need} bytes, and L1 holds {profile.buffers['L1'].capacity_bytes}",
+        "L1",
     )

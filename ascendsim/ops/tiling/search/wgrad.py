@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ascendsim.cube.tile_reads import round_up
-from ascendsim.errors import CapacityError
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.taps import first_box
 from ascendsim.ops.problems.wgrad import WgradGemm
@@ -132,7 +131,7 @@ def _smallest(gemm: WgradGemm, profile: Profile, k0: int) -> Tiling:
                 tiling = Tiling(min(rows, gemm.rows), groups * s.c0, base_k)
                 if _fits_in_row(gemm, profile, tiling):
                     return _spread(gemm, profile, tiling)
-    raise CapacityError(nothing_fits(s, profile))
+    raise nothing_fits(s, profile, k0)
 
 
 def _fits_in_row(gemm: WgradGemm, profile: Profile, tiling: Tiling) -> bool:

@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from ascendsim.report.files import replacing
-from ascendsim.report.occupancy import CoreSpans, core_spans, coverage, middle_window
+from ascendsim.report.pictures.occupancy import CoreSpans, core_spans, coverage, middle_window
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

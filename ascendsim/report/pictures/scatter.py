@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 
 from ascendsim.report.files import replacing
-from ascendsim.report.plots import COLOURS
+from ascendsim.report.pictures.plots import COLOURS
 
 if TYPE_CHECKING:
     from ascendsim.validate.compare import Case

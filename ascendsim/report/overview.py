@@ -1,0 +1,182 @@
+"""The answer of a run before its details: one sentence, and tables that have all products in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ascendsim.report.columns import TIME_PARTS, Entry
+from ascendsim.report.numbers import microseconds, percent
+from ascendsim.report.tables import TextTable, gradient_table, time_table
+
+# What the columns of a plan show; every other field that is set is told by its name.
+_SHOWN = (
+    *("schedule", "chosen_by", "base_m", "base_n", "base_k", "step_ka", "step_kb", "used_cores"),
+    *("al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers"),
+)
+_GRID = ("batch_dim", "m_dim", "n_dim", "k_dim")
+
+
+def headline(products: Sequence[Entry]) -> str:
+    """Say how long it takes, and what it is bound by; of several products which takes the least."""
+    if len(products) == 1:
+        [product] = products
+        return (
+            f"{product['variant']} takes {_time(product['time_us'])}: {_parts(product)}. {_largest(product)}"
+        )
+    ranked = sorted(products, key=lambda product: float(product["time_us"]))
+    least, most = ranked[0], ranked[-1]
+    line = f"{least['variant']} takes the least, {_time(least['time_us'])}"
+    # A call of no kernels takes no time on any product.
+    if least["time_us"] and least["time_us"] < most["time_us"]:
+        times = most["time_us"] / least["time_us"]
+        line += f"; {most['variant']} the most, {_time(most['time_us'])}, {times:.2f} times as long"
+    return f"{line}. {_largest(least, least['variant'])}"
+
+
+def kernels_table(products: Sequence[Entry]) -> TextTable:
+    """Show the time of each kernel by what it goes to, its cores, and the pipe that is busy longest."""
+    table = _joined(products, _bound_table)
+    # Cycles of different clocks say nothing below each other.
+    if len({product["cube_mhz"] for product in products}) == 1:
+        return table
+    at = table.headings.index("cycles")
+    short = table._replace(title="Time of each kernel (us = launch + entry + core)")
+    headings, *rows = (row[:at] + row[at + 1 :] for row in (table.headings, *table.rows))
+    left = frozenset(column - (column > at) for column in table.left)
+    return short._replace(headings=headings, rows=tuple(rows), left=left)
+
+
+def errors_table(products: Sequence[Entry]) -> TextTable:
+    """Show how far each gradient is from float64; products of equal bits share their rows."""
+    alike: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+    judged = [product for product in products if product["gradients"]]
+    for product in judged:
+        alike.setdefault(gradient_table(product).rows, []).append(product["variant"])
+    first = gradient_table(judged[0])
+    if len(judged) == 1:
+        return first
+    names = [f"all {len(of)}" if len(of) == len(judged) else ", ".join(of) for of in alike.values()]
+    return _stacked(first, names, list(alike))
+
+
+def plans_table(products: Sequence[Entry]) -> TextTable:
+    """Show the plan of each kernel on the cube: a line for each."""
+    return _joined(products, _plans_of)
+
+
+def layers_table(products: Sequence[Entry]) -> TextTable:
+    """Show the layers of a network on several products: microseconds of one convolution of each."""
+    first = products[0]
+    rows = [
+        (layer["name"], str(layer["count"]), *(microseconds(p["layers"][at]["time_us"]) for p in products))
+        for at, layer in enumerate(first["layers"])
+    ]
+    count = str(sum(layer["count"] for layer in first["layers"]))
+    rows.append(("network", count, *(microseconds(product["time_us"]) for product in products)))
+    headings = ("layer", "count", *(product["variant"] for product in products))
+    title = "Layers side by side (us of one convolution; the network: times count)"
+    return TextTable(title, headings, frozenset({0}), tuple(rows), total=True)
+
+
+def _time(time_us: float) -> str:
+    return f"{microseconds(time_us)} us"
+
+
+def _parts(product: Entry) -> str:
+    names = ("launch", "entry", "cores")
+    return ", ".join(
+        f"{name} {microseconds(product[part])}" for name, part in zip(names, TIME_PARTS, strict=True)
+    )
+
+
+def _largest(product: Entry, where: str = "") -> str:
+    """Say which kernel takes most of the time, and which of its pipes is busy longest."""
+    layers = product.get("layers")
+    if not layers and not product["kernels"]:
+        return "No kernel runs."
+    if layers:
+        layer = max(layers, key=lambda layer: float(layer["total_us"]))
+        kernel = _longest(layer["kernels"])
+        what = f"layer {layer['name']} ({layer['count']} of them) takes {percent(layer['share'])} of it, "
+        what += f"{kernel['name']} the longest of its kernels"
+    else:
+        kernel = _longest(product["kernels"])
+        share = percent(kernel["time_us"] / product["time_us"]) if product["time_us"] else percent(1.0)
+        what = f"{kernel['name']} takes {share if len(product['kernels']) > 1 else 'all'} of it"
+    busy = percent(kernel["busy"].get(kernel["bound_by"], 0.0))
+    there = f"There {what}" if where else what[0].upper() + what[1:] if layers else what
+    return f"{there}; the busiest of its pipes is {kernel['bound_by']}, {busy} of its cycles."
+
+
+def _longest(kernels: Sequence[Entry]) -> Entry:
+    return max(kernels, key=lambda kernel: float(kernel["time_us"]))
+
+
+def _bound_table(product: Entry) -> TextTable:
+    """Return the times of the kernels with the pipe that is busy longest, and for how much of the cycles."""
+    table = time_table(product)
+    bound = [
+        f"{kernel['bound_by']} {percent(kernel['busy'].get(kernel['bound_by'], 0.0))}"
+        for kernel in product["kernels"]
+    ]
+    bound += [""] * (len(table.rows) - len(bound))
+    rows = tuple((*row, cell) for row, cell in zip(table.rows, bound, strict=True))
+    left = table.left | {len(table.headings)}
+    return TextTable(table.title, (*table.headings, "busiest"), left, rows, table.total)
+
+
+def _plans_of(product: Entry) -> TextTable:
+    """Return the plans of one product's kernels, of all layers of a network."""
+    layers = product.get("layers") or [{"name": "", "kernels": product["kernels"]}]
+    rows = tuple(
+        (*((layer["name"],) if layer["name"] else ()), *_plan_cells(kernel["name"], kernel["plan"]))
+        for layer in layers
+        for kernel in layer["kernels"]
+        if kernel["plan"]
+    )
+    headings = ("kernel", "nest", "m x k x n", "steps", "L1", "L0", "L0C", "cores", "besides", "chosen by")
+    first: tuple[str, ...] = ("layer",) if "layers" in product else ()
+    at = len(first)
+    title = "Plans (base block; slices and copies of both operands in L1, copies in L0; docs/plans.md)"
+    return TextTable(title, (*first, *headings), frozenset({*range(at + 2), at + 8, at + 9}), rows)
+
+
+def _plan_cells(kernel: str, plan: Entry) -> tuple[str, ...]:
+    besides = [f"{name} {value}" for name, value in plan.items() if name not in (*_SHOWN, *_GRID)]
+    if any(plan.get(name) for name in _GRID):
+        # Of grad_input there are no parts of the rows.
+        parts = [str(plan.get(name) or 1) for name in _GRID if name != "k_dim" or plan.get(name)]
+        besides.insert(0, f"grid {'x'.join(parts)}")
+    return (
+        kernel,
+        plan["schedule"],
+        f"{plan['base_m']}x{plan['base_k']}x{plan['base_n']}",
+        f"{plan['step_ka']}+{plan['step_kb']}",
+        f"{plan['al1_buffers']}+{plan['bl1_buffers']}",
+        f"{plan['al0_buffers']}+{plan['bl0_buffers']}",
+        str(plan["cl0_buffers"]),
+        str(plan["used_cores"]),
+        ", ".join(besides),
+        plan["chosen_by"],
+    )
+
+
+def _joined(products: Sequence[Entry], make: Callable[[Any], TextTable]) -> TextTable:
+    """Return the tables of several products as one, without sums, which the products side by side have."""
+    tables = [make(product) for product in products]
+    if len(tables) == 1:
+        return tables[0]
+    names = [product["variant"] for product in products]
+    return _stacked(tables[0], names, [t.rows[:-1] if t.total else t.rows for t in tables])
+
+
+def _stacked(first: TextTable, names: Sequence[str], parts: Sequence[Sequence[tuple[str, ...]]]) -> TextTable:
+    """Return parts of a table as one, each under its name in a column before."""
+    rows = tuple(
+        ("" if at else name, *row)
+        for name, part in zip(names, parts, strict=True)
+        for at, row in enumerate(part)
+    )
+    left = frozenset({0, *(column + 1 for column in first.left)})
+    return TextTable(first.title, ("product", *first.headings), left, rows)

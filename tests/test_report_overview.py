@@ -1,0 +1,163 @@
+"""Is the answer of a run told first, in a sentence and in tables that have all products? No call is run."""
+
+import pytest
+from report_entries import CAST, GRADIENT, KERNEL, LAYERS, NETWORK, PLAN, PRODUCT, document
+from test_report_terminal import printed
+
+from ascendsim.report.markdown import page
+from ascendsim.report.overview import errors_table, headline, kernels_table, layers_table, plans_table
+from ascendsim.report.tables import products_table
+from ascendsim.report.terminal import print_document
+from ascendsim.report.words import closing_of_all
+
+SLOW = PRODUCT | {"variant": "toy2", "time_us": 6.0, "cube_mhz": 500}
+JUDGED = PRODUCT | {"gradients": [GRADIENT]}
+
+
+# The sentence
+
+
+def test_one_product_takes_so_long_and_is_busy_there():
+    assert headline([PRODUCT]) == (
+        "toy1 takes 3.00 us: launch 1.00, entry 0.50, cores 1.50. grad_input takes all of it; the busiest "
+        "of its pipes is M, 50% of its cycles."
+    )
+
+
+def test_of_several_products_the_least_and_the_most_are_named():
+    line = headline([SLOW, PRODUCT])
+    assert line.startswith(
+        "toy1 takes the least, 3.00 us; toy2 the most, 6.00 us, 2.00 times as long. There "
+    )
+    # Equal times have no most.
+    assert headline([PRODUCT, PRODUCT]).startswith("toy1 takes the least, 3.00 us. There grad_input")
+
+
+def test_of_a_network_the_layer_with_the_largest_share_is_named():
+    # Layer a has 9 of 12 us; its two kernels take equally long, so that the first stands for it.
+    assert "Layer a (3 of them) takes 75% of it, grad_input the longest of its kernels; " in headline(
+        [NETWORK]
+    )
+
+
+def test_a_call_of_no_kernels_has_a_sentence_too():
+    nothing = PRODUCT | {"kernels": [], "time_us": 0.0, "launch_us": 0.0, "entry_us": 0.0, "core_us": 0.0}
+    assert headline([nothing]).endswith("cores 0.00. No kernel runs.")
+    assert headline([nothing, nothing]) == "toy1 takes the least, 0.00 us. No kernel runs."
+
+
+# The tables
+
+
+def test_a_kernel_has_the_pipe_that_is_busy_longest():
+    table = kernels_table([PRODUCT | {"kernels": [KERNEL, CAST]}])
+    assert table.headings == (
+        *("kernel", "cycles", "launch us", "entry us", "core us", "us", "cores", "cube", "busiest"),
+    )
+    assert [row[-1] for row in table.rows] == ["M 50%", "V 100%", ""]
+    assert table.total
+
+
+def test_products_of_one_clock_are_set_below_each_other_with_their_cycles():
+    two = [PRODUCT | {"kernels": [KERNEL, CAST]}, PRODUCT | {"variant": "toy3"}]
+    table = kernels_table(two)
+    assert table.headings[:3] == ("product", "kernel", "cycles")
+    # Each product is named once, and what the products table says already, the sums, is left out.
+    assert [row[:2] for row in table.rows] == [("toy1", "grad_input"), ("", "cast"), ("toy3", "grad_input")]
+    assert not table.total
+    assert table.left == {0, 1, 9}
+
+
+def test_cycles_of_different_clocks_are_not_set_side_by_side():
+    table = kernels_table([PRODUCT, SLOW])
+    assert "cycles" not in table.headings
+    assert "cycles" not in table.title
+    assert table.rows[0][:3] == ("toy1", "grad_input", "1.00")
+    assert table.left == {0, 1, 8}
+    assert "cycles" not in products_table([PRODUCT, SLOW]).headings
+    assert "cycles" in products_table([PRODUCT, PRODUCT]).headings
+
+
+def test_a_plan_is_a_line():
+    table = plans_table([PRODUCT | {"kernels": [KERNEL, CAST]}])
+    assert table.headings == (
+        *("kernel", "nest", "m x k x n", "steps", "L1", "L0", "L0C", "cores", "besides", "chosen by"),
+    )
+    assert table.rows == (("grad_input", "dgrad", "128x32x64", "2+4", "2+1", "2+2", "1", "2", "", "search"),)
+    assert plans_table([PRODUCT | {"kernels": [CAST]}]).rows == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "besides"),
+    [
+        ({"k_split": 3}, "k_split 3"),
+        # Parts along the images, m and n; those that are not said are whole.
+        ({"batch_dim": 4, "n_dim": 2}, "grid 4x1x2"),
+        ({"batch_dim": 4, "k_dim": 7, "k_split": 2}, "grid 4x1x1x7, k_split 2"),
+        ({"mapping": "interleaved", "task_order": "m n"}, "mapping interleaved, task_order m n"),
+    ],
+)
+def test_what_else_a_plan_sets_is_told_by_name(more, besides):
+    kernel = KERNEL | {"plan": PLAN | more}
+    assert plans_table([PRODUCT | {"kernels": [kernel]}]).rows[0][8] == besides
+
+
+def test_the_plans_of_a_network_name_their_layers():
+    table = plans_table([NETWORK])
+    assert table.headings[:3] == ("layer", "kernel", "nest")
+    assert [row[:2] for row in table.rows] == [("a", "grad_input"), ("b", "grad_input")]
+    assert table.left == {0, 1, 2, 9, 10}
+    assert "128x32x64" in page(document(NETWORK), [{}])
+
+
+def test_products_of_equal_bits_share_their_errors():
+    other = JUDGED | {"variant": "toy2"}
+    assert [row[0] for row in errors_table([JUDGED, other]).rows] == ["all 2"]
+    differing = JUDGED | {"variant": "toy3", "gradients": [GRADIENT | {"sha256": "f" * 16}]}
+    assert [row[0] for row in errors_table([JUDGED, differing, other]).rows] == ["toy1, toy2", "toy3"]
+    assert errors_table([JUDGED]).headings[0] == "gradient"
+
+
+def test_layers_are_set_side_by_side():
+    slow = NETWORK | {"variant": "toy2", "layers": [layer | {"time_us": 5.0} for layer in LAYERS]}
+    table = layers_table([NETWORK, slow])
+    assert table.headings == ("layer", "count", "toy1", "toy2")
+    assert table.rows[0] == ("a", "3", "3.00", "5.00")
+    assert table.rows[-1] == ("network", "4", "12.00", "12.00")
+
+
+# What is printed
+
+
+def test_the_answer_stands_before_the_tables_and_details_come_on_request():
+    short = printed(print_document, document(PRODUCT, SLOW))
+    order = [
+        "toy1 takes the least",
+        "Products side by side",
+        "Time of each kernel",
+        "Plans (",
+        "Figures that",
+    ]
+    assert [short.index(words) for words in order] == sorted(short.index(words) for words in order)
+    assert "with each pipe busy" not in short
+    long = printed(
+        lambda *given, **more: print_document(*given, details=True, **more), document(PRODUCT, SLOW)
+    )
+    assert long.count("with each pipe busy") == 2
+    assert "More with --details" in short
+    assert "More with --details" not in long
+
+
+def test_five_products_with_gradients_fill_less_than_two_screens():
+    kernels = [KERNEL, KERNEL | {"name": "grad_weight"}, CAST]
+    product = JUDGED | {"kernels": kernels, "gradients": [GRADIENT, GRADIENT], "evidence": "word " * 20}
+    five = [product | {"variant": f"toy{number}"} for number in range(5)]
+    assert len(printed(print_document, document(*five)).splitlines()) < 100
+
+
+def test_figures_of_several_products_are_a_line():
+    lines = closing_of_all([PRODUCT, SLOW | {"evidence": "a guess"}])
+    assert lines == [
+        "toy2: Evidence: a guess.",
+        "Figures that are assumed: toy1 1 of 4, toy2 1 of 4 (`ascendsim profiles NAME`).",
+    ]
