@@ -97,8 +97,8 @@ class Ring:
 
         Slots that hold nothing of the unit keep what they hold: it has not used them.
         """
-        self._turn, self._fresh = state.turn, state.fresh
-        for number, label in enumerate(state.labels):
+        self._turn, self._fresh, labels = state
+        for number, label in enumerate(labels):
             if label is not None:
                 at, rest, what = moved(label, lap) if lap else label
                 self._holds[number] = places[at] if rest is None else (places[at], *rest), what
