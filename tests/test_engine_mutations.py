@@ -125,7 +125,7 @@ TABLES = [
     Mutation("lanes", "made[1] += np.outer(shifts, once[2]).ravel()", "pass"),
     Mutation("lanes", "once[1] += once[2] * np.repeat(", "(once[2] * np.repeat("),
     Mutation("lanes", "found[0] * most + found[1] for found", "found[0] for found"),
-    Mutation("lanes", "row[2, at] = type(index[axis]) is Lap", "row[2, at] = 1"),
+    Mutation("lanes", "type(index[axis]) is Lap, None", "True, None"),
 ]
 EVERY = [row._replace(file=FAST + row.file) for row in (*CORES, *HELD, *PIPES, *FLOWS, *TABLES)]
 

@@ -31,11 +31,11 @@ LINKS = [
     Mutation("timing/transfers", "if stream.end == now and stream.left:", "if stream.left:"),
     Mutation("timing/transfers", "if not stream.flight.under_way:", "if True:"),
     Mutation("timing/transfers", "occupied * more, cap", "occupied, cap"),
-    Mutation("timing/transfers", "peak * more)", "peak)"),
+    Mutation("timing/transfers", "traffic.peak_bytes_per_cycle * more)", "traffic.peak_bytes_per_cycle)"),
     Mutation("timing/transfers", " * occupied / traffic.bytes", ""),
-    Mutation("timing/transfers", "fixed_size(size * part)", "fixed_size(size)"),
-    Mutation("timing/transfers", "fixed_rate(cap * part)", "fixed_rate(cap)"),
-    Mutation("timing/transfers", "fixed_rate(peak * part)", "fixed_rate(peak)"),
+    Mutation("timing/transfers", "size, cap, peak = size * part,", "size, cap, peak = size,"),
+    Mutation("timing/transfers", "cap * part, None", "cap, None"),
+    Mutation("timing/transfers", "else peak * part", "else peak"),
     Mutation(
         "timing/transfers", "outcome.fetched * outcome.readers * occupied", "outcome.fetched * occupied"
     ),

@@ -21,11 +21,10 @@ def load3d_cycles(
     """
     # load3d makes a fractal from 16 pixels. Those of one output row lie a stride apart; each further row
     # begins somewhere else and costs the mover a cycle more (the law is in `profile.load3d`).
-    law, spans, total = profile.load3d[buffer], row_spans(*run), Fraction(0)
-    for spanned, count in spans.items():
-        total += count * FRACTAL_BYTES / profile.load3d_bytes_per_cycle(buffer, stride_w, spanned)
+    law, spans = profile.load3d[buffer], row_spans(*run)
+    cycles = sum(count * law.fractal_cycles(stride_w, spanned) for spanned, count in spans.items())
     commands: int = law.commands(sum(spans.values()), groups)
-    return total * groups + law.command_cycles * commands
+    return Fraction(FRACTAL_BYTES * cycles * groups, law.fractal_bytes) + law.command_cycles * commands
 
 
 def row_spans(offset: int, pixels: int, out_width: int) -> dict[int, int]:

@@ -62,12 +62,7 @@ class DataPath:
         if not self.request_bytes:
             return Requests(0, Fraction(0))
         run = -(-size_bytes // (rows * BLOCK_BYTES))
-        whole = max(1, self.request_bytes // BLOCK_BYTES)
-        count = _mean_requests(run, whole, aligned)
-        fixed = Fraction(str(self.request_fixed_share))
-        # A short request holds L2 for a fixed share of a full one's time, and for the rest in step with its
-        # bytes.
-        occupied = fixed * count * self.request_bytes + (1 - fixed) * run * BLOCK_BYTES
+        count, occupied = _of_run(run, self.request_bytes, self.request_fixed_share, aligned)
         return Requests(plain(rows * count), rows * occupied)
 
     def peak(self, size_bytes: int, requests: Exact, occupied_bytes: Fraction, pace: int = 0) -> Exact:
@@ -116,6 +111,14 @@ class DataPath:
 
 # Tiles of one kernel have a few lengths, and a search asks for each of them again and again.
 @lru_cache(maxsize=4096)
+def _of_run(run: int, request_bytes: int, fixed_share: float, aligned: bool) -> tuple[Fraction, Fraction]:
+    """Return the requests of a run of blocks, and the bytes of full ones that occupy L2 as long."""
+    count = _mean_requests(run, max(1, request_bytes // BLOCK_BYTES), aligned)
+    fixed = Fraction(str(fixed_share))
+    # A short request holds L2 for a fixed share of a full one's time, for the rest in step with its bytes.
+    return count, fixed * count * request_bytes + (1 - fixed) * run * BLOCK_BYTES
+
+
 def _mean_requests(run: int, whole: int, aligned: bool) -> Fraction:
     """Return the requests of a run of blocks, of which `whole` are a full one."""
     # Where an unaligned run begins is not known when a kernel is built: the mean over the places it may have.

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -101,11 +100,6 @@ class Profile:
             # A kernel asks for a path only if its schedule is wrong for the product: say what there is.
             names = ", ".join(name.replace("_", "->") for name in self.paths)
             raise UnsupportedError(f"{self.variant} has no path {source}->{target}; it has {names}") from None
-
-    def load3d_bytes_per_cycle(self, buffer: str, stride_w: int, rows: int) -> Fraction:
-        """Return the img2col rate into L0A or L0B; see Load3d.fractal_cycles."""
-        law = self.load3d[buffer]
-        return Fraction(law.fractal_bytes, law.fractal_cycles(stride_w, rows))
 
     def launch_us(self, cores: int) -> float:
         """Return the microseconds to start a kernel on this many cores; its entry is in its cycles."""

@@ -37,7 +37,7 @@ class Frame:
     def _begin(self) -> None:
         """Begin with instructions that belong to no step yet."""
         self._open: list[Instruction] = []
-        self._uses = Uses()
+        self._uses = Uses.none()
         self._posts: dict[int, Post] = {}
         # How those on GM find their slices, and of which places they fill tiles.
         self._aims: list[Aim] = []
@@ -62,18 +62,22 @@ class Frame:
 
     def add(self, instruction: Instruction, post: Post | None, written: bytearray) -> Slot | None:
         """Append one instruction, and mark what it writes; but if it reads what is not, return that slot."""
-        # For every instruction there is: it is asked for as little as possible.
         reads, writes = instruction.reads, instruction.writes
         if post is not None:
             reads, writes = reads + post.reads, writes + post.writes
+        # For every instruction there is: so all is done in one pass over its slots.
+        slots, ends = self._uses
         for slot in reads:
             if not written[slot.index]:
+                del slots[ends[-1] if ends else 0 :]
                 return slot
-        if post is not None:
-            self._posts[len(self._open)] = post
+            slots.append(2 * slot.index)
         for slot in writes:
             written[slot.index] = 1
-        self._uses.add(reads, writes)
+            slots.append(2 * slot.index + 1)
+        ends.append(len(slots))
+        if post is not None:
+            self._posts[len(self._open)] = post
         self._open.append(instruction)
         if len(self._aims) > len(self._fills) and instruction.gm is not None:
             self._fills.append(self._filled(instruction.writes))

@@ -47,6 +47,8 @@ class CoreWork:
     @property
     def cores(self) -> tuple[Core, ...]:
         """All cores that the program covers, its own first."""
+        if not self.beside:
+            return (self.core,)
         return tuple([self.core.beside(number) for number in range(1 + self.beside)])
 
 

@@ -81,7 +81,12 @@ def told_apart(value: Any) -> tuple[Any, int]:
 def _key(value: Any, first: int) -> Any:
     if type(value) is Lap:
         return Lap, int(value) - first
-    return tuple([_key(part, first) for part in value]) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        # Most parts are plain numbers, as in `moved`.
+        return tuple(
+            [_key(part, first) if type(part) is Lap or isinstance(part, tuple) else part for part in value]
+        )
+    return value
 
 
 def named(index: tuple[Any, ...]) -> int:

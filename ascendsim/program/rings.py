@@ -30,6 +30,9 @@ class Ring:
 
     def __init__(self, slots: tuple[Slot, ...]) -> None:
         self._slots = slots
+        # The states of a ring of which nothing is asked but whose turn it is, by the turn and the freshness.
+        turns = range(-1, len(slots))
+        self._bare = [[RingState(turn, fresh, ()) for fresh in (False, True)] for turn in turns]
         self.restart()
 
     def restart(self) -> None:
@@ -85,7 +88,7 @@ class Ring:
         # Told by the unit's own places, numbered: "image 3 of a task on image 3" and "image 4 of a task on
         # image 4" are one state, which is why units recur at all.
         if not places:
-            return RingState(self._turn, self._fresh, ())
+            return self._bare[self._turn + 1][self._fresh]
         labels = [None if held is None else _label(held, places, lap) for held in self._holds]
         return RingState(self._turn, self._fresh, tuple(labels))
 
@@ -94,8 +97,8 @@ class Ring:
 
         Slots that hold nothing of the unit keep what they hold: it has not used them.
         """
-        self._turn, self._fresh = state.turn, state.fresh
-        for number, label in enumerate(state.labels):
+        self._turn, self._fresh, labels = state
+        for number, label in enumerate(labels):
             if label is not None:
                 at, rest, what = moved(label, lap) if lap else label
                 self._holds[number] = places[at] if rest is None else (places[at], *rest), what

@@ -4,42 +4,37 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from ascendsim.program.instruction import Instruction
-from ascendsim.program.places import Slot
 from ascendsim.program.posts import HOME, Post
 
 
-class Uses:
+class Uses(NamedTuple):
     """The slots that instructions read and write, in order.
 
     `slots` has twice the number of each slot, and one more where it is written; those of instruction i end at
     `ends[i]`.
     """
 
-    __slots__ = ("ends", "slots")
+    slots: array[int]
+    ends: array[int]
 
-    def __init__(self) -> None:
-        self.slots = array("q")
-        self.ends = array("q")
+    @classmethod
+    def none(cls) -> Uses:
+        """Return those of no instruction."""
+        return cls(array("q"), array("q"))
 
     @classmethod
     def of(cls, instructions: Iterable[Instruction], posts: Mapping[int, Post]) -> Uses:
-        """Return the uses of some instructions; `posts` are those that have one, by their place."""
-        made = cls()
+        """Return those of some instructions; `posts` are those that have one, by their place."""
+        made = cls.none()
         for at, instruction in enumerate(instructions):
             post = posts.get(at, HOME)
-            made.add(instruction.reads + post.reads, instruction.writes + post.writes)
+            made.slots.extend([2 * slot.index for slot in instruction.reads + post.reads])
+            made.slots.extend([2 * slot.index + 1 for slot in instruction.writes + post.writes])
+            made.ends.append(len(made.slots))
         return made
-
-    def add(self, reads: tuple[Slot, ...], writes: tuple[Slot, ...]) -> None:
-        """Note the slots of the next instruction."""
-        slots = self.slots
-        for slot in reads:
-            slots.append(2 * slot.index)
-        for slot in writes:
-            slots.append(2 * slot.index + 1)
-        self.ends.append(len(slots))
 
     @property
     def written(self) -> set[int]:

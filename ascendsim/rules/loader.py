@@ -28,6 +28,7 @@ def rule_set_names() -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda name: name != "documented"))
 
 
+# Asked for with every call, and to resolve a path takes the system a while.
 @cache
 def rules_directory() -> Path:
     """Return the directory of the rule sets: inside the installed package, else beside it."""

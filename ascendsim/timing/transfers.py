@@ -62,10 +62,10 @@ class Spreading:
         occupied = max(traffic.bytes, traffic.occupied_bytes)
         # Bytes that flow slower occupy the link, and the core's port, as more bytes would. Not so the path
         # inside the core: its peak is of bytes.
-        more = 1 / _efficiency(outcome, figures)
-        cap = Fraction(self._cap(figures, kind)) * occupied / traffic.bytes
-        peak = Fraction(traffic.peak_bytes_per_cycle)
-        flows = [_flow(kind, link, figures, occupied * more, cap, peak * more)]
+        more, cap = _slowdown(outcome, figures), self._cap(figures, kind)
+        if occupied > traffic.bytes:
+            cap = Fraction(cap) * occupied / traffic.bytes
+        flows = [_flow(kind, link, figures, occupied * more, cap, traffic.peak_bytes_per_cycle * more)]
         latency = figures.latency_cycles
         # Two flows for what is missed, since two limits hold of different bytes: this core takes in all that
         # it waits for, at its own rate for misses; over the shared link goes only its part of the fetching.
@@ -157,13 +157,12 @@ def link_of(traffic: Traffic) -> str:
     return f"l2_{traffic.direction}"
 
 
-def _efficiency(outcome: Outcome, figures: LinkFigures) -> Fraction:
-    """Return the part of the rates that a transfer reaches where several cores read the same lines."""
+def _slowdown(outcome: Outcome, figures: LinkFigures) -> Rate:
+    """Return how many times as long a transfer takes where several cores read the same lines."""
     if not outcome.together or figures.shared_efficiency >= 1:
-        return Fraction(1)
-    # Part of the bytes flows slower, and their times add up: a harmonic mean.
-    slower = outcome.together / Fraction(str(figures.shared_efficiency))
-    return 1 / (1 - outcome.together + slower)
+        return 1
+    # Part of the bytes flows slower, and their times add up.
+    return 1 - outcome.together + outcome.together / Fraction(str(figures.shared_efficiency))
 
 
 def _flow(
@@ -181,13 +180,7 @@ def _flow(
     Vector cores may reach another total together than cube cores do. Counted in bytes of cube cores, one
     total serves both.
     """
-    part = Fraction(1)
     if kind == "vector":
         part = Fraction(figures.total_bytes_per_cycle) / Fraction(figures.vector_total_bytes_per_cycle)
-    return Flow(
-        link,
-        fixed_size(size * part),
-        fixed_rate(cap * part),
-        None if peak is None else fixed_rate(peak * part),
-        crosses,
-    )
+        size, cap, peak = size * part, cap * part, None if peak is None else peak * part
+    return Flow(link, fixed_size(size), fixed_rate(cap), None if peak is None else fixed_rate(peak), crosses)

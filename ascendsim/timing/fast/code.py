@@ -47,6 +47,7 @@ class CodeBook:
         self.traffics: list[Traffic] = []
         # A bit for each pipe on which bytes move.
         self.movers = 0
+        self._depths: dict[str, dict[str, int]] = {}
         self._units: dict[Unit, UnitCode] = {}
         # By instruction: its price, and where the slots end that it uses. Those that trail others, and those
         # on another core than the first, by row.
@@ -73,7 +74,9 @@ class CodeBook:
                 "a program leaves out waits that follow from its slots, or has others; only the engine simpy "
                 "obeys such waits"
             )
-        depths = depths_of(self._profile, kind)
+        if kind not in self._depths:
+            self._depths[kind] = depths_of(self._profile, kind)
+        depths = self._depths[kind]
         for pipe in program.used:
             if pipe not in depths:
                 raise no_queue(program, program.pipes.index(pipe), kind, self._profile)

@@ -16,7 +16,7 @@ from ascendsim.program.units import Segment
 from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.layouts import NONE, Layouts
 from ascendsim.timing.fast.naming import Composed, Found, Namer
-from ascendsim.timing.l2.lanes import comparable, next_place
+from ascendsim.timing.l2.lanes import next_place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -121,18 +121,19 @@ class SliceBook:
 
     def _row(self, found: Found, known: dict[Hashable, int]) -> NDArray[np.int64]:
         """Return three rows: slices without their laps by number, their laps, and which of them move."""
-        row = np.zeros((3, len(found.tensors)), np.int64)
-        for at, (name, index) in enumerate(zip(found.tensors, found.indices, strict=True)):
+        rows: list[tuple[int, int, bool]] = []
+        for name, index in zip(found.tensors, found.indices, strict=True):
             axis = -1 if type(index) is Sequential else self._namer.axes.get(name, -1)
             # A slice of several laps is no lap; what it has in common with others is not looked for anyway.
             if axis >= 0 and isinstance(index[axis], slice):
                 axis = -1
+            # As `comparable` does: a call for each part would be what is slow.
+            key = [name, *[(p.start, p.stop, p.step) if type(p) is slice else p for p in index]]
+            lap, moves = 0, False
             if axis >= 0:
-                row[1, at] = int(index[axis])
-                row[2, at] = type(index[axis]) is Lap
-            key = name, *[None if place == axis else comparable(part) for place, part in enumerate(index)]
-            row[0, at] = known.setdefault(key, len(known))
-        return row
+                lap, moves, key[1 + axis] = int(index[axis]), type(index[axis]) is Lap, None
+            rows.append((known.setdefault(tuple(key), len(known)), lap, moves))
+        return np.array(rows, np.int64).reshape(-1, 3).T
 
 
 def _pieces(program: Program) -> Sequence[Sequence[Any]]:

@@ -44,6 +44,7 @@ class Layouts:
     def __init__(self, book: CodeBook) -> None:
         self._book = book
         self._known: dict[Unit | Nest, Layout] = {}
+        self._traffics: dict[Program, Numbers] = {}
 
     def of(self, code: Unit | Nest) -> Layout:
         """Return the layout of a unit or a nest."""
@@ -95,10 +96,16 @@ class Layouts:
 
     def traffics(self, program: Program) -> Numbers:
         """Return the number of the traffic of every transfer, in program order."""
-        return _end_to_end(program, [self.of(step.unit).traffics for step in program.steps])
+        known = self._traffics.get(program)
+        if known is None:
+            found = [self.of(step.unit).traffics for step in program.steps]
+            known = self._traffics[program] = _end_to_end(program, found)
+        return known
 
     def cores(self, program: Program) -> Numbers:
         """Return the core of the program that each transfer belongs to, in program order."""
+        if len(program.sizes) == 1:
+            return np.zeros(len(self.traffics(program)), np.int32)
         return _end_to_end(program, [self.of(step.unit).cores for step in program.steps])
 
 

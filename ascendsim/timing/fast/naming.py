@@ -54,6 +54,7 @@ class Namer:
         self.axes: dict[str, int] = {}
         # Numbers of what was found, by the code, the source, and the key of the place or the task.
         self._known: dict[Hashable, int] = {}
+        self._told: dict[int, tuple[Any, tuple[Any, int]]] = {}
         self._inner: dict[Nest, dict[int, list[tuple[range, list[_Inner]]]]] = {}
 
     def of_step(self, step: Step, source: int) -> tuple[int, int]:
@@ -63,11 +64,19 @@ class Namer:
             # As it is written.
             return self._find(unit, source, None, None), 0
         place = task if source == TASK else places[source]
-        key, lap = told_apart(place) if in_loop else (place, 0)
+        key, lap = self._told_apart(place) if in_loop else (place, 0)
         number = self._known.get((id(unit), source, key))
         if number is None:
             number = self._find(unit, source, key, moved(task, -lap) if lap else task)
         return number, lap
+
+    def _told_apart(self, place: Any) -> tuple[Any, int]:
+        """Return the key of a place and its lap, once for all programs that share the loop it stands in."""
+        # By identity, as a lap equals a number; what is known is kept alive.
+        known = self._told.get(id(place))
+        if known is None:
+            known = self._told[id(place)] = (place, told_apart(place))
+        return known[1]
 
     def note(self, tensors: tuple[str, ...], indices: tuple[Any, ...]) -> int:
         """Add slices to what was found; return its number."""

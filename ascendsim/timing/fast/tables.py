@@ -18,7 +18,7 @@ from ascendsim.timing.fast.needs import BACK
 from ascendsim.timing.fast.rows import CodeRows
 from ascendsim.timing.l2.accesses import Outcome
 from ascendsim.timing.links import fixed_rate
-from ascendsim.timing.transfers import Spreading
+from ascendsim.timing.transfers import Spreading, Transfer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,8 +57,8 @@ def phase_tables(
     profile: Profile,
     *,
     recorded: bool,
-) -> tuple[Table, dict[str, Table]]:
-    """Return the figures of the header, and all tables by name.
+) -> tuple[Table, dict[str, Any]]:
+    """Return the figures of the header, and all tables by name, or their sizes where they begin with zeros.
 
     counts   the instructions of each program
     """
@@ -80,7 +80,7 @@ def phase_tables(
         **_state(runs, begin, queue, units, sum(counts) if recorded else 0),
     }
     most_uses = int((code["code"][:, f.LAST_USE] - code["code"][:, f.FIRST_USE]).max(initial=0))
-    tables["wanted"] = np.empty((1 + BACK) * most_uses, np.int64)
+    tables["wanted"] = (1 + BACK) * most_uses
     figures = _figures(profile, runs, book, len(outcomes), queue, units)
     figures[f.UNITS], figures[f.ENTRY] = len(code["units"]), f.TICKETS + 2 * most_uses
     figures[f.TRAILED] = code["code"][:, f.TRAILS].any()
@@ -88,20 +88,26 @@ def phase_tables(
     return figures, tables
 
 
-def room_for_held(figures: Table) -> Table:
-    """Return the table of the instructions that pipes hold, as large as the figures say."""
-    return np.zeros(figures[[f.TEAMS, f.PIPES, f.HELD, f.ENTRY]].prod(), np.int64)
+def room_for_held(figures: Table) -> int:
+    """Return the size of the table of the instructions that pipes hold, as the figures say."""
+    return int(figures[[f.TEAMS, f.PIPES, f.HELD, f.ENTRY]].prod())
 
 
 def laid_out(figures: Table, tables: Mapping[str, Any]) -> tuple[Table, dict[str, slice]]:
-    """Put all tables into one piece of memory, and their places into its header."""
-    ends = np.cumsum([f.HEADER, *(tables[name].size for name in f.TABLES)]).tolist()
-    memory = np.empty(ends[-1], np.int64)
+    """Put all tables into one piece of memory, and their places into its header.
+
+    A number instead of a table stands for so many zeros.
+    """
+    sizes = [table if isinstance(table := tables[name], int) else table.size for name in f.TABLES]
+    ends = np.cumsum([f.HEADER, *sizes]).tolist()
+    # Zeros as the system hands them out, which takes no time for what is never touched.
+    memory = np.zeros(ends[-1], np.int64)
     memory[: f.MACHINE] = figures
     memory[f.MACHINE : f.HEADER] = ends[:-1]
     places = {name: slice(first, last) for name, (first, last) in zip(f.TABLES, pairwise(ends), strict=True)}
     for name, place in places.items():
-        memory[place] = tables[name].reshape(-1)
+        if not isinstance(tables[name], int):
+            memory[place] = tables[name].reshape(-1)
     return memory, places
 
 
@@ -170,28 +176,29 @@ def _transfers(
     paired = any(len(run.program.sizes) > VECTOR_CORES for run in runs)
     spreading = Spreading(profile, in_pairs=paired or vectors > 2)
     width = len(outcomes)
-    classes = np.full(2 * max(1, len(book.traffics)) * width, -1, np.int64)
-    rows: list[Table] = []
+    met = np.zeros(2 * max(1, len(book.traffics)) * width, np.bool_)
     for run in runs:
         kind: Any = KINDS.index(run.cores[0].kind)
         if len(run.program.sizes) > 1:
             kind = np.where(run.beside > 0, KINDS.index("vector"), kind)
-        keys = (kind * len(book.traffics) + run.traffics) * width + run.outcomes
-        for key in np.unique(keys).tolist():
-            if classes[key] < 0:
-                of, rest = divmod(key, len(book.traffics) * width)
-                traffic, outcome = divmod(rest, width)
-                classes[key] = len(rows)
-                rows.append(_row(spreading.transfer(KINDS[of], book.traffics[traffic], outcomes[outcome])))
-    return classes, np.concatenate(rows) if rows else np.empty(0, np.int64)
+        met[(kind * len(book.traffics) + run.traffics) * width + run.outcomes] = True
+    found = np.flatnonzero(met)
+    classes = np.full(len(met), -1, np.int64)
+    classes[found] = range(len(found))
+    rows = np.zeros((len(found), f.TRANSFERS), np.int64)
+    for row, key in zip(rows, found.tolist(), strict=True):
+        of, rest = divmod(key, len(book.traffics) * width)
+        traffic, outcome = divmod(rest, width)
+        _fill(row, spreading.transfer(KINDS[of], book.traffics[traffic], outcomes[outcome]))
+    return classes, rows
 
 
-def _row(transfer: Any) -> Table:
+def _fill(row: Table, transfer: Transfer) -> None:
+    """Write a transfer into its row."""
     links = [flow.link for flow in transfer.flows]
     # Rows of transfers, and tables of flows, have no room for more.
     assert len(links) <= f.MOST_FLOWS
     assert all(links.count(link) <= ROOM_OF_A_FLIGHT for link in links)
-    row = np.zeros(f.TRANSFERS, np.int64)
     row[f.LINK_LATENCY], row[f.FLOWS] = transfer.latency_cycles, len(transfer.flows)
     for number, flow in enumerate(transfer.flows):
         at = f.FLOW + number * f.FLOW_COLUMNS
@@ -202,10 +209,9 @@ def _row(transfer: Any) -> Table:
             flow.cap,
             flow.crosses,
         )
-    return row
 
 
-def _state(runs: Sequence[Run], begin: int, queue: int, units: int, recorded: int) -> dict[str, Table]:
+def _state(runs: Sequence[Run], begin: int, queue: int, units: int, recorded: int) -> dict[str, Any]:
     """Return the tables that the engine changes, as they are at the begin."""
     teams, pipes = len(runs), units * f.UNIT
     slots = sum(len(run.program.slots) for run in runs)
@@ -233,5 +239,5 @@ def _state(runs: Sequence[Run], begin: int, queue: int, units: int, recorded: in
         "slots": holders,
         "readers": np.full(slots * pipes * f.READER, -1, np.int64),
         "ports": ports,
-        **{name: np.zeros(size, np.int64) for name, size in sizes.items()},
+        **sizes,
     }

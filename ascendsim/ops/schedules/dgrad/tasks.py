@@ -241,8 +241,8 @@ class DgradTasks:
     def _symbols(self) -> list[int]:
         """Number the blocks of an image by the shapes of their tiles."""
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
-        alike = [self._task(0, 0, block) for block in self.blocks]
-        return [numbers[self.pixel_shapes[task.first_pixel], task.columns] for task in alike]
+        shapes = self.pixel_shapes
+        return [numbers[shapes[first_pixel], columns] for _, first_pixel, _, _, columns in self.blocks]
 
     @cached_property
     def pixel_shapes(self) -> dict[int, int]:
