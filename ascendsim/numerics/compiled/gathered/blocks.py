@@ -153,8 +153,8 @@ def _panel(
             _need_magnitudes(work, piece.length)
             size = absolute(acc)
             for t in range(block.length):
-                left = rows_from(a.magnitudes, at(a.steps, begin + t), w, x, y, z)
-                size = fma(left, columns(work.singles, work.b_single + block.b + t * LANES), size)
+                left = rows_from(a.singles, at(a.steps, begin + t), w, x, y, z)
+                size = fma(absolute(left), columns(work.singles, work.b_single + block.b + t * LANES), size)
             error = widen(size) * spread((3 * block.length + 8) * _ROUNDOFF)
             found, high = to_single(total - error), to_single(total + error)
             if block.unit < SAFE_UNIT or any_lane(differs(as_bits(found), as_bits(high))):
