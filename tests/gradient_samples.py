@@ -33,6 +33,7 @@ KINDS = (
     "align:{k}:F{f}:{r}",
     "fp16-acc(block:{k}:{r})",
     "fp16-acc(seq:{r})",
+    "exact-mmad:{r}",
 )
 SWITCHES = ("", "", "", "+split3", "+ftz-in", "+ftz-acc", "+saturate", "+ftz-in+ftz-acc+saturate")
 

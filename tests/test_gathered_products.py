@@ -22,6 +22,8 @@ OTHERS = (
     "align:4:F24:RZ:acc",
     "fp16-acc(block:8:RNE)",
     "block:4:RNE+saturate",
+    "exact-mmad:RNE",
+    "exact-mmad:RZ",
 )
 M, N, K = 12, 64, 83
 
@@ -150,6 +152,10 @@ def test_a_product_without_mmads_is_zero():
         ("tree:32:adjacent:RNE", [64], 20, [0, 32, 64]),
         # What looks at the accumulators at the end of an Mmad gets the Mmads.
         ("seq:RNE+saturate", [7, 25], 10, [0, 7, 25]),
+        # Mmads that are blocks stay whole, however long.
+        ("exact-mmad:RNE", [7, 25], 10, [0, 7, 25]),
+        # An Mmad of nothing ends nothing.
+        ("block:8:RNE", [8, 8, 12, 12, 20, 20], 8, [0, 8, 12, 20]),
     ],
 )
 def test_pieces_end_where_it_makes_no_difference(model, ends, most, cuts):

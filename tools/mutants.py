@@ -40,6 +40,8 @@ TESTS = {
     "accumulation/settings": ("test_accumulation_models", "test_matmul_int8", "test_options"),
     "accumulation/integers": ("test_accumulation_models", "test_matmul_int8", "test_accumulation_edges"),
     "accumulation/twins": ("test_accumulation_twins", *KERNELS[:2]),
+    "compiled/gathered/halves": ("test_half_conversions",),
+    "compiled/gathered": ("test_gathered_products",),
     "compiled/kernels_align": ("test_accumulation_kernels align", *KERNELS),
     "compiled/kernels_block": ("test_accumulation_kernels block", *KERNELS),
     "compiled/block_sums": ("test_accumulation_kernels block", *KERNELS),

@@ -213,8 +213,8 @@ def _streamed(problem: ConvProblem, stream: StreamOrder) -> NDArray[np.bool_]:
     return chosen.reshape(problem.weight)
 
 
-def add_in_order(parts: Floats) -> Floats:
-    """Add the rows of `parts` one after the other, each sum rounded to float32."""
+def add_in_order(parts: Sequence[Floats] | Floats) -> Floats:
+    """Add arrays, or the rows of one, one after the other, each sum rounded to float32."""
     # numpy adds float32 arrays element by element, each sum rounded to nearest even, as the vector cores do.
     total: Floats = parts[0].copy()
     with np.errstate(over="ignore", invalid="ignore"):

@@ -133,36 +133,76 @@ def _panel(
     """Add a piece to the panel whose first accumulator is at `cell`."""
     acc = tile(c, cell, c.shape[1])
     reach, unit = reach_and_unit(acc)
-    w, x, y, z = at(a.lines, i), at(a.lines, i + 1), at(a.lines, i + 2), at(a.lines, i + 3)
+    proven, size = True, model.block
+    most, least = reach, unit
     for number in range(piece.blocks):
-        block = _block(work, known, number, model.block, piece.length)
-        begin, right = piece.first + number * model.block, work.b + block.b
-        start = widen(acc)
-        total = start
-        for t in range(block.length):
-            left = rows_from(a.values, at(a.steps, begin + t), w, x, y, z)
-            total = fma(left, columns(work.doubles, right + t * LANES), total)
-        # As `widened` has it: sums stay whole multiples of the common unit, whatever rounding does to them.
-        reach, unit = (reach + block.bound) * _GROWTH, min(unit, block.unit)
-        if not is_exact(reach, unit):
+        most, least = _widened(most, least, _block(work, known, number, size, piece.length))
+        proven = proven and is_exact(most, least)
+    if proven:
+        for first in range(0, piece.length, size):
+            acc = to_single(
+                _sum(a, i, piece.first + first, work, first, min(size, piece.length - first), acc)
+            )
+    else:
+        for number in range(piece.blocks):
+            block = _block(work, known, number, size, piece.length)
+            reach, unit = _widened(reach, unit, block)
             # What the accumulators really are is often better known: they have been rounded meanwhile.
-            reach, unit = reach_and_unit(acc)
-            reach, unit = (reach + block.bound) * _GROWTH, min(unit, block.unit)
-        found = to_single(total)
-        if not is_exact(reach, unit) and not is_far_from_ties(total, found, block):
-            _need_magnitudes(work, piece.length)
-            size = absolute(acc)
-            for t in range(block.length):
-                left = rows_from(a.magnitudes, at(a.steps, begin + t), w, x, y, z)
-                size = fma(left, columns(work.singles, work.b_single + block.b + t * LANES), size)
-            error = widen(size) * spread((3 * block.length + 8) * _ROUNDOFF)
-            found, high = to_single(total - error), to_single(total + error)
-            if block.unit < SAFE_UNIT or any_lane(differs(as_bits(found), as_bits(high))):
-                store(start, work.doubles, work.start, LANES)
-                _careful(a, i, begin, work, block, model)
-                found = to_single(tile(work.doubles, work.result, LANES))
-        acc = found
+            if not is_exact(reach, unit):
+                reach, unit = reach_and_unit(acc)
+                reach, unit = _widened(reach, unit, block)
+            acc = _checked(a, i, piece, work, block, number * size, acc, is_exact(reach, unit), model)
     store(acc, c, cell, c.shape[1])
+
+
+@inlined
+def _widened(reach: float, unit: float, block: Block) -> tuple[float, float]:
+    """Return a bound and a unit of accumulators as they are after a block."""
+    # As `block_sums.widened` has it: sums stay whole multiples of the common unit, whatever rounding does.
+    return (reach + block.bound) * _GROWTH, min(unit, block.unit)
+
+
+@inlined
+def _sum(a: Lines, i: int, begin: int, work: Workspace, first: int, length: int, acc: Panel) -> Panel:
+    """Return accumulators and products from a step on, added in double; `first` is that step in the piece."""
+    w, x, y, z = at(a.lines, i), at(a.lines, i + 1), at(a.lines, i + 2), at(a.lines, i + 3)
+    total, right = widen(acc), work.b + first * LANES
+    for t in range(length):
+        left = rows_from(a.values, at(a.steps, begin + t), w, x, y, z)
+        total = fma(left, columns(work.doubles, right + t * LANES), total)
+    return total
+
+
+@inlined
+def _checked(
+    a: Lines,
+    i: int,
+    piece: Piece,
+    work: Workspace,
+    block: Block,
+    first: int,
+    acc: Panel,
+    proven: bool,
+    model: KernelModel,
+) -> Panel:
+    """Return the accumulators after a block that begins at a step of its piece; `proven`: doubles hold it."""
+    begin = piece.first + first
+    total = _sum(a, i, begin, work, first, block.length, acc)
+    found = to_single(total)
+    if not proven and not is_far_from_ties(total, found, block):
+        _need_magnitudes(work, piece.length)
+        w, x, y, z = at(a.lines, i), at(a.lines, i + 1), at(a.lines, i + 2), at(a.lines, i + 3)
+        size = absolute(acc)
+        for t in range(block.length):
+            left = rows_from(a.singles, at(a.steps, begin + t), w, x, y, z)
+            size = fma(absolute(left), columns(work.singles, work.b_single + block.b + t * LANES), size)
+        error = widen(size) * spread((3 * block.length + 8) * _ROUNDOFF)
+        found, high = to_single(total - error), to_single(total + error)
+        if block.unit < SAFE_UNIT or any_lane(differs(as_bits(found), as_bits(high))):
+            store(widen(acc), work.doubles, work.start, LANES)
+            _careful(a, i, begin, work, block, model)
+            found = to_single(tile(work.doubles, work.result, LANES))
+    return found
 
 
 @inlined

@@ -1,21 +1,22 @@
 """Where a reduction that was made by many Mmads may be cut into pieces, fewer or more, with the same bits."""
 
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.gathered.factor import Places
 
-# The kinds whose accumulators know of earlier products nothing but their values. Another kind is unknown here
-# until somebody has thought about it.
+# The kinds whose accumulators know of earlier products nothing but their values, and the one whose Mmads are
+# its blocks. Another kind is unknown here until somebody has thought about it.
 CHAINS = ("seq", "seq-muladd")
 BLOCKS = ("block", "block-add", "tree", "align")
+MMADS = ("exact-mmad",)
 
 
 def is_known(model: AccumulationModel) -> bool:
     """Tell whether `cuts_of` knows how the model goes on from one Mmad to the next."""
-    return model.kind in CHAINS + BLOCKS and isinstance(model.block, int)
+    return model.kind in CHAINS + BLOCKS + MMADS and isinstance(model.block, int)
 
 
 def cuts_of(model: AccumulationModel, ends: Places, most: int) -> Places:
@@ -25,15 +26,14 @@ def cuts_of(model: AccumulationModel, ends: Places, most: int) -> Places:
     most   steps of a piece, where nothing asks for a longer one
     """
     # Saturation looks at the accumulators whenever an Mmad ends, and only then.
-    if model.overflow == "saturate":
+    if model.overflow == "saturate" or model.kind in MMADS:
         return np.concatenate([[0], ends])
     # Inside an Mmad a block begins where the one before is full, and with every Mmad one begins. So where an
     # Mmad ends with a full block it makes no difference that it ends; and a piece may end with any block.
     block = 1 if model.kind in CHAINS else int(model.block)
-    lengths = np.diff(ends, prepend=0)
-    needed = (lengths % block != 0) & (lengths > 0)
-    needed[-1] = True
-    firsts = np.concatenate([[0], ends[needed]])
+    lengths = ends.copy()
+    lengths[1:] -= ends[:-1]
+    needed = ends[:-1][lengths[:-1] % block != 0].tolist()
     step = max(block, most // block * block)
-    pieces = [np.arange(first, last, step) for first, last in pairwise(firsts)]
-    return np.concatenate([*pieces, ends[-1:]])
+    pieces = [range(first, last, step) for first, last in pairwise([0, *needed, int(ends[-1])])]
+    return np.array([*chain(*pieces), ends[-1]])

@@ -35,11 +35,6 @@ class Values:
         """The elements as doubles."""
         return self.singles.astype(np.float64)
 
-    @cached_property
-    def magnitudes(self) -> Floats:
-        """The elements without their signs."""
-        return np.abs(self.singles)
-
 
 class Elements(NamedTuple):
     """A factor as kernels take it: element (i, t) is values[lines[i] + steps[t]]."""

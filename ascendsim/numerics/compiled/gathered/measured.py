@@ -23,7 +23,7 @@ class Lines(NamedTuple):
     """A factor, and the extents of runs of its elements.
 
     values, lines, steps   as of a `Factor`; of the left one in doubles
-    magnitudes             the values without their signs, as singles; of the right one nothing
+    singles                the same as singles
     extents                largest magnitude and lowest set bit of each `run` elements of `values`
     run                    how many that are; 0: extents are taken anew where they are needed
     """
@@ -31,7 +31,7 @@ class Lines(NamedTuple):
     values: Array
     lines: Array
     steps: Array
-    magnitudes: Array
+    singles: Array
     extents: Array
     run: int
 
@@ -50,13 +50,13 @@ def left_lines(a: Factor, cuts: Places, block: int) -> Lines:
     # A block that begins inside a run has other extents than whole runs.
     run = run if run >= _LEAST_RUN and not np.any(cuts[:-1] % run) else 0
     values = a.values
-    return Lines(values.doubles, a.lines, a.steps, values.magnitudes, _extents(values, run), run)
+    return Lines(values.doubles, a.lines, a.steps, values.singles, _extents(values, run), run)
 
 
 def right_lines(b: Factor) -> Lines:
     """Return a right factor, measured where the columns of a panel lie side by side."""
-    run, none = LANES if _are_side_by_side(b) else 0, np.empty(0, np.float32)
-    return Lines(b.values.singles, b.lines, b.steps, none, _extents(b.values, run), run)
+    run, values = LANES if _are_side_by_side(b) else 0, b.values.singles
+    return Lines(values, b.lines, b.steps, values, _extents(b.values, run), run)
 
 
 def _are_side_by_side(b: Factor) -> bool:
