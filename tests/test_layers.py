@@ -201,6 +201,7 @@ RECORDS = {
         "studies/hardware/records.py",
         "studies/identify/records.py",
         "studies/records.py",
+        "studies/tuning/records.py",
     ),
     *("timing/critical_path.py", "timing/timeline.py", "timing/times.py"),
 }
