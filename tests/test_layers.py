@@ -218,6 +218,7 @@ RECORDS = {
         "studies/modes/choice.py",
         "studies/modes/records.py",
         "studies/records.py",
+        "studies/tuning/records.py",
     ),
     *("timing/critical_path.py", "timing/timeline.py", "timing/times.py"),
 }
