@@ -203,6 +203,7 @@ RECORDS = {
         "studies/identify/records.py",
         "studies/modes/choice.py",
         "studies/modes/records.py",
+        "studies/modes/study.py",
         "studies/records.py",
     ),
     *("timing/critical_path.py", "timing/timeline.py", "timing/times.py"),
