@@ -217,6 +217,7 @@ RECORDS = {
         "studies/identify/records.py",
         "studies/modes/choice.py",
         "studies/modes/records.py",
+        "studies/modes/study.py",
         "studies/records.py",
         "studies/tuning/records.py",
     ),

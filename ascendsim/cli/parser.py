@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ascendsim import __version__
-from ascendsim.cli.values import gradients, natural, order, positive, sizes
+from ascendsim.cli.problem_options import add_problem
+from ascendsim.cli.values import natural, order, positive
 from ascendsim.errors import ConfigError
-from ascendsim.workloads import workload_names
 
 _EXAMPLES = """\
 examples:
@@ -104,7 +104,7 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    _add_problem(run)
+    add_problem(run)
     _add_arithmetic(run)
     _add_output(run)
     # The commands load what they need when they are called, so that --help and mistakes are quick.
@@ -124,39 +124,6 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
     others = {"check": add_check(choices), "validate": add_validate(choices)}
     others |= add_probe(choices) | add_study(choices)
     return parser, {"run": run, "profiles": profiles, **others}
-
-
-def _add_problem(run: Parser) -> None:
-    what = run.add_argument_group("what to run")
-    what.add_argument("layer", nargs="?", metavar="LAYER", help="a layer of the network (none: all of it)")
-    what.add_argument(
-        *("--network", "--workload"),
-        dest="workload",
-        metavar="NAME",
-        help=f"{', '.join(workload_names())}, or the path of a .toml or .onnx file (default resnet50)",
-    )
-    what.add_argument("--batch", type=positive, help="batch of a layer or network (default 1)")
-    what.add_argument("--npz", type=Path, metavar="FILE", help="your own grad_output, input and weight")
-    what.add_argument("--input", type=sizes, metavar="N,C,H,W", help="sizes of the input of one convolution")
-    what.add_argument("--weight", type=sizes, metavar="CO,CI,KH,KW", help="sizes of its weight")
-    # None where they are absent, so that an option beside a workload or a file is told from its default.
-    for name in ("stride", "padding", "dilation", "output-padding"):
-        what.add_argument(
-            f"--{name}",
-            type=sizes,
-            metavar="N[,N]",
-            help=f"its {name.replace('-', ' ')}, one for all or one each",
-        )
-    what.add_argument("--groups", type=positive, help="its groups")
-    what.add_argument(
-        "--transposed", action="store_true", default=None, help="it is a transposed convolution"
-    )
-    what.add_argument(
-        "--mask",
-        type=gradients,
-        metavar="NAMES",
-        help="gradients wanted: input,weight,bias or fewer (default: of a network, as training asks)",
-    )
 
 
 def _add_arithmetic(run: Parser) -> None:

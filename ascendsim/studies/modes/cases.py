@@ -28,6 +28,7 @@ class Case:
 
     mask   which gradients are asked for
     count  how many convolutions it stands for
+    data   which values: equal words mean equal values
     load   makes grad_output, input and weight in float64; a function of a module, to be sent to processes
     """
 
@@ -35,6 +36,7 @@ class Case:
     problem: ConvProblem
     mask: tuple[bool, bool, bool]
     count: int
+    data: str
     load: Callable[[], Tensors]
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from ascendsim.studies.modes.records import CaseErrors, GradientError, ModeError
 
+RULES = ("st", "mixed", "stat")  # of the field, in the order in which they are told
+
 
 @dataclass(frozen=True, slots=True)
 class Worst:
@@ -112,7 +114,7 @@ def _summary(
         max(errors, key=lambda error: (error != error, error)),
         max(gradient.different for gradient in every),
         max(worst, key=_size),
-        tuple(failed.items()),
+        tuple((rule, failed[rule]) for rule in RULES if rule in failed),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ascendsim.numerics.metrics import ErrorMetrics
+from ascendsim.numerics.standards import Verdict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,13 +34,12 @@ def reasons(
             for one in failed
         )
     return tuple(
-        (one.standard, _reason(one.standard, errors, result, reference, magnitudes, allowed))
-        for one in failed
+        (one.standard, _reason(one, errors, result, reference, magnitudes, allowed)) for one in failed
     )
 
 
 def _reason(
-    standard: str,
+    verdict: Verdict,
     errors: ErrorMetrics,
     result: Float64,
     reference: Float64,
@@ -47,7 +47,7 @@ def _reason(
     allowed: float,
 ) -> str:
     error = np.abs(result - reference)
-    measure = error if standard == "mixed" else error / (np.abs(reference) + OFFSET)
+    measure = error if verdict.standard == "mixed" else error / (np.abs(reference) + OFFSET)
     at = int(np.nanargmax(measure))
     place = tuple(int(i) for i in np.unravel_index(at, measure.shape))
     size, off, terms = (float(values.reshape(-1)[at]) for values in (np.abs(reference), error, magnitudes))
@@ -57,11 +57,11 @@ def _reason(
     else:
         why = f"more than the {allowed:.1e} that its formats' roundings cost: range or sums lose it"
     shown = {
-        "stat": f"MERE {errors.mere:.1e}, MARE {errors.mare:.1e}",
-        "st": f"{errors.share_above_1e3_rounded:.2%} are off by more than 1e-3",
+        "stat": f"MERE is {errors.mere:.1e}, MARE {errors.mare:.1e}",
+        "st": f"the largest relative error is {errors.mare:.1e}",
         "mixed": f"the largest error is {errors.max_abs:.1e}",
-    }[standard]
+    }[verdict.standard]
     return (
-        f"{shown}; at {place} |g| is {size:.1e}, the sum of its terms' magnitudes {terms:.1e}, the error "
-        f"{off:.1e}: {of_terms:.1e} of that sum, {why}"
+        f"it asks for {verdict.rule}; {shown}; at {place} |g| is {size:.1e}, its terms' magnitudes sum to "
+        f"{terms:.1e}, the error {off:.1e} is {of_terms:.1e} of that sum, {why}"
     )

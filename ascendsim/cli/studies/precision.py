@@ -1,0 +1,283 @@
+"""`ascendsim study precision`: which format and cubeMathType for a layer, a network or recorded tensors."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ascendsim.cli.request import Network, Single, read_request
+from ascendsim.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from ascendsim.studies.modes.cases import Case, Tensors
+    from ascendsim.studies.modes.study import PrecisionStudy
+
+_EXAMPLES = """\
+examples:
+  ascendsim study precision s3b1_3x3 --batch 4 --dtype float16,float32
+  ascendsim study precision --network alexnet --data normal,long-tailed --loss-scale 1,4096
+  ascendsim study precision --npz recorded --loss-scale 1,4096 --out page
+"""
+LIMIT = 2.0**-10  # T of float16 in the operator test kit, as a bound of a norm
+MODELS = ("default", "seq:RNE", "align:cube_k:F24:RZ:acc")
+DTYPES = ("float16", "bfloat16", "float32")
+
+
+def add_precision(kinds: Any) -> Any:
+    """Add the command to the kinds of studies and return it."""
+    from ascendsim.cli.problem_options import add_problem
+    from ascendsim.cli.studies.engine import add_engine_options
+
+    command = kinds.add_parser(
+        "precision",
+        help="which format and cubeMathType, by error and time",
+        description="Hold the gradients of a layer, a network or recorded tensors against float64 under "
+        "every format, cubeMathType, accumulation model and loss scale; name the cheapest mode that passes.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_problem(command)
+    _add_axes(command.add_argument_group("what is varied; several of each with commas between"))
+    add_engine_options(command)
+    command.set_defaults(command=precision)
+    return command
+
+
+def _add_axes(axes: Any) -> None:
+    axes.add_argument(
+        "--product", default="910B", metavar="NAME", help="product, variant or .toml file (910B)"
+    )
+    axes.add_argument("--dtype", type=_words, help="formats of the tensors (float16,bfloat16,float32)")
+    axes.add_argument(
+        "--cube-math-type",
+        type=_numbers(int),
+        default=(0, 1, 2, 3),
+        metavar="N",
+        help="cubeMathTypes (0,1,2,3)",
+    )
+    axes.add_argument(
+        "--accumulation",
+        type=_words,
+        default=MODELS,
+        metavar="MODEL",
+        help=f"accumulation models; `default` is the product's ({','.join(MODELS)})",
+    )
+    axes.add_argument(
+        "--loss-scale", type=_numbers(float), default=(1.0,), metavar="X", help="factors of grad_output (1)"
+    )
+    axes.add_argument("--data", type=_words, help="of tensors that are drawn: normal, long-tailed (normal)")
+    axes.add_argument("--seed", type=int, default=0, help="of tensors that are drawn (0)")
+    axes.add_argument("--codes", metavar="FORMAT", help="format of the codes in --npz, such as bfloat16")
+    axes.add_argument(
+        "--limit", type=float, default=LIMIT, help="largest error with which a mode passes (2^-10)"
+    )
+    axes.add_argument("--rules", default="documented", metavar="NAME", help="rule set (documented)")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(","))
+
+
+def _numbers(kind: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    def numbers(text: str) -> tuple[Any, ...]:
+        try:
+            return tuple(kind(part) for part in text.split(","))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not numbers with commas between") from None
+
+    return numbers
+
+
+def precision(arguments: Any) -> int:
+    """Measure, answer, print, and write what was asked for."""
+    from ascendsim.cli.studies.engine import engine_of
+    from ascendsim.profile import load_profile
+    from ascendsim.studies.engine.run import Engine
+    from ascendsim.studies.modes.measure import Axes
+    from ascendsim.studies.modes.point import PrecisionPoint, answer, case_errors
+    from ascendsim.studies.modes.study import PrecisionStudy
+
+    _check(arguments)
+    profile = load_profile(arguments.product)
+    title, cases = _asked(arguments)
+    models = tuple(None if model == "default" else model for model in arguments.accumulation)
+    axes = Axes(
+        profile,
+        arguments.dtype or DTYPES,
+        arguments.cube_math_type,
+        models,
+        arguments.loss_scale,
+        arguments.rules,
+    )
+    points = [PrecisionPoint(axes, case) for case in cases]
+    with engine_of(arguments) as (engine, budget):
+        # The engine asks no more of a point than its key and label, and hands it back.
+        own = Engine(engine.store, engine.jobs, engine.scheduler, engine.advance, cast("Any", answer))
+        outcome = own.answer(cast("Any", points), budget)
+    found = []
+    for _, one in outcome:
+        if one is not None and one.reason:
+            raise ConfigError(one.reason)
+        if one is not None:
+            found.append(case_errors(one.text))
+    if not found:
+        raise ConfigError("study precision: time or trials were used up before the first case; give more")
+    data = tuple(dict.fromkeys(case.data for case in cases))
+    study = PrecisionStudy(title, profile.variant, arguments.limit, len(models), data, tuple(found))
+    _print(study, arguments, profile)
+    return 0
+
+
+def _check(arguments: Any) -> None:
+    """Refuse values of axes that mean nothing.
+
+    Raises   ConfigError, UnsupportedError
+    """
+    from ascendsim.cli.tensors import require_tensor_dtype
+    from ascendsim.numerics.accumulation.models import AccumulationModel
+    from ascendsim.studies.modes.cases import DATA
+
+    for name in arguments.dtype or ():
+        require_tensor_dtype(name)
+    for model in arguments.accumulation:
+        if model != "default":
+            AccumulationModel.parse(model)
+    for number in arguments.cube_math_type:
+        if number not in range(4):
+            raise ConfigError(f"--cube-math-type {number}: it must be 0, 1, 2 or 3")
+    for scale in (*arguments.loss_scale, arguments.limit):
+        if not 0 < scale < float("inf"):
+            raise ConfigError(f"--loss-scale and --limit must be above 0, not {scale:g}")
+    for kind in arguments.data or ():
+        if kind not in DATA:
+            raise ConfigError(
+                f"--data {kind}: it must be {' or '.join(DATA)}, or give recorded tensors by --npz"
+            )
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Tensors of a user's file."""
+
+    path: Path
+    codes: str | None
+
+    def __call__(self) -> Tensors:
+        """Read grad_output, input and weight."""
+        import numpy as np
+
+        from ascendsim.cli.tensors import npz_tensors, read_npz
+        from ascendsim.numerics.formats.casts import decode
+        from ascendsim.numerics.formats.dtypes import dtype
+
+        held = npz_tensors(self.path, read_npz(self.path), self.codes)
+        each = {"grad_output": held.grad_output, "input": held.input, "weight": held.weight}
+        return {name: decode(x, dtype(x.dtype)).astype(np.float64) for name, x in each.items()}
+
+
+def _asked(arguments: Any) -> tuple[str, list[Case]]:
+    """Return a title, and the cases that the words name.
+
+    Raises   as `read_request`; ConfigError for options that would be ignored
+    """
+    if arguments.npz is not None:
+        if arguments.data is not None:
+            raise ConfigError("--data cannot be combined with --npz: the files are the data")
+        files = sorted(arguments.npz.glob("*.npz")) if arguments.npz.is_dir() else [arguments.npz]
+        if not files:
+            raise DataError(f"{arguments.npz}: this folder has no .npz file")
+        return arguments.npz.name, [_recorded(file, arguments) for file in files]
+    if arguments.codes is not None:
+        raise ConfigError("--codes goes with --npz")
+    request = read_request(arguments)
+    return _title(request), list(_drawn(request, arguments))
+
+
+def _title(request: Single | Network) -> str:
+    if isinstance(request, Single):
+        return request.title
+    return f"{request.workload.title}, batch {request.batch}"
+
+
+def _recorded(path: Path, arguments: Any) -> Case:
+    from ascendsim import ConvProblem
+    from ascendsim.studies.modes.cases import Case
+
+    request = read_request(Namespace(**vars(arguments) | {"npz": path}))
+    assert isinstance(request, Single)
+    assert request.arrays is not None
+    problem = ConvProblem(**request.options)
+    problem.check_grad_output(request.arrays["grad_output"].shape)
+    digest = sha256(path.read_bytes()).hexdigest()
+    data = f"recorded, sha256 {digest[:16]}, {arguments.codes or 'values'}"
+    return Case(path.stem, problem, request.mask, 1, data, Recorded(path, arguments.codes))
+
+
+def _drawn(request: Single | Network, arguments: Any) -> Iterator[Case]:
+    from ascendsim import ConvProblem
+    from ascendsim.studies.modes.cases import Case, Drawn
+
+    kinds: Sequence[str] = arguments.data or ("normal",)
+    for kind in kinds:
+        data = f"{kind}, seed {arguments.seed}"
+        ending = f", {kind}" if len(kinds) > 1 else ""
+        if isinstance(request, Single):
+            problem = ConvProblem(**request.options)
+            load = Drawn(problem, kind, arguments.seed)
+            yield Case(f"{request.title}{ending}", problem, request.mask, 1, data, load)
+            continue
+        for layer in request.layers:
+            problem = ConvProblem(**layer.problem_options(request.batch))
+            load = Drawn(problem, kind, arguments.seed)
+            yield Case(f"{layer.name}{ending}", problem, request.mask_of(layer), layer.count, data, load)
+
+
+def _print(study: PrecisionStudy, arguments: Any, profile: Any) -> None:
+    from ascendsim.cli.studies.engine import write_study_page
+    from ascendsim.report.studies.facts import facts as study_facts
+    from ascendsim.report.studies.precision import precision_record, precision_rows
+    from ascendsim.report.studies.precision_page import precision_page
+    from ascendsim.studies.engine.table import write_table
+    from ascendsim.studies.sweep import ranged_figures
+
+    # The table first: where it cannot be written, nothing is printed but the reason.
+    if arguments.table is not None:
+        write_table(precision_rows(study), arguments.table)
+    if arguments.json:
+        print(json.dumps(precision_record(study), indent=1, allow_nan=False))
+    else:
+        _print_tables(study)
+    assumed = len(ranged_figures(profile))
+    facts = study_facts(arguments.words, profile.variant, profile.content.hex(), assumed)
+    write_study_page(arguments, precision_page(study, facts))
+
+
+def _print_tables(study: PrecisionStudy) -> None:
+    from ascendsim.report.studies.precision import (
+        DEFINITIONS,
+        mode_table,
+        precision_sentence,
+        reasons,
+        refusals,
+        share_table,
+    )
+    from ascendsim.report.terminal import make_console, print_table, print_text
+
+    out = make_console()
+    print_text(out, precision_sentence(study))
+    for line in reasons(study):
+        print_text(out, line)
+    print_table(out, mode_table(study))
+    print_table(out, share_table(study, every=False))
+    out.print()
+    for line in refusals(study):
+        print_text(out, line)
+    for word in ("error", "storage, cast, output, sums", "of terms", "fails", "us"):
+        print_text(out, f"{word}: {DEFINITIONS[word]}")

@@ -1,0 +1,262 @@
+"""Which mode of the interface to take: a sentence, reasons and tables of a study of precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ascendsim.report.document import plain
+from ascendsim.report.numbers import microseconds, percent
+from ascendsim.report.tables import TextTable
+from ascendsim.studies.modes.choice import ModeSummary
+from ascendsim.studies.modes.records import Share
+from ascendsim.studies.modes.study import PrecisionStudy
+
+DEFINITIONS = {
+    "error": "L2 norm of a gradient minus the float64 one of the tensors as they were given, relative to "
+    "the norm of that: of the worst gradient of the worst case. Two numbers: under the best and the worst "
+    "accumulation model. A gradient is divided by the loss scale first.",
+    "storage, cast, output, sums": "Parts of that error, which add up to it element by element (their "
+    "norms need not): storing the tensors in their format; what the cube reads instead of what is stored; "
+    "rounding the exact gradient once to the formats in which it leaves; the rest, which is accumulation.",
+    "of terms": "Largest error of an element, storage apart, over the sum of the magnitudes |a b| of its "
+    "terms: the error of the sum, whatever of it cancels.",
+    "other bits": "Largest share of elements of a gradient whose bits another accumulation model changes.",
+    "passes": "Every gradient of every case is within the limit under every accumulation model, without "
+    "NaN or Inf.",
+    "fails": "Acceptance rules of the field that some gradient fails, held against float64 of the stored "
+    "tensors (docs/arithmetic.md has them). They judge elements one by one, so that terms that cancel "
+    "fail them.",
+    "us": "Microseconds of all calls as `ascendsim run` estimates them, launches included, L2 warm.",
+    "loss scale": "grad_output is multiplied by it before it is stored, gradients are divided by it.",
+    "subnormal": "Share of the values that are not zero below the format's smallest normal value, where "
+    "bits are lost one by one; those that become zero are among them.",
+}
+
+
+def mode_words(row: ModeSummary) -> str:
+    """Name a mode."""
+    cube = "" if row.compute_dtypes == (row.dtype,) else f" ({' or '.join(row.compute_dtypes)} in the cube)"
+    scale = "" if row.loss_scale == 1 else f" and a loss scale of {row.loss_scale:g}"
+    return f"{row.dtype} with cubeMathType {_numbers(row)}{cube}{scale}"
+
+
+def precision_sentence(study: PrecisionStudy) -> str:
+    """Answer in one sentence: the cheapest mode that passes, or the nearest one."""
+    where = f"On {study.variant}, {study.title}: "
+    models = f" under each of {study.models} accumulation models" if study.models > 1 else ""
+    within = f"within {study.limit:.1e} of float64 in every gradient{models}"
+    best, near = study.cheapest, study.nearest
+    if best is not None:
+        error = _range(best.least, best.most)
+        cost = f"{microseconds(best.time_us)} us, error {error}"
+        return f"{where}the cheapest mode {within} is {mode_words(best)}: {cost}."
+    if near is not None:
+        error = _range(near.least, near.most)
+        return f"{where}no mode is {within}; the nearest is {mode_words(near)}, error {error}."
+    return f"{where}no mode is {within}: the interface refuses them, or they overflow."
+
+
+def reasons(study: PrecisionStudy) -> Iterator[str]:
+    """Yield why a verdict differs between loss scales, then why rules of the field fail."""
+    for bad, good in study.verdict_flips():
+        assert bad.worst is not None
+        case = bad.worst.case
+        before, after = (study.share(case, "grad_output", row.dtype, row.loss_scale) for row in (bad, good))
+        assert before is not None
+        assert after is not None
+        beyond = before.overflow > 0 or bad.worst.error.overflow > 0
+        yield (
+            f"{mode_words(good)} passes; with a loss scale of {bad.loss_scale:g} the mode fails "
+            f"(error {_number(bad.most)} in {bad.worst.error.name} of {case}, most of it {_largest(bad)}): "
+            + (_overflowing(bad, before) if beyond else _subnormal(before, after))
+        )
+    told = set()
+    for row in study.rows:
+        for rule, reason in row.failed:
+            if rule not in told:
+                told.add(rule)
+                yield f"fails {rule}, such as {mode_words(row)}: {reason}."
+
+
+def _largest(row: ModeSummary) -> str:
+    """Name the largest part of the largest error."""
+    assert row.worst is not None
+    e = row.worst.error
+    parts = {"storage": e.storage, "cast": e.cast, "output": e.output, "sums": e.accumulation}
+    return max(parts, key=lambda name: parts[name] if parts[name] == parts[name] else 0.0)
+
+
+def _subnormal(before: Share, after: Share) -> str:
+    if before.subnormal is None or after.subnormal is None:
+        return f"{before.zero:.2%} of the non-zero grad_output become 0 in {before.format}."
+    scale = f"with a loss scale of {after.loss_scale:g}" if after.loss_scale != 1 else "without a loss scale"
+    return (
+        f"{before.subnormal:.2%} of the non-zero grad_output are subnormal in {before.format}: the smaller, "
+        f"the fewer bits ({before.zero:.2%} become 0); {scale} {after.subnormal:.2%} are."
+    )
+
+
+def _overflowing(bad: ModeSummary, share: Share) -> str:
+    assert bad.worst is not None
+    worst = bad.worst.error
+    return (
+        f"{share.overflow:.2%} of grad_output overflow in {share.format}, and {worst.overflow:.2%} of "
+        f"{worst.name} are Inf or NaN."
+    )
+
+
+def mode_table(study: PrecisionStudy) -> TextTable:
+    """Show every mode over all cases."""
+    headings = (
+        *("format", "cubeMathType", "in the cube", "loss scale", "us", "error", "storage", "cast", "output"),
+        *("sums", "of terms", "other bits", "passes", "fails", "worst"),
+    )
+    left = frozenset({0, 1, 2, 12, 13, 14})
+    return TextTable("Modes", headings, left, tuple(_mode_row(study, row) for row in _told(study)))
+
+
+def _told(study: PrecisionStudy) -> Iterator[ModeSummary]:
+    """Yield the modes, what is refused once and not under every loss scale."""
+    refused = set()
+    for row in study.rows:
+        key = row.dtype, row.cube_math_types
+        if not row.refused or key not in refused:
+            yield row
+        if row.refused:
+            refused.add(key)
+
+
+def _mode_row(study: PrecisionStudy, row: ModeSummary) -> tuple[str, ...]:
+    first = (row.dtype, _numbers(row), " or ".join(row.compute_dtypes))
+    if row.worst is None:
+        return (*first, *("",) * 9, "refused", "", "")
+    e = row.worst.error
+    parts = (_number(one) for one in (e.storage, e.cast, e.output, e.accumulation, e.of_terms))
+    several = len(study.cases) > 1
+    return (
+        *first,
+        f"{row.loss_scale:g}",
+        microseconds(row.time_us),
+        _range(row.least, row.most),
+        *parts,
+        percent(row.different),
+        "yes" if row.passes(study.limit) else "no",
+        " ".join(rule for rule, _ in row.failed),
+        f"{e.name} of {row.worst.case}" if several else e.name,
+    )
+
+
+def refusals(study: PrecisionStudy) -> Iterator[str]:
+    """Yield why modes are refused: each reason once."""
+    told = dict[str, ModeSummary]()
+    for row in study.rows:
+        if row.refused:
+            told.setdefault(row.refused, row)
+    for reason, row in told.items():
+        yield f"{row.dtype} with cubeMathType {_numbers(row)} is refused: {reason}"
+
+
+def share_table(study: PrecisionStudy, *, every: bool) -> TextTable:
+    """Show what formats make of the tensors; of grad_output alone, in the worst case, unless `every`."""
+    rows = []
+    for case, share in _shares(study, every=every):
+        below = "" if share.subnormal is None else f"{share.subnormal:.2%}"
+        scale = f"{share.loss_scale:g}" if share.tensor == "grad_output" else ""
+        lost = (below, f"{share.zero:.2%}", f"{share.overflow:.2%}")
+        rows.append((case, share.tensor, share.format, scale, *lost))
+    headings = ("of", "tensor", "format", "loss scale", "subnormal", "become 0", "overflow")
+    title = "What formats make of the non-zero values" + ("" if every else ", in the worst case of each row")
+    return TextTable(title, headings, frozenset({0, 1, 2}), tuple(rows))
+
+
+def _shares(study: PrecisionStudy, *, every: bool) -> list[tuple[str, Share]]:
+    pairs = [(case.name, share) for case in study.cases for share in case.shares]
+    if every:
+        return pairs
+    worst: dict[tuple[str, float], tuple[str, Share]] = {}
+    for name, share in pairs:
+        if share.tensor == "grad_output":
+            key = share.format, share.loss_scale
+            known = worst.get(key)
+            if known is None or _lost(share) > _lost(known[1]):
+                worst[key] = name, share
+    return list(worst.values())
+
+
+def _lost(share: Share) -> float:
+    return share.overflow + max(share.zero, share.subnormal or 0.0)
+
+
+def model_table(study: PrecisionStudy) -> TextTable:
+    """Show the error of every gradient of every case under every model."""
+    rows = [
+        (
+            *(case.name, error.name, mode.dtype, "/".join(map(str, mode.cube_math_types)), mode.accumulation),
+            *(f"{mode.loss_scale:g}", _number(error.total), _number(error.accumulation)),
+            *(_number(error.of_terms), f"{error.different:.1%}", f"{error.underflow:.2%}"),
+            " ".join(rule for rule, _ in error.failed),
+        )
+        for case in study.cases
+        for mode in case.modes
+        for error in mode.gradients
+    ]
+    headings = (
+        *("of", "gradient", "format", "cubeMathType", "model", "loss scale", "error", "sums", "of terms"),
+        *("other bits", "underflow", "fails"),
+    )
+    return TextTable(
+        "Every gradient under every model", headings, frozenset({0, 1, 2, 3, 4, 11}), tuple(rows)
+    )
+
+
+def precision_rows(study: PrecisionStudy) -> list[dict[str, Any]]:
+    """Return a row of plain values for each gradient of each case under each mode, for a table in a file."""
+    rows = []
+    for case in study.cases:
+        for mode in case.modes:
+            of_mode = {key: value for key, value in asdict(mode).items() if key != "gradients"}
+            of_mode["cube_math_types"] = "/".join(map(str, mode.cube_math_types))
+            for error in mode.gradients:
+                own = asdict(error) | {"failed": " ".join(rule for rule, _ in error.failed)}
+                rows.append({"case": case.name, "count": case.count, **of_mode, **own})
+    return rows
+
+
+def precision_record(study: PrecisionStudy) -> dict[str, Any]:
+    """Return a study as plain values for JSON."""
+    return {
+        "answer": precision_sentence(study),
+        "reasons": list(reasons(study)),
+        "variant": study.variant,
+        "limit": study.limit,
+        "data": list(study.data),
+        "modes": [_plain(asdict(row)) | {"passes": row.passes(study.limit)} for row in study.rows],
+        "cases": [_plain(asdict(case)) for case in study.cases],
+        "definitions": DEFINITIONS,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return nested values as JSON can hold them."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return plain(value)
+
+
+def _numbers(row: ModeSummary) -> str:
+    return "/".join(map(str, row.cube_math_types))
+
+
+def _number(error: float) -> str:
+    """Print an error; what is not finite has no parts."""
+    return "-" if error != error else "0" if error == 0 else f"{error:.1e}"
+
+
+def _range(least: float, most: float) -> str:
+    """Print the errors under the best and the worst model, once where they are alike."""
+    ends: Sequence[str] = list(dict.fromkeys((_number(least), _number(most))))
+    return " .. ".join(ends)

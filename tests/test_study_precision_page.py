@@ -1,0 +1,102 @@
+"""Does the page of a study of precision hold what it promises, and is it well formed?"""
+
+import math
+from html.parser import HTMLParser
+
+from ascendsim.report.page.exponents import SHOWN, Bars, Range, exponents
+from ascendsim.report.page.html import render
+from ascendsim.report.studies.precision import mode_table, precision_rows, precision_sentence, reasons
+from ascendsim.report.studies.precision_page import precision_page
+from ascendsim.studies.modes.records import CaseErrors, GradientError, Histogram, ModeError, Share
+from ascendsim.studies.modes.study import PrecisionStudy
+
+
+def gradient(total, name="grad_input", failed=()):
+    return GradientError(name, total, total, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, failed)
+
+
+def study(*totals, limit=1e-3, name="a"):
+    """Return a study of one case under loss scales 1, 2, ..., with these errors."""
+    modes = tuple(
+        ModeError("float16", (0,), "float16", "block:16:RNE", float(at), 2.0, (gradient(total),))
+        for at, total in enumerate(totals, 1)
+    )
+    shares = tuple(
+        Share("grad_output", "float16", float(at), 0.5, 0.25, 0.0) for at in range(1, len(totals) + 1)
+    )
+    histograms = (Histogram("grad_output", -20, (1, 2, 3), 4, 0),)
+    case = CaseErrors(name, 1, modes, shares, histograms)
+    return PrecisionStudy("mine", "910B2", limit, 1, ("normal",), (case,))
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.opened, self.texts, self.stack = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.opened.append((tag, dict(attrs)))
+        if tag not in ("meta", "link"):
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.opened.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def read_page(page):
+    tags = Tags()
+    tags.feed(render(page))
+    assert tags.stack == []
+    return tags
+
+
+def test_the_page_holds_answer_reasons_tables_and_pictures():
+    made = study(1e-2, 1e-4)
+    tags = read_page(precision_page(made, {"command": "ascendsim study precision"}))
+    text = " ".join(tags.texts)
+    assert precision_sentence(made) in text
+    assert next(reasons(made)) in text
+    assert sum(tag == "svg" for tag, _ in tags.opened) == 2
+    assert sum(attrs.get("class") == "sortable" for tag, attrs in tags.opened if tag == "table") == 3
+    assert not [
+        attrs for _, attrs in tags.opened if {"src", "href"} & set(attrs) and attrs.get("href") != "data:,"
+    ]
+    assert "ascendsim study precision" in text
+
+
+def test_names_of_the_user_are_text_on_the_page():
+    page = precision_page(study(1e-4, name="<script>alert(1)</script>"), {})
+    assert "<script>alert" not in render(page)
+
+
+def test_a_study_of_nothing_but_overflow_has_a_page():
+    made = study(math.inf, math.nan)
+    assert "no mode is" in precision_sentence(made)
+    read_page(precision_page(made, {}))
+    assert [row[12] for row in mode_table(made).rows] == ["no", "no"]
+
+
+def test_a_table_has_a_row_for_each_gradient():
+    rows = precision_rows(study(1e-2, 1e-4))
+    assert [(row["case"], row["name"], row["loss_scale"], row["total"]) for row in rows] == [
+        ("a", "grad_input", 1.0, 1e-2),
+        ("a", "grad_input", 2.0, 1e-4),
+    ]
+
+
+def test_a_long_tail_is_one_bar():
+    drawn = exponents(Bars(-200, (1,) * 200), [Range("float16", -24, -14, 16, 12)])
+    tags = Tags()
+    tags.feed(drawn)
+    titles = [text for text in tags.texts if "values" in text]
+    assert len([one for one in titles if one.startswith(("2^", "below"))]) == SHOWN
+    # 200 binades, of which the last 59 stand alone and 141 together.
+    assert titles[0] == f"below 2^{1 - SHOWN}: 141 values, 70.50%"
+    # A loss scale of 4096 moves the range by 12 binades.
+    assert any("normal from 2^-26 to 2^4" in text for text in tags.texts)
