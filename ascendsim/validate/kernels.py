@@ -20,6 +20,7 @@ from ascendsim.validate.counters import active_us, core_active_cycles
 from ascendsim.validate.schema import PLAN, Row, refuse_beyond_memory, wrong
 
 if TYPE_CHECKING:
+    from ascendsim.ops.results import Estimate as CallEstimate
     from ascendsim.ops.results import KernelResult
     from ascendsim.profile import Profile
 
@@ -142,6 +143,24 @@ def gradient_us(row: Row, profile: Profile) -> Estimate:
 
     Raises   AscendSimError if the sizes do not fit each other or the product
     """
+    mask = row.kernel == "grad_input", row.kernel == "grad_weight", False
+    result = gradient_call(row, profile, mask)
+    # A profiler lists the layout kernels around the gradient as kernels of their own.
+    kernel = next(kernel for kernel in result.kernels if kernel.name.startswith(row.kernel))
+    note = PRODUCT_NOTE if kernel.kernel.facts["plan"].chosen_by == "product" else CONV_NOTE
+    return Estimate(kernel.time_us, active_us(kernel.timeline, profile), note)
+
+
+def gradient_call(
+    row: Row,
+    profile: Profile,
+    mask: tuple[bool, bool, bool],
+    output_dtypes: tuple[str | None, ...] | None = None,
+) -> CallEstimate:
+    """Return the estimate of the call that a row of a gradient is from.
+
+    Raises   as `gradient_us`
+    """
     window = row.stride or 1, row.padding or 0, row.dilation or 1
     problem = ConvProblem(row.input_shape, row.weight_shape, *window, groups=row.groups)
     refuse_beyond_memory(max(prod(problem.input), prod(problem.grad_output)))
@@ -149,18 +168,15 @@ def gradient_us(row: Row, profile: Profile) -> Estimate:
     rates = profile.cube.rates
     if dtype not in CONVOLVED or (dtype != "float32" and dtype not in rates):
         raise UnsupportedError(f"operands of {row.compute_dtype} are not convolved on {profile.variant}")
-    result = estimate(
+    return estimate(
         problem,
         # Where the cube has no float32 its operands are cast before.
         dtype if dtype in rates else "float16",
         math_type,
         product=profile,
-        output_mask=(row.kernel == "grad_input", row.kernel == "grad_weight", False),
+        output_mask=mask,
+        output_dtypes=output_dtypes,
         l2_start=row.l2_start,
         rules="hardware",
         engine="compiled",
     )
-    # A profiler lists the layout kernels around the gradient as kernels of their own.
-    kernel = next(kernel for kernel in result.kernels if kernel.name.startswith(row.kernel))
-    note = PRODUCT_NOTE if kernel.kernel.facts["plan"].chosen_by == "product" else CONV_NOTE
-    return Estimate(kernel.time_us, active_us(kernel.timeline, profile), note)

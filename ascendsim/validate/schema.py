@@ -54,6 +54,8 @@ KERNELS = {
     "grad_input": _GRADIENT,
     "grad_weight": _GRADIENT,
     "transdata": Kernel("layouts", "us", ("compute_dtype", "input_shape", "change")),
+    "grad_bias": Kernel("calls", "us", ("compute_dtype", "input_shape")),
+    "grad_weight_call": Kernel("calls", "us", _GRADIENT.needs),
 }
 CLASSES = tuple(dict.fromkeys(kernel.kind for kernel in KERNELS.values()))
 
@@ -134,7 +136,7 @@ class Row:
     compute_dtype: str = _column(TEXT, "what the cube multiplied; hf32: float32 as HF32", "")
     change: str = _column(CHANGE, "layouts before and after", "")
     c0: int = _column(WHOLE, "channels of a group; empty: those of 32 bytes")
-    l2_start: str = _column(_one_of("warm", "cold", "handed"), "what L2 held as it began", "warm")
+    l2_start: str = _column(_one_of("warm", "cold", "handed", "chained"), "what L2 held as it began", "warm")
     path: str = _column(TEXT, "path of a copy, such as GM_L1", "")
     vector_kind: str = _column(TEXT, "kind of a vector instruction, a key of vector.repeat_cycles", "")
     repeats: int = _column(WHOLE, "repeats of a vector instruction, fractals of a load")

@@ -10,8 +10,10 @@ GROUPS = (
     ("msi-alex", "AlexNet, HF32"),
     ("hpm-resnet50_16", "ResNet-50, batch 16"),
     ("hpm-yolov5_32", "YOLOv5s, batch 32"),
-    ("cb-dw3d", "3-D grad_weight with its layout kernels"),
+    ("cb-dw3d", "3-D grad_weight calls"),
 )
+# Sums over the kernels of a call, before which L2 was flushed.
+CALLS = ("cb-dw3d",)
 AXES = ("D", "H", "W")
 
 Cells = dict[str, Any]
@@ -28,10 +30,16 @@ def gradient_cells(raw: Raw) -> Cells:
         "measured_us": raw.us,
         "compute_dtype": compute_dtype_of(raw),
         "l2_start": _l2_start_of(raw),
-        "group": next((group for prefix, group in GROUPS if raw.id.startswith(prefix)), None),
+        "group": _group_of(raw),
         **busy_us(raw),
         **_geometry(raw),
     }
+
+
+def _group_of(raw: Raw) -> str | None:
+    """Return what a row is reported among; calls by their generation, as their kernels differ."""
+    group = next((group for prefix, group in GROUPS if raw.id.startswith(prefix)), None)
+    return f"{group}, {'950' if '950' in raw.chip else '910B2'}" if raw.id.startswith(CALLS) else group
 
 
 def _l2_start_of(raw: Raw) -> str:
@@ -39,7 +47,7 @@ def _l2_start_of(raw: Raw) -> str:
     # Products of such steps whose operands come from memory are those of layers that were run long before.
     # Gradients follow each other.
     if "cold L2" in raw.notes:
-        return "cold"
+        return "chained" if raw.id.startswith(CALLS) else "cold"
     return "handed" if l2_start_of(raw) == "cold" else l2_start_of(raw)
 
 
