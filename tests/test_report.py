@@ -113,9 +113,9 @@ def test_the_page_shows_the_waits_and_the_critical_path(document):
 
 def test_the_time_table_sums_the_call(document):
     table = time_table(document["products"][0])
-    assert table.headings[:6] == ("kernel", "cycles", "launch us", "entry us", "core us", "us")
-    assert table.rows[0] == ("grad_weight", "80", "2.00", "0.00", "0.08", "2.08", "2", "<1%")
-    assert table.rows[-1] == ("all kernels", "160", "4.00", "0.00", "0.16", "4.16", "", "")
+    assert table.headings[:7] == ("kernel", "cycles", "launch us", "entry us", "core us", "us", "share")
+    assert table.rows[0] == ("grad_weight", "80", "2.00", "0.00", "0.08", "2.08", "50%", "2", "<1%")
+    assert table.rows[-1] == ("all kernels", "160", "4.00", "0.00", "0.16", "4.16", "", "", "")
 
 
 def test_launch_entry_and_core_are_told_apart(profile):

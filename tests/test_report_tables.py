@@ -52,6 +52,15 @@ def test_one_kernel_has_no_sum():
     assert time_table(PRODUCT | {"kernels": [KERNEL, CAST]}).total
 
 
+def test_of_several_kernels_each_has_its_share_of_the_calls_time():
+    # 3 us of 4 and 1 us of 4; alone a kernel has all, which nobody needs to be told.
+    both = PRODUCT | {"kernels": [KERNEL, CAST | {"time_us": 1.0}], "time_us": 4.0}
+    table = time_table(both)
+    place = table.headings.index("share")
+    assert [row[place] for row in table.rows] == ["75%", "25%", ""]
+    assert "share" not in time_table(PRODUCT).headings
+
+
 def test_a_vector_kernel_uses_no_cube_and_multiplies_nothing():
     both = PRODUCT | {"kernels": [KERNEL, CAST]}
     assert time_table(both).rows[1][-1] == ""

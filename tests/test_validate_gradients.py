@@ -108,7 +108,7 @@ def test_coverage_counts_kernels_once_and_sums_apart():
         made("grad_weight", id="a", variant="910B2"),
         made("grad_weight", id="b", variant="910B2"),
         made("grad_weight", id="c", variant="910B2", compute_dtype="hf32"),
-        made("grad_input", id="d", variant="950PR_9589", whole_call="yes"),
+        made("grad_weight_call", id="d", variant="950PR_9589"),
         Unusable("e", "no reason"),
         made("matmul"),
     ]
@@ -116,7 +116,7 @@ def test_coverage_counts_kernels_once_and_sums_apart():
     assert {cell[:4]: cell[4:] for cell in cells if cell.kernels or cell.calls} == {
         ("910B", "grad_weight", 2, "float16"): (1, 0),
         ("910B", "grad_weight", 2, "hf32"): (1, 0),
-        ("910_95", "grad_input", 2, "float16"): (0, 1),
+        ("910_95", "grad_weight", 2, "float16"): (0, 1),
     }
     # Five products, two gradients, two ranks, four formats: what was not measured is said, too.
     assert len(cells) == 5 * 2 * 2 * 4
@@ -257,13 +257,6 @@ def test_a_grid_that_cannot_be_leaves_the_rules():
     row = made("grad_input", variant=OLD, blocks=7919)
     profile = _profile(OLD, ())
     assert gradient_us(row, profile, grid_from_row=True) == gradient_us(row, profile)
-
-
-def test_a_whole_call_counts_all_kernels():
-    row = made("grad_weight", variant="910B2", compute_dtype="bfloat16")
-    profile = _profile("910B2", ())
-    # grad_weight leaves the cube in float32; a cast brings it to bfloat16.
-    assert gradient_us(replace(row, whole_call=True), profile).value > gradient_us(row, profile).value
 
 
 # --- pages and terminals

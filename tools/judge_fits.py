@@ -33,7 +33,7 @@ LEFT_OUT = (
 
 def left_out(rows: Sequence[Row]) -> Iterator[LeftOut]:
     """Yield what comes of leaving out each network or layer of which rows are at hand."""
-    convolutions = [row for row in rows if row.kind == "convolution" and not row.whole_call]
+    convolutions = [row for row in rows if row.kind == "convolution"]
     for product, name, prefix, beside in LEFT_OUT:
         held = [row for row in convolutions if row.id.startswith(prefix)]
         others = [row for row in convolutions if row.id.startswith(beside) and row not in held]

@@ -19,11 +19,12 @@ from ascendsim.profile import list_products, load_profile
 from ascendsim.validate.schema import COLUMNS, NEEDED, read_lines
 from prose.chips import variant_of
 from prose.copies import Cells, instruction_cells, stream_cells
-from prose.gradients import gradient_cells
+from prose.gradients import CALLS, gradient_cells
 from prose.layouts import is_layout, layout_cells
 from prose.products import is_product, is_tiles, product_cells, tile_cells
 from prose.raw import COLUMNS as RAW_COLUMNS
 from prose.raw import Raw, SkipError, read_line
+from prose.sums import is_sum, sum_cells
 
 MEASURED = "real-hardware"
 INSTRUCTIONS = {"MMAD": "mmad", "VEC": "vector", "MOV": "move", "LOAD": "load"}
@@ -65,6 +66,10 @@ def kernel_of(raw: Raw) -> str | None:
         return "stream"
     if is_product(raw):
         return "matmul"
+    if is_sum(raw):
+        return "grad_bias"
+    if raw.id.startswith(CALLS):
+        return "grad_weight_call"
     if raw.op.startswith(GRADIENTS):
         return "grad_weight" if "Filter" in raw.op else "grad_input"
     if is_layout(raw):
@@ -104,6 +109,8 @@ def _cells(raw: Raw, kernel: str, variant: str) -> Sequence[Cells]:
         return [stream_cells(raw, variant)]
     if kernel == "matmul":
         return tile_cells(raw, variant) if is_tiles(raw) else [product_cells(raw, variant)]
+    if kernel == "grad_bias":
+        return [sum_cells(raw)]
     return [layout_cells(raw) if kernel == "transdata" else gradient_cells(raw)]
 
 

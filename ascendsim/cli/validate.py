@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ascendsim.validate.run import Validation
     from ascendsim.validate.schema import Row, Unusable
 
-CLASSES = ("primitives", "matmul", "convolution", "layouts")
+CLASSES = ("primitives", "matmul", "convolution", "layouts", "calls")
 # In the folder that ASCENDSIM_DATA names: the columns, or the words that they are made of.
 TABLES = ("measured_rows.csv", "silicon.csv")
 

@@ -26,23 +26,29 @@ class TextTable(NamedTuple):
 
 
 def time_table(product: Entry) -> TextTable:
-    """Show the time of each kernel by what it goes to, its cores, and how far it uses the cubes."""
+    """Show the time of each kernel by what it goes to, its cores, and how far it uses the cubes.
+
+    The kernels stand in the order in which they run; of several, each has its share of the call's time.
+    """
+    kernels, whole = product["kernels"], product["time_us"]
+    # The sum of one kernel would repeat it, and its share is all.
+    several = len(kernels) > 1
     rows = [
         (
             kernel["name"],
             f"{kernel['cycles']:,}",
             *(microseconds(kernel[part]) for part in (*TIME_PARTS, "time_us")),
+            *([percent(kernel["time_us"] / whole) if whole else ""] * several),
             str(kernel["cores_used"]),
             percent(kernel["cube_utilisation"]) if kernel["macs"] else "",
         )
-        for kernel in product["kernels"]
+        for kernel in kernels
     ]
-    # The sum of one kernel would repeat it.
-    several = len(rows) > 1
     if several:
         total = (microseconds(product[part]) for part in (*TIME_PARTS, "time_us"))
-        rows.append(("all kernels", f"{product['cycles']:,}", *total, "", ""))
-    headings = ("kernel", "cycles", *_TIME_HEADINGS, "us", "cores", "cube")
+        rows.append(("all kernels", f"{product['cycles']:,}", *total, *([""] * 3)))
+    share = ("share",) if several else ()
+    headings = ("kernel", "cycles", *_TIME_HEADINGS, "us", *share, "cores", "cube")
     title = "Time of each kernel (us = launch + entry + core; cycles = entry + core)"
     return TextTable(title, headings, frozenset({0}), tuple(rows), total=several)
 

@@ -105,10 +105,10 @@ def slices(cases: Sequence[Case]) -> list[Slice]:
     for case in distinct(cases):
         assert case.row is not None
         found.setdefault((case.group, case.row.kernel), []).append(case)
-    # A chip with several networks has a total of its own; sums of whole calls are no kernels.
+    # A chip with several networks has a total of its own.
     networks: dict[str, set[str]] = {}
     for case in distinct(cases):
-        if case.row and not case.row.whole_call:
+        if case.row:
             networks.setdefault(case.variant, set()).add(case.group)
             found.setdefault((f"all of {case.variant}", case.row.kernel), []).append(case)
     made = []

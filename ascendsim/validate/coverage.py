@@ -18,6 +18,8 @@ from ascendsim.validate.convolution import Kernel, kernel_key
 from ascendsim.validate.schema import Row, Unusable
 
 GRADIENTS = ("grad_input", "grad_weight")
+# What a row of a whole call is called, and the gradient that the call makes.
+CALLS = {"grad_weight_call": "grad_weight"}
 RANKS = (2, 3)
 DTYPES = ("float16", "bfloat16", "float32", "hf32")
 
@@ -60,8 +62,9 @@ def coverage(rows: Rows) -> Coverage:
     """Count the gradients of a table; every product, gradient, rank and format has a cell, most of them 0."""
     measured: dict[Kernel, list[Row]] = {}
     for row in rows:
-        if isinstance(row, Row) and row.kernel in GRADIENTS:
-            measured.setdefault(kernel_key(row), []).append(row)
+        gradient = CALLS.get(row.kernel, row.kernel) if isinstance(row, Row) else ""
+        if isinstance(row, Row) and gradient in GRADIENTS:
+            measured.setdefault(kernel_key(row)._replace(gradient=gradient), []).append(row)
     product_of = _products()
     counts: dict[tuple[str, str, int, str], list[int]] = {
         (product, gradient, rank, dtype): [0, 0]
@@ -73,7 +76,7 @@ def coverage(rows: Rows) -> Coverage:
     for kernel, own in measured.items():
         product, rank = product_of.get(kernel.variant, kernel.variant), len(kernel.weight_shape) - 2
         count = counts.setdefault((product, kernel.gradient, rank, kernel.compute_dtype), [0, 0])
-        count[all(row.whole_call for row in own)] += 1
+        count[all(row.kernel in CALLS for row in own)] += 1
     cells = tuple(Cell(*key, kernels, calls) for key, (kernels, calls) in counts.items())
     return Coverage(cells, tuple(_pairs(measured)))
 

@@ -21,6 +21,7 @@ from ascendsim.validate.counters import active_us, core_active_cycles
 from ascendsim.validate.schema import PLAN, Row, refuse_beyond_memory, wrong
 
 if TYPE_CHECKING:
+    from ascendsim.ops.results import Estimate as CallEstimate
     from ascendsim.ops.results import KernelResult
     from ascendsim.profile import Profile
 
@@ -141,45 +142,70 @@ def _kernel(run: Run, profile: Profile) -> KernelResult:
 def gradient_us(row: Row, profile: Profile, *, grid_from_row: bool = False) -> Estimate:
     """Return the microseconds of the gradient's own kernel, under the product's rules where they are known.
 
-    Of a row that measured a whole call, those of all its kernels.
-
     grid_from_row   whether its grid has as many blocks as the row says, the rest by the rules
 
     Raises   AscendSimError if the sizes do not fit each other or the product
     """
-    window = row.stride or 1, row.padding or 0, row.dilation or 1
-    problem = ConvProblem(row.input_shape, row.weight_shape, *window, groups=row.groups)
-    refuse_beyond_memory(max(prod(problem.input), prod(problem.grad_output)))
-    dtype, math_type = _operands(row)
-    rates = profile.cube.rates
-    if dtype not in CONVOLVED or (dtype != "float32" and dtype not in rates):
-        raise UnsupportedError(f"operands of {row.compute_dtype} are not convolved on {profile.variant}")
-    # Where the cube has no float32 its operands are cast before.
-    stored = dtype if dtype in rates else "float16"
-    plan = _grid_plan(row, problem, "hf32" if math_type else stored, profile) if grid_from_row else None
-    result = estimate(
-        problem,
-        stored,
-        math_type,
-        product=profile,
-        output_mask=(row.kernel == "grad_input", row.kernel == "grad_weight", False),
-        l2_start=row.l2_start,
-        rules="hardware",
-        engine="compiled",
-        tiling={row.kernel: plan} if plan else None,
-    )
+    mask = row.kernel == "grad_input", row.kernel == "grad_weight", False
+    plan = _grid_plan(row, profile) if grid_from_row else None
+    result = gradient_call(row, profile, mask, plan=plan)
     # A profiler lists the layout kernels around the gradient as kernels of their own.
     kernel = next(kernel for kernel in result.kernels if kernel.name.startswith(row.kernel))
     note = PRODUCT_NOTE if plan or kernel.kernel.facts["plan"].chosen_by == "product" else CONV_NOTE
     if plan:
         note += f", {row.blocks} blocks as measured"
-    time_us = result.time_us if row.whole_call else kernel.time_us
-    return Estimate(time_us, active_us(kernel.timeline, profile), note)
+    return Estimate(kernel.time_us, active_us(kernel.timeline, profile), note)
 
 
-def _grid_plan(row: Row, problem: ConvProblem, compute_dtype: str, profile: Profile) -> Plan | None:
+def gradient_call(
+    row: Row,
+    profile: Profile,
+    mask: tuple[bool, bool, bool],
+    output_dtypes: tuple[str | None, ...] | None = None,
+    plan: Plan | None = None,
+) -> CallEstimate:
+    """Return the estimate of the call that a row of a gradient is from; `plan` is that of its kernel.
+
+    Raises   as `gradient_us`
+    """
+    problem = _problem(row)
+    stored, math_type = _stored(row, profile)
+    return estimate(
+        problem,
+        stored,
+        math_type,
+        product=profile,
+        output_mask=mask,
+        output_dtypes=output_dtypes,
+        l2_start=row.l2_start,
+        rules="hardware",
+        engine="compiled",
+        tiling={row.kernel: plan} if plan else None,
+    )
+
+
+def _problem(row: Row) -> ConvProblem:
+    window = row.stride or 1, row.padding or 0, row.dilation or 1
+    problem = ConvProblem(row.input_shape, row.weight_shape, *window, groups=row.groups)
+    refuse_beyond_memory(max(prod(problem.input), prod(problem.grad_output)))
+    return problem
+
+
+def _stored(row: Row, profile: Profile) -> tuple[str, int]:
+    """Return the format of a row's operands in memory, and cubeMathType."""
+    dtype, math_type = _operands(row)
+    rates = profile.cube.rates
+    if dtype not in CONVOLVED or (dtype != "float32" and dtype not in rates):
+        raise UnsupportedError(f"operands of {row.compute_dtype} are not convolved on {profile.variant}")
+    # Where the cube has no float32 its operands are cast before.
+    return dtype if dtype in rates else "float16", math_type
+
+
+def _grid_plan(row: Row, profile: Profile) -> Plan | None:
     """Return the product's plan for the blocks that ran; None if not told, or no grid has so many."""
     if not row.blocks:
         return None
-    plan, _ = product_plan(problem, row.kernel, compute_dtype, profile, blocks=row.blocks)
+    stored, math_type = _stored(row, profile)
+    compute_dtype = "hf32" if math_type else stored
+    plan, _ = product_plan(_problem(row), row.kernel, compute_dtype, profile, blocks=row.blocks)
     return plan

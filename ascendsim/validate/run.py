@@ -9,6 +9,7 @@ from typing import Any
 
 from ascendsim.errors import AscendSimError
 from ascendsim.profile import Profile, load_profile
+from ascendsim.validate.calls import bias_us, call_us
 from ascendsim.validate.compare import Case, Estimate, bounds_of
 from ascendsim.validate.kernels import gradient_us, matmul_us
 from ascendsim.validate.layouts import transdata_us
@@ -26,6 +27,8 @@ RUNS: dict[str, Callable[[Row, Profile], Estimate]] = {
     "matmul": matmul_us,
     **dict.fromkeys(("grad_input", "grad_weight"), gradient_us),
     "transdata": transdata_us,
+    "grad_bias": bias_us,
+    "grad_weight_call": call_us,
 }
 
 

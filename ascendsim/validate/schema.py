@@ -54,6 +54,8 @@ KERNELS = {
     "grad_input": _GRADIENT,
     "grad_weight": _GRADIENT,
     "transdata": Kernel("layouts", "us", ("compute_dtype", "input_shape", "change")),
+    "grad_bias": Kernel("calls", "us", ("compute_dtype", "input_shape")),
+    "grad_weight_call": Kernel("calls", "us", _GRADIENT.needs),
 }
 CLASSES = tuple(dict.fromkeys(kernel.kind for kernel in KERNELS.values()))
 
@@ -134,7 +136,7 @@ class Row:
     compute_dtype: str = _column(TEXT, "what the cube multiplied; hf32: float32 as HF32", "")
     change: str = _column(CHANGE, "layouts before and after", "")
     c0: int = _column(WHOLE, "channels of a group; empty: those of 32 bytes")
-    l2_start: str = _column(_one_of("warm", "cold", "handed"), "what L2 held as it began", "warm")
+    l2_start: str = _column(_one_of("warm", "cold", "handed", "chained"), "what L2 held as it began", "warm")
     path: str = _column(TEXT, "path of a copy, such as GM_L1", "")
     vector_kind: str = _column(TEXT, "kind of a vector instruction, a key of vector.repeat_cycles", "")
     repeats: int = _column(WHOLE, "repeats of a vector instruction, fractals of a load")
@@ -161,9 +163,6 @@ class Row:
     padding: tuple[int, ...] = _column(SIZES, "one for each axis, in 2-D also for each side; empty: 0", ())
     dilation: tuple[int, ...] = _column(SIZES, "one for each axis; empty: 1", ())
     groups: int = _column(WHOLE, "groups of channels", 1)
-    whole_call: bool = _column(
-        FLAG, "of a gradient: all kernels of the call together, not its own alone", False
-    )
     blocks: int = _column(
         WHOLE, "blocks that ran: a matrix product without a plan gets one for them, a gradient if asked"
     )

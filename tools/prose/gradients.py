@@ -11,12 +11,12 @@ GROUPS = (
     ("msi-alex", "AlexNet, HF32"),
     ("mi-run2", "AlexNet, batch 2"),
     ("mi-run1-lenet", "LeNet"),
-    ("cb-dw3d", "3-D grad_weight, whole calls"),
+    ("cb-dw3d", "3-D grad_weight calls"),
 )
 # Networks of the first generation's training steps, whose ids go on with the batch.
 NETWORKS = {"resnet50": "ResNet-50", "yolov5": "YOLOv5s", "inceptionv3": "InceptionV3"}
-# Device times of whole calls: layout kernels and clearing of the result are in the sum.
-SUMS = ("cb-dw3d",)
+# Sums over the kernels of a call, before which L2 was flushed.
+CALLS = ("cb-dw3d",)
 AXES = ("D", "H", "W")
 
 Cells = dict[str, Any]
@@ -33,20 +33,23 @@ def gradient_cells(raw: Raw) -> Cells:
         "measured_us": raw.us,
         "compute_dtype": compute_dtype_of(raw),
         "l2_start": _l2_start_of(raw),
-        "group": _group(raw.id),
+        "group": _group_of(raw),
         "blocks": raw.counters.get("block_dim"),
-        "whole_call": raw.id.startswith(SUMS) or None,
         **busy_us(raw),
         **_geometry(raw),
     }
 
 
-def _group(name: str) -> str | None:
-    """Return the network that a row is of, with its batch; None for others."""
-    step = re.match(r"hpm-([a-z0-9]+)_(\d+)-", name)
+def _group_of(raw: Raw) -> str | None:
+    """Return the network that a row is of, with its batch; None for others.
+
+    Calls go by their generation, as their kernels differ.
+    """
+    step = re.match(r"hpm-([a-z0-9]+)_(\d+)-", raw.id)
     if step and step[1] in NETWORKS:
         return f"{NETWORKS[step[1]]}, batch {step[2]}"
-    return next((group for prefix, group in GROUPS if name.startswith(prefix)), None)
+    group = next((group for prefix, group in GROUPS if raw.id.startswith(prefix)), None)
+    return f"{group}, {'950' if '950' in raw.chip else '910B2'}" if raw.id.startswith(CALLS) else group
 
 
 def _l2_start_of(raw: Raw) -> str:
@@ -54,7 +57,7 @@ def _l2_start_of(raw: Raw) -> str:
     # Products of such steps whose operands come from memory are those of layers that were run long before.
     # Gradients follow each other.
     if "cold L2" in raw.notes:
-        return "cold"
+        return "chained" if raw.id.startswith(CALLS) else "cold"
     return "handed" if l2_start_of(raw) == "cold" else l2_start_of(raw)
 
 

@@ -10,7 +10,7 @@ from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.layouts import pack_activation, pack_weight, unpack_activation, unpack_weight
-from ascendsim.ops.lowering.notes import not_modelled
+from ascendsim.ops.lowering.notes import not_built, not_modelled
 from ascendsim.ops.lowering.op_types import grad_input_type, grad_weight_type, writes_rows
 from ascendsim.ops.lowering.relayouts import activation_in, activation_out, weight_in, weight_out
 from ascendsim.ops.lowering.vector import VectorKernels
@@ -83,7 +83,7 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
 def _product(call: Call, gradient: str, schedule: Schedule, op_type: str, note: str = "") -> Kernel:
     """Return the kernel that makes a gradient by its schedule."""
     macs, math = call.problem.macs, call.math(gradient)
-    notes = " ".join(part for part in (not_modelled(call, gradient), note) if part)
+    notes = " ".join(filter(None, (not_modelled(call, gradient), not_built(call, gradient), note)))
     plan = call.plans[gradient]
     return product_kernel(gradient, schedule, plan, math, macs, call.compute_dtype, op_type, notes)
 

@@ -19,6 +19,7 @@ _SHOWN = {
     "matmul": ("M", "s"),
     "convolution": ("MTE1", "^"),
     "layouts": ("MTE3", "v"),
+    "calls": ("FIX", "D"),
 }
 _LABELS = {"cycles": "cycles of one instruction", "us": "microseconds of one kernel"}
 

@@ -31,6 +31,7 @@ TITLES = {
     "matmul": "Matrix products",
     "convolution": "Convolution gradients",
     "layouts": "Changes of layout",
+    "calls": "Calls and sums",
 }
 UNMEASURED = (
     "No kernel of the 310P, and no convolution backward of the 910_93, was measured in public: nothing here "
