@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ascendsim.profile import list_products, load_profile
@@ -11,6 +11,17 @@ from ascendsim.profile.records import Figure
 from ascendsim.validate.compare import Case, summarise
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.schema import Row, Unusable
+
+# What tells two measurements of one kernel apart.
+REPEATED: dict[str, Any] = {
+    "id": "",
+    "source": "",
+    "measured_us": 1.0,
+    "inferred": "",
+    "role": "judge",
+    "group": "",
+}
+REPEATED |= dict.fromkeys(("m_us", "mte1_us", "mte2_us", "fix_us", "v_us", "mte3_us"))
 
 
 @dataclass(frozen=True)
@@ -65,26 +76,56 @@ def ablations(product: str, rows: Sequence[Row | Unusable]) -> Iterator[Ablation
 
 
 def effects(product: str, rows: Sequence[Row | Unusable]) -> Iterator[Effect]:
-    """Yield for every fitted figure of a product what it does to the product's rows that it did not see.
+    """Yield for every fitted figure of a product what it does to the product's kernels that it did not see.
 
-    Instructions by themselves are left out: they were measured to fit figures, and judge each other only.
+    A kernel that was measured several times counts once. Instructions by themselves are left out: they were
+    measured to fit figures, and judge each other only. So are sums of whole calls.
     """
-    base = next(item for item in list_products() if item.name == product)
-    usable = [row for row in rows if isinstance(row, Row)]
-    own = [row for row in usable if row.variant in base.variants and row.kind != "primitives"]
-    kept = {case.id: case for case in compare_rows(own).cases}
-    for path, figure in fitted(product).items():
-        unseen = [row for row in own if row.id in kept and not row.id.startswith(figure.fitted_on)]
-        changed = [
-            case
-            for case in compare_rows(unseen, overrides=((path, figure.without),)).cases
-            if case.estimated != kept[case.id].estimated
-        ]
-        if not changed:
+    variants = next(item for item in list_products() if item.name == product).variants
+    own = {
+        replace(row, **REPEATED): row
+        for row in reversed(rows)
+        if isinstance(row, Row)
+        and row.variant in variants
+        and row.kind != "primitives"
+        and not row.whole_call
+    }
+    kernels = list(own.values())
+    kept = {case.id: case for case in compare_rows(kernels).cases}
+    figures = fitted(product)
+    tables: dict[str, dict[str, Any]] = {}
+    for path, figure in figures.items():
+        tables.setdefault(_table(path), {})[path] = figure.without
+    # What no figure of a table moves together, none of them moves: most move few kernels or none.
+    moved = {table: _moved(kernels, kept, without) for table, without in tables.items()}
+    for path, figure in figures.items():
+        unseen = [row for row in kernels if row.id in kept and not row.id.startswith(figure.fitted_on)]
+        some = [row for row in unseen if row.id in moved[_table(path)]]
+        changed = _changed(some, kept, {path: figure.without})
+        if changed:
+            before = [kept[case.id] for case in changed]
+            yield Effect(path, len(unseen), len(changed), _errors(before), _errors(changed))
+        else:
             yield Effect(path, len(unseen), 0, (0.0, 0.0), (0.0, 0.0))
-            continue
-        before = [kept[case.id] for case in changed]
-        yield Effect(path, len(unseen), len(changed), _errors(before), _errors(changed))
+
+
+def _table(path: str) -> str:
+    """Return the table of a product's file that a figure stands in; paths have one each."""
+    first, _, rest = path.partition(".")
+    return f"{first}.{rest.partition('.')[0]}" if first == "paths" else first
+
+
+def _changed(rows: Sequence[Row], kept: Mapping[str, Case], without: Mapping[str, Any]) -> list[Case]:
+    """Return the cases of rows whose estimate is another one without some figures."""
+    cases = compare_rows(rows, overrides=tuple(without.items())).cases
+    return [case for case in cases if case.estimated != kept[case.id].estimated]
+
+
+def _moved(rows: Sequence[Row], kept: Mapping[str, Case], without: Mapping[str, Any]) -> set[str]:
+    """Return the rows that some figures together may move: also those that cannot run without them all."""
+    outcome = compare_rows([row for row in rows if row.id in kept], overrides=tuple(without.items()))
+    still = {case.id for case in outcome.cases if case.estimated == kept[case.id].estimated}
+    return set(kept) - still
 
 
 def _errors(cases: Sequence[Case]) -> tuple[float, float]:

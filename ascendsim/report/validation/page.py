@@ -117,7 +117,7 @@ def _bound(case: Case, told: bool) -> str:
 
 def targets_table(cases: Sequence[Case]) -> TextTable:
     """Show what was aimed at and what is reached."""
-    words = {"p95": "95th percentile", "bounds": "wrong bounds"}
+    words = {"p90": "90th percentile", "p95": "95th percentile", "bounds": "wrong bounds"}
     rows = tuple(
         (
             item.target.name,
