@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, ProgramError
+from ascendsim.functional import run_kernel
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import Plan, Tiling
@@ -17,9 +18,11 @@ from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.ordered import sources
 from ascendsim.ops.schedules import blocks
+from ascendsim.program.builder import HAZARDS
 from tests.both_engines import time_kernel
-from tests.conv_cases import UNIFIED, assert_same_bits, call_of, run, tensors_of
+from tests.conv_cases import UNIFIED, assert_same_bits, call_of, kernels_with_inputs, run, tensors_of
 from tests.nests import Unrolling, plain
+from tests.strict_memory import strict
 from tests.toy_profiles import toy_split
 
 SPLIT = toy_split(**{"cores.cube": 5, "cores.vector": 10, "buffers.L1.capacity_bytes": 65536})
@@ -159,6 +162,42 @@ def test_a_split_along_h_leaves_zeros_between_columns():
 def test_pixels_that_meet_no_tap_are_zeros():
     assert kernel_of("1x1", "hw").phases[0].name != "compute"
     assert kernel_of("3x3", "hw").phases[0].name == "compute"
+
+
+def outcomes(name, axes, hazards):
+    """Return the different results of random orders with some classes of waits; a failure counts as one."""
+    call, tensors = planned(PROBLEMS[name], axes), tensors_of(PROBLEMS[name], data="integers")
+    [(kernel, gm)] = [(k, gm) for k, gm in kernels_with_inputs(call, tensors) if k.name == "grad_input"]
+    schedule = replace(call.schedule("grad_input"), hazards=hazards)
+    kernel, found = replace(kernel, phases=schedule.phases()), set()
+    for seed in range(4):
+        memory = dict(gm)
+        try:
+            run_kernel(kernel, memory, order=seed)
+            found.add(memory[schedule.gemm.output.name].tobytes())
+        except (ProgramError, ValueError) as error:
+            found.add(str(error))
+    return found
+
+
+@pytest.mark.parametrize("axes", ["h", "hw"])
+def test_a_missing_class_of_waits_is_found(axes):
+    right = outcomes("3x3", axes, HAZARDS)
+    assert len(right) == 1
+    for missing in ("RAW", "WAR"):
+        assert outcomes("3x3", axes, HAZARDS - {missing}) - right
+
+
+@pytest.mark.parametrize("axes", ["h", "hw"])
+@pytest.mark.parametrize("name", ["3x3", "odd", "wide stride", "depth"])
+def test_every_instruction_touches_what_it_declares_and_fits_in_its_slot(name, axes):
+    call, tensors = planned(PROBLEMS[name], axes), tensors_of(PROBLEMS[name])
+    for kernel, gm in kernels_with_inputs(call, tensors):
+        strict_gm = dict(gm)
+        run_kernel(kernel, gm)
+        run_kernel(strict(kernel, call.storage.itemsize), strict_gm, order=5)
+        for output in [name for name, tensor in kernel.tensors.items() if tensor.role == "output"]:
+            assert np.array_equal(gm[output], strict_gm[output], equal_nan=True), output
 
 
 @pytest.mark.parametrize("axes", ["h", "hw"])

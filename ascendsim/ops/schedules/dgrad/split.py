@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from ascendsim.ops.schedules.blocks import BlockProgram
 from ascendsim.ops.schedules.dgrad.shares import DgradShares
 from ascendsim.ops.schedules.dgrad.slices import DgradSlices
-from ascendsim.ops.schedules.dgrad.split_tasks import PhaseBlock, PhaseTasks, SplitTasks
+from ascendsim.ops.schedules.dgrad.split_tasks import PhaseTasks, SplitTasks
+from ascendsim.ops.schedules.dgrad.tasks import Task
 from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
 from ascendsim.ops.schedules.order import DgradOrder
 from ascendsim.ops.schedules.tiles import Index, Sizes, held
@@ -53,7 +54,7 @@ class SplitProgram(BlockProgram):
         super().__init__(cut, sizes, target, hazards, cut.gemm.sliding.c0)
         self.tiles = [PhaseTiles(self.b, own) for own in cut.cuts]
 
-    def append(self, task: PhaseBlock) -> None:
+    def append(self, task: Task) -> None:
         """Append one base block of one phase: for each kernel depth, channels in L1, base_k: multiply."""
         cut, own, tiles = self.cut, self.cut.cuts[task.phase], self.tiles[task.phase]
         pairs = self.cut.gemm.depths[task.depth]
@@ -127,14 +128,14 @@ class DgradSplit(DgradShares):
         zeros = (zero_fill(self.profile, flat(self.target)),) if missing else ()
         return (*zeros, self.compute())
 
-    def _blocks(  # type: ignore[override]
+    def _blocks(
         self,
         batch: tuple[int, int],
         group: int,
         d: tuple[int, int],
         m: tuple[int, ...],
         n: tuple[int, int],
-    ) -> Iterator[PhaseBlock]:
+    ) -> Iterator[Task]:
         """Yield the base blocks of one task: tiles of pixels, of channels, phases."""
         cut = self.tasks
         columns = [wide for wide in cut.cuts[0].column_tiles if n[0] <= wide[0] < sum(n)]
@@ -143,4 +144,4 @@ class DgradSplit(DgradShares):
                 if self.gemm.depths[depth]:
                     for first, pixels, phase in cut.tiles(m):
                         for wide in columns:
-                            yield PhaseBlock(group, image, depth, first, pixels, *wide, phase)
+                            yield Task(group, image, depth, first, pixels, *wide, phase)

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Tiling
@@ -16,23 +16,11 @@ from ascendsim.ops.problems.phases import AXES, Phase, phases_of, together
 from ascendsim.ops.problems.sliding import ImageTile, Sliding
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.schedules.dgrad.shares import ShareTasks, counts_of, of_each_round
+from ascendsim.ops.schedules.dgrad.tasks import Task
 from ascendsim.ops.schedules.numbering import Ranges
 from ascendsim.ops.schedules.ranges import Rotation
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.profile import Profile
-
-
-class PhaseBlock(NamedTuple):
-    """One base block of one phase; pixels are counted in the phase."""
-
-    group: int
-    image: int
-    depth: int
-    first_pixel: int
-    pixels: int
-    first_column: int
-    columns: int
-    phase: int
 
 
 @dataclass(frozen=True)
@@ -182,10 +170,10 @@ class SplitTasks:
         return [(*tile, phase) for _, phase, tile in sorted(of_phase)]
 
     @cached_property
-    def tasks(self) -> list[PhaseBlock]:
+    def tasks(self) -> list[Task]:
         """All base blocks that anything contributes to."""
         return [
-            PhaseBlock(group, image, depth, first, pixels, *wide, phase)
+            Task(group, image, depth, first, pixels, *wide, phase)
             for group in range(self.gemm.groups)
             for image in range(self.gemm.batch)
             for depth, pairs in enumerate(self.gemm.depths)
@@ -195,7 +183,7 @@ class SplitTasks:
             for wide in self.cuts[0].column_tiles
         ]
 
-    def sizes(self, tasks: Sequence[PhaseBlock]) -> Sizes:
+    def sizes(self, tasks: Sequence[Task]) -> Sizes:
         """Return what a core with these tasks reserves."""
         blocks: dict[int, list[Any]] = defaultdict(list)
         for task in of_each_round(tasks):
@@ -203,16 +191,16 @@ class SplitTasks:
         each = [self.cuts[phase].sizes(own) for phase, own in blocks.items()]
         return Sizes(*(max(sizes) for sizes in zip(*each, strict=True)))
 
-    def left_place(self, task: PhaseBlock, depth: int) -> Hashable:
+    def left_place(self, task: Task, depth: int) -> Hashable:
         """Return what tells the image tiles of one block from those of another."""
         place = task.group, task.image, depth, task.first_pixel, task.pixels
         return place if self.shares_tiles else (*place, task.phase)
 
-    def right_place(self, task: PhaseBlock, depth: int) -> Hashable:
+    def right_place(self, task: Task, depth: int) -> Hashable:
         """Return what tells the weights of one block from those of another."""
         return task.group, depth, task.first_column, task.phase
 
-    def signature(self, tasks: Sequence[PhaseBlock]) -> Hashable:
+    def signature(self, tasks: Sequence[Task]) -> Hashable:
         """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again."""
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
         rounds = counts_of(tasks) if isinstance(tasks, Rotation) else ()

@@ -26,7 +26,7 @@ from ascendsim.profile import Profile
 
 
 class Task(NamedTuple):
-    """One base block."""
+    """One base block; of a kernel that the stride splits, of one phase, in which its pixels are counted."""
 
     group: int
     image: int
@@ -35,6 +35,7 @@ class Task(NamedTuple):
     pixels: int
     first_column: int
     columns: int
+    phase: int = 0
 
 
 # Depth, first pixel, pixels, first column and columns of a base block of an image.

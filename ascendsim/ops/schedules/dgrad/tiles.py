@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.cube.tile_reads import Im2col, TapRows
@@ -54,16 +53,13 @@ class DgradTiles(Tiles):
         image: Slot,
         weights: Slot,
         l0: tuple[Slot, Slot],
-        task: Any,
+        task: Task,
         segment: Segment,
         slice_: tuple[int, int, int],
         *,
         first: bool,
     ) -> None:
-        """Load one slice of a segment from L1 into the slots of L0A and L0B, and add its product.
-
-        `task` is a base block of any nest, as far as its first pixel, pixels and columns go.
-        """
+        """Load one slice of a segment from L1 into the slots of L0A and L0B, and add its product."""
         gemm = self._cut.gemm
         c0, size = gemm.sliding.c0, gemm.sliding.itemsize
         first_left, first_right, groups = slice_
