@@ -1,6 +1,7 @@
 """Does `ascendsim run` take plans from a file, and write those that it took?"""
 
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -109,3 +110,50 @@ def test_the_report_folder_has_the_plans_of_each_product(answer, tmp_path):
 )
 def test_words_that_do_not_fit_are_told(refusal, words, told):
     assert told in refusal(*CALL, *words)
+
+
+# --- schedules of the user's own
+
+FILE = Path(__file__).parent.parent / "examples" / "04_your_own_schedule.py"
+
+
+def test_a_class_of_a_file_makes_the_gradient(record):
+    words = (*CALL[1:-1], "--mask", "input")
+    usual, own = (record(*words, *more) for more in ((), ("--schedule", f"{FILE}:WeightsStay")))
+    assert [kernels(made)["grad_input"]["plan"]["schedule"] for made in (usual, own)] == [
+        *("dgrad", "weights_stay"),
+    ]
+    digests = [made["products"][0]["gradients"][0]["sha256"] for made in (usual, own)]
+    assert digests[0] == digests[1]
+
+
+def test_a_network_takes_a_class_of_a_file_in_other_processes(record, tmp_path):
+    network = tmp_path / "net.toml"
+    network.write_text(LAYERS)
+    words = ("--workload", str(network), "--mask", "input", "--schedule", f"{FILE}:WeightsStay")
+    [layer] = record(*words, "--workers", "2")["products"][0]["layers"]
+    assert layer["kernels"][0]["plan"]["schedule"] == "weights_stay"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "told"),
+    [
+        (None, "A", "own.py: is no file; --schedule takes a name, or FILE.py:CLASS"),
+        (
+            "x = 1\n",
+            "A",
+            "own.py: has no schedule 'A', a class derived from ascendsim.Schedule; there is none",
+        ),
+        (
+            "from ascendsim.ops.schedules import Dgrad\nclass Mine(Dgrad):\n    name = 'mine'\n",
+            "Mien",
+            "has no schedule 'Mien', a class derived from ascendsim.Schedule; did you mean Mine?",
+        ),
+        ("1 / 0\n", "A", "own.py: cannot be run: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_file_without_the_class_says_so(refusal, tmp_path, text, name, told):
+    file = tmp_path / "own.py"
+    if text:
+        file.write_text(text)
+    assert told in refusal(*CALL, "--schedule", f"{file}:{name}")

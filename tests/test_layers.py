@@ -99,7 +99,16 @@ MAY_IMPORT = {
     "aclnn": CALL | {"frozen", "ops/convolution_backward", "ops/conv_tbc_backward"},
     "report": MACHINE | {"", "timing", "studies", "validate", "ops/plan", "ops/plan_text", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
-    | {"native", "ops/plan", "ops/plan_text", "ops/tiling", "parallel", "progress", "studies", "validate"},
+    | {
+        "ops/plan",
+        "ops/plan_text",
+        "ops/schedules",
+        "ops/tiling",
+        "parallel",
+        "progress",
+        "studies",
+        "validate",
+    },
     "__main__": {"cli"},
 }
 # Libraries with one home.

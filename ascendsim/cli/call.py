@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.cli.own_schedules import schedules_of
 from ascendsim.cli.plans import tiling_of
 from ascendsim.cli.values import GRADIENTS
 from ascendsim.report.columns import Entry
@@ -94,5 +95,5 @@ def _keywords(profile: Profile, arguments: Any) -> dict[str, Any]:
         "rules": arguments.rules,
         "l2_start": arguments.l2_start,
         "engine": arguments.engine,
-        "schedule": arguments.schedule,
+        "schedule": schedules_of(arguments.schedule),
     }

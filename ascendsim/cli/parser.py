@@ -163,7 +163,8 @@ def _add_arithmetic(run: Parser) -> None:
         "--schedule",
         action="append",
         metavar="NAME",
-        help="loop nest that makes a gradient; repeat it for both (default: dgrad and wgrad)",
+        help="loop nest that makes a gradient, by name or, your own, as FILE.py:CLASS; repeat it for both "
+        "(default: those of the plans)",
     )
     how.add_argument(
         "--l2-start",
