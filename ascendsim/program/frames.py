@@ -40,6 +40,7 @@ class Frame:
         self._uses = Uses.none()
         self._posts: dict[int, Post] = {}
         # How those on GM find their slices, and of which places they fill tiles.
+        self._aimed = False
         self._aims: list[Aim] = []
         self._fills: list[int] = []
 
@@ -59,6 +60,7 @@ class Frame:
                 "must be for the task itself, or the slices of tasks that are alike could not be found"
             )
         self._aims.append(aim)
+        self._aimed = True
 
     def add(self, instruction: Instruction, post: Post | None, written: bytearray) -> Slot | None:
         """Append one instruction, and mark what it writes; but if it reads what is not, return that slot."""
@@ -79,7 +81,8 @@ class Frame:
         if post is not None:
             self._posts[len(self._open)] = post
         self._open.append(instruction)
-        if len(self._aims) > len(self._fills) and instruction.gm is not None:
+        if self._aimed and instruction.gm is not None:
+            self._aimed = False
             self._fills.append(self._filled(instruction.writes))
         return None
 

@@ -144,10 +144,11 @@ class Command:
     def gm(self) -> Gm | None:
         """The source or the destination, whichever lies in global memory."""
         # At most one of the two is in global memory: no instruction copies from GM to GM.
-        for place in (getattr(self, "src", None), getattr(self, "dst", None)):
-            if isinstance(place, Gm):
-                return place
-        return None
+        src = getattr(self, "src", None)
+        if isinstance(src, Gm):
+            return src
+        dst = getattr(self, "dst", None)
+        return dst if isinstance(dst, Gm) else None
 
 
 class ToSlot(Command):

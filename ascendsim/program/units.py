@@ -37,7 +37,7 @@ class Unit:
     slots that they read and write, and `written` those that are written.
     """
 
-    __slots__ = ("aims", "instructions", "names", "on_gm", "pipes", "posts", "uses", "written")
+    __slots__ = ("_places", "aims", "instructions", "names", "on_gm", "pipes", "posts", "uses", "written")
 
     def __init__(
         self,
@@ -50,10 +50,13 @@ class Unit:
         self.posts = posts or {}
         self.uses = Uses.of(instructions, self.posts) if uses is None else uses
         self.written = self.uses.written
-        self.on_gm = tuple([at for at, made in enumerate(instructions) if made.gm is not None])
+        found = [(at, place) for at, made in enumerate(instructions) if (place := made.gm) is not None]
+        self.on_gm = tuple([at for at, _ in found])
+        # The slices of those, as they are written.
+        self._places = tuple([place for _, place in found])
         self.aims = aims
-        for at in self.on_gm:
-            require_whole(instructions[at].gm.index)  # type: ignore[union-attr]  # it names one
+        for place in self._places:
+            require_whole(place.index)
         self.names = [made.pipe for made in instructions]
         for at, post in self.posts.items():
             self.names[at] = pipe_on(post.core, self.names[at])
@@ -71,8 +74,7 @@ class Unit:
 
     def slice(self, number: int, task: Any) -> Gm:
         """Return the slice of GM that instruction `number` of those on GM names for a task."""
-        place = self.instructions[self.on_gm[number]].gm
-        assert place is not None
+        place = self._places[number]
         if self.aims is None:
             return place
         find, args, _ = self.aims[number]

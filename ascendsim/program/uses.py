@@ -39,4 +39,4 @@ class Uses(NamedTuple):
     @property
     def written(self) -> set[int]:
         """The slots that are written."""
-        return {use >> 1 for use in self.slots if use & 1}
+        return {use >> 1 for use in set(self.slots) if use & 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
@@ -80,6 +81,8 @@ class Tiles:
     def __init__(self, builder: ProgramBuilder, cut: Any) -> None:
         self._b = builder
         self._cut = cut
+        # Asked with every product, of which there are thousands of a few sizes.
+        self._spaced = cache(partial(spacing_needed, cut.profile))
 
     def _image(
         self, slot: Slot, tile: ImageTile, image: GmTensor, find: Callable[..., Index], *task: Any
@@ -108,6 +111,6 @@ class Tiles:
         self._b.add(LoadL0A(l0a, left_l1, rows))
         self._b.add(LoadL0B(l0b, right_l1, columns))
         # A product of few fractals would want the accumulator before the one before has given it back.
-        if not first and spacing_needed(self._cut.profile, m, n):
+        if not first and self._spaced(m, n):
             self._b.add(PipeBarrier("M"))
         self._b.add(Mmad(accumulator, l0a, l0b, m, k, n, self._cut.gemm.compute_dtype, first))
