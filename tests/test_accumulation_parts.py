@@ -219,7 +219,7 @@ def run_python(code: str, **variables: str) -> str:
 
 def test_others_keep_the_cache_folder_they_set(tmp_path: Path) -> None:
     code = (
-        "import numba, ascendsim.numerics.compiled.kernels_fused\n"
+        "import numba, ascendsim.numerics.compiled.kernels.fused\n"
         "from ascendsim.numerics.compiled.jit import cache_folder\n"
         "print(numba.config.CACHE_DIR, cache_folder())"
     )

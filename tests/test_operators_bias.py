@@ -8,7 +8,7 @@ from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.vector import VectorKernels
-from ascendsim.ops.reference.ordered import bias_gradient
+from ascendsim.ops.reference.sums import bias_gradient
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import time_kernel

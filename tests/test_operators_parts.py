@@ -9,7 +9,7 @@ from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.reference.ordered import add_as_tree, add_in_order
+from ascendsim.ops.reference.sums import add_as_tree, add_in_order
 from ascendsim.ops.schedules.vector.elementwise import ordered_sum, tree_sum
 from ascendsim.program.kernel import Kernel
 from ascendsim.program.places import GmTensor

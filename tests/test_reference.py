@@ -15,9 +15,6 @@ from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.ops.reference.ordered import (
     DgradOrder,
     WgradOrder,
-    add_as_tree,
-    add_in_order,
-    bias_gradient,
     im2col,
     ordered_dgrad,
     ordered_wgrad,
@@ -25,6 +22,7 @@ from ascendsim.ops.reference.ordered import (
     reduction_of,
     sources,
 )
+from ascendsim.ops.reference.sums import add_as_tree, add_in_order, bias_gradient
 from ascendsim.profile import load_profile
 from tests.conv_cases import (
     GRADIENTS,

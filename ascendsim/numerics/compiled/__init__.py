@@ -12,7 +12,7 @@ From the bottom up; each module imports only from lines above its own:
     packing           operands packed for panels, accumulators in whole panels
     workspace         the memory of one call, filled; the model's parameters
     block_sums        one block of products, summed as fast as is proven exact
-    kernels_*         a loop over panels for each kind of model:
+    kernels           a loop over panels for each kind of model:
         fused         seq and seq-muladd in RNE and RZ, by the processor's own instructions
         chain         the same in any rounding, and with split products
         half          the same with binary16 accumulators: RNE on narrow operands, RZ
@@ -20,6 +20,7 @@ From the bottom up; each module imports only from lines above its own:
         tree          tree
         align         align
     accumulate        the one door: choose the kernel of a model at its first use
+    gathered          the same for long products of operands that are left where they lie
 
 A kernel is right when its bits equal the twin's; speed is measured by `python -m benchmarks accumulation`.
 """

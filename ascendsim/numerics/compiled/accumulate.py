@@ -102,21 +102,21 @@ def _kernel(model: AccumulationModel, split: bool) -> Kernel:
     if chained:
         return _chain(parameters)
     if kind == "tree":
-        from ascendsim.numerics.compiled.kernels_tree import tree
+        from ascendsim.numerics.compiled.kernels.tree import tree
 
         return lambda a, b, c: tree(a, b, c, parameters, model.pairing == "halves")
     if kind == "align":
-        from ascendsim.numerics.compiled.kernels_align import align
+        from ascendsim.numerics.compiled.kernels.align import align
 
         return lambda a, b, c: align(a, b, c, parameters, model.fraction_bits, model.with_accumulator)
-    from ascendsim.numerics.compiled.kernels_block import block as sum_blocks
+    from ascendsim.numerics.compiled.kernels.block import block as sum_blocks
 
     return lambda a, b, c: sum_blocks(a, b, c, parameters)
 
 
 def _chain(parameters: "KernelModel") -> Kernel:
     """Choose the function for a chain: the processor's own arithmetic where it rounds as the model does."""
-    from ascendsim.numerics.compiled.kernels_chain import chain
+    from ascendsim.numerics.compiled.kernels.chain import chain
     from ascendsim.numerics.compiled.panel_rounding import RNE, RZ
     from ascendsim.numerics.compiled.rounding_mode import CAN_CUT
 
@@ -125,10 +125,10 @@ def _chain(parameters: "KernelModel") -> Kernel:
     if not own or how.flush_below > 0.0 or parameters.split:
         return lambda a, b, c: chain(a, b, c, parameters)
     if not how.half:
-        from ascendsim.numerics.compiled.kernels_fused import seq
+        from ascendsim.numerics.compiled.kernels.fused import seq
 
         return lambda a, b, c: seq(a, b, c, fused, how.cuts)
-    from ascendsim.numerics.compiled.kernels_half import cut_half_chain, half_chain
+    from ascendsim.numerics.compiled.kernels.half import cut_half_chain, half_chain
 
     def half_or_any(a: FloatArray, b: FloatArray, c: FloatArray) -> None:
         if not half_chain(a, b, c, fused):

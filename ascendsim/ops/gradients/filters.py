@@ -13,7 +13,7 @@ from ascendsim.numerics.compiled.gathered.factor import Factor, Values
 from ascendsim.numerics.compiled.gathered.product import product_of
 from ascendsim.ops.gradients.planes import Planes, channels_last
 from ascendsim.ops.gradients.streams import in_parts, part_of
-from ascendsim.ops.reference.ordered import add_as_tree, add_in_order
+from ascendsim.ops.reference.sums import add_as_tree, add_in_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.ops.lowering.call import Call, vector_overflow
-from ascendsim.ops.reference.ordered import bias_gradient, ordered_wgrad, reduction_of
+from ascendsim.ops.reference.ordered import ordered_wgrad, reduction_of
 from ascendsim.ops.reference.phases import any_dgrad
+from ascendsim.ops.reference.sums import bias_gradient
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
 if TYPE_CHECKING:

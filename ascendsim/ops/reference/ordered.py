@@ -32,6 +32,7 @@ import numpy as np
 
 from ascendsim.numerics.accumulation.reduction import products_of
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.reference.sums import add_as_tree, add_in_order
 from ascendsim.ops.schedules.order import DgradOrder, StreamOrder, WgradOrder
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 # Exact fractions are the definition, and some thousand times slower than the compiled model, which equals
 # them bit for bit (that is tested). So small problems take the one, larger ones the other.
 TWIN_LIMIT_MACS = 20_000
-LANES = 64  # float32 elements of one vector command: 256 bytes
 
 
 def reduction_of(model: AccumulationModel, macs: int) -> Reduce:
@@ -213,27 +213,6 @@ def _streamed(problem: ConvProblem, stream: StreamOrder) -> NDArray[np.bool_]:
     return chosen.reshape(problem.weight)
 
 
-def add_in_order(parts: Sequence[Floats] | Floats) -> Floats:
-    """Add arrays, or the rows of one, one after the other, each sum rounded to float32."""
-    # numpy adds float32 arrays element by element, each sum rounded to nearest even, as the vector cores do.
-    total: Floats = parts[0].copy()
-    with np.errstate(over="ignore", invalid="ignore"):
-        for part in parts[1:]:
-            total += part
-    return total
-
-
-def add_as_tree(parts: Floats) -> Floats:
-    """Add the rows of `parts` in pairs, then the sums in pairs, and so on; an odd one waits for its turn."""
-    rows = list(parts)
-    with np.errstate(over="ignore", invalid="ignore"):
-        while len(rows) > 1:
-            pairs = [np.add(rows[at], rows[at + 1]) for at in range(0, len(rows) - 1, 2)]
-            rows = pairs + rows[len(pairs) * 2 :]
-    total: Floats = rows[0].copy()
-    return total
-
-
 def _wgrad_part(
     problem: ConvProblem, grad_output: Floats, input: Floats, order: WgradOrder, part: int, reduce: Reduce
 ) -> Floats:
@@ -311,34 +290,3 @@ def _stream_part(
                 if big_depth >= 0 and place // stream.length == part:
                     found.append((small_depth, int(big_depth), image, first, first + pixels))
     return found
-
-
-def bias_gradient(grad_output: Floats, parts: int) -> Floats:
-    """Return grad_bias in float32, before the conversion to its format.
-
-    Shapes   grad_output (N, C, spatial...) -> (C,)
-    Order    the images are cut into `parts`; in each, element e of every image's channel is added to lane
-             e % 64, image after image; then lanes by halves, 32 + 32, 16 + 16, ...; then the parts in order
-    """
-    batch = grad_output.shape[0]
-    flat = grad_output.reshape(batch, grad_output.shape[1], -1)
-    sums = []
-    for part in range(parts):
-        images = flat[batch * part // parts : batch * (part + 1) // parts]
-        with np.errstate(over="ignore", invalid="ignore"):
-            sums.append(_lane_sum(images))
-    return add_in_order(np.stack(sums))
-
-
-def _lane_sum(images: Floats) -> Floats:
-    """Return the sum of each channel of (images, C, elements)."""
-    # One column at a time: `sum` of numpy would add pairwise, in an order of its own.
-    lanes = np.zeros((images.shape[1], LANES), np.float32)
-    for image in images:
-        for element in range(image.shape[1]):
-            lanes[:, element % LANES] += image[:, element]
-    while lanes.shape[1] > 1:
-        half = lanes.shape[1] // 2
-        lanes = lanes[:, :half] + lanes[:, half:]
-    total: Floats = lanes[:, 0]
-    return total

@@ -12,7 +12,7 @@ import numpy as np
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.reduction import products_of
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.ops.reference.ordered import add_in_order
+from ascendsim.ops.reference.sums import add_in_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

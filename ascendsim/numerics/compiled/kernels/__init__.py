@@ -1,0 +1,1 @@
+"""One loop over panels for each kind of model."""
