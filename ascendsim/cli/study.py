@@ -7,6 +7,7 @@ from typing import Any
 
 def add_study(choices: Any) -> dict[str, Any]:
     """Add the command with one subcommand a study, and return their parsers by name."""
+    from ascendsim.cli.studies.codesign import add_codesign
     from ascendsim.cli.studies.hardware import add_hardware
     from ascendsim.cli.studies.tiling import add_tiling
 
@@ -18,4 +19,9 @@ def add_study(choices: Any) -> dict[str, Any]:
         allow_abbrev=False,
     )
     kinds = study.add_subparsers(dest="study_name", required=True, metavar="STUDY")
-    return {"study": study, "study hardware": add_hardware(kinds), "study tiling": add_tiling(kinds)}
+    return {
+        "study": study,
+        "study hardware": add_hardware(kinds),
+        "study tiling": add_tiling(kinds),
+        "study codesign": add_codesign(kinds),
+    }
