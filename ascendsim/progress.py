@@ -6,6 +6,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 @contextmanager
@@ -15,11 +19,7 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with _bar() as bar:
         task = bar.add_task("", total=total)
         begun = False
 
@@ -41,13 +41,17 @@ def counted() -> Iterator[Callable[[int, int, str], None]]:
     if not sys.stderr.isatty():
         yield _LineNowAndThen()
         return
+    with _bar() as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, name: bar.update(task, completed=done, total=total, description=name)
+
+
+def _bar() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total, name: bar.update(task, completed=done, total=total, description=name)
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 class _LineNowAndThen:

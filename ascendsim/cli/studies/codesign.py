@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.cli.studies.words import add_kind, add_layers, layers_of, starts_of
 from ascendsim.cli.values import positive
 from ascendsim.errors import ConfigError
 
@@ -21,21 +22,15 @@ examples:
 
 def add_codesign(kinds: Any) -> Any:
     """Add the command to the kinds of studies and return it."""
-    import argparse
-
-    from ascendsim.cli.studies.engine import add_engine_options
-    from ascendsim.cli.studies.hardware import add_layers
-
-    command = kinds.add_parser(
+    command, what = add_kind(
+        kinds,
         "codesign",
-        help="which combinations of changes are worth their cost, each under tuned plans",
-        description="Time every combination of one value of each --change, the product as it is among them, "
+        "which combinations of changes are worth their cost, each under tuned plans",
+        "Time every combination of one value of each --change, the product as it is among them, "
         "under plans tuned for it; show those that nothing beats at their cost.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        _EXAMPLES,
     )
-    what = command.add_argument_group("which designs, on what")
+    add_layers(what)
     what.add_argument(
         "--change",
         action="append",
@@ -48,19 +43,8 @@ def add_codesign(kinds: Any) -> Any:
     )
     what.add_argument("--budget", type=float, metavar="COST", help="time no design that costs more")
     what.add_argument(
-        "--product", default="910B", metavar="NAME", help="product, variant or .toml file (910B)"
-    )
-    add_layers(what)
-    what.add_argument(
-        "--l2-start",
-        action="append",
-        choices=("warm", "cold", "handed"),
-        help="what L2 holds when a kernel begins; the worst counts (default: warm and handed)",
-    )
-    what.add_argument(
         "--tilings", type=positive, default=20, metavar="N", help="plans tried for each gradient (20)"
     )
-    add_engine_options(command)
     command.set_defaults(command=codesign)
     return command
 
@@ -78,7 +62,6 @@ def codesign(arguments: Any) -> int:
 
 
 def _question(arguments: Any) -> DesignQuestion:
-    from ascendsim.cli.studies.hardware import layers_of
     from ascendsim.profile import Cost, parse_changes
     from ascendsim.studies.codesign.records import DesignQuestion
 
@@ -94,7 +77,7 @@ def _question(arguments: Any) -> DesignQuestion:
         tuple(parse_changes(text) for text in arguments.change),
         Cost(arguments.cost),
         arguments.budget,
-        tuple(dict.fromkeys(arguments.l2_start or ("warm", "handed"))),
+        starts_of(arguments),
         arguments.tilings,
         arguments.dtype,
         arguments.cube_math_type,
