@@ -29,7 +29,13 @@ def add_kind(kinds: Any, name: str, help: str, description: str, epilog: str) ->
     what.add_argument(
         "--product", default="910B", metavar="NAME", help="product, variant or .toml file (910B)"
     )
-    what.add_argument("--workload", default="resnet50", help="network by name or .toml file (resnet50)")
+    what.add_argument(
+        *("--network", "--workload"),
+        dest="workload",
+        default="resnet50",
+        metavar="NAME",
+        help="network by name or file (resnet50)",
+    )
     what.add_argument("--batch", type=positive, default=1, help="batch (1)")
     what.add_argument("--dtype", default="float16", help="format of the tensors (float16)")
     what.add_argument("--cube-math-type", type=int, default=0, choices=range(4), help="the interface's (0)")
