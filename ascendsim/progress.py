@@ -8,6 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 # Between two lines in a pipe: a log stays short, and whoever reads it knows that work goes on.
 QUIET_SECONDS = 30.0
@@ -22,11 +26,7 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
         with _lines(lambda: f"{len(begun)} of {total}: {begun[-1]}" if begun else f"0 of {total}"):
             yield begun.append
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with _bar() as bar:
         task = bar.add_task("", total=total)
         told = False
 
@@ -48,13 +48,17 @@ def counted() -> Iterator[Callable[[int, int, str], None]]:
     if not sys.stderr.isatty():
         yield _LineNowAndThen()
         return
+    with _bar() as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, name: bar.update(task, completed=done, total=total, description=name)
+
+
+def _bar() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total, name: bar.update(task, completed=done, total=total, description=name)
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 class _LineNowAndThen:

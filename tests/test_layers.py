@@ -222,6 +222,7 @@ RECORDS = {
         "program/instruction.py",
         "program/kernel.py",
         "program/posts.py",
+        "studies/codesign/records.py",
         "studies/hardware/records.py",
         "studies/identify/records.py",
         "studies/modes/choice.py",

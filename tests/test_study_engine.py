@@ -8,7 +8,7 @@ import pytest
 import study_points
 from study_points import SMALL, counted, points
 
-from ascendsim import ConvProblem, Plan, Tiling, estimate, load_profile
+from ascendsim import ConvProblem, Plan, Tiling, estimate, load_profile, progress
 from ascendsim.errors import ConfigError, DataError
 from ascendsim.studies.engine import point as point_module
 from ascendsim.studies.engine.measure import Answer, measure
@@ -193,6 +193,16 @@ def test_progress_is_told_with_each_answer():
         (1, 2, "point 0"),
         (2, 2, "point 1"),
     ]
+
+
+def test_a_pipe_gets_a_line_now_and_then_on_standard_error(capsys, monkeypatch):
+    now = iter((0.0, 9.0, 10.0, 10.0, 11.0))
+    monkeypatch.setattr(progress, "monotonic", lambda: next(now))
+    with progress.counted() as tell:
+        # After 9 seconds nothing, after 10 a line, a second later nothing.
+        for done in (1, 2, 3):
+            tell(done, 3, f"point {done}")
+    assert capsys.readouterr() == ("", "2 of 3 points of this stage: point 2\n")
 
 
 # ---- The store

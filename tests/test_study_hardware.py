@@ -262,7 +262,7 @@ def test_json_holds_the_answer(answer, tmp_path):
 
 def test_a_network_leaves_out_the_first_grad_input_unless_asked():
     from ascendsim.cli.parser import parse
-    from ascendsim.cli.studies.hardware import layers_of
+    from ascendsim.cli.studies.words import layers_of
 
     _, layers = layers_of(parse(["study", "hardware", "--change", MEMORY]))
     assert layers[0].gradients == (False, True, False)

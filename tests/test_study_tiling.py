@@ -22,7 +22,7 @@ GRADIENTS = ("grad_input", "grad_weight")
 
 
 def question(gradient="grad_weight", **options):
-    return TilingQuestion("a test", "910B2", LAYER, gradient, **({"trials": 40, "doubt": False} | options))
+    return TilingQuestion("a test", "910B2", LAYER, gradient, **({"trials": 20, "doubt": False} | options))
 
 
 def studied(asked, store=None):
@@ -102,15 +102,16 @@ def test_times_are_those_of_estimate(found):
 
 def test_no_more_tilings_are_tried_than_asked(found):
     answer, made = found
-    assert len(made.trials) <= 40
+    assert len(made.trials) <= 20
     assert sum(answer.tried.values()) == len(made.trials)
 
 
 def test_the_same_question_has_the_same_answer_and_computes_nothing_again():
     store = Store()
-    first, _ = studied(question(), store)
+    asked = question(trials=10)
+    first, _ = studied(asked, store)
     kept = store.count()
-    assert studied(question(), store)[0] == first
+    assert studied(asked, store)[0] == first
     assert store.count() == kept
 
 
@@ -146,10 +147,11 @@ def test_another_score_is_refused():
 
 def test_without_optuna_the_steps_are_all(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
-    _, made = studied(question(trials=60))
+    _, made = studied(question(trials=12))
     assert {trial.found_by for trial in made.trials.values()} <= {"product", "search", "steps"}
 
 
+@pytest.mark.slow
 def test_optuna_goes_on_where_the_steps_end():
     pytest.importorskip("optuna", reason="optuna is not installed: nothing is drawn")
     _, made = studied(question("grad_input", trials=150, starts=("warm",)))
@@ -201,6 +203,7 @@ def test_the_usual_plan_never_beats_itself(found):
     assert "beats the usual one" in tiling_sentence(answer)
 
 
+@pytest.mark.slow
 def test_ends_of_assumed_figures_are_tried_where_asked():
     answer, _ = studied(question("grad_input", trials=30, doubt=True, starts=("warm",)))
     if answer.best.plan == answer.usual.plan:

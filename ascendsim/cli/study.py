@@ -7,6 +7,7 @@ from typing import Any
 
 def add_study(choices: Any) -> dict[str, Any]:
     """Add the command with one subcommand a study, and return their parsers by name."""
+    from ascendsim.cli.studies.codesign import add_codesign
     from ascendsim.cli.studies.hardware import add_hardware
     from ascendsim.cli.studies.precision import add_precision
     from ascendsim.cli.studies.tiling import add_tiling
@@ -24,4 +25,5 @@ def add_study(choices: Any) -> dict[str, Any]:
         "study hardware": add_hardware(kinds),
         "study precision": add_precision(kinds),
         "study tiling": add_tiling(kinds),
+        "study codesign": add_codesign(kinds),
     }

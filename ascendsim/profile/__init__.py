@@ -1,6 +1,7 @@
 """Products as sourced figures: find, read, check and hold them. The only reader of the product files."""
 
 from ascendsim.profile.changes import Change, parse_changes, read_changes
+from ascendsim.profile.costs import Cost
 from ascendsim.profile.files import (
     Product,
     configs_directory,
@@ -14,6 +15,7 @@ from ascendsim.profile.records import Figure, Profile
 
 __all__ = [
     "Change",
+    "Cost",
     "Figure",
     "Generation",
     "Product",

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.values import gradients, positive
+from ascendsim.cli.studies.words import add_kind, add_layers, layers_of, starts_of
 from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
     from ascendsim.studies.engine.point import Point
-    from ascendsim.studies.hardware.records import HardwareAnswer, Question, StudiedLayer
+    from ascendsim.studies.hardware.records import HardwareAnswer, Question
 
 _EXAMPLES = """\
 examples:
@@ -19,26 +19,19 @@ examples:
   ascendsim study hardware s3b1_3x3 --batch 32 --change buffers.L0C.capacity_bytes=x2,x4 --out page
   ascendsim study hardware --changes mine.toml --product 910_95
 """
-# Before the user says otherwise: what a repeated kernel finds, and what one inside a large network does.
-STARTS = ("warm", "handed")
 
 
 def add_hardware(kinds: Any) -> Any:
     """Add the command to the kinds of studies and return it."""
-    import argparse
-
-    from ascendsim.cli.studies.engine import add_engine_options
-
-    command = kinds.add_parser(
+    command, what = add_kind(
+        kinds,
         "hardware",
-        help="what a change of a product's figures buys",
-        description="Time a layer or a network on a product and with figures of it changed: under the same "
+        "what a change of a product's figures buys",
+        "Time a layer or a network on a product and with figures of it changed: under the same "
         "plans, planned anew, and each gradient under the better of both.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        _EXAMPLES,
     )
-    what = command.add_argument_group("what changes, on what")
+    add_layers(what)
     what.add_argument(
         "--change",
         action="append",
@@ -48,44 +41,12 @@ def add_hardware(kinds: Any) -> Any:
     )
     what.add_argument("--changes", type=Path, metavar="FILE", help="changes with names, in TOML")
     what.add_argument(
-        "--product", default="910B", metavar="NAME", help="product, variant or .toml file (910B)"
-    )
-    add_layers(what)
-    what.add_argument(
-        "--l2-start",
-        action="append",
-        choices=("warm", "cold", "handed"),
-        help="what L2 holds when a kernel begins; repeat it for several (default: warm and handed)",
-    )
-    what.add_argument(
         "--no-interval",
         action="store_true",
         help="do not move assumed figures through their ranges, which takes most of the time",
     )
-    add_engine_options(command)
     command.set_defaults(command=hardware)
     return command
-
-
-def add_layers(what: Any) -> None:
-    """Add the words that name a layer or a network and its gradients."""
-    what.add_argument("layer", nargs="?", metavar="LAYER", help="a layer of the workload (none: the network)")
-    what.add_argument("--workload", default="resnet50", help="network by name or .toml file (resnet50)")
-    what.add_argument("--batch", type=positive, default=1, help="batch (1)")
-    what.add_argument("--dtype", default="float16", help="format of the tensors (float16)")
-    what.add_argument("--cube-math-type", type=int, default=0, choices=range(4), help="the interface's (0)")
-    what.add_argument(
-        "--mask",
-        type=gradients,
-        default=(True, True, False),
-        metavar="NAMES",
-        help="gradients (input,weight)",
-    )
-    what.add_argument(
-        "--first-grad-input",
-        action="store_true",
-        help="make grad_input of a network's first layer too, which training never runs",
-    )
 
 
 def hardware(arguments: Any) -> int:
@@ -119,34 +80,11 @@ def _question(arguments: Any) -> Question:
         arguments.product,
         layers,
         tuple(changes),
-        tuple(dict.fromkeys(arguments.l2_start or STARTS)),
+        starts_of(arguments),
         arguments.dtype,
         arguments.cube_math_type,
         doubt=not arguments.no_interval,
     )
-
-
-def layers_of(arguments: Any) -> tuple[str, tuple[StudiedLayer, ...]]:
-    """Return what the words name: its title, and its layers with the gradients that are made of each."""
-    from ascendsim.ops.problems.convolution import ConvProblem
-    from ascendsim.studies.hardware.records import StudiedLayer
-    from ascendsim.workloads import load_workload
-
-    workload = load_workload(arguments.workload)
-    rows = (workload.layer(arguments.layer),) if arguments.layer else workload.layers
-    found = []
-    for row in rows:
-        mask = arguments.mask
-        # The images that a network is trained on are no parameters of it.
-        if not arguments.layer and row is workload.layers[0] and not arguments.first_grad_input:
-            mask = (False, *mask[1:])
-        count = 1 if arguments.layer else row.count
-        if any(mask):
-            found.append(
-                StudiedLayer(row.name, ConvProblem(**row.problem_options(arguments.batch)), mask, count)
-            )
-    named = f"{rows[0].name} of {workload.title}" if arguments.layer else workload.title
-    return f"{named}, batch {arguments.batch}", tuple(found)
 
 
 def _write_table(arguments: Any, points: list[Point], engine: Any) -> None:

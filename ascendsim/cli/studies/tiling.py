@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.cli.studies.words import add_kind, starts_of
 from ascendsim.cli.values import natural, positive
 
 if TYPE_CHECKING:
@@ -23,34 +24,15 @@ MARGIN_PERCENT = 8.5
 
 def add_tiling(kinds: Any) -> Any:
     """Add the command to the kinds of studies and return it."""
-    import argparse
-
-    from ascendsim.cli.studies.engine import add_engine_options
-
-    command = kinds.add_parser(
+    command, what = add_kind(
+        kinds,
         "tiling",
-        help="what beats the product's plan of a gradient, and why",
-        description="Try plans of one gradient: steps from the product's plan, then Optuna if it is there.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        "what beats the product's plan of a gradient, and why",
+        "Try plans of one gradient: steps from the product's plan, then Optuna if it is there.",
+        _EXAMPLES,
     )
-    what = command.add_argument_group("what is tuned, on what")
     what.add_argument("layer", metavar="LAYER", help="a layer of the workload")
-    what.add_argument("--workload", default="resnet50", help="network by name or .toml file (resnet50)")
-    what.add_argument("--batch", type=positive, default=1, help="batch (1)")
     what.add_argument("--gradient", choices=("input", "weight"), default="input", help="which (input)")
-    what.add_argument("--dtype", default="float16", help="format of the tensors (float16)")
-    what.add_argument("--cube-math-type", type=int, default=0, choices=range(4), help="the interface's (0)")
-    what.add_argument(
-        "--product", default="910B", metavar="NAME", help="product, variant or .toml file (910B)"
-    )
-    what.add_argument(
-        "--l2-start",
-        action="append",
-        choices=("warm", "cold", "handed"),
-        help="what L2 holds when the kernel begins; repeat it for several (default: warm and handed)",
-    )
     what.add_argument("--score", choices=("worst", "mean"), default="worst", help="over the starts (worst)")
     what.add_argument("--tilings", type=positive, default=200, metavar="N", help="most plans tried (200)")
     what.add_argument("--seed", type=natural, default=0, help="of what is drawn (0)")
@@ -65,7 +47,6 @@ def add_tiling(kinds: Any) -> Any:
         "--no-interval", action="store_true", help="do not try the best plan at the ends of assumed figures"
     )
     what.add_argument("--write-plan", type=Path, metavar="FILE", help="write the best plan, in TOML")
-    add_engine_options(command)
     command.set_defaults(command=tiling)
     return command
 
@@ -100,7 +81,7 @@ def _question(arguments: Any) -> TilingQuestion:
         f"grad_{arguments.gradient}",
         arguments.dtype,
         arguments.cube_math_type,
-        tuple(dict.fromkeys(arguments.l2_start or ("warm", "handed"))),
+        starts_of(arguments),
         arguments.score,
         arguments.tilings,
         arguments.seed,

@@ -65,7 +65,7 @@ def scatter(dots: Sequence[Dot], x_title: str, y_title: str) -> str:
     parts = _axis(across, MARGIN, height - 50, x_title)
     for tick in up.ticks:
         parts.append(_line(70, up.at(tick), WIDTH - MARGIN, up.at(tick), "grid"))
-        parts.append(_text(64, up.at(tick) + 4, f"{tick:.6g}", "end"))
+        parts.append(_text(64, up.at(tick) + 4, f"{tick:,.6g}", "end"))
     parts.append(_text(70, 18, y_title, "start"))
     front = sorted((d for d in dots if d.marked), key=lambda d: (d.x, d.y))
     if front:
@@ -128,7 +128,7 @@ def _axis(scale: _Scale, top: float, bottom: float, title: str) -> list[str]:
     parts = [_text(WIDTH - MARGIN, bottom + 28, title, "end")]
     for tick in scale.ticks:
         parts.append(_line(scale.at(tick), top, scale.at(tick), bottom, "grid"))
-        parts.append(_text(scale.at(tick), bottom + 14, f"{tick:.4g}", "middle"))
+        parts.append(_text(scale.at(tick), bottom + 14, f"{tick:,.6g}", "middle"))
     if scale.low < 0 < scale.high:
         parts.append(_line(scale.at(0), top, scale.at(0), bottom, "zero"))
     return parts

@@ -11,7 +11,7 @@ from ascendsim.report.page.charts import Stack, stacked
 from ascendsim.report.page.records import Page, Picture, Section
 from ascendsim.report.studies.hardware import share
 from ascendsim.report.tables import TextTable
-from ascendsim.studies.tuning.records import TilingAnswer, Waits
+from ascendsim.studies.tuning.records import TilingAnswer, Trial, Waits
 
 FOUND_BY = {
     "product": "the plan that calls follow by default",
@@ -117,9 +117,7 @@ def tiling_page(answer: TilingAnswer, made: Mapping[str, str]) -> Page:
 
 def plan_text(answer: TilingAnswer) -> str:
     """Return the best plan as TOML: a table of its gradient with its schedule and the fields that are set."""
-    plan = answer.best.plan
-    base = {name: getattr(plan.tiling, name) for name in ("base_m", "base_n", "base_k")}
-    values = {"schedule": plan.schedule, **base, **plan.tiling.set_fields()}
+    values = _plan_values(answer.best)
     # Of texts, whole numbers and truth values TOML and JSON write the same.
     lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
     return "\n".join([f"[{answer.question.gradient}]", *lines]) + "\n"
@@ -151,8 +149,12 @@ def tiling_record(answer: TilingAnswer) -> dict[str, Any]:
     }
 
 
-def _trial_record(trial: Any) -> dict[str, Any]:
+def _trial_record(trial: Trial) -> dict[str, Any]:
+    times = dict(trial.times_us)
+    return {"plan": _plan_values(trial), "found_by": trial.found_by, "times_us": times}
+
+
+def _plan_values(trial: Trial) -> dict[str, Any]:
     tiling = trial.plan.tiling
     base = {name: getattr(tiling, name) for name in ("base_m", "base_n", "base_k")}
-    plan = {"schedule": trial.plan.schedule, **base, **tiling.set_fields()}
-    return {"plan": plan, "found_by": trial.found_by, "times_us": dict(trial.times_us)}
+    return {"schedule": trial.plan.schedule, **base, **tiling.set_fields()}

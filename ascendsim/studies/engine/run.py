@@ -36,13 +36,17 @@ class Budget:
             if limit is not None and not limit >= 0:
                 raise ConfigError(f"{name} is {limit}; it must be 0 or more, or None: no limit")
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether time or trials are used up."""
+        late = self.seconds is not None and monotonic() - self._begun >= self.seconds
+        return late or self.trials == 0
+
     def take(self) -> bool:
         """Take one trial; False where time or trials are used up."""
-        if self.seconds is not None and monotonic() - self._begun >= self.seconds:
+        if self.exhausted:
             return False
         if self.trials is not None:
-            if self.trials == 0:
-                return False
             self.trials -= 1
         return True
 

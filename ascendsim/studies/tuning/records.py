@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from ascendsim.frozen import FrozenMap
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 
@@ -24,6 +26,7 @@ class TilingQuestion:
     seed      of what is drawn
     margin    a plan that is faster by less than this part is not called a winner: the model's own error
     doubt     whether the winner has to win at both ends of each assumed figure
+    changes   figures of the product that are replaced: dotted path -> value
     """
 
     title: str
@@ -38,6 +41,7 @@ class TilingQuestion:
     seed: int = 0
     margin: float = 0.0
     doubt: bool = True
+    changes: Mapping[str, Any] = FrozenMap()
 
     @property
     def gradients(self) -> tuple[bool, bool, bool]:

@@ -35,7 +35,8 @@ class Tuner:
     def __post_init__(self) -> None:
         if self.question.score not in SCORES:
             raise ConfigError(f"score is {self.question.score!r}; it must be one of {', '.join(SCORES)}")
-        self.profile: Profile = load_profile(self.question.product)
+        changes = dict(self.question.changes)
+        self.profile: Profile = load_profile(self.question.product, overrides=changes or None)
 
     @property
     def left(self) -> int:
@@ -48,7 +49,7 @@ class Tuner:
         return Point(
             asked.problem,
             asked.product,
-            FrozenMap(changes or {}),
+            FrozenMap({**asked.changes, **(changes or {})}),
             asked.dtype,
             asked.cube_math_type,
             asked.gradients,

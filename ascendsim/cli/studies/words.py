@@ -1,0 +1,94 @@
+"""The words by which studies name a product, layers and the starts of L2, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.cli.studies.engine import add_engine_options
+from ascendsim.cli.values import gradients, positive
+
+if TYPE_CHECKING:
+    from ascendsim.studies.hardware.records import StudiedLayer
+
+# Before the user says otherwise: what a repeated kernel finds, and what one inside a large network does.
+STARTS = ("warm", "handed")
+
+
+def add_kind(kinds: Any, name: str, help: str, description: str, epilog: str) -> tuple[Any, Any]:
+    """Add a study to the kinds and return it, with the group of options that say what is studied."""
+    command = kinds.add_parser(
+        name,
+        help=help,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    what = command.add_argument_group("what is studied, on what")
+    what.add_argument(
+        "--product", default="910B", metavar="NAME", help="product, variant or .toml file (910B)"
+    )
+    what.add_argument(
+        *("--network", "--workload"),
+        dest="workload",
+        default="resnet50",
+        metavar="NAME",
+        help="network by name or file (resnet50)",
+    )
+    what.add_argument("--batch", type=positive, default=1, help="batch (1)")
+    what.add_argument("--dtype", default="float16", help="format of the tensors (float16)")
+    what.add_argument("--cube-math-type", type=int, default=0, choices=range(4), help="the interface's (0)")
+    what.add_argument(
+        "--l2-start",
+        action="append",
+        choices=("warm", "cold", "handed"),
+        help="what L2 holds when a kernel begins; repeat it for several (default: warm and handed)",
+    )
+    add_engine_options(command)
+    return command, what
+
+
+def starts_of(arguments: Any) -> tuple[str, ...]:
+    """Return the starts of L2 that are asked for."""
+    return tuple(dict.fromkeys(arguments.l2_start or STARTS))
+
+
+def add_layers(what: Any) -> None:
+    """Add the words that name a layer or the whole network, and the gradients."""
+    what.add_argument("layer", nargs="?", metavar="LAYER", help="a layer of the workload (none: the network)")
+    what.add_argument(
+        "--mask",
+        type=gradients,
+        default=(True, True, False),
+        metavar="NAMES",
+        help="gradients (input,weight)",
+    )
+    what.add_argument(
+        "--first-grad-input",
+        action="store_true",
+        help="make grad_input of a network's first layer too, which training never runs",
+    )
+
+
+def layers_of(arguments: Any) -> tuple[str, tuple[StudiedLayer, ...]]:
+    """Return what the words name: its title, and its layers with the gradients that are made of each."""
+    from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.studies.hardware.records import StudiedLayer
+    from ascendsim.workloads import load_workload
+
+    workload = load_workload(arguments.workload)
+    rows = (workload.layer(arguments.layer),) if arguments.layer else workload.layers
+    found = []
+    for row in rows:
+        mask = arguments.mask
+        # The images that a network is trained on are no parameters of it.
+        if not arguments.layer and row is workload.layers[0] and not arguments.first_grad_input:
+            mask = (False, *mask[1:])
+        count = 1 if arguments.layer else row.count
+        if any(mask):
+            found.append(
+                StudiedLayer(row.name, ConvProblem(**row.problem_options(arguments.batch)), mask, count)
+            )
+    named = f"{rows[0].name} of {workload.title}" if arguments.layer else workload.title
+    return f"{named}, batch {arguments.batch}", tuple(found)

@@ -1,0 +1,95 @@
+"""Which designs are worth their cost: a sentence, a table, a page, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ascendsim.report.numbers import microseconds
+from ascendsim.report.page.charts import Dot, scatter
+from ascendsim.report.page.records import Page, Picture, Section
+from ascendsim.report.studies.hardware import share
+from ascendsim.report.tables import TextTable
+from ascendsim.studies.codesign.records import Design, DesignAnswer
+
+DEFINITIONS = {
+    "cost": "What the formula of the question gives, in a unit that only who asked knows.",
+    "usual": "Microseconds of all layers with their counts under the plans that calls follow by default "
+    "on the design, by the worst start of L2 of each gradient.",
+    "tuned": "The same under the best plan of each gradient that was found.",
+    "front": "No other design takes at most its time at no more cost.",
+}
+
+
+def codesign_sentence(answer: DesignAnswer) -> str:
+    """Answer in one sentence: the fastest design that may be had, and how many are on the front."""
+    where = f"On {answer.variant}, {answer.question.title}"
+    front = answer.front
+    if not front:
+        return f"{where}: none of {len(answer.designs)} designs can be timed; {answer.designs[0].reason}"
+    best, as_is = front[-1], answer.designs[0]
+    within = "" if answer.question.budget is None else f" within {answer.question.budget:g}"
+    compared = ""
+    if not as_is.reason and best is not as_is:
+        saved = share(1 - best.tuned_us / as_is.tuned_us)
+        compared = f", {saved} % less than the product as it is ({as_is.cost:g})"
+    timed = sum(not design.reason for design in answer.designs)
+    return (
+        f"{where}: the fastest design{within} is {best.name}, which costs {best.cost:g} and takes "
+        f"{microseconds(best.tuned_us)} us{compared}; {len(front)} of {timed} designs are on the front."
+    )
+
+
+def codesign_table(answer: DesignAnswer) -> TextTable:
+    """Show every design, the product as it is first."""
+    rows = tuple(_row(design, answer.front) for design in answer.designs)
+    headings = ("design", "cost", "usual us", "tuned us", "front")
+    return TextTable("Designs", headings, frozenset({0, 4}), rows)
+
+
+def _row(design: Design, front: tuple[Design, ...]) -> tuple[str, ...]:
+    if design.reason:
+        return design.name, f"{design.cost:g}", "", "", design.reason.partition("\n")[0]
+    times = microseconds(design.usual_us), microseconds(design.tuned_us)
+    return design.name, f"{design.cost:g}", *times, "yes" if design in front else ""
+
+
+def codesign_page(answer: DesignAnswer, made: Mapping[str, str]) -> Page:
+    """Return the page of a study; `made` says how."""
+    front = answer.front
+    dots = [
+        Dot(design.name, design.cost, design.tuned_us, marked=design in front)
+        for design in answer.designs
+        if not design.reason
+    ]
+    pictures = (
+        (
+            Picture(
+                scatter(dots, f"cost = {answer.question.cost.text}", "us, tuned"),
+                "Cost and time; the line is the front.",
+            ),
+        )
+        if dots
+        else ()
+    )
+    section = Section("Designs", (), pictures, (codesign_table(answer),))
+    title = f"Which designs are worth their cost? {answer.question.title} on {answer.variant}"
+    return Page(title, codesign_sentence(answer), (section,), DEFINITIONS, made)
+
+
+def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
+    """Return the answer as plain values."""
+    front = answer.front
+    names = ("name", "cost", "usual_us", "tuned_us", "reason")
+    return {
+        "answer": codesign_sentence(answer),
+        "product": answer.variant,
+        "profile": answer.digest,
+        "cost": answer.question.cost.text,
+        "budget": answer.question.budget,
+        "designs": [
+            {name: getattr(design, name) for name in names}
+            | {"figures": dict(design.figures), "front": design in front}
+            for design in answer.designs
+        ],
+    }

@@ -1,0 +1,112 @@
+"""Time every combination of changes within a budget, each under plans that are tuned for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.frozen import FrozenMap
+from ascendsim.ops.convolution_backward import estimate
+from ascendsim.profile import load_profile
+from ascendsim.studies.codesign.records import Design, DesignAnswer, DesignQuestion
+from ascendsim.studies.engine.run import Budget, Engine
+from ascendsim.studies.hardware.records import StudiedLayer
+from ascendsim.studies.sweep import ranged_figures
+from ascendsim.studies.tuning.records import TilingQuestion
+from ascendsim.studies.tuning.tune import Tuner, tune
+
+GRADIENTS = ("grad_input", "grad_weight")
+NO_CHANGE = "as it is"
+
+
+def study_codesign(question: DesignQuestion, engine: Engine, budget: Budget) -> DesignAnswer:
+    """Answer which designs are worth their cost.
+
+    Raises   ConfigError for a change or a cost of no figure, or figures that two groups change
+    """
+    profile = load_profile(question.product)
+    designs = tuple(
+        _design(question, name, values, engine, budget) for name, values in _combinations(question)
+    )
+    assumed = len(ranged_figures(profile))
+    return DesignAnswer(question, profile.variant, profile.content.hex(), assumed, designs)
+
+
+def _combinations(question: DesignQuestion) -> Iterator[tuple[str, FrozenMap[str, Any]]]:
+    """Yield every combination, none of its changes first."""
+    profile = load_profile(question.product)
+    for chosen in product(*((None, *group) for group in question.groups)):
+        changes = [change for change in chosen if change is not None]
+        values: dict[str, Any] = {}
+        for change in changes:
+            own = change.on(profile)
+            shared = sorted(values.keys() & own.keys())
+            if shared:
+                raise ConfigError(f"{shared[0]} is changed by two of {', '.join(c.name for c in changes)}")
+            values |= own
+        yield " ".join(change.name for change in changes) or NO_CHANGE, FrozenMap(values)
+
+
+def _design(
+    question: DesignQuestion, name: str, values: FrozenMap[str, Any], engine: Engine, budget: Budget
+) -> Design:
+    try:
+        cost = question.cost.of(load_profile(question.product, overrides=dict(values)))
+    except ConfigError as error:
+        # Figures that contradict each other are a design that cannot be. The product as it is comes first, so
+        # that a formula of no figure is told at once.
+        if not values:
+            raise
+        return Design(name, values, 0.0, reason=str(error))
+    if question.budget is not None and cost > question.budget:
+        return Design(name, values, cost, reason="over the budget")
+    usual_us = tuned_us = 0.0
+    try:
+        for layer in question.layers:
+            for gradient in GRADIENTS:
+                if layer.gradients[GRADIENTS.index(gradient)]:
+                    usual, tuned = _times(question, layer, gradient, values, engine, budget)
+                    usual_us += layer.count * usual
+                    tuned_us += layer.count * tuned
+    except AscendSimError as error:
+        if budget.exhausted:
+            raise ConfigError(
+                "time or trials are used up; what was computed is kept: run the same command again to go on"
+            ) from None
+        return Design(name, values, cost, reason=str(error))
+    return Design(name, values, cost, usual_us, tuned_us)
+
+
+def _times(
+    question: DesignQuestion,
+    layer: StudiedLayer,
+    gradient: str,
+    values: FrozenMap[str, Any],
+    engine: Engine,
+    budget: Budget,
+) -> tuple[float, float]:
+    """Return the score of the usual and of the best plan of one gradient on a design."""
+    asked = TilingQuestion(
+        layer.name,
+        question.product,
+        layer.problem,
+        gradient,
+        question.dtype,
+        question.cube_math_type,
+        question.starts,
+        trials=question.tilings,
+        changes=values,
+    )
+    tuner = Tuner(asked, engine, budget, _compute_dtype(question, layer))
+    usual, best = tune(tuner)
+    return tuner.score(usual), tuner.score(best)
+
+
+def _compute_dtype(question: DesignQuestion, layer: StudiedLayer) -> str:
+    mask = layer.gradients[0], not layer.gradients[0], False
+    found = estimate(
+        layer.problem, question.dtype, question.cube_math_type, output_mask=mask, product=question.product
+    )
+    return next(kernel.kernel.compute_dtype for kernel in found.kernels if kernel.plan is not None)

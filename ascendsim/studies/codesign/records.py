@@ -1,0 +1,74 @@
+"""The question which designs are worth their cost, and its answer: frozen records of plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ascendsim.profile import Change, Cost
+from ascendsim.studies.hardware.records import StudiedLayer
+
+
+@dataclass(frozen=True, slots=True)
+class DesignQuestion:
+    """Designs: every combination of one change of each group, the product as it is among them.
+
+    groups   changes that exclude each other, such as the values of one figure
+    cost     in the user's unit
+    budget   the most that a design may cost; None: whatever
+    tilings  plans that are tried for each gradient of each layer on each design
+    """
+
+    title: str
+    product: str | Path
+    layers: tuple[StudiedLayer, ...]
+    groups: tuple[tuple[Change, ...], ...]
+    cost: Cost
+    budget: float | None = None
+    starts: tuple[str, ...] = ("warm", "handed")
+    tilings: int = 20
+    dtype: str = "float16"
+    cube_math_type: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """One combination of changes.
+
+    figures   dotted path -> value; empty for the product as it is
+    usual_us  microseconds of all layers with their counts under the plans that its operators choose
+    tuned_us  the same under the best plan of each gradient that was found
+    reason    why it could not be timed, or was not; "" where it was
+    """
+
+    name: str
+    figures: Mapping[str, Any]
+    cost: float
+    usual_us: float = 0.0
+    tuned_us: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DesignAnswer:
+    """All designs, the product as it is first; and their front: none costs less and is as fast."""
+
+    question: DesignQuestion
+    variant: str
+    digest: str
+    assumed: int
+    designs: tuple[Design, ...]
+
+    @property
+    def front(self) -> tuple[Design, ...]:
+        """The designs that no other beats in time at no more cost, the cheapest first."""
+        timed = sorted(
+            (design for design in self.designs if not design.reason), key=lambda d: (d.cost, d.tuned_us)
+        )
+        found: list[Design] = []
+        for design in timed:
+            if not found or design.tuned_us < found[-1].tuned_us:
+                found.append(design)
+        return tuple(found)

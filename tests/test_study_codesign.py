@@ -1,0 +1,151 @@
+"""Are designs timed under plans tuned for them, kept within the budget, and is the front the front?"""
+
+import json
+
+import pytest
+from test_study_hardware import LAYERS, STREAM
+
+from ascendsim import estimate, load_profile
+from ascendsim.errors import ConfigError
+from ascendsim.profile import Cost, parse_changes
+from ascendsim.report.studies.codesign import codesign_page, codesign_sentence
+from ascendsim.studies.codesign.designs import study_codesign
+from ascendsim.studies.codesign.records import Design, DesignAnswer, DesignQuestion
+from ascendsim.studies.engine.run import Budget, Engine
+from ascendsim.studies.engine.store import Store
+
+PROFILE = load_profile("910B2")
+CORES, L0C = "cores.cube=12,x2", "buffers.L0C.capacity_bytes=x2"
+
+
+def question(*groups, cost="cores.cube", budget=None, tilings=2):
+    changes = tuple(parse_changes(text) for text in groups)
+    return DesignQuestion("a test", "910B2", LAYERS, changes, Cost(cost), budget, ("warm",), tilings)
+
+
+def answered(asked):
+    return study_codesign(asked, Engine(Store(), 1), Budget())
+
+
+# ---- Costs
+
+
+@pytest.mark.parametrize(
+    ("formula", "cost"),
+    [
+        ("3", 3),
+        ("cores.cube", 24),
+        # 24 + 131072 / 4096 - 2 x 1.6
+        ("cores.cube + buffers.L0C.capacity_bytes / 4096 - 2 * links.memory.nominal_tb_per_s", 52.8),
+        ("-(cores.cube - 4) * 2", -40),
+    ],
+)
+def test_a_formula_is_what_it_says(formula, cost):
+    assert Cost(formula).of(PROFILE) == pytest.approx(cost)
+
+
+@pytest.mark.parametrize(
+    ("formula", "told"),
+    [
+        ("cores.cub", "did you mean cores.cube"),
+        ("core_structure", "no number"),
+        ("1 / (cores.cube - 24)", "divides by 0"),
+        ("__import__('os')", "is not allowed"),
+        ("cores.cube ** 9999", "is not allowed"),
+        ("cores.cube +", "expected figures"),
+        ("", "expected figures"),
+    ],
+)
+def test_what_is_no_formula_is_told(formula, told):
+    with pytest.raises(ConfigError, match=told):
+        Cost(formula).of(PROFILE)
+
+
+# ---- Designs
+
+
+@pytest.fixture(scope="module")
+def answer():
+    return answered(question(CORES, L0C))
+
+
+def test_every_combination_is_a_design_once(answer):
+    # Two values of one figure and none, times one of another and none: 3 x 2.
+    assert [design.name for design in answer.designs] == [
+        "as it is",
+        L0C,
+        "cores.cube=12",
+        f"cores.cube=12 {L0C}",
+        "cores.cube=x2",
+        f"cores.cube=x2 {L0C}",
+    ]
+    assert [design.cost for design in answer.designs] == [24, 24, 12, 12, 48, 48]
+
+
+def test_usual_times_are_those_of_estimate(answer):
+    for design in answer.designs:
+        profile = load_profile("910B2", overrides=dict(design.figures) or None)
+        masks = ((True, False, False), (False, True, False))
+        alone = (estimate(STREAM, product=profile, output_mask=mask).time_us for mask in masks)
+        assert design.usual_us == pytest.approx(sum(alone), abs=1e-9)
+
+
+def test_tuned_plans_are_never_slower_than_usual_ones(answer):
+    assert all(design.tuned_us <= design.usual_us for design in answer.designs)
+
+
+def test_what_is_over_the_budget_is_not_timed():
+    found = answered(question(CORES, budget=24, tilings=1))
+    assert [design.reason for design in found.designs] == ["", "", "over the budget"]
+    assert "within 24" in codesign_sentence(found)
+
+
+def test_a_design_that_cannot_be_has_its_reason():
+    found = answered(question("buffers.L0A.capacity_bytes=0", tilings=1))
+    assert "buffers.L0A.capacity_bytes" in found.designs[1].reason
+
+
+def test_a_figure_of_two_groups_is_refused():
+    with pytest.raises(ConfigError, match=r"cores\.cube is changed by two"):
+        answered(question("cores.cube=12", "cores.cube=20", tilings=1))
+
+
+def test_a_formula_of_no_figure_is_told_before_anything_is_timed():
+    store = Store()
+    with pytest.raises(ConfigError, match=r"did you mean cores\.cube"):
+        study_codesign(question(CORES, cost="cores.cub"), Engine(store, 1), Budget())
+    assert store.count() == 0
+
+
+def test_without_trials_the_study_says_how_to_go_on():
+    with pytest.raises(ConfigError, match="run the same command again"):
+        study_codesign(question(CORES), Engine(Store(), 1), Budget(trials=1))
+
+
+def test_the_front_is_what_nothing_beats_at_its_cost():
+    places = {"a": (1, 9.0), "b": (2, 9.0), "c": (2, 7.0), "d": (3, 8.0), "e": (4, 5.0)}
+    designs = [Design(name, {}, cost, us, us) for name, (cost, us) in places.items()]
+    designs.append(Design("f", {}, 0.5, reason="cannot be"))
+    answer = DesignAnswer(question(CORES), "910B2", "", 0, tuple(designs))
+    # b costs more than a for the same time, d more than c for a longer one, f was not timed.
+    assert [design.name for design in answer.front] == ["a", "c", "e"]
+
+
+def test_the_page_draws_the_front(answer):
+    page = codesign_page(answer, {})
+    svg = page.sections[0].pictures[0].svg
+    assert svg.count('class="marked"') == len(answer.front)
+    assert svg.count("<circle") == 6
+
+
+def test_the_command_answers_first(capsys, tmp_path):
+    from ascendsim.cli import main
+
+    words = ["study", "codesign", "s5b1_1x1a", "--cost", "cores.cube", "--change", "cores.cube=12"]
+    more = ["--tilings", "2", "--jobs", "1", "--store", str(tmp_path / "s"), "--l2-start", "warm"]
+    assert main([*words, *more, "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("On 910B2, s5b1_1x1a of ResNet-50 v1.5, batch 1: the fastest design is ")
+    assert (tmp_path / "study.html").exists()
+    assert main([*words, *more, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["designs"]) == 2
