@@ -67,15 +67,25 @@ def measure(axes: Axes, case: Case) -> CaseErrors:
     """
     tensors = case.load()
     truth = gradients_of(case.problem, tensors, case.mask)
-    found, shares = list[ModeError](), list[Share]()
+    found = list[ModeError]()
     for name in axes.dtypes:
-        shares += [share(tensor, tensors[tensor], name) for tensor in ("input", "weight")]
         modes = _modes(axes, case, name)
         for scale in axes.loss_scales:
-            shares.append(share("grad_output", tensors["grad_output"], name, scale))
             found += _scaled(axes, case, modes, tensors, truth, scale)
+    # The cube's formats as well: on the way into it a float32 tensor may lose its range, which HF32 has.
+    read = [mode.compute_dtype for mode in found if mode.compute_dtype[:4] not in ("", "hf32")]
+    shares = _shares(tensors, tuple(dict.fromkeys((*axes.dtypes, *read))), axes.loss_scales)
     histograms = tuple(histogram(name, tensors[name]) for name in INPUTS)
-    return CaseErrors(case.name, case.count, tuple(found), tuple(shares), histograms)
+    return CaseErrors(case.name, case.count, tuple(found), shares, histograms)
+
+
+def _shares(tensors: Tensors, formats: Sequence[str], scales: Sequence[float]) -> tuple[Share, ...]:
+    """Return what formats make of the tensors, of grad_output under every loss scale."""
+    found = list[Share]()
+    for name in formats:
+        found += [share(tensor, tensors[tensor], name) for tensor in ("input", "weight")]
+        found += [share("grad_output", tensors["grad_output"], name, scale) for scale in scales]
+    return tuple(found)
 
 
 def _modes(axes: Axes, case: Case, name: str) -> list[_Mode]:
