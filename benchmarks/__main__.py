@@ -6,7 +6,18 @@ import os
 import sys
 from importlib import import_module
 
-NAMES = ("accumulation", "engine", "gradients", "l2", "start", "studies", "timing", "whole_calls", "tilings")
+NAMES = (
+    "accumulation",
+    "engine",
+    "gradients",
+    "l2",
+    "start",
+    "studies",
+    "timing",
+    "tuning",
+    "whole_calls",
+    "tilings",
+)
 
 
 def main() -> int:

@@ -205,6 +205,7 @@ RECORDS = {
         "studies/modes/records.py",
         "studies/modes/study.py",
         "studies/records.py",
+        "studies/tuning/records.py",
     ),
     *("timing/critical_path.py", "timing/timeline.py", "timing/times.py"),
 }

@@ -9,10 +9,11 @@ def add_study(choices: Any) -> dict[str, Any]:
     """Add the command with one subcommand a study, and return their parsers by name."""
     from ascendsim.cli.studies.hardware import add_hardware
     from ascendsim.cli.studies.precision import add_precision
+    from ascendsim.cli.studies.tiling import add_tiling
 
     study = choices.add_parser(
         "study",
-        help="questions over many calls: what a change of the hardware buys, ...",
+        help="questions over many calls: what a change of the hardware buys, what beats a plan",
         description="Ask one question of many calls. Each study prints one sentence that answers, then the "
         "table; with --out an HTML page.",
         allow_abbrev=False,
@@ -22,4 +23,5 @@ def add_study(choices: Any) -> dict[str, Any]:
         "study": study,
         "study hardware": add_hardware(kinds),
         "study precision": add_precision(kinds),
+        "study tiling": add_tiling(kinds),
     }

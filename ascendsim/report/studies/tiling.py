@@ -1,0 +1,158 @@
+"""What beats the product's plan of a gradient: a sentence, tables, a page, JSON, a file of the plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ascendsim.report.numbers import microseconds
+from ascendsim.report.page.charts import Stack, stacked
+from ascendsim.report.page.records import Page, Picture, Section
+from ascendsim.report.studies.hardware import share
+from ascendsim.report.tables import TextTable
+from ascendsim.studies.tuning.records import TilingAnswer, Waits
+
+FOUND_BY = {
+    "product": "the plan that calls follow by default",
+    "search": "this simulator's search",
+    "steps": "steps from the product's plan or the search's",
+    "optuna": "Optuna",
+}
+DEFINITIONS = {
+    "usual": "The plan that a call follows by default: the product's operator's where its rules are known, "
+    "else that of this simulator's search.",
+    "best": "The fastest of all plans that were tried, by the score.",
+    "busy, waits, idle": "What the cube's pipe M of the core that ends last did: they add up to the "
+    "cycles of the kernel, so that their differences add up to the difference of cycles.",
+    "other kernels": "Kernels beside the product, such as the cast of a grad_weight added in float32.",
+    "pruned": "Plans that cannot be the best: by a bound (their multiply-adds at the full rate of the cores "
+    "that they use), or because one start of L2 was slow enough already.",
+    "winner": "A plan that is faster under every start by more than the margin, and at both ends of every "
+    "assumed figure.",
+}
+
+
+def tiling_sentence(answer: TilingAnswer) -> str:
+    """Answer in one sentence."""
+    question = answer.question
+    where = f"On {answer.variant}, {question.gradient} of {question.title}"
+    tried = sum(answer.tried.values())
+    if answer.best.plan == answer.usual.plan:
+        return f"{where}: none of {tried} plans beats the usual one."
+    saved = " and ".join(f"{share(answer.saved(start))} % with L2 {start}" for start in question.starts)
+    lead = f"{where}: the best of {tried} plans saves {saved}"
+    if answer.wins:
+        at = f" and does so at all {answer.ends} ends of assumed figures" if answer.ends else ""
+        return f"{lead}, more than the margin of {share(question.margin)} %{at}."
+    if answer.lost:
+        return (
+            f"{lead}, but is no winner: it loses at {answer.lost[0]} (of {answer.ends} ends that were tried)."
+        )
+    return f"{lead}, but is no winner: the margin, the model's own error, is {share(question.margin)} %."
+
+
+def plan_table(answer: TilingAnswer) -> TextTable:
+    """Show both plans field by field: those in which they differ, or that are set."""
+    usual, best = answer.usual.plan, answer.best.plan
+    names = ["base_m", "base_n", "base_k", *usual.tiling.set_fields(), *best.tiling.set_fields()]
+    rows = [("schedule", str(usual.schedule), str(best.schedule))]
+    rows += [
+        (name, str(getattr(usual.tiling, name)), str(getattr(best.tiling, name)))
+        for name in dict.fromkeys(names)
+    ]
+    for start in answer.question.starts:
+        usual_us, best_us = (microseconds(trial.times_us[start]) for trial in (answer.usual, answer.best))
+        rows.append((f"us, L2 {start}", usual_us, best_us))
+    before_us, after_us = answer.waits[0].launch_us
+    rows.append(("of them launch us", microseconds(before_us), microseconds(after_us)))
+    return TextTable("Plan against plan", ("", "usual", "best"), frozenset({0}), tuple(rows))
+
+
+def waits_table(waits: Waits) -> TextTable:
+    """Show where the cycles go under both plans, and the differences, which add up."""
+    rows = [_row(part.what, part.before, part.after) for part in waits.parts]
+    title = f"Where the cycles go with L2 {waits.start}: pipe {waits.pipe} of the core that ends last"
+    headings = ("", "usual", "best", "difference")
+    total = _row("all cycles", waits.before, waits.after)
+    return TextTable(title, headings, frozenset({0}), (*rows, total), total=True)
+
+
+def _row(what: str, before: int, after: int) -> tuple[str, ...]:
+    return what, f"{before:,}", f"{after:,}", f"{after - before:+,}"
+
+
+def notes(answer: TilingAnswer) -> list[str]:
+    """Return what a reader of the tables must know."""
+    tried = ", ".join(f"{count} {what}" for what, count in answer.tried.items())
+    found = [
+        f"{sum(answer.tried.values())} plans: {tried}. The usual plan is "
+        f"{_chosen(answer)}; the best came from {FOUND_BY[answer.best.found_by]}."
+    ]
+    if answer.lost:
+        found.append(f"The best plan loses at {'; '.join(answer.lost)}.")
+    return found
+
+
+def _chosen(answer: TilingAnswer) -> str:
+    return "the product's own" if answer.usual.plan.chosen_by == "product" else "this simulator's search's"
+
+
+def tiling_page(answer: TilingAnswer, made: Mapping[str, str]) -> Page:
+    """Return the page of a study; `made` says how."""
+    stacks = [
+        Stack(f"{name}, L2 {waits.start}", tuple((part.what, getattr(part, when)) for part in waits.parts))
+        for waits in answer.waits
+        for name, when in (("usual", "before"), ("best", "after"))
+    ]
+    picture = Picture(stacked(stacks, "cycles"), "Where the cycles go under both plans.")
+    sections = (
+        Section("Plan against plan", tuple(notes(answer)), (), (plan_table(answer),)),
+        Section("Why", (), (picture,), tuple(waits_table(waits) for waits in answer.waits)),
+        Section("The best plan as a file", (plan_text(answer),), collapsed=True),
+    )
+    title = f"What beats the plan of {answer.question.gradient}? {answer.question.title} on {answer.variant}"
+    return Page(title, tiling_sentence(answer), sections, DEFINITIONS, made)
+
+
+def plan_text(answer: TilingAnswer) -> str:
+    """Return the best plan as TOML: a table of its gradient with its schedule and the fields that are set."""
+    plan = answer.best.plan
+    base = {name: getattr(plan.tiling, name) for name in ("base_m", "base_n", "base_k")}
+    values = {"schedule": plan.schedule, **base, **plan.tiling.set_fields()}
+    # Of texts, whole numbers and truth values TOML and JSON write the same.
+    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+    return "\n".join([f"[{answer.question.gradient}]", *lines]) + "\n"
+
+
+def tiling_record(answer: TilingAnswer) -> dict[str, Any]:
+    """Return the answer as plain values."""
+    return {
+        "answer": tiling_sentence(answer),
+        "product": answer.variant,
+        "profile": answer.digest,
+        "gradient": answer.question.gradient,
+        "wins": answer.wins,
+        "margin": answer.question.margin,
+        "usual": _trial_record(answer.usual),
+        "best": _trial_record(answer.best),
+        "tried": dict(answer.tried),
+        "ends": answer.ends,
+        "lost": list(answer.lost),
+        "waits": [
+            {
+                "l2_start": waits.start,
+                "pipe": waits.pipe,
+                "cycles": [waits.before, waits.after],
+                "parts": {part.what: [part.before, part.after] for part in waits.parts},
+            }
+            for waits in answer.waits
+        ],
+    }
+
+
+def _trial_record(trial: Any) -> dict[str, Any]:
+    tiling = trial.plan.tiling
+    base = {name: getattr(tiling, name) for name in ("base_m", "base_n", "base_k")}
+    plan = {"schedule": trial.plan.schedule, **base, **tiling.set_fields()}
+    return {"plan": plan, "found_by": trial.found_by, "times_us": dict(trial.times_us)}

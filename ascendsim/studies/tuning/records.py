@@ -1,0 +1,122 @@
+"""The question what beats the product's plan, and its answer: frozen records of plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ascendsim.ops.plan import Plan
+from ascendsim.ops.problems.convolution import ConvProblem
+
+SCORES = ("worst", "mean")
+
+
+@dataclass(frozen=True, slots=True)
+class TilingQuestion:
+    """One gradient of which it is asked what beats the product's plan.
+
+    title     what the convolution is, for people
+    gradient  "grad_input" or "grad_weight"
+    starts    of L2, over which a plan is scored
+    score     "worst" of the starts, or their "mean"
+    trials    tilings that are tried at most
+    seed      of what is drawn
+    margin    a plan that is faster by less than this part is not called a winner: the model's own error
+    doubt     whether the winner has to win at both ends of each assumed figure
+    """
+
+    title: str
+    product: str | Path
+    problem: ConvProblem
+    gradient: str
+    dtype: str = "float16"
+    cube_math_type: int = 0
+    starts: tuple[str, ...] = ("warm", "handed")
+    score: str = "worst"
+    trials: int = 200
+    seed: int = 0
+    margin: float = 0.0
+    doubt: bool = True
+
+    @property
+    def gradients(self) -> tuple[bool, bool, bool]:
+        """The mask of the call."""
+        return self.gradient == "grad_input", self.gradient == "grad_weight", False
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One plan that was tried.
+
+    found_by  "product", "search", "steps" or "optuna"
+    times_us  microseconds by start; a start that could not change the score any more is left out
+    reason    why it could not be timed; "" where it was
+    """
+
+    plan: Plan
+    found_by: str
+    times_us: Mapping[str, float]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Where the cycles of the core that ends last went, of one kernel under two plans.
+
+    what            "busy", "waits for PIPE" or "idle" of its pipe, or "other kernels"
+    before, after   cycles
+    """
+
+    what: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """One start: cycles of the gradient's kernels under both plans, and the parts that add up to each.
+
+    pipe       the one whose time is told: M, which the others feed
+    launch_us  microseconds of launches, beside the cycles: fewer cores are launched sooner
+    """
+
+    start: str
+    pipe: str
+    before: int
+    after: int
+    parts: tuple[Part, ...]
+    launch_us: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class TilingAnswer:
+    """What beats the product's plan.
+
+    usual     the plan that a call follows by default, and its times
+    best      the best plan of all that were tried; `usual` itself where none is better
+    waits     by start
+    tried     tilings that were timed, pruned (a bound or one start said enough) and refused
+    ends      ends of assumed figures at which both were timed; `lost` those at which the best is slower
+    """
+
+    question: TilingQuestion
+    variant: str
+    digest: str
+    assumed: int
+    usual: Trial
+    best: Trial
+    waits: tuple[Waits, ...]
+    tried: Mapping[str, int]
+    ends: int = 0
+    lost: tuple[str, ...] = ()
+
+    def saved(self, start: str) -> float:
+        """Return the part of the usual plan's time that the best saves under a start."""
+        return 1 - self.best.times_us[start] / self.usual.times_us[start]
+
+    @property
+    def wins(self) -> bool:
+        """Whether the best is faster under every start by more than the margin, wherever figures lie."""
+        sure = all(self.saved(start) > self.question.margin for start in self.question.starts)
+        return self.best.plan != self.usual.plan and sure and not self.lost

@@ -1,0 +1,95 @@
+"""Legal tilings near what somebody asks for, each in one spelling: what means the same plan is one point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ascendsim.errors import ConfigError
+from ascendsim.ops.plan import Plan, Tiling, even_parts
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.tiling.legal.dgrad import DgradSpace
+from ascendsim.ops.tiling.legal.space import Base, Cut, Space
+from ascendsim.ops.tiling.legal.wgrad import WgradSpace
+from ascendsim.profile import Profile
+
+# Base sizes above hold no useful reduction in L0 of any product; of a reduction, no L0A holds more.
+MOST = {"m": 1024, "n": 1024, "k": 1024}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a tiling should be like; what does not fit is made smaller.
+
+    reduction_a, reduction_b  of the part that an L1 tile of the left and the right operand holds
+    copies                    of the tiles in L1 (left, right) and in L0A, L0B, L0C
+    """
+
+    base: Base
+    k_split: int
+    reduction_a: int
+    reduction_b: int
+    copies: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tiling: Tiling) -> Wish:
+        """Return the wish for just this tiling."""
+        t = tiling
+        copies = (t.al1_buffers, t.bl1_buffers, t.al0_buffers, t.bl0_buffers, t.cl0_buffers)
+        base = Base(t.base_m, t.base_n, t.base_k)
+        return cls(base, t.k_split, t.step_ka * t.base_k, t.step_kb * t.base_k, copies)
+
+
+class Tilings:
+    """The tilings of one gradient under its usual loop nest, found by what is wished for."""
+
+    def __init__(self, problem: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> None:
+        if gradient not in ("grad_input", "grad_weight"):
+            raise ConfigError(f"gradient is {gradient!r}; it must be grad_input or grad_weight")
+        self.space: Space = (
+            DgradSpace(DgradGemm.of(problem, compute_dtype), profile)
+            if gradient == "grad_input"
+            else WgradSpace(WgradGemm.of(problem, compute_dtype), profile)
+        )
+        self.sizes = tuple(
+            tuple(sorted(even_parts(legal[-1], legal.step, most)))
+            for legal, most in zip(self.space.sizes, MOST.values(), strict=True)
+        )
+
+    def plan(self, wish: Wish) -> Plan | None:
+        """Return the legal plan nearest to a wish; None where its base block or split is none."""
+        space, base = self.space, wish.base
+        if not all(size in legal for size, legal in zip(base, space.sizes, strict=True)):
+            return None
+        if wish.k_split not in space.splits or space.ways(space.least(base)) is None:
+            return None
+        for steps in self._steps(wish):
+            cut = Cut(base, wish.k_split, steps, (wish.copies[0], wish.copies[1]))
+            footprint = space.footprint(cut)
+            most = footprint and space.ways(footprint)
+            if footprint is None or most is None:
+                continue
+            l0 = [min(copies, held) for copies, held in zip(wish.copies[2:], most, strict=True)]
+            # As many cores as the longest core's share needs: one more would only share the links.
+            rounds = -(-footprint.tasks // space.most_cores(footprint.tasks))
+            cores = max(1, -(-footprint.tasks // rounds))
+            al0, bl0, cl0 = l0
+            tiling = Tiling(*base, *steps, *cut.copies, al0, bl0, cl0, k_split=wish.k_split, used_cores=cores)
+            return Plan(space.schedule, tiling)
+        return None
+
+    def _steps(self, wish: Wish) -> list[tuple[int, int]]:
+        """Return the steps that mean different tiles, the largest up to the wish first."""
+        k = wish.base.k
+        asked = max(1, wish.reduction_a // k), max(1, wish.reduction_b // k)
+        known = self.space.steps(k, wish.k_split)
+        # A step between two that are listed means the lower one's tiles, and is no point of its own.
+        firsts, seconds = ({step[at] for step in known} for at in (0, 1))
+        top = (_floor(firsts, asked[0]), _floor(seconds, asked[1]))
+        below = [step for step in known if step[0] <= top[0] and step[1] <= top[1]]
+        return sorted(below, key=lambda step: (-step[0] * step[1], step))
+
+
+def _floor(listed: set[int], asked: int) -> int:
+    return max((step for step in listed if step <= asked), default=min(listed))

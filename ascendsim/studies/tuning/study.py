@@ -1,0 +1,101 @@
+"""Tune one gradient, and say why the best plan is faster and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ascendsim.errors import ConfigError
+from ascendsim.frozen import FrozenMap
+from ascendsim.ops.convolution_backward import estimate
+from ascendsim.ops.plan import Plan
+from ascendsim.ops.results import Estimate
+from ascendsim.profile import load_profile
+from ascendsim.studies.engine.run import Budget, Engine
+from ascendsim.studies.sweep import ends, ranged_figures
+from ascendsim.studies.tuning.records import TilingAnswer, TilingQuestion
+from ascendsim.studies.tuning.tune import Tuner, tune
+from ascendsim.studies.tuning.waits import waits_of
+
+
+def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tuple[TilingAnswer, Tuner]:
+    """Answer what beats the product's plan; the tuner holds every plan that was tried.
+
+    Raises   AscendSimError where the product's own plan cannot be timed
+    """
+    profile = load_profile(question.product)
+    asked = estimate(
+        question.problem,
+        question.dtype,
+        question.cube_math_type,
+        output_mask=question.gradients,
+        product=profile,
+    )
+    product = next(kernel for kernel in asked.kernels if kernel.name == question.gradient)
+    tuner = Tuner(question, engine, budget, product.kernel.compute_dtype)
+    usual, best = tune(tuner)
+    found = list(tuner.trials.values())
+    full = sum(len(trial.times_us) == len(question.starts) for trial in found)
+    refused = sum(bool(trial.reason) for trial in found)
+    tried = {"timed": full, "pruned": len(found) - full - refused, "refused": refused}
+    mhz, name = profile.clock.cube_mhz, question.gradient
+    results = []
+    for start in question.starts:
+        before, after = (_estimate(question, trial.plan, start) for trial in (usual, best))
+        results.append(waits_of(start, name, before, after, mhz))
+    answer = TilingAnswer(
+        question,
+        profile.variant,
+        profile.content.hex(),
+        len(ranged_figures(profile)),
+        usual,
+        best,
+        tuple(results),
+        FrozenMap(tried),
+    )
+    if question.doubt and best.plan != usual.plan:
+        answer = _doubted(answer, tuner)
+    return answer, tuner
+
+
+def _estimate(question: TilingQuestion, plan: Plan, start: str) -> Estimate:
+    return estimate(
+        question.problem,
+        question.dtype,
+        question.cube_math_type,
+        output_mask=question.gradients,
+        product=question.product,
+        tiling={question.gradient: plan},
+        l2_start=start,
+    )
+
+
+def _doubted(answer: TilingAnswer, tuner: Tuner) -> TilingAnswer:
+    """Time both plans at both ends of each assumed figure, and name those at which the best is slower."""
+    points = {}
+    for path, figure in ranged_figures(tuner.profile).items():
+        for end in dict.fromkeys(ends(figure)):
+            if end == figure.value:
+                continue
+            for start in answer.question.starts:
+                for trial in (answer.usual, answer.best):
+                    points[path, end, start, trial.found_by] = tuner.point(start, trial.plan, {path: end})
+    outcome = tuner.engine.answer(list(points.values()), tuner.budget)
+    if outcome.left:
+        raise ConfigError(
+            f"time or trials are used up with {outcome.left} points at ends of assumed figures left; run the "
+            "same command again to go on"
+        )
+    times: dict[tuple[str, object, str], dict[Plan, float]] = {}
+    for point, found in outcome:
+        if found is not None and not found.reason:
+            ((path, end),) = point.changes.items()
+            assert not isinstance(point.tiling, str)
+            plan = point.tiling[answer.question.gradient]
+            times.setdefault((path, end, point.l2_start), {})[plan] = found.time_us
+    both = {place: row for place, row in times.items() if len(row) == 2}
+    lost = [
+        f"{path}={end}, L2 {start}"
+        for (path, end, start), row in both.items()
+        if row[answer.best.plan] >= row[answer.usual.plan]
+    ]
+    return replace(answer, ends=len(both), lost=tuple(lost))

@@ -1,0 +1,40 @@
+"""Where the cycles of a gradient go under two plans: parts that add up to the cycles of each, exactly."""
+
+from __future__ import annotations
+
+from ascendsim.ops.results import Estimate, KernelResult
+from ascendsim.studies.tuning.records import Part, Waits
+from ascendsim.timing.times import occupation
+
+PIPE = "M"
+
+
+def waits_of(start: str, gradient: str, before: Estimate, after: Estimate, cube_mhz: float) -> Waits:
+    """Return the parts of both plans: of M of the core that ends last, and the kernels beside the product.
+
+    Busy, each wait and idle of one pipe of one core add up to the cycles of the kernel; the other kernels
+    are a part of their own. So differences of parts add up to the difference of cycles.
+    """
+    sides = [_parts(gradient, result) for result in (before, after)]
+    names = list(dict.fromkeys(name for side in sides for name in side))
+    parts = tuple(Part(name, sides[0].get(name, 0), sides[1].get(name, 0)) for name in names)
+    launches = before.time_us - before.cycles / cube_mhz, after.time_us - after.cycles / cube_mhz
+    return Waits(start, PIPE, before.cycles, after.cycles, parts, launches)
+
+
+def _parts(gradient: str, result: Estimate) -> dict[str, int]:
+    product = next(kernel for kernel in result.kernels if kernel.name == gradient)
+    found = _core_parts(product)
+    others = result.cycles - product.cycles
+    return found | ({"other kernels": others} if others else {})
+
+
+def _core_parts(kernel: KernelResult) -> dict[str, int]:
+    # Of the last phase that has cube cores: a kernel may end with vector cores alone.
+    last = max(
+        (work for phase in kernel.times.phases for work in phase.cores if PIPE in work.busy),
+        key=lambda work: work.done,
+    )
+    spent = occupation(kernel.times, last.cores[0])[PIPE]
+    waits = {f"waits for {cause}": cycles for cause, cycles in sorted(spent.waiting.items())}
+    return {"busy": spent.busy, **waits, "idle": spent.idle}

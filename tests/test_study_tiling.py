@@ -1,0 +1,239 @@
+"""Does the study of tilings find legal plans that the model times as faster, and say what they are worth?"""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ascendsim import ConvProblem, Plan, Tiling, estimate, legal_tilings, load_profile
+from ascendsim.errors import ConfigError
+from ascendsim.report.studies.tiling import plan_text, tiling_page, tiling_sentence, waits_table
+from ascendsim.studies.engine.run import Budget, Engine
+from ascendsim.studies.engine.store import Store
+from ascendsim.studies.tuning.moves import neighbours
+from ascendsim.studies.tuning.records import TilingQuestion, Trial
+from ascendsim.studies.tuning.space import Tilings, Wish
+from ascendsim.studies.tuning.study import study_tiling
+from ascendsim.studies.tuning.tune import Tuner
+
+LAYER = ConvProblem((4, 64, 14, 14), (64, 64, 3, 3), padding=1)
+PROFILE = load_profile("910B2")
+GRADIENTS = ("grad_input", "grad_weight")
+
+
+def question(gradient="grad_weight", **options):
+    return TilingQuestion("a test", "910B2", LAYER, gradient, **({"trials": 40, "doubt": False} | options))
+
+
+def studied(asked, store=None):
+    return study_tiling(asked, Engine(store or Store(), 1), Budget())
+
+
+def tuner(**options):
+    return Tuner(question(**options), Engine(Store(), 1), Budget(), "float16")
+
+
+@pytest.fixture(scope="module", params=GRADIENTS)
+def found(request):
+    return studied(question(request.param))
+
+
+# ---- Plans
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_every_neighbour_is_legal_and_another_plan(gradient):
+    tilings = Tilings(LAYER, gradient, "float16", PROFILE)
+    legal = legal_tilings(LAYER, gradient, PROFILE)
+    mask = (gradient == "grad_input", gradient == "grad_weight", False)
+    (plan, *_) = (k.plan for k in estimate(LAYER, product=PROFILE, output_mask=mask, tiling="search").kernels)
+    near = neighbours(plan, tilings)
+    assert len(near) >= 20
+    assert len(set(near)) == len(near)
+    assert plan not in near
+    assert [other for other in near if other.tiling not in legal] == []
+
+
+def test_wishes_that_mean_the_same_are_one_plan():
+    tilings = Tilings(LAYER, "grad_input", "float16", PROFILE)
+    # A reduction of 9 taps x 64 channels = 576 in all: a tile of 10,000 holds what one of 576 holds.
+    base = Wish.of(Tiling(64, 64, 64))
+    long, longer = (replace(base, reduction_a=length, reduction_b=length) for length in (576, 10_000))
+    assert tilings.plan(long) == tilings.plan(longer)
+
+
+def test_what_is_no_base_block_is_no_plan():
+    tilings = Tilings(LAYER, "grad_input", "float16", PROFILE)
+    assert tilings.plan(Wish.of(Tiling(65, 64, 64))) is None
+    # L0C holds 128 KiB; 1024 x 64 sums of float32 take 256.
+    assert tilings.plan(Wish.of(Tiling(1024, 64, 64))) is None
+    assert tilings.plan(Wish.of(Tiling(64, 64, 64, k_split=1000))) is None
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_no_plan_is_faster_than_its_bound(gradient):
+    asked = tuner(gradient=gradient)
+    for tiling in legal_tilings(LAYER, gradient, PROFILE).sample(12, seed=1):
+        plan = Plan("dgrad" if gradient == "grad_input" else "wgrad", tiling)
+        result = estimate(LAYER, product=PROFILE, output_mask=asked.question.gradients, tiling=plan)
+        assert asked.least_us(plan) <= result.time_us
+
+
+# ---- The search
+
+
+def test_the_best_is_no_slower_than_the_usual_plan_and_the_search(found):
+    answer, made = found
+    usual, searched = made.chosen("product"), made.chosen("search")
+    assert answer.usual == usual
+    assert made.score(answer.best) <= min(made.score(usual), made.score(searched))
+    # Every trial that is known in full was no better.
+    assert made.score(answer.best) == min(map(made.score, made.trials.values()))
+
+
+def test_times_are_those_of_estimate(found):
+    answer, _ = found
+    question = answer.question
+    for start in question.starts:
+        tiling = {question.gradient: answer.best.plan}
+        keywords = {"output_mask": question.gradients, "l2_start": start, "tiling": tiling}
+        assert estimate(LAYER, product="910B2", **keywords).time_us == answer.best.times_us[start]
+
+
+def test_no_more_tilings_are_tried_than_asked(found):
+    answer, made = found
+    assert len(made.trials) <= 40
+    assert sum(answer.tried.values()) == len(made.trials)
+
+
+def test_the_same_question_has_the_same_answer_and_computes_nothing_again():
+    store = Store()
+    first, _ = studied(question(), store)
+    kept = store.count()
+    assert studied(question(), store)[0] == first
+    assert store.count() == kept
+
+
+@pytest.mark.slow
+def test_two_processes_find_what_one_finds():
+    asked = question(trials=12)
+    two, _ = study_tiling(asked, Engine(Store(), 2), Budget())
+    assert two == studied(asked)[0]
+
+
+def test_a_plan_that_is_too_slow_under_one_start_is_not_timed_under_the_next():
+    made = tuner()
+    usual = made.chosen("product")
+    plans = neighbours(usual.plan, Tilings(LAYER, "grad_weight", "float16", PROFILE))[:6]
+    made.try_all(plans, "steps", 0.5)
+    # Nothing takes less than half a microsecond, which only the launch takes: one start says enough of each.
+    assert {len(made.trials[plan].times_us) for plan in plans} <= {0, 1}
+    assert all(made.score(made.trials[plan]) == float("inf") for plan in plans)
+
+
+def test_the_mean_is_over_all_starts():
+    made = tuner(score="mean")
+    trial = Trial(Plan("wgrad", Tiling(16, 16, 16)), "steps", {"warm": 2.0, "handed": 4.0})
+    assert made.score(trial) == 3.0
+    made = tuner(score="worst")
+    assert made.score(trial) == 4.0
+
+
+def test_another_score_is_refused():
+    with pytest.raises(ConfigError, match="score is 'best'; it must be one of worst, mean"):
+        tuner(score="best")
+
+
+def test_without_optuna_the_steps_are_all(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
+    _, made = studied(question(trials=60))
+    assert {trial.found_by for trial in made.trials.values()} <= {"product", "search", "steps"}
+
+
+def test_optuna_goes_on_where_the_steps_end():
+    pytest.importorskip("optuna", reason="optuna is not installed: nothing is drawn")
+    _, made = studied(question("grad_input", trials=150, starts=("warm",)))
+    assert "optuna" in {trial.found_by for trial in made.trials.values()}
+
+
+# ---- Why, and how sure
+
+
+def test_parts_add_up_to_the_cycles_of_both_plans(found):
+    answer, _ = found
+    for waits in answer.waits:
+        assert sum(part.before for part in waits.parts) == waits.before
+        assert sum(part.after for part in waits.parts) == waits.after
+        table = waits_table(waits)
+        differences = [int(row[-1].replace(",", "")) for row in table.rows]
+        # The last row is the total, of the same numbers.
+        assert sum(differences[:-1]) == differences[-1] == waits.after - waits.before
+
+
+def test_cycles_and_launches_make_the_time(found):
+    answer, _ = found
+    for waits in answer.waits:
+        mhz = PROFILE.clock.cube_mhz
+        assert waits.after / mhz + waits.launch_us[1] == pytest.approx(answer.best.times_us[waits.start])
+
+
+def better(answer, share, **options):
+    """The same answer with a best plan that saves so much under every start."""
+    times = {start: us * (1 - share) for start, us in answer.usual.times_us.items()}
+    plan = replace(answer.usual.plan, tiling=replace(answer.usual.plan.tiling, cl0_buffers=7))
+    return replace(answer, best=Trial(plan, "steps", times), **options)
+
+
+@pytest.mark.parametrize(
+    ("saved", "margin", "lost", "wins"),
+    [(0.10, 0.05, (), True), (0.04, 0.05, (), False), (0.10, 0.05, ("a=1, L2 warm",), False)],
+)
+def test_a_winner_wins_by_more_than_the_margin_and_at_every_end(found, saved, margin, lost, wins):
+    answer = replace(found[0], question=replace(found[0].question, margin=margin))
+    judged = better(answer, saved, ends=28, lost=lost)
+    assert judged.wins == wins
+    assert ("is no winner" in tiling_sentence(judged)) == (not wins)
+
+
+def test_the_usual_plan_never_beats_itself(found):
+    answer = replace(found[0], best=found[0].usual)
+    assert not answer.wins
+    assert "beats the usual one" in tiling_sentence(answer)
+
+
+def test_ends_of_assumed_figures_are_tried_where_asked():
+    answer, _ = studied(question("grad_input", trials=30, doubt=True, starts=("warm",)))
+    if answer.best.plan == answer.usual.plan:
+        pytest.skip("the usual plan is the best: there is no other to try")
+    assert 0 < answer.ends <= 28
+
+
+# ---- What is written
+
+
+def test_the_file_of_the_plan_says_all_of_it(found):
+    import tomllib
+
+    answer, _ = found
+    (table,) = tomllib.loads(plan_text(answer)).values()
+    read = Plan(table.pop("schedule"), Tiling(**table))
+    assert read == answer.best.plan
+
+
+def test_the_page_has_the_sentence_and_the_waits(found):
+    answer, _ = found
+    page = tiling_page(answer, {})
+    assert page.answer == tiling_sentence(answer)
+    assert len(page.sections[1].tables) == len(answer.question.starts)
+
+
+def test_the_command_prints_the_answer_first(answer, tmp_path):
+    words = ("study", "tiling", "s5b1_1x1a", "--gradient", "weight", "--tilings", "5", "--no-interval")
+    paths = ("--store", str(tmp_path / "s"), "--out", str(tmp_path), "--write-plan", str(tmp_path / "p.toml"))
+    printed = answer(*words, *paths, "--jobs", "1", "--table", str(tmp_path / "t.csv"))
+    assert printed.startswith("On 910B2, grad_weight of s5b1_1x1a of ResNet-50 v1.5, batch 1: ")
+    assert (tmp_path / "p.toml").read_text().startswith("[grad_weight]\nschedule = ")
+    assert (tmp_path / "study.html").exists()
+    assert (tmp_path / "t.csv").exists()
+    made = json.loads(answer(*words, *paths[:2], "--jobs", "1", "--json"))
+    assert made["gradient"] == "grad_weight"
