@@ -60,6 +60,18 @@ def test_sums_that_round_once_leave_nothing_to_accumulation(dtype, transposed):
         assert (one.storage > 0) == (dtype != "float32")
 
 
+def test_a_grad_weight_that_is_squeezed_through_float16_is_an_error_of_output():
+    # As the shipped operators of 910B have it for groups: 1 + 2^-9 leaves as 1 + 2^-9, times itself it is
+    # 1 + 2^-8 + 2^-18, which float16 does not hold.
+    problem = ConvProblem((1, 2, 1, 1), (2, 1, 1, 1), groups=2)
+    shapes = {name: getattr(problem, name) for name in NAMES}
+    tensors = {name: np.full(shape, 1 + 2.0**-9) for name, shape in shapes.items()}
+    (mode,) = modes(case(problem, (False, True, False), **tensors), cube_math_types=(2,))
+    (one,) = mode.gradients
+    assert one.output == pytest.approx(2.0**-18 / (1 + 2.0**-9) ** 2)
+    assert (one.cast, one.accumulation) == (0, 0)
+
+
 def test_the_parts_are_those_of_their_steps():
     # One value each: 1 + 2^-9 is stored in bfloat16 as 1, an error of 2^-9; grad_bias sums it, exactly.
     problem = ConvProblem((1, 1, 1, 1), (1, 1, 1, 1))

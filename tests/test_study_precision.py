@@ -63,6 +63,17 @@ def test_a_loss_scale_changes_the_verdict_and_the_answer_says_why(ask, tmp_path)
     assert "with a loss scale of 4096 0.00% are" in why
 
 
+def test_a_range_that_the_cast_loses_is_the_casts(ask, tmp_path):
+    # float32 holds the gradients; what cubeMathType 2 has the cube read does not.
+    small_gradients(tmp_path / "tiny.npz", -22)
+    words = ("--npz", str(tmp_path / "tiny.npz"), "--dtype", "float32", "--cube-math-type", "0,2")
+    made = json.loads(ask(*words, "--loss-scale", "1,4096", *ONE_MODEL, "--json").out)
+    assert [mode["passes"] for mode in made["modes"]] == [True, False, True, True]
+    (why,) = (line for line in made["reasons"] if "passes" in line)
+    assert why.startswith("float32 with cubeMathType 2 (float16 in the cube) and a loss scale of 4096 passes")
+    assert "100.00% of the non-zero grad_output are subnormal in float16" in why
+
+
 def test_too_large_a_loss_scale_overflows_and_the_answer_says_so(ask, tmp_path):
     small_gradients(tmp_path / "large.npz", 10)
     words = ("--npz", str(tmp_path / "large.npz"), "--dtype", "float16", "--loss-scale", "1,4096")

@@ -1,7 +1,11 @@
 """Does the page of a study of precision hold what it promises, and is it well formed?"""
 
 import math
+import shutil
+import subprocess
 from html.parser import HTMLParser
+
+import pytest
 
 from ascendsim.report.page.exponents import SHOWN, Bars, Range, exponents
 from ascendsim.report.page.html import render
@@ -100,3 +104,26 @@ def test_a_long_tail_is_one_bar():
     assert titles[0] == f"below 2^{1 - SHOWN}: 141 values, 70.50%"
     # A loss scale of 4096 moves the range by 12 binades.
     assert any("normal from 2^-26 to 2^4" in text for text in tags.texts)
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium: pages are not opened in a browser")
+def test_a_browser_opens_the_page_without_complaint(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(render(precision_page(study(1e-2, 1e-4), {})))
+    words = [
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--dump-dom",
+        "--enable-logging=stderr",
+    ]
+    done = subprocess.run(
+        [*words, f"--user-data-dir={tmp_path / 'profile'}", path.as_uri()],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stdout.count("<svg") == 2
+    assert "CONSOLE" not in done.stderr

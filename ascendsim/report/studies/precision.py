@@ -63,7 +63,10 @@ def reasons(study: PrecisionStudy) -> Iterator[str]:
     for bad, good in study.verdict_flips():
         assert bad.worst is not None
         case = bad.worst.case
-        before, after = (study.share(case, "grad_output", row.dtype, row.loss_scale) for row in (bad, good))
+        # HF32 has the range of the float32 that it is read from.
+        read = bad.compute_dtypes[0]
+        name = bad.dtype if read.startswith("hf32") else read
+        before, after = (study.share(case, "grad_output", name, row.loss_scale) for row in (bad, good))
         assert before is not None
         assert after is not None
         beyond = before.overflow > 0 or bad.worst.error.overflow > 0

@@ -67,15 +67,25 @@ def measure(axes: Axes, case: Case) -> CaseErrors:
     """
     tensors = case.load()
     truth = gradients_of(case.problem, tensors, case.mask)
-    found, shares = list[ModeError](), list[Share]()
+    found = list[ModeError]()
     for name in axes.dtypes:
-        shares += [share(tensor, tensors[tensor], name) for tensor in ("input", "weight")]
         modes = _modes(axes, case, name)
         for scale in axes.loss_scales:
-            shares.append(share("grad_output", tensors["grad_output"], name, scale))
             found += _scaled(axes, case, modes, tensors, truth, scale)
+    # The cube's formats as well: on the way into it a float32 tensor may lose its range, which HF32 has.
+    read = [mode.compute_dtype for mode in found if mode.compute_dtype[:4] not in ("", "hf32")]
+    shares = _shares(tensors, tuple(dict.fromkeys((*axes.dtypes, *read))), axes.loss_scales)
     histograms = tuple(histogram(name, tensors[name]) for name in INPUTS)
-    return CaseErrors(case.name, case.count, tuple(found), tuple(shares), histograms)
+    return CaseErrors(case.name, case.count, tuple(found), shares, histograms)
+
+
+def _shares(tensors: Tensors, formats: Sequence[str], scales: Sequence[float]) -> tuple[Share, ...]:
+    """Return what formats make of the tensors, of grad_output under every loss scale."""
+    found = list[Share]()
+    for name in formats:
+        found += [share(tensor, tensors[tensor], name) for tensor in ("input", "weight")]
+        found += [share("grad_output", tensors["grad_output"], name, scale) for scale in scales]
+    return tuple(found)
 
 
 def _modes(axes: Axes, case: Case, name: str) -> list[_Mode]:
@@ -134,7 +144,7 @@ def _modelled(
         result = _backward(axes, case, mode, stored, model)
         made = {name: getattr(result, name) for name in GRADIENTS if getattr(result, name) is not None}
         first = made if first is None else first
-        one = partial(_gradient_error, mode=mode, steps=steps)
+        one = partial(_gradient_error, reading=reading, steps=steps)
         errors = tuple(one(name, values, first[name]) for name, values in made.items())
         yield ModeError(
             mode.dtype,
@@ -171,14 +181,15 @@ def _backward(axes: Axes, case: Case, mode: _Mode, stored: Mapping[str, Any], mo
     )
 
 
-def _gradient_error(name: str, values: Any, first: Any, *, mode: _Mode, steps: Steps) -> GradientError:
+def _gradient_error(name: str, values: Any, first: Any, *, reading: Reading, steps: Steps) -> GradientError:
     """Measure one gradient; steps and result are all times the loss scale, which changes no ratio."""
-    fmt = lookup_dtype(mode.dtype)
+    fmt = lookup_dtype(reading.dtype)
     carrier = decode(values, fmt)
     result = carrier.astype(np.float64)
     truth, stored, read, rounded = (s[name] for s in (steps.truth, steps.stored, steps.read, steps.rounded))
     sizes, whole = steps.magnitudes[name], norm(truth) or 1.0
-    judged = mode.compute if mode.compute.startswith("hf32") and name != "grad_bias" else mode.dtype
+    in_hf32 = reading.compute.startswith("hf32") and name != "grad_bias"
+    judged = reading.compute if in_hf32 else reading.dtype
     of_terms = np.abs(result - stored) / np.where(sizes == 0, 1.0, sizes)
     bits = carrier.view(np.uint32) != decode(first, fmt).view(np.uint32)
     finite = np.isfinite(truth)
@@ -193,18 +204,15 @@ def _gradient_error(name: str, values: Any, first: Any, *, mode: _Mode, steps: S
         float(np.mean((result == 0) & (truth != 0))),
         float(np.mean(finite & ~np.isfinite(result))),
         float(np.mean(bits)),
-        reasons(error_metrics(carrier, stored, judged), result, stored, sizes, _allowed(mode, name)),
+        reasons(error_metrics(carrier, stored, judged), result, stored, sizes, _allowed(reading, name)),
     )
 
 
-def _allowed(mode: _Mode, gradient: str) -> float:
+def _allowed(reading: Reading, gradient: str) -> float:
     """Return what roundings of the formats alone may cost, of the sum of the magnitudes of the terms.
 
-    Both operands are rounded where the cube reads another format than is stored, and a gradient where it is
-    stored in a format coarser than float32, twice if it leaves the core in that of the operands.
+    Both operands are rounded where the cube reads another format than is stored; then the gradient is.
     """
-    unit = {name: 2.0 ** -(lookup_dtype(name).mantissa_bits + 1) for name in (mode.compute, mode.dtype)}
-    if gradient == "grad_bias" or mode.compute == mode.dtype:
-        return unit[mode.dtype]
-    leaves = unit[mode.compute] if gradient == "grad_input" and not mode.compute.startswith("hf32") else 0.0
-    return 2 * unit[mode.compute] + leaves + unit[mode.dtype]
+    cast = gradient != "grad_bias" and reading.compute != reading.dtype
+    formats = (*(reading.compute,) * (2 * cast), *reading.formats_out(gradient))
+    return sum(2.0 ** -(lookup_dtype(name).mantissa_bits + 1) for name in formats)

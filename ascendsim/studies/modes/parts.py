@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ascendsim.numerics.formats.casts import round_to
+from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, leaves_in, vector_overflow
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import as_multiplied
@@ -75,12 +76,27 @@ class Reading:
         overflow = vector_overflow(self.profile, self.compute)
         return {name: round_to(x, self.compute, overflow=overflow) for name, x in stored.items()}
 
-    def leaving(self, exact: Float64, gradient: str) -> Float64:
-        """Round an exact gradient to the format in which it leaves the core, then to that of its tensor."""
+    def formats_out(self, gradient: str) -> tuple[str, ...]:
+        """Return the formats to which a gradient is rounded on its way out, one after the other."""
         compute = "hf32" if self.compute.startswith("hf32") else self.compute
         names = dict.fromkeys((*GRADIENTS, *INPUTS), self.dtype)
-        first = quantise(exact, format_of(leaves_in(gradient, names, compute, direct=self.direct)))
-        return quantise(first.astype(np.float64), format_of(self.dtype)).astype(np.float64)
+        steps = [leaves_in(gradient, names, compute, direct=self.direct)]
+        if gradient == "grad_weight" and self._squeezed:
+            steps.append("float16")
+        return tuple(dict.fromkeys((*steps, self.dtype)))
+
+    @property
+    def _squeezed(self) -> bool:
+        """Whether the shipped operator takes a float32 grad_weight of groups through float16."""
+        shipped = self.profile.generation.squeezes_groups and not self.direct
+        half = lookup_dtype(self.compute).bits == 16
+        return shipped and half and self.problem.groups > 1 and self.dtype == "float32"
+
+    def leaving(self, exact: Float64, gradient: str) -> Float64:
+        """Round an exact gradient to the formats in which it leaves."""
+        for name in self.formats_out(gradient):
+            exact = quantise(exact, format_of(name)).astype(np.float64)
+        return exact
 
 
 def gradients_of(problem: ConvProblem, tensors: Mapping[str, Any], mask: Mask) -> dict[str, Float64]:
