@@ -85,10 +85,7 @@ def effects(product: str, rows: Sequence[Row | Unusable]) -> Iterator[Effect]:
     own = {
         replace(row, **REPEATED): row
         for row in reversed(rows)
-        if isinstance(row, Row)
-        and row.variant in variants
-        and row.kind != "primitives"
-        and not row.whole_call
+        if isinstance(row, Row) and row.variant in variants and row.kind not in ("primitives", "calls")
     }
     kernels = list(own.values())
     kept = {case.id: case for case in compare_rows(kernels).cases}
