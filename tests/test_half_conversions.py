@@ -42,3 +42,12 @@ def test_shapes_are_kept_and_strides_are_followed(shape):
     assert same_bits(narrowed(values), halves)
     assert same_bits(narrowed(values.T), halves.T.copy())
     assert same_bits(widened(halves.T), halves.T.astype(np.float32).copy())
+
+
+def test_halves_that_lie_anywhere_are_converted():
+    # From an odd address, and read-only.
+    values = np.arange(300, dtype=np.float16)
+    moved = np.frombuffer(b"\0" + values.tobytes(), np.uint8)[1:].view(np.float16)
+    assert not moved.flags.aligned
+    assert not moved.flags.writeable
+    assert same_bits(widened(moved), values.astype(np.float32))

@@ -75,8 +75,8 @@ def widened(halves: Halves) -> Floats:
     """Return binary16 values as binary32, exactly: (any shape) -> the same."""
     if not HALF_CONVERSIONS:
         return halves.astype(np.float32)
-    # Read-only codes are another type, for which the kernel would be compiled anew.
-    codes = np.require(halves, None, ["C", "W"]).view(np.uint16).reshape(-1)
+    # Codes that are read-only or not aligned are another type, for which the kernel would be compiled anew.
+    codes = np.require(halves, None, ["C", "A", "W"]).view(np.uint16).reshape(-1)
     singles = np.empty(codes.size, np.float32)
     _in_panels(_widen, codes, singles)
     return singles.reshape(halves.shape)
@@ -91,7 +91,7 @@ def narrowed(singles: Floats) -> Halves:
     if not HALF_CONVERSIONS:
         with np.errstate(over="ignore", under="ignore"):
             return singles.astype(np.float16)
-    flat = np.require(singles, None, ["C", "W"]).reshape(-1)
+    flat = np.require(singles, None, ["C", "A", "W"]).reshape(-1)
     codes = np.empty(flat.size, np.uint16)
     _in_panels(_narrow, flat, codes)
     return codes.view(np.float16).reshape(singles.shape)
