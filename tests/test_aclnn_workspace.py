@@ -95,9 +95,27 @@ def test_what_a_kernel_keeps_for_itself_counts():
     (kernel,) = (k for k in executor.run(executor.workspace_size).kernels if k.name == "grad_weight")
     (parts,) = (t for t in kernel.kernel.tensors.values() if t.role == "workspace")
     assert parts.size_bytes == kernel.plan.tiling.k_split * 16 * 144 * 4 > 0
-    # Two images packed without gaps, grad_weight packed and row after row in float32 before its cast.
-    relaid = 2 * (4 * 16 * 1600 * 2) + 2 * (16 * 144 * 4)
-    assert executor.workspace_size == SYSTEM + parts.size_bytes + relaid
+    # The cube reads and writes row after row: besides there is only grad_weight in float32 before its cast.
+    assert executor.workspace_size == SYSTEM + parts.size_bytes + 16 * 144 * 4
+
+
+def test_a_kernel_that_reads_rows_itself_needs_no_copy_of_them():
+    # grad_output, input and weight are as the user has them, and grad_input is written as it is returned.
+    call = conv((2, 12, 9, 10), (20, 12, 3, 3), groups=1, dtype="float16", mask=(True, False, False))
+    assert beside(call, product="910_95") == 0
+    # Cast before (float32 in float16), they are tensors of their own: 20 x 9 x 10, 20 x 12 x 9 numbers, and
+    # grad_input, 12 x 9 x 10, until its cast.
+    wide = conv((2, 12, 9, 10), (20, 12, 3, 3), groups=1, mask=(True, False, False))
+    narrow = changed(wide, {"cube_math_type": 2})
+    assert beside(narrow, product="910_95") == 2 * (2 * 20 * 9 * 10 + 20 * 12 * 9 + 2 * 12 * 9 * 10)
+
+
+def test_zeros_to_which_cores_add_need_no_room_of_their_own():
+    # 3-D on the 910B: MemSet clears the packed grad_weight itself, 3 x 32 x 9 x 16 numbers, which TransData
+    # brings back to rows before the Cast; the operands are packed before.
+    call = conv((1, 16, 4, 8, 8), (32, 16, 3, 3, 3), groups=1, dtype="float16", mask=(False, True, False))
+    packed = 2 * (16 * 4 * 8 * 8 + 32 * 4 * 8 * 8)
+    assert beside(call) == packed + 2 * (4 * 3 * 32 * 9 * 16)
 
 
 def test_options_that_change_kernels_change_the_workspace():

@@ -63,8 +63,9 @@ def between_kernels(graph: Graph) -> int:
     kept = 0
     for node in graph.nodes:
         if not isinstance(node, Kernel):
-            # A change of layout makes what the next kernel calls its input.
-            made[node.target.name] = node.target.size_bytes
+            # A kernel of the cube reads or writes row after row itself: both names are one tensor in memory.
+            if node.source.name in made:
+                made[node.target.name] = min(made.pop(node.source.name), node.target.size_bytes)
             continue
         for tensor in node.tensors.values():
             if tensor.role == "workspace":
