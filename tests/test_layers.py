@@ -100,6 +100,7 @@ MAY_IMPORT = {
     "report": MACHINE | {"", "timing", "studies", "validate", "ops/plan", "ops/plan_text", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
     | {
+        "native",
         "ops/plan",
         "ops/plan_text",
         "ops/schedules",

@@ -52,7 +52,7 @@ def test_a_call_of_no_kernels_has_a_sentence_too():
 def test_a_kernel_has_the_pipe_that_is_busy_longest():
     table = kernels_table([PRODUCT | {"kernels": [KERNEL, CAST]}])
     assert table.headings == (
-        *("kernel", "cycles", "launch us", "entry us", "core us", "us", "cores", "cube", "busiest"),
+        *("kernel", "cycles", "launch us", "entry us", "core us", "us", "share", "cores", "cube", "busiest"),
     )
     assert [row[-1] for row in table.rows] == ["M 50%", "V 100%", ""]
     assert table.total
@@ -65,7 +65,10 @@ def test_products_of_one_clock_are_set_below_each_other_with_their_cycles():
     # Each product is named once, and what the products table says already, the sums, is left out.
     assert [row[:2] for row in table.rows] == [("toy1", "grad_input"), ("", "cast"), ("toy3", "grad_input")]
     assert not table.total
-    assert table.left == {0, 1, 9}
+    assert table.left == {0, 1, 10}
+    # One kernel alone has all of the time: it has the column for the sake of the others.
+    assert {len(row) for row in table.rows} == {len(table.headings)}
+    assert table.rows[2][table.headings.index("share")] == "100%"
 
 
 def test_cycles_of_different_clocks_are_not_set_side_by_side():
@@ -81,9 +84,9 @@ def test_cycles_of_different_clocks_are_not_set_side_by_side():
 def test_a_plan_is_a_line():
     table = plans_table([PRODUCT | {"kernels": [KERNEL, CAST]}])
     assert table.headings == (
-        *("kernel", "nest", "m x k x n", "steps", "L1", "L0", "L0C", "cores", "besides", "chosen by"),
+        *("kernel", "nest", "m x k x n", "steps", "L1", "L0", "L0C", "cores", "chosen by", "besides"),
     )
-    assert table.rows == (("grad_input", "dgrad", "128x32x64", "2+4", "2+1", "2+2", "1", "2", "", "search"),)
+    assert table.rows == (("grad_input", "dgrad", "128x32x64", "2+4", "2+1", "2+2", "1", "2", "search", ""),)
     assert plans_table([PRODUCT | {"kernels": [CAST]}]).rows == ()
 
 
@@ -95,11 +98,13 @@ def test_a_plan_is_a_line():
         ({"batch_dim": 4, "n_dim": 2}, "grid 4x1x2"),
         ({"batch_dim": 4, "k_dim": 7, "k_split": 2}, "grid 4x1x1x7, k_split 2"),
         ({"mapping": "interleaved", "task_order": "m n"}, "mapping interleaved, task_order m n"),
+        # Rows, reduction and columns of a task; the reduction is not cut.
+        ({"single_core_m": 96, "single_core_n": 64}, "single_core 96xallx64"),
     ],
 )
 def test_what_else_a_plan_sets_is_told_by_name(more, besides):
     kernel = KERNEL | {"plan": PLAN | more}
-    assert plans_table([PRODUCT | {"kernels": [kernel]}]).rows[0][8] == besides
+    assert plans_table([PRODUCT | {"kernels": [kernel]}]).rows[0][9] == besides
 
 
 def test_the_plans_of_a_network_name_their_layers():

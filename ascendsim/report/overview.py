@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ascendsim.report.columns import TIME_PARTS, Entry
@@ -15,6 +16,8 @@ _SHOWN = (
     *("al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers"),
 )
 _GRID = ("batch_dim", "m_dim", "n_dim", "k_dim")
+# What a task covers of rows, reduction and columns.
+_SINGLE = ("single_core_m", "single_core_k", "single_core_n")
 
 
 def headline(products: Sequence[Entry]) -> str:
@@ -36,7 +39,9 @@ def headline(products: Sequence[Entry]) -> str:
 
 def kernels_table(products: Sequence[Entry]) -> TextTable:
     """Show the time of each kernel by what it goes to, its cores, and the pipe that is busy longest."""
-    table = _joined(products, _bound_table)
+    # Tables that are set below each other have the same columns.
+    share = any(len(product["kernels"]) > 1 for product in products)
+    table = _joined(products, partial(_bound_table, share=share))
     # Cycles of different clocks say nothing below each other.
     if len({product["cube_mhz"] for product in products}) == 1:
         return table
@@ -113,9 +118,9 @@ def _longest(kernels: Sequence[Entry]) -> Entry:
     return max(kernels, key=lambda kernel: float(kernel["time_us"]))
 
 
-def _bound_table(product: Entry) -> TextTable:
+def _bound_table(product: Entry, *, share: bool) -> TextTable:
     """Return the times of the kernels with the pipe that is busy longest, and for how much of the cycles."""
-    table = time_table(product)
+    table = time_table(product, share=share)
     bound = [
         f"{kernel['bound_by']} {percent(kernel['busy'].get(kernel['bound_by'], 0.0))}"
         for kernel in product["kernels"]
@@ -135,7 +140,7 @@ def _plans_of(product: Entry) -> TextTable:
         for kernel in layer["kernels"]
         if kernel["plan"]
     )
-    headings = ("kernel", "nest", "m x k x n", "steps", "L1", "L0", "L0C", "cores", "besides", "chosen by")
+    headings = ("kernel", "nest", "m x k x n", "steps", "L1", "L0", "L0C", "cores", "chosen by", "besides")
     first: tuple[str, ...] = ("layer",) if "layers" in product else ()
     at = len(first)
     title = "Plans (base block; slices and copies of both operands in L1, copies in L0; docs/plans.md)"
@@ -143,11 +148,6 @@ def _plans_of(product: Entry) -> TextTable:
 
 
 def _plan_cells(kernel: str, plan: Entry) -> tuple[str, ...]:
-    besides = [f"{name} {value}" for name, value in plan.items() if name not in (*_SHOWN, *_GRID)]
-    if any(plan.get(name) for name in _GRID):
-        # Of grad_input there are no parts of the rows.
-        parts = [str(plan.get(name) or 1) for name in _GRID if name != "k_dim" or plan.get(name)]
-        besides.insert(0, f"grid {'x'.join(parts)}")
     return (
         kernel,
         plan["schedule"],
@@ -157,9 +157,23 @@ def _plan_cells(kernel: str, plan: Entry) -> tuple[str, ...]:
         f"{plan['al0_buffers']}+{plan['bl0_buffers']}",
         str(plan["cl0_buffers"]),
         str(plan["used_cores"]),
-        ", ".join(besides),
         plan["chosen_by"],
+        ", ".join(_besides(plan)),
     )
+
+
+def _besides(plan: Entry) -> list[str]:
+    """Return what else a plan says, the longest names in short."""
+    said = {name: value for name, value in plan.items() if name not in (*_SHOWN, *_GRID, *_SINGLE)}
+    besides = []
+    if any(plan.get(name) for name in _GRID):
+        # Of grad_input there are no parts of the rows.
+        parts = [str(plan.get(name) or 1) for name in _GRID if name != "k_dim" or plan.get(name)]
+        besides.append(f"grid {'x'.join(parts)}")
+    if any(plan.get(name) for name in _SINGLE):
+        # What a task does not cut is whole.
+        besides.append(f"single_core {'x'.join(str(plan.get(name) or 'all') for name in _SINGLE)}")
+    return [*besides, *(f"{name} {value}" for name, value in said.items())]
 
 
 def _joined(products: Sequence[Entry], make: Callable[[Any], TextTable]) -> TextTable:

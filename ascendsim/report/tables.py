@@ -25,20 +25,23 @@ class TextTable(NamedTuple):
     total: bool = False
 
 
-def time_table(product: Entry) -> TextTable:
+def time_table(product: Entry, *, share: bool | None = None) -> TextTable:
     """Show the time of each kernel by what it goes to, its cores, and how far it uses the cubes.
 
     The kernels stand in the order in which they run; of several, each has its share of the call's time.
+
+    share   whether shares are shown; None: if there are several kernels
     """
     kernels, whole = product["kernels"], product["time_us"]
     # The sum of one kernel would repeat it, and its share is all.
     several = len(kernels) > 1
+    shared = several if share is None else share
     rows = [
         (
             kernel["name"],
             f"{kernel['cycles']:,}",
             *(microseconds(kernel[part]) for part in (*TIME_PARTS, "time_us")),
-            *([percent(kernel["time_us"] / whole) if whole else ""] * several),
+            *([percent(kernel["time_us"] / whole) if whole else ""] * shared),
             str(kernel["cores_used"]),
             percent(kernel["cube_utilisation"]) if kernel["macs"] else "",
         )
@@ -46,9 +49,8 @@ def time_table(product: Entry) -> TextTable:
     ]
     if several:
         total = (microseconds(product[part]) for part in (*TIME_PARTS, "time_us"))
-        rows.append(("all kernels", f"{product['cycles']:,}", *total, *([""] * 3)))
-    share = ("share",) if several else ()
-    headings = ("kernel", "cycles", *_TIME_HEADINGS, "us", *share, "cores", "cube")
+        rows.append(("all kernels", f"{product['cycles']:,}", *total, *([""] * (2 + shared))))
+    headings = ("kernel", "cycles", *_TIME_HEADINGS, "us", *(("share",) * shared), "cores", "cube")
     title = "Time of each kernel (us = launch + entry + core; cycles = entry + core)"
     return TextTable(title, headings, frozenset({0}), tuple(rows), total=several)
 
