@@ -107,7 +107,8 @@ def test_texts_and_truth_values_are_written_so_that_toml_reads_them():
 def test_a_part_of_a_plan_in_a_file_is_filled_in(tmp_path):
     file = written(tmp_path, "[grad_input]\nbase_m = 64\n")
     assert read_plans(file).plans == {"grad_input": PartialPlan({"base_m": 64})}
-    [made] = estimate(LAYER, output_mask=(True, False, False), tiling=file).kernels
+    result = estimate(LAYER, output_mask=(True, False, False), tiling=file)
+    [made] = (kernel for kernel in result.kernels if kernel.plan)
     assert made.plan.tiling.base_m == 64
     assert made.plan.chosen_by == "search in part"
 

@@ -191,10 +191,10 @@ def test_queues_of_the_two_kinds_of_core(b2):
     ],
 )
 def test_load3d_follows_the_table(b2, stride, rows, l0a_cycles, l0b_cycles):
-    assert b2.load3d_bytes_per_cycle("L0A", stride, rows) == Fraction(512, l0a_cycles)
-    assert b2.load3d_bytes_per_cycle("L0B", stride, rows) == Fraction(512, l0b_cycles)
+    assert b2.load3d["L0A"].fractal_cycles(stride, rows) == l0a_cycles
+    assert b2.load3d["L0B"].fractal_cycles(stride, rows) == l0b_cycles
     a5 = load_profile("910_95")
-    assert a5.load3d_bytes_per_cycle("L0B", stride, rows) == Fraction(512, l0a_cycles)
+    assert a5.load3d["L0B"].fractal_cycles(stride, rows) == l0a_cycles
 
 
 def test_totals_of_links_are_exact_and_follow_from_terabytes_and_clock(b2, profiles):

@@ -299,7 +299,9 @@ def test_small_accumulators_wait_for_the_product_before_them() -> None:
     problem = ConvProblem(input=(1, 64, 4, 4), weight=(16, 64, 3, 3), padding=1)
     small = Tiling(base_m=16, base_n=16, base_k=16, used_cores=1)
     result = estimate(problem, product="910B", output_mask=(True, False, False), tiling=small)
-    for work in result.kernels[0].kernel.phases[-1].work:
+    [made] = (kernel for kernel in result.kernels if kernel.plan)
+    assert made.busy["M"] > 0
+    for work in made.kernel.phases[-1].work:
         names = [type(i).__name__ for i in work.build().instructions if i.pipe == "M"]
         products = names.count("Mmad")
         tiles = sum(type(i).__name__ == "Fixpipe" for i in work.build().instructions)

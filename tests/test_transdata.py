@@ -218,7 +218,7 @@ def test_taps_are_cut_between_kernel_depths_before_they_are_cut_within_one(kerne
     p = ConvProblem((1, 16, *kernel), (16, 16, *kernel))
     target = DgradGemm.of(p, "float16").weights
     change = weight_in(GmTensor.of("weight", p.weight, "float16"), target, p, reduce_small=True)
-    profile = toy_split(**{"cores.vector": 1, "buffers.UB.capacity_bytes": room})
+    profile = toy_split(**{"cores.cube": 1, "cores.vector": 1, "buffers.UB.capacity_bytes": room})
     values = counted(p.weight)
     made = changed(change, values, profile)
     assert np.array_equal(made.reshape(target.shape), pack_weight(values, p, 16, reduce_small=True))
