@@ -29,8 +29,8 @@ PRODUCTS := 910B 910_93 910_95 310P 910
 run: $(INSTALLED) ## the main job: backward of a ResNet-50 layer on every product, with a report folder
 	$(VENV)/bin/ascendsim run s3b1_3x3 --batch 4 $(PRODUCTS:%=--product %) --interval --out out/main-job
 
-test: $(WITH_TOOLS) ## the tests
-	$(PY) -m pytest
+test: $(WITH_TOOLS) ## the tests, by two processes
+	$(PY) -m pytest -n 2
 
 test-all: $(WITH_TOOLS) ## the tests with the slow, exhaustive ones
 	$(PY) -m pytest -m "slow or not slow"

@@ -141,7 +141,11 @@ def test_tensors_of_torch_that_numpy_cannot_read_are_named():
 @pytest.mark.parametrize(
     "name", ["stride", "padding", "dilation", "output_padding", "bias_sizes", "output_mask"]
 )
-@pytest.mark.parametrize("value", [range(10**12), endless(), "11", b"\1\1", {1: 1}], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [range(10**12), endless(), "11", b"\1\1", {1: 1}],
+    ids=["range", "endless", "text", "bytes", "mapping"],
+)
 def test_a_list_without_an_end_or_an_order_costs_nothing(name, value):
     with pytest.raises(AclnnError, match=f"check 0 .*: {name} "):
         call(**{name: value})
@@ -151,7 +155,7 @@ def test_short_lists_of_any_kind_are_taken():
     assert call(stride=iter((1, 1)), padding=np.array([1, 1])).cycles == call().cycles
 
 
-@pytest.mark.parametrize("value", [range(10**12), endless()], ids=str)
+@pytest.mark.parametrize("value", [range(10**12), endless()], ids=["range", "endless"])
 def test_endless_lists_elsewhere(value):
     with pytest.raises(ShapeError, match=r"stride is .*; it must be a sequence of integers"):
         ConvProblem((1, 2, 4, 4), (3, 2, 3, 3), value)
