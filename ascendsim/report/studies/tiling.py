@@ -45,7 +45,7 @@ def tiling_sentence(answer: TilingAnswer) -> str:
     saved = " and ".join(f"{share(answer.saved(start))} % with L2 {start}" for start in question.starts)
     lead = f"{where}: the best of {tried} plans saves {saved}"
     if answer.wins:
-        at = f" and does so at all {answer.ends} ends of assumed figures" if answer.ends else ""
+        at = f", and does so at all {answer.ends} ends of assumed figures" if answer.ends else ""
         return f"{lead}, more than the margin of {share(question.margin)} %{at}."
     if answer.lost:
         return (
