@@ -163,6 +163,17 @@ def test_a_mistake_is_told_before_anything_is_computed(words, kind, says, tmp_pa
         asked()
 
 
+def test_some_of_the_cases_are_no_answer_and_the_next_run_goes_on(ask, capsys, tmp_path):
+    # Two kinds of data are two cases, of which one trial computes one.
+    words = (*SMALL, *ONE_MODEL, "--dtype", "float16", "--data", "normal,long-tailed")
+    store = ("--jobs", "1", "--store", str(tmp_path / "s.sqlite"))
+    assert main(["study", "precision", *words, *store, "--trials", "1"]) == 2
+    told = capsys.readouterr()
+    assert "with 1 of 2 cases left" in told.err
+    assert told.out == ""
+    assert ask(*words).err.startswith("1 points computed")
+
+
 def test_data_and_files_exclude_each_other(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     for words, says in (
