@@ -1,8 +1,8 @@
 """How fast is a study?  Run with `python -m benchmarks.studies`.
 
 2,000 points on 910B2: the 23 layers of ResNet-50 at batch 32, both gradients, the product's plans, under many
-values of some figures and all three starts of L2. On two quiet cores: 3 minutes, 300 MiB a process, 20 MiB of
-store; and a second run computes none.
+values of some figures and all three starts of L2. Targets on two quiet cores: 3 minutes, 300 MiB a process,
+20 MiB of store; and a second run computes none.
 """
 
 from __future__ import annotations

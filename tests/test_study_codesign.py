@@ -86,7 +86,9 @@ def test_usual_times_are_those_of_estimate(answer):
     for design in answer.designs:
         profile = load_profile("910B2", overrides=dict(design.figures) or None)
         masks = ((True, False, False), (False, True, False))
-        alone = (estimate(STREAM, product=profile, output_mask=mask).time_us for mask in masks)
+        kernels = (k for m in masks for k in estimate(STREAM, product=profile, output_mask=m).kernels)
+        # Changes of layout are not counted: no plan changes them.
+        alone = (kernel.time_us for kernel in kernels if not kernel.name.startswith("transdata_"))
         assert design.usual_us == pytest.approx(sum(alone), abs=1e-9)
 
 

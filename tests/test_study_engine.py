@@ -105,7 +105,7 @@ def test_plans_go_through_plain_values():
 
 
 def test_a_class_is_no_schedule_for_a_study():
-    with pytest.raises(ConfigError, match="schedules by name, not the class Own"):
+    with pytest.raises(ConfigError, match="schedule is the class Own"):
         plan_values(Plan(type("Own", (), {}), Tiling(16, 16, 16)))
 
 
@@ -136,8 +136,9 @@ def test_one_process_and_two_make_the_same_table():
     asked.append(Point(SMALL, "910B2", {"scalar.issue_cycles": -1}, label="refused"))
     one, two = (rows_of(engine(jobs=jobs, compute=measure).answer(asked)) for jobs in (1, 2))
     assert one == two
-    # Two gradients and the cast of one of them for each start, and a row for the point that failed.
-    assert [row["label"] for row in one] == ["warm"] * 3 + ["cold"] * 3 + ["handed"] * 3 + ["refused"]
+    # For each start two products, each with a change of layout of both operands and of what it makes, and a
+    # cast, 2 x 4 + 1; and a row for the point that failed.
+    assert [row["label"] for row in one] == ["warm"] * 9 + ["cold"] * 9 + ["handed"] * 9 + ["refused"]
 
 
 def test_a_failed_point_keeps_its_reason(tmp_path):

@@ -11,10 +11,12 @@ from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.profile import parse_changes
 from ascendsim.report.studies.hardware import hardware_page, hardware_sentence, hardware_table, share
 from ascendsim.studies.engine.measure import Answer
+from ascendsim.studies.engine.plans import plan_values
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.engine.store import Store
 from ascendsim.studies.hardware.gains import _better_plans, study_hardware
 from ascendsim.studies.hardware.records import Doubt, Gain, LayerGain, Question, StudiedLayer
+from ascendsim.workloads import load_workload
 
 # A layer whose tensors pass L2 once: with nothing in it, memory decides.
 STREAM = ConvProblem((8, 64, 28, 28), (64, 64, 1, 1))
@@ -74,10 +76,7 @@ def test_memory_buys_nothing_with_a_warm_l2_and_something_with_a_handed_one():
 
 def answer_of(kernels, plans):
     rows = [{"kernel": name, "cycles": us, "time_us": us} for name, us in kernels.items()]
-    values = {
-        name: {"schedule": "s", "base_m": at, "base_n": 16, "base_k": 16, "chosen_by": ""}
-        for name, at in plans.items()
-    }
+    values = {name: plan_values(Plan("s", Tiling(at, 16, 16))) for name, at in plans.items()}
     return Answer(json.dumps({"records": rows, "plans": values}))
 
 
@@ -250,8 +249,9 @@ def test_the_command_writes_page_and_table(answer, tmp_path):
     assert "study.html" in answer(*WORDS, *words)
     text = (tmp_path / "out" / "study.html").read_text()
     assert "ascendsim study hardware s5b1_3x3" in text
-    # Six calls of three kernels each, under their headings.
-    assert len((tmp_path / "t.csv").read_text().splitlines()) == 1 + 6 * 3
+    # Six calls of nine kernels each (two products, three changes of layout around each, a cast), under their
+    # headings.
+    assert len((tmp_path / "t.csv").read_text().splitlines()) == 1 + 6 * 9
 
 
 def test_json_holds_the_answer(answer, tmp_path):
@@ -270,6 +270,33 @@ def test_a_network_leaves_out_the_first_grad_input_unless_asked():
     assert sum(layer.count for layer in layers) == 53
     _, layers = layers_of(parse(["study", "hardware", "--change", MEMORY, "--first-grad-input"]))
     assert layers[0].gradients == BOTH
+
+
+def test_gradients_are_those_that_training_asks_for_unless_told():
+    from ascendsim.cli.parser import parse
+    from ascendsim.cli.studies.words import layers_of
+
+    def masks(*words):
+        _, layers = layers_of(parse(["study", "hardware", "--change", MEMORY, *words]))
+        return [layer.gradients for layer in layers]
+
+    # AlexNet's convolutions have a bias, and its first one reads images.
+    assert masks("--network", "alexnet") == [(False, True, True)] + [(True, True, True)] * 4
+    assert masks("--network", "alexnet", "--mask", "input,weight")[:2] == [(False, True, False), BOTH]
+    # Of the first one alone, training asks for no grad_input, so that nothing of it is left.
+    assert masks("--network", "alexnet", "--mask", "input") == [(True, False, False)] * 4
+    assert masks("conv1", "--network", "alexnet") == [(True, True, True)]
+
+
+def test_l2_may_be_handed_from_kernel_to_kernel(answer, tmp_path):
+    words = (*WORDS, "--l2-start", "chained", "--json", "--store", str(tmp_path / "s"))
+    (gain,) = json.loads(answer(*words))["gains"]
+    assert gain["l2_start"] == "chained"
+    layer = load_workload("resnet50").layer("s5b1_3x3")
+    call = estimate(
+        ConvProblem(**layer.problem_options(1)), product="910B", output_mask=BOTH, l2_start="chained"
+    )
+    assert gain["base_us"] == call.time_us
 
 
 REFUSED = {

@@ -87,6 +87,7 @@ def _question(arguments: Any) -> DesignQuestion:
 def _print(answer: DesignAnswer, arguments: Any) -> None:
     from ascendsim.cli.studies.engine import write_study_page
     from ascendsim.report.studies.codesign import (
+        DEFINITIONS,
         codesign_page,
         codesign_record,
         codesign_sentence,
@@ -102,5 +103,7 @@ def _print(answer: DesignAnswer, arguments: Any) -> None:
         out = make_console()
         print_text(out, codesign_sentence(answer))
         print_table(out, codesign_table(answer))
+        out.print()
+        print_text(out, f"Counted: {DEFINITIONS['counted']}")
     made = facts(arguments.words, answer.variant, answer.digest, answer.assumed)
     write_study_page(arguments, codesign_page(answer, made))

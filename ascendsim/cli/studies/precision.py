@@ -127,8 +127,12 @@ def precision(arguments: Any) -> int:
             raise ConfigError(one.reason)
         if one is not None:
             found.append(case_errors(one.text))
-    if not found:
-        raise ConfigError("study precision: time or trials were used up before the first case; give more")
+    # The answer is over all cases: without some of them it would be another one.
+    if outcome.left:
+        raise ConfigError(
+            f"study precision: time or trials are used up with {outcome.left} of {len(cases)} cases left; "
+            "what was measured is kept: run the same command again to go on"
+        )
     data = tuple(dict.fromkeys(case.data for case in cases))
     study = PrecisionStudy(title, profile.variant, arguments.limit, len(models), data, tuple(found))
     _print(study, arguments, profile)

@@ -42,7 +42,7 @@ def add_kind(kinds: Any, name: str, help: str, description: str, epilog: str) ->
     what.add_argument(
         "--l2-start",
         action="append",
-        choices=("warm", "cold", "handed"),
+        choices=("warm", "cold", "handed", "chained"),
         help="what L2 holds when a kernel begins; repeat it for several (default: warm and handed)",
     )
     add_engine_options(command)
@@ -60,14 +60,13 @@ def add_layers(what: Any) -> None:
     what.add_argument(
         "--mask",
         type=gradients,
-        default=(True, True, False),
         metavar="NAMES",
-        help="gradients (input,weight)",
+        help="gradients, such as input,weight (none: those that training asks for)",
     )
     what.add_argument(
         "--first-grad-input",
         action="store_true",
-        help="make grad_input of a network's first layer too, which training never runs",
+        help="make grad_input of a network's layers that read images too, which training never runs",
     )
 
 
@@ -81,10 +80,10 @@ def layers_of(arguments: Any) -> tuple[str, tuple[StudiedLayer, ...]]:
     rows = (workload.layer(arguments.layer),) if arguments.layer else workload.layers
     found = []
     for row in rows:
-        mask = arguments.mask
-        # The images that a network is trained on are no parameters of it.
-        if not arguments.layer and row is workload.layers[0] and not arguments.first_grad_input:
-            mask = (False, *mask[1:])
+        # As `ascendsim run` does: who names one layer wants its grad_input, whatever training asks for.
+        always = bool(arguments.layer) or arguments.first_grad_input
+        asked = arguments.mask or (True, *row.mask[1:])
+        mask = (asked[0] and (always or row.mask[0]), *asked[1:])
         count = 1 if arguments.layer else row.count
         if any(mask):
             found.append(

@@ -16,6 +16,8 @@ DEFINITIONS = {
     "cost": "What the formula of the question gives, in a unit that only who asked knows.",
     "usual": "Microseconds of all layers with their counts under the plans that calls follow by default "
     "on the design, by the worst start of L2 of each gradient.",
+    "counted": "Each gradient's product, and the kernels that come of its plan. Changes of layout "
+    "(TransData) are left out, also of what a change of the hardware does to them.",
     "tuned": "The same under the best plan of each gradient that was found.",
     "front": "No other design takes at most its time at no more cost.",
 }

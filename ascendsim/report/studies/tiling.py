@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from ascendsim.ops.plan_text import plans_text
 from ascendsim.report.numbers import microseconds
 from ascendsim.report.page.charts import Stack, stacked
 from ascendsim.report.page.records import Page, Picture, Section
@@ -26,6 +26,8 @@ DEFINITIONS = {
     "busy, waits, idle": "What the cube's pipe M of the core that ends last did: they add up to the "
     "cycles of the kernel, so that their differences add up to the difference of cycles.",
     "other kernels": "Kernels beside the product, such as the cast of a grad_weight added in float32.",
+    "counted": "The product, and the kernels that come of its plan. Changes of layout (TransData), which "
+    "every plan needs alike, are left out.",
     "pruned": "Plans that cannot be the best: by a bound (their multiply-adds at the full rate of the cores "
     "that they use), or because one start of L2 was slow enough already.",
     "winner": "A plan that is faster under every start by more than the margin, and at both ends of every "
@@ -43,7 +45,7 @@ def tiling_sentence(answer: TilingAnswer) -> str:
     saved = " and ".join(f"{share(answer.saved(start))} % with L2 {start}" for start in question.starts)
     lead = f"{where}: the best of {tried} plans saves {saved}"
     if answer.wins:
-        at = f" and does so at all {answer.ends} ends of assumed figures" if answer.ends else ""
+        at = f", and does so at all {answer.ends} ends of assumed figures" if answer.ends else ""
         return f"{lead}, more than the margin of {share(question.margin)} %{at}."
     if answer.lost:
         return (
@@ -87,7 +89,8 @@ def notes(answer: TilingAnswer) -> list[str]:
     tried = ", ".join(f"{count} {what}" for what, count in answer.tried.items())
     found = [
         f"{sum(answer.tried.values())} plans: {tried}. The usual plan is "
-        f"{_chosen(answer)}; the best came from {FOUND_BY[answer.best.found_by]}."
+        f"{_chosen(answer)}; the best came from {FOUND_BY[answer.best.found_by]}.",
+        f"Counted: {DEFINITIONS['counted']}",
     ]
     if answer.lost:
         found.append(f"The best plan loses at {'; '.join(answer.lost)}.")
@@ -116,11 +119,8 @@ def tiling_page(answer: TilingAnswer, made: Mapping[str, str]) -> Page:
 
 
 def plan_text(answer: TilingAnswer) -> str:
-    """Return the best plan as TOML: a table of its gradient with its schedule and the fields that are set."""
-    values = _plan_values(answer.best)
-    # Of texts, whole numbers and truth values TOML and JSON write the same.
-    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
-    return "\n".join([f"[{answer.question.gradient}]", *lines]) + "\n"
+    """Return the best plan as the text of a file of plans, in TOML, as `tiling=` takes it."""
+    return plans_text({"": {answer.question.gradient: answer.best.plan.to_dict()}}, "toml")
 
 
 def tiling_record(answer: TilingAnswer) -> dict[str, Any]:
@@ -151,10 +151,4 @@ def tiling_record(answer: TilingAnswer) -> dict[str, Any]:
 
 def _trial_record(trial: Trial) -> dict[str, Any]:
     times = dict(trial.times_us)
-    return {"plan": _plan_values(trial), "found_by": trial.found_by, "times_us": times}
-
-
-def _plan_values(trial: Trial) -> dict[str, Any]:
-    tiling = trial.plan.tiling
-    base = {name: getattr(tiling, name) for name in ("base_m", "base_n", "base_k")}
-    return {"schedule": trial.plan.schedule, **base, **tiling.set_fields()}
+    return {"plan": trial.plan.to_dict(), "found_by": trial.found_by, "times_us": times}

@@ -38,7 +38,8 @@ class Design:
     """One combination of changes.
 
     figures   dotted path -> value; empty for the product as it is
-    usual_us  microseconds of all layers with their counts under the plans that its operators choose
+    usual_us  microseconds of all layers with their counts under the plans that its operators choose, without
+              changes of layout
     tuned_us  the same under the best plan of each gradient that was found
     reason    why it could not be timed, or was not; "" where it was
     """

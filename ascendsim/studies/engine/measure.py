@@ -11,6 +11,7 @@ from typing import Any
 from ascendsim.errors import AscendSimError
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan
+from ascendsim.ops.results import Estimate, KernelResult
 from ascendsim.studies.engine.plans import plan_of, plan_values
 from ascendsim.studies.engine.point import Point
 
@@ -19,7 +20,8 @@ from ascendsim.studies.engine.point import Point
 class Answer:
     """What timing a point gave, as the JSON in which it is kept: so a kept answer and a new one are alike.
 
-    text   {"records": those of `Estimate.to_records`, "plans": by gradient}, or {"reason": why there is none}
+    text   {"records": those of `Estimate.to_records`, "plans": by gradient, "layouts": names of the kernels
+           that change a layout}, or {"reason": why there is none}
     """
 
     text: str
@@ -54,6 +56,20 @@ class Answer:
         """Microseconds of all kernels, launches included."""
         return float(sum(record["time_us"] for record in self.records))
 
+    @property
+    def planned_us(self) -> float:
+        """Microseconds with launches, of the kernels on which a plan has a say: no changes of layout."""
+        layouts = self._read.get("layouts", [])
+        return float(sum(row["time_us"] for row in self.records if row["kernel"] not in layouts))
+
+
+def planned(result: Estimate) -> tuple[KernelResult, ...]:
+    """Return the kernels on which a plan has a say: the products, and what comes of their plans.
+
+    Which tensors change their layout (TransData) the product decides: every plan needs the same changes.
+    """
+    return tuple(kernel for kernel in result.kernels if kernel.kernel.op_type != "TransData")
+
 
 def measure(point: Point) -> Answer:
     """Time a point; a mistake of the user's, or a plan that does not fit, is the reason of its answer."""
@@ -70,4 +86,7 @@ def measure(point: Point) -> Answer:
     except AscendSimError as error:
         return Answer(json.dumps({"reason": f"{type(error).__name__}: {error}"}))
     plans = {kernel.name: plan_values(kernel.plan) for kernel in result.kernels if kernel.plan is not None}
-    return Answer(json.dumps({"records": result.to_records(), "plans": plans}, separators=(",", ":")))
+    counted = {kernel.name for kernel in planned(result)}
+    layouts = [kernel.name for kernel in result.kernels if kernel.name not in counted]
+    values = {"records": result.to_records(), "plans": plans, "layouts": layouts}
+    return Answer(json.dumps(values, separators=(",", ":")))

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import replace
 from typing import Any
 
-from ascendsim.errors import ConfigError
-from ascendsim.ops.plan import Plan, Tiling
+from ascendsim.ops.plan import Plan
 
 
 def plan_values(plan: Plan) -> dict[str, Any]:
-    """Return a plan as plain values: its schedule, fields without a default, and those not at theirs.
+    """Return a plan as plain values: those of `Plan.to_dict`, and who chose it.
 
     Raises   ConfigError for a schedule that is a class: another day may find another one under its name
     """
-    if not isinstance(plan.schedule, str):
-        raise ConfigError(
-            f"a study takes schedules by name, not the class {plan.schedule.__name__}; estimate it directly"
-        )
-    required = {f.name: getattr(plan.tiling, f.name) for f in fields(Tiling) if f.default is MISSING}
-    return {"schedule": plan.schedule, **required, **plan.tiling.set_fields(), "chosen_by": plan.chosen_by}
+    return {**plan.to_dict(), "chosen_by": plan.chosen_by}
 
 
 def plan_of(values: Mapping[str, Any]) -> Plan:
     """Return the plan that `plan_values` made these of."""
-    tiling = {name: value for name, value in values.items() if name not in ("schedule", "chosen_by")}
-    return Plan(values["schedule"], Tiling(**tiling), values["chosen_by"])
+    said = dict(values)
+    chosen_by = said.pop("chosen_by")
+    return replace(Plan.from_dict(said), chosen_by=chosen_by)
 
 
 def plan_text(values: Mapping[str, Any]) -> str:

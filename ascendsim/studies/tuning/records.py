@@ -54,7 +54,8 @@ class Trial:
     """One plan that was tried.
 
     found_by  "product", "search", "steps" or "optuna"
-    times_us  microseconds by start; a start that could not change the score any more is left out
+    times_us  microseconds by start, of the kernels on which the plan has a say: changes of layout are left
+              out, and so is a start that could not change the score any more
     reason    why it could not be timed; "" where it was
     """
 
@@ -79,7 +80,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """One start: cycles of the gradient's kernels under both plans, and the parts that add up to each.
+    """One start: cycles of the gradient's kernels but changes of layout, and the parts that add up to them.
 
     pipe       the one whose time is told: M, which the others feed
     launch_us  microseconds of launches, beside the cycles: fewer cores are launched sooner

@@ -9,7 +9,7 @@ from ascendsim.frozen import FrozenMap
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate
-from ascendsim.profile import load_profile
+from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.sweep import ends, ranged_figures
 from ascendsim.studies.tuning.records import TilingAnswer, TilingQuestion
@@ -22,7 +22,8 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
 
     Raises   AscendSimError where the product's own plan cannot be timed
     """
-    profile = load_profile(question.product)
+    changes = dict(question.changes)
+    profile = load_profile(question.product, overrides=changes or None)
     asked = estimate(
         question.problem,
         question.dtype,
@@ -40,7 +41,7 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
     mhz, name = profile.clock.cube_mhz, question.gradient
     results = []
     for start in question.starts:
-        before, after = (_estimate(question, trial.plan, start) for trial in (usual, best))
+        before, after = (_estimate(question, profile, trial.plan, start) for trial in (usual, best))
         results.append(waits_of(start, name, before, after, mhz))
     answer = TilingAnswer(
         question,
@@ -57,13 +58,13 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
     return answer, tuner
 
 
-def _estimate(question: TilingQuestion, plan: Plan, start: str) -> Estimate:
+def _estimate(question: TilingQuestion, profile: Profile, plan: Plan, start: str) -> Estimate:
     return estimate(
         question.problem,
         question.dtype,
         question.cube_math_type,
         output_mask=question.gradients,
-        product=question.product,
+        product=profile,
         tiling={question.gradient: plan},
         l2_start=start,
     )
@@ -78,7 +79,7 @@ def _doubted(answer: TilingAnswer, tuner: Tuner) -> TilingAnswer:
                 continue
             for start in answer.question.starts:
                 for trial in (answer.usual, answer.best):
-                    points[path, end, start, trial.found_by] = tuner.point(start, trial.plan, {path: end})
+                    points[path, end, start, trial.plan] = tuner.point(start, trial.plan, {path: end})
     outcome = tuner.engine.answer(list(points.values()), tuner.budget)
     if outcome.left:
         raise ConfigError(
@@ -86,12 +87,9 @@ def _doubted(answer: TilingAnswer, tuner: Tuner) -> TilingAnswer:
             "same command again to go on"
         )
     times: dict[tuple[str, object, str], dict[Plan, float]] = {}
-    for point, found in outcome:
+    for (path, end, start, plan), (_, found) in zip(points, outcome, strict=True):
         if found is not None and not found.reason:
-            ((path, end),) = point.changes.items()
-            assert not isinstance(point.tiling, str)
-            plan = point.tiling[answer.question.gradient]
-            times.setdefault((path, end, point.l2_start), {})[plan] = found.time_us
+            times.setdefault((path, end, start), {})[plan] = found.planned_us
     both = {place: row for place, row in times.items() if len(row) == 2}
     lost = [
         f"{path}={end}, L2 {start}"

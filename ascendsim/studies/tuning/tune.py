@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from ascendsim.errors import ConfigError
@@ -64,7 +65,7 @@ class Tuner:
         times, plan = {}, None
         for point, answer in self.engine.answer(points, self.budget):
             sure = require_answer(point, answer)
-            times[point.l2_start], plan = sure.time_us, sure.plans[self.question.gradient]
+            times[point.l2_start], plan = sure.planned_us, sure.plans[self.question.gradient]
         assert plan is not None
         return self.trials.setdefault(plan, Trial(plan, strategy, FrozenMap(times)))
 
@@ -89,9 +90,9 @@ class Tuner:
                     self.trials[plan] = Trial(plan, found_by, FrozenMap(), answer.reason)
                     alive.pop(plan)
                 else:
-                    alive[plan][start] = answer.time_us
+                    alive[plan][start] = answer.planned_us
                     self.trials[plan] = Trial(plan, found_by, FrozenMap(alive[plan]))
-                    if self.question.score == "worst" and answer.time_us >= best:
+                    if self.question.score == "worst" and answer.planned_us >= best:
                         alive.pop(plan)
 
     def least_us(self, plan: Plan) -> float:
@@ -182,8 +183,9 @@ def _axes(tilings: Tilings) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _told(tuner: Tuner, plan: Plan | None) -> float | None:
-    """Return what Optuna is told of a plan: its score, or the worst time that is known of it."""
+    """Return what Optuna is told of a plan: its score, or the worst time where only some are known."""
     trial = tuner.trials.get(plan) if plan else None
     if trial is None or not trial.times_us:
         return None
-    return max(trial.times_us.values())
+    score = tuner.score(trial)
+    return score if isfinite(score) else max(trial.times_us.values())
