@@ -168,7 +168,7 @@ def test_one_table_of_fields_is_for_the_one_gradient():
     one = estimate(LAYER, output_mask=ONLY["grad_input"], tiling=part)
     named = estimate(LAYER, output_mask=ONLY["grad_input"], tiling={"grad_input": part})
     assert one.kernels == named.kernels
-    assert one.kernels[0].plan.tiling.base_m == 64
+    assert one.plans["grad_input"].tiling.base_m == 64
     with pytest.raises(ConfigError, match="tiling is one PartialPlan, but the call computes grad_input and"):
         estimate(LAYER, tiling=part)
 
@@ -235,5 +235,6 @@ def test_a_part_that_fits_nowhere_names_the_buffer(gradient, part, buffer):
 
 def test_the_kernel_that_runs_has_the_plan():
     call = call_of(LAYER, profile=NEW, tilings=tilings_given({"grad_input": {"base_m": 64}}, BOTH))
-    [kernel] = lower(call, ONLY["grad_input"]).kernels
-    assert kernel.facts["plan"].tiling.base_m == 64
+    # Changes of layout, which the call runs besides, have no plan.
+    plans = [kernel.facts.get("plan") for kernel in lower(call, ONLY["grad_input"]).kernels]
+    assert [made.tiling.base_m for made in plans if made] == [64]
