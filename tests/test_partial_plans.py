@@ -235,5 +235,6 @@ def test_a_part_that_fits_nowhere_names_the_buffer(gradient, part, buffer):
 
 def test_the_kernel_that_runs_has_the_plan():
     call = call_of(LAYER, profile=NEW, tilings=tilings_given({"grad_input": {"base_m": 64}}, BOTH))
-    [kernel] = (k for k in lower(call, ONLY["grad_input"]).kernels if "plan" in k.facts)
-    assert kernel.facts["plan"].tiling.base_m == 64
+    # Changes of layout, which the call runs besides, have no plan.
+    plans = [kernel.facts.get("plan") for kernel in lower(call, ONLY["grad_input"]).kernels]
+    assert [made.tiling.base_m for made in plans if made] == [64]

@@ -90,7 +90,8 @@ def test_a_figure_is_judged_by_rows_that_it_did_not_see(monkeypatch):
     copy = made("move", id="a copy", variant=OLD)
     # Not taken: an instruction, a repeat of the same kernel, another product, the sum of a whole call.
     again = replace(measured, id="again", measured_us=1.0)
-    others = [copy, again, replace(measured, variant="910B2"), replace(measured, id="sum", whole_call=True)]
+    call = replace(measured, id="sum", kernel="grad_weight_call")
+    others = [copy, again, replace(measured, variant="910B2"), call]
     (found,) = effects("910", [seen, measured, *others])
     # The other row of this product, which the figure moves; what it measured is what the figure makes of it.
     assert (found.count, found.moved, found.kept) == (1, 1, (0, 0))

@@ -300,6 +300,22 @@ def test_json_has_them_as_numbers(outcome):
     assert {item["pipe"] for item in record["pipes"]} == {"M", "MTE2"}
 
 
+@pytest.mark.parametrize("classes", [["matmul"], ["convolution"]])
+def test_what_was_measured_is_counted_over_the_whole_table_whatever_classes_are_asked_for(classes):
+    # A kernel, the sum of a call for another layer, and a product: each class compares one of them.
+    call = made("grad_weight_call", id="b", input_shape="4x32x12x10")
+    rows = [made("grad_weight", id="a", group="net"), call, made("matmul", id="c")]
+    found = compare_rows(rows, classes)
+    assert len(found.cases) + len(found.unusable) == 1
+    assert found.covered == coverage(rows)
+    cells = outcome_record(found)["coverage"]
+    assert [(sum(cell["kernels"] for cell in cells), sum(cell["calls"] for cell in cells))] == [(1, 1)]
+    out = io.StringIO()
+    print_validation(found, console=Console(file=out, width=200))
+    page = validation_page(found, found, [])
+    assert all("convolution kernels" in text for text in (out.getvalue(), page))
+
+
 def test_without_gradients_nothing_is_said_of_them():
     out = io.StringIO()
     print_validation(Validation((), ()), console=Console(file=out, width=200))

@@ -58,6 +58,9 @@ class Coverage(NamedTuple):
     pairs: tuple[Pair, ...]
 
 
+NOTHING = Coverage((), ())
+
+
 def coverage(rows: Rows) -> Coverage:
     """Count the gradients of a table; every product, gradient, rank and format has a cell, most of them 0."""
     measured: dict[Kernel, list[Row]] = {}

@@ -11,6 +11,7 @@ from ascendsim.errors import AscendSimError
 from ascendsim.profile import Profile, load_profile
 from ascendsim.validate.calls import bias_us, call_us
 from ascendsim.validate.compare import Case, Estimate, bounds_of
+from ascendsim.validate.coverage import NOTHING, Coverage, coverage
 from ascendsim.validate.kernels import gradient_us, matmul_us
 from ascendsim.validate.layouts import transdata_us
 from ascendsim.validate.primitives import ISSUE, instruction_cycles
@@ -34,10 +35,14 @@ RUNS: dict[str, Callable[[Row, Profile], Estimate]] = {
 
 @dataclass(frozen=True)
 class Validation:
-    """Everything that came of a table: comparisons, and what could not be compared with the reason."""
+    """Everything that came of a table: comparisons, and what could not be compared with the reason.
+
+    covered   what the whole table has of convolutions, whichever classes were asked for
+    """
 
     cases: tuple[Case, ...]
     unusable: tuple[Unusable, ...]
+    covered: Coverage = NOTHING
 
 
 def compare_rows(
@@ -66,7 +71,7 @@ def compare_rows(
             cases.append(found)
         else:
             unusable.append(found)
-    return Validation(tuple(cases), tuple(unusable))
+    return Validation(tuple(cases), tuple(unusable), coverage(rows))
 
 
 def compare(row: Row, overrides: Overrides = (), *, grid_from_row: bool = False) -> Case | Unusable:

@@ -114,7 +114,16 @@ def _choices(partial: PartialPlan, filling: Filling, machine: Profile) -> Iterat
         else:
             if shares.schedule == partial.schedule:
                 yield shares
+            elif "task_order" in schedule_named(partial.schedule).reads:
+                yield _read_by(schedule_named(partial.schedule), shares)
     yield filling.choose("search", machine)
+
+
+def _read_by(kind: type[Schedule], plan: Plan) -> Plan:
+    """Return a plan of shares without what another nest of shares has not, such as segments of its sum."""
+    usual = Tiling(plan.tiling.base_m, plan.tiling.base_n, plan.tiling.base_k)
+    unread = {name: getattr(usual, name) for name in plan.tiling.set_fields() if name not in kind.reads}
+    return replace(plan, tiling=replace(plan.tiling, **unread))
 
 
 def _on_grid(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling: Filling) -> Tiling:

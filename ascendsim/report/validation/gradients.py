@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.report.tables import TextTable
 from ascendsim.validate.convolution import FEW, pipe_errors, slices
-from ascendsim.validate.coverage import DTYPES, coverage
+from ascendsim.validate.coverage import DTYPES
 from ascendsim.validate.ranking import TOP, ranking_noise, rankings
 
 if TYPE_CHECKING:
     from ascendsim.validate.compare import Case
     from ascendsim.validate.coverage import Coverage
     from ascendsim.validate.ranking import Ranking
+    from ascendsim.validate.run import Validation
 
 COVERED = (
     "Distinct kernels, not rows or repeats; +: known only as the sum of all kernels of a call. An empty cell "
@@ -123,15 +124,16 @@ def gradient_tables(cases: Sequence[Case]) -> list[tuple[TextTable, str]]:
     return [(table, text) for table, text in tables if table.rows]
 
 
-def covered(cases: Sequence[Case]) -> Coverage | None:
-    """Return what the compared cases cover of convolutions; None if none of them is a gradient."""
-    found = coverage(case.row for case in cases if case.row is not None)
+def covered(outcome: Validation) -> Coverage | None:
+    """Return what the whole table has of convolutions; None if none of its rows is a gradient."""
+    found = outcome.covered
     return found if any(cell.kernels or cell.calls for cell in found.cells) else None
 
 
-def gradient_record(cases: Sequence[Case]) -> dict[str, Any]:
+def gradient_record(outcome: Validation) -> dict[str, Any]:
     """Return coverage, errors by kind of layer, pipes and rankings as plain values for JSON."""
-    shown, found = covered(cases), rankings(cases)
+    cases = outcome.cases
+    shown, found = covered(outcome), rankings(cases)
     noise = ranking_noise(found)
     return {
         "coverage": [cell._asdict() for cell in shown.cells] if shown else [],

@@ -205,7 +205,7 @@ def outcome_record(outcome: Validation) -> dict[str, Any]:
             }
             for case in outcome.cases
         ],
-        **gradient_record(outcome.cases),
+        **gradient_record(outcome),
         "unusable": [{"id": row.id, "reason": row.reason} for row in outcome.unusable],
     }
 
@@ -235,7 +235,7 @@ def outside_part(outcome: Validation) -> list[str]:
         "## All rows at hand",
         "Read with `--data`; most sources have no licence, so their numbers stay outside and only what they "
         "say of the model is shown. " + roles_line(outcome.cases),
-        *coverage_part(outcome.cases),
+        *coverage_part(outcome),
         table_text(targets_table(outcome.cases)),
         table_text(summary_table(groups)),
         table_text(roles_table(outcome.cases)),
@@ -246,9 +246,9 @@ def outside_part(outcome: Validation) -> list[str]:
     ]
 
 
-def coverage_part(cases: Sequence[Case]) -> list[str]:
+def coverage_part(outcome: Validation) -> list[str]:
     """Return what was measured of convolutions, which stands above what is said of them."""
-    found = covered(cases)
+    found = covered(outcome)
     return [table_text(coverage_table(found)), COVERED] if found else []
 
 

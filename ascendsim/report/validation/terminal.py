@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def print_validation(outcome: Validation, *, every: bool = False, console: Console | None = None) -> None:
     """Print rows and statistics of all groups, and what was not compared."""
     out = console or make_console()
-    shown = covered(outcome.cases)
+    shown = covered(outcome)
     if shown:
         print_table(out, coverage_table(shown))
         out.print(Text(COVERED))

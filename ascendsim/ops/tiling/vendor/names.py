@@ -35,17 +35,25 @@ MEANS: Mapping[str, Mapping[str, str]] = {
         "usedCoreNum": "used_cores",
     },
 }
-# What no loop nest here does: the values that mean "not so", and what any other one asks for.
-NO_NEST: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    "kernelSplitMode": ((0,), "a kernel split by the stride"),
-    "enableSplitKernelFlag": ((False, 0), "a kernel split by the stride"),
-    "enableC04Flag": ((False, 0), "four channels a tap"),
-    "tilingHkWkMode": ((0,), "taps looped over outside of a product"),
-    "isSplitKernelHW": ((False, 0), "taps looped over outside of a product"),
-    "enableSplitK": ((False, 0), "segments of the reduction (say k_split and single_core_k in our names)"),
-    "enlarge": ((1,), "merged groups"),
-    "groupEnlarge": ((False, 0), "merged groups"),
+# What is not read from their names: the values that mean "not so", what any other one asks for, and why not.
+_NO_NEST = "no loop nest here does that"
+REFUSED: Mapping[str, tuple[tuple[Any, ...], str, str]] = {
+    "enableC04Flag": ((False, 0), "four channels a tap", _NO_NEST),
+    "tilingHkWkMode": ((0,), "taps looped over outside of a product", _NO_NEST),
+    "isSplitKernelHW": ((False, 0), "taps looped over outside of a product", _NO_NEST),
+    "enableSplitK": (
+        (False, 0),
+        "segments of the reduction",
+        "that is not read yet from the vendor's names; say k_split and single_core_k in ours",
+    ),
+    "enlarge": ((1,), "merged groups", _NO_NEST),
+    "groupEnlarge": ((False, 0), "merged groups", _NO_NEST),
 }
+# The axes along which the stride splits the kernel, by the vendor's number. 1 is that of the tuning files:
+# they bring its phases together in a workspace, which only a split along both axes does. None has another.
+SPLIT_MODES: Mapping[int, str] = {0: "", 1: "hw"}
+# The number, and the truth value that goes with it.
+SPLIT, SPLIT_FLAG = "kernelSplitMode", "enableSplitKernelFlag"
 # Fields that say something of a stream-K plan; with any of them grad_weight has that nest.
 STREAMS = ("streamkType", "streamKType")
 # What describes the layer, follows from the rest, or is how their kernel does what nests here do their way.
@@ -74,28 +82,30 @@ def says_vendor_names(values: Mapping[str, Any]) -> bool:
 def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling") -> PartialPlan:
     """Return what an entry in the vendor's names says of a plan; the product's rules give the rest.
 
-    The nest is the one that deals shares, as the operators of these entries do. A share of 0 says nothing.
+    The nest is the one that deals shares, as the operators of these entries do, or the one that splits the
+    kernel by the stride. A share of 0 says nothing.
 
     Raises   ConfigError for a name that is not the vendor's, with the nearest one; UnsupportedError for a
-             mechanism that no nest here has
+             mechanism that no nest here has, or that is not read from these names
     """
     means = MEANS.get(gradient)
     if means is None:
         raise UnsupportedError(f"{where}: the vendor's names are known for {' and '.join(MEANS)} alone")
-    known = [*means, *NO_NEST, *STREAMS, *FOLLOWS]
+    known = [*means, *REFUSED, SPLIT, SPLIT_FLAG, *STREAMS, *FOLLOWS]
     for name, value in values.items():
         if name not in known:
             near = get_close_matches(str(name), known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(means)}"
             raise ConfigError(f"{where} has the field {shown(name)} beside the vendor's names; {hint}")
-        usual, asks = NO_NEST.get(name, ((value,), ""))
+        usual, asks, why = REFUSED.get(name, ((value,), "", ""))
         if value not in usual:
-            raise UnsupportedError(
-                f"{where}: {name} is {shown(value)}, which asks for {asks}; no loop nest here does that"
-            )
+            raise UnsupportedError(f"{where}: {name} is {shown(value)}, which asks for {asks}; {why}")
     fields = {ours: values[theirs] for theirs, ours in means.items() if theirs in values}
     fields = {name: value for name, value in fields.items() if value or not name.startswith("single_core")}
     if gradient == "grad_input":
+        split = _kernel_split(values, where)
+        if split:
+            return PartialPlan({**fields, "kernel_split": split}, "dgrad_split")
         # The rules of the product may cut the reduction where the entry says that it is whole.
         whole = {"k_split": 1, "single_core_k": 0} if "enableSplitK" in values else {}
         return PartialPlan({**fields, **whole}, "dgrad_shares")
@@ -104,6 +114,21 @@ def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling")
         # Of a whole reduction, which is what these tasks make, there is no share.
         fields.pop("single_core_k", None)
     return PartialPlan(fields, "wgrad_stream" if streams else "wgrad_shares")
+
+
+def _kernel_split(values: Mapping[str, Any], where: str) -> str:
+    """Return the axes along which an entry of grad_input splits the kernel; "" for none."""
+    mode = values.get(SPLIT, 0)
+    axes = SPLIT_MODES.get(mode)
+    # The flag alone does not say along which axes.
+    if axes is None or (values.get(SPLIT_FLAG) and not axes):
+        name = SPLIT_FLAG if axes == "" else SPLIT
+        raise UnsupportedError(
+            f"{where}: {name} is {shown(values[name])}, which asks for a kernel split by the stride; of "
+            f"those only {SPLIT} 1 is read from the vendor's names; say schedule dgrad_split and "
+            "kernel_split in ours"
+        )
+    return axes
 
 
 def to_vendor(gradient: str, plan: Plan) -> dict[str, Any]:
