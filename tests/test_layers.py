@@ -58,7 +58,8 @@ MAY_IMPORT = {
     "ops/operands": {"arguments", "errors", "numerics", "rules", "ops/problems"},
     "ops/results": {"errors", "ops/plan", "program", "timing"},
     "ops/summary": {"profile", "program", "timing", "ops/results"},
-    "ops/options": LOOPS | {"rules", "timing", "ops/lowering", "ops/tiling"},
+    "ops/option_notes": {"ops/plan"},
+    "ops/options": LOOPS | {"rules", "timing", "ops/lowering", "ops/option_notes", "ops/tiling"},
     "ops/graph_times": {
         "frozen",
         "profile",

@@ -15,6 +15,7 @@ from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, Accumu
 from ascendsim.numerics.formats.controls import FIXPIPE_PRESETS
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.lowering.call import GRADIENTS, Call, leaves_in
+from ascendsim.ops.option_notes import L2_NOTES, ROWS_NOTE, STRIDED_NOTE, UNTIMED_NOTE, whose_tilings
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
@@ -34,29 +35,7 @@ OnePlan = Tiling | Plan | PartialPlan | str | Path
 Tilings = OnePlan | Mapping[str, OnePlan | Mapping[str, Any]] | Mapping[str, Any] | None
 Schedules = str | type | Sequence[str | type] | Mapping[str, str | type] | None
 
-ROWS_NOTE = (
-    "The cube's kernels read and write tensors row after row, as NCHW; what that adds to their copies is not "
-    "part of the cycles."
-)
-CHOSEN_NOTES = {
-    "product": "follow the rules of the product's operators as far as they are public; their tables of tuned "
-    "shapes are not.",
-    "search": "are this simulator's own; the product's operators choose their own.",
-    "product in part": "are given in part, the rest by the rules of the product's operators.",
-    "search in part": "are given in part, the rest by this simulator's search.",
-}
 LONGEST_MODEL = 200  # no model has a name half as long; a message should stay short
-L2_NOTES = {
-    "warm": "L2 is warm, as a run of the same kernel leaves it: a kernel whose tensors fit misses nothing.",
-    "cold": "L2 is cold: every tensor is fetched from main memory when a kernel first reads it.",
-    "handed": "L2 holds the first input of each kernel, as another kernel has written it, and no other.",
-    "chained": "L2 is empty as the call begins; each kernel finds there what those before it have left.",
-}
-UNTIMED_NOTE = "The call was made without timing: there are gradients, and no kernels and no cycles."
-STRIDED_NOTE = (
-    "What a vector core needs to gather strided elements is published nowhere: Contiguous and Transpose "
-    "kernels read in blocks of 32 bytes or whole lines, whichever is less."
-)
 
 
 class ProductOptions(TypedDict, total=False):
@@ -278,7 +257,11 @@ class Options:
         plans    of the gradients that the cube makes
         timing   whether the result has cycles
         """
-        found = [*_whose(plans), L2_NOTES[self.l2_start]] if timing else [UNTIMED_NOTE, *_whose(plans)]
+        found = (
+            [*whose_tilings(plans), L2_NOTES[self.l2_start]]
+            if timing
+            else [UNTIMED_NOTE, *whose_tilings(plans)]
+        )
         if timing and not self.profile.generation.changes_layouts:
             found.insert(0, ROWS_NOTE)
         found.append(f"Call checked by the rule set {self.rules}.")
@@ -297,19 +280,6 @@ class Options:
             if timing:
                 found.append("With a float16 accumulator the cycles are those of a float32 one.")
         return (*found, *decision.warnings)
-
-
-def _whose(plans: Mapping[str, Plan]) -> list[str]:
-    """Return whose tilings they are; who gives one knows that."""
-    found = []
-    for strategy, note in CHOSEN_NOTES.items():
-        names = [name for name, plan in plans.items() if plan.chosen_by == strategy]
-        if names:
-            which = "Tilings" if len(names) == len(plans) else f"Tilings of {' and '.join(names)}"
-            found.append(f"{which} {note}")
-    # A reason begins with whose plan it is and of which gradient: "product's plan of grad_input on ...".
-    reasons = dict.fromkeys(plan.instead for plan in plans.values() if plan.instead)
-    return found + [f"Not taken: the {reason}." for reason in reasons]
 
 
 def _is_plan(given: object) -> bool:
