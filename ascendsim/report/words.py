@@ -168,3 +168,12 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "x".join(_text(item) for item in value)
     return str(value)
+
+
+# What L2 holds when a kernel begins, for pages that compare starts.
+L2_STARTS = {
+    "L2 warm": "As a run of the same kernel leaves L2: tensors that fit are read from there.",
+    "L2 handed": "L2 holds the kernel's first input alone, as the kernel before hands it over.",
+    "L2 cold": "L2 holds none of the kernel's tensors.",
+    "L2 chained": "L2 is empty as a call begins; each kernel finds what those before it have left.",
+}

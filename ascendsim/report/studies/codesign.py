@@ -10,6 +10,7 @@ from ascendsim.report.page.charts import Dot, scatter
 from ascendsim.report.page.records import Page, Picture, Section
 from ascendsim.report.studies.hardware import share
 from ascendsim.report.tables import TextTable
+from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.codesign.records import Design, DesignAnswer
 
 DEFINITIONS = {
@@ -20,6 +21,7 @@ DEFINITIONS = {
     "(TransData) are left out, also of what a change of the hardware does to them.",
     "tuned": "The same under the best plan of each gradient that was found.",
     "front": "No other design takes at most its time at no more cost.",
+    **L2_STARTS,
 }
 
 

@@ -9,6 +9,7 @@ from ascendsim.report.numbers import microseconds, value
 from ascendsim.report.page.charts import Bar, tornado
 from ascendsim.report.page.records import Page, Picture, Section
 from ascendsim.report.tables import TextTable
+from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.hardware.records import Gain, HardwareAnswer
 
 UNCLEAR, NOTHING = "not distinguishable", "no change"
@@ -24,6 +25,7 @@ DEFINITIONS = {
     "it and all that raise it together.",
     UNCLEAR: "0 lies in that interval: whether the change helps is not known.",
     NOTHING: "Not one cycle of any layer changes, wherever assumed figures lie.",
+    **L2_STARTS,
 }
 
 

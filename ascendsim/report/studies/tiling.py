@@ -11,6 +11,7 @@ from ascendsim.report.page.charts import Stack, stacked
 from ascendsim.report.page.records import Page, Picture, Section
 from ascendsim.report.studies.hardware import share
 from ascendsim.report.tables import TextTable
+from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.tuning.records import TilingAnswer, Trial, Waits
 
 FOUND_BY = {
@@ -32,6 +33,7 @@ DEFINITIONS = {
     "that they use), or because one start of L2 was slow enough already.",
     "winner": "A plan that is faster under every start by more than the margin, and at both ends of every "
     "assumed figure.",
+    **L2_STARTS,
 }
 
 
