@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import pytest
 
-from ascendsim import estimate_matmul
-from ascendsim.errors import ConfigError
+from ascendsim import estimate, estimate_matmul
+from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
@@ -245,3 +245,13 @@ def test_the_format_of_the_result_takes_part_in_the_choice():
     assert (narrow, wide) == tuple(
         matmul_tiling(MatmulGemm.of(problem, "float16", out), profile) for out in ("float16", "float32")
     )
+
+
+def test_a_block_that_l0_cannot_hold_is_refused_however_long_its_tile_in_l1_is():
+    # An image of 32 x 32 = 1,024 pixels is a run of 512 twice; a tile in L1 that would hold 2,048 is as long as
+    # the image, so that L0A is what is short: two copies of 64 rows x 512 pixels of 2 bytes are 128 KiB.
+    problem = ConvProblem((1, 64, 32, 32), (64, 64, 3, 3), 1, 1)
+    for step in (1, 2, 4):
+        tiling = Tiling(512, 512, 512, step, step, used_cores=24)
+        with pytest.raises(CapacityError, match=r"L0A of 910B2 holds 65536 bytes, but A0 \(2 x 65536\)"):
+            estimate(problem, product="910B2", output_mask=(False, True, False), tiling=tiling)

@@ -85,10 +85,11 @@ class WgradTasks:
     @cached_property
     def l1_budget(self) -> int:
         """Bytes of L1 for one tile of the right operand."""
-        # The left operand has no choice, it is rows x pixels; the image tile gets what that leaves.
+        # The left operand has no choice, it is rows x pixels; the image tile gets what that leaves. No run is
+        # longer than an image.
         t, s = self.tiling, self.gemm.sliding
         rows = round_up(min(t.base_m, self.gemm.rows), self.profile.cube.m0)
-        left = t.al1_buffers * rows * t.step_ka * t.base_k * s.itemsize
+        left = t.al1_buffers * rows * min(t.step_ka * t.base_k, s.pixels) * s.itemsize
         return (self.profile.buffers["L1"].capacity_bytes - left) // t.bl1_buffers
 
     @property

@@ -110,7 +110,9 @@ class WgradSpace(Space):
     def _room(self, base: Base, step: int, copies: tuple[int, int]) -> _Room | None:
         """Return what L1 leaves to the image tile; None if not even one tap of it fits."""
         s, whole, pixels = self.gemm.sliding, self.gemm.all_taps, step * base.k
-        left = copies[0] * round_up(base.m, self.profile.cube.m0) * pixels * s.itemsize
+        rows = copies[0] * round_up(base.m, self.profile.cube.m0) * s.itemsize
+        # No run is longer than an image.
+        left = rows * min(pixels, s.pixels)
         budget = (self.profile.buffers["L1"].capacity_bytes - left) // copies[1]
         tiling = Tiling(*base, step, step)
         in_row = range_in_row(self.gemm, tiling, budget)
@@ -124,9 +126,9 @@ class WgradSpace(Space):
         groups = bisect_right(boxes, budget, key=lambda taps: size(first_box(whole, taps * s.c0, s.c0)))
         if not groups:
             # The schedule then takes single taps. That room was reckoned for runs of full length: those that
-            # end with the image or the row are shorter.
+            # end with the row are shorter.
             longest = min(pixels, s.out_size[1] if in_row else s.pixels)
-            taken = left // pixels * longest + copies[1] * size(first_box(whole, s.c0, s.c0))
+            taken = rows * longest + copies[1] * size(first_box(whole, s.c0, s.c0))
             if taken > self.l1_room(copies):
                 return None
         return _Room(in_row, budget // size(whole._replace(channels=1)), max(1, groups))
