@@ -248,8 +248,8 @@ def test_the_format_of_the_result_takes_part_in_the_choice():
 
 
 def test_a_block_that_l0_cannot_hold_is_refused_however_long_its_tile_in_l1_is():
-    # An image of 32 x 32 = 1,024 pixels is a run of 512 twice; a tile in L1 that would hold 2,048 is as long as
-    # the image, so that L0A is what is short: two copies of 64 rows x 512 pixels of 2 bytes are 128 KiB.
+    # An image of 32 x 32 = 1,024 pixels is a run of 512 twice; a tile in L1 that would hold 2,048 is as long
+    # as the image, so that L0A is what is short: two copies of 64 rows x 512 pixels of 2 bytes are 128 KiB.
     problem = ConvProblem((1, 64, 32, 32), (64, 64, 3, 3), 1, 1)
     for step in (1, 2, 4):
         tiling = Tiling(512, 512, 512, step, step, used_cores=24)

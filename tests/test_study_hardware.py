@@ -311,3 +311,13 @@ REFUSED = {
 @pytest.mark.parametrize("words", REFUSED)
 def test_mistakes_are_told(refusal, tmp_path, words):
     assert REFUSED[words] in refusal("study", "hardware", *words, "--store", str(tmp_path / "s"))
+
+
+def test_changes_of_which_none_can_be_timed_are_a_mistake(capsys, tmp_path):
+    from ascendsim.cli import main
+
+    words = ("study", "hardware", "s5b1_3x3", "--change", "buffers.L0A.capacity_bytes=64")
+    assert main([*words, "--jobs", "1", "--store", str(tmp_path / "s")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "none of the changes can be timed" in " ".join(err.split())

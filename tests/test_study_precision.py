@@ -251,3 +251,15 @@ def test_the_command_writes_page_and_table(ask, tmp_path):
     assert "ascendsim study precision --input" in page
     with (tmp_path / "rows.csv").open(newline="") as file:
         assert [row["name"] for row in csv.DictReader(file)] == ["grad_input", "grad_bias"]
+
+
+def test_a_file_with_a_nan_is_refused_with_its_place(tmp_path, capsys):
+    from ascendsim.cli import main
+
+    path = tmp_path / "nan.npz"
+    ones = {name: np.ones((1, 1, 2, 2), np.float32) for name in ("grad_output", "input")}
+    ones["input"][0, 0, 1, 0] = np.nan
+    np.savez(path, weight=np.ones((1, 1, 1, 1), np.float32), **ones)
+    assert main(["study", "precision", "--npz", str(path), "--store", str(tmp_path / "s")]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "nan.npz: input has 1 of 4 values that are NaN or infinite, the first at (0, 0, 1, 0)" in told

@@ -52,11 +52,15 @@ def add_hardware(kinds: Any) -> Any:
 def hardware(arguments: Any) -> int:
     """Ask, answer, print, and write what was asked for."""
     from ascendsim.cli.studies.engine import engine_of
+    from ascendsim.report.studies.hardware import hardware_sentence
     from ascendsim.studies.hardware.gains import study_hardware
 
     question = _question(arguments)
     with engine_of(arguments) as (engine, budget):
         answer, points = study_hardware(question, engine, budget)
+        # Refused changes among others are named beside them; alone they are a mistake in the question.
+        if not answer.gains:
+            raise ConfigError(hardware_sentence(answer))
         _write_table(arguments, points, engine)
     _print(answer, arguments)
     return 0

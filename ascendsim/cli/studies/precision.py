@@ -221,7 +221,26 @@ def _recorded(path: Path, arguments: Any) -> Case:
     problem.check_grad_output(request.arrays["grad_output"].shape)
     digest = sha256(path.read_bytes()).hexdigest()
     data = f"recorded, sha256 {digest[:16]}, {arguments.codes or 'values'}"
-    return Case(path.stem, problem, request.mask, 1, data, Recorded(path, arguments.codes))
+    load = Recorded(path, arguments.codes)
+    for name, values in load().items():
+        _require_finite(f"{path}: {name}", values)
+    return Case(path.stem, problem, request.mask, 1, data, load)
+
+
+def _require_finite(where: str, values: Any) -> None:
+    """Refuse numbers that every format loses: an error says nothing of them, and no mode would pass.
+
+    Raises   DataError
+    """
+    import numpy as np
+
+    wrong = np.argwhere(~np.isfinite(values))
+    if len(wrong):
+        first = tuple(int(at) for at in wrong[0])
+        raise DataError(
+            f"{where} has {len(wrong)} of {values.size} values that are NaN or infinite, the first at "
+            f"{first}; a study of precision needs finite ones: leave this step out, or record one without overflow"
+        )
 
 
 def _drawn(request: Single | Network, arguments: Any) -> Iterator[Case]:
