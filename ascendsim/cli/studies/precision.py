@@ -239,7 +239,8 @@ def _require_finite(where: str, values: Any) -> None:
         first = tuple(int(at) for at in wrong[0])
         raise DataError(
             f"{where} has {len(wrong)} of {values.size} values that are NaN or infinite, the first at "
-            f"{first}; a study of precision needs finite ones: leave this step out, or record one without overflow"
+            f"{first}; a study of precision needs finite ones: leave this step out, or record one that "
+            "does not overflow"
         )
 
 
