@@ -1,7 +1,5 @@
 """Is the page of a study one file that a browser opens without complaint, and says what it was given?"""
 
-import shutil
-import subprocess
 from html.parser import HTMLParser
 
 import pytest
@@ -12,6 +10,7 @@ from ascendsim.report.page.charts import Bar, Dot, Stack, scatter, stacked, torn
 from ascendsim.report.page.html import render, write_page
 from ascendsim.report.page.records import Page, Picture, Section
 from ascendsim.report.tables import TextTable
+from tests.headless import needs_chromium, opened
 
 ROWS = (("b", "10"), ("a", "9"), ("c", "1,000"), ("d", ""), ("all", "1,019"))
 TABLE = TextTable("Sizes", ("name", "size"), frozenset({0}), ROWS, total=True)
@@ -113,25 +112,9 @@ if (!document.title.startsWith("ERROR")) document.title = up + " | " + down;
 </script></body>"""
 
 
-@pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium: pages are not opened in a browser")
+@needs_chromium
 def test_a_browser_opens_the_page_and_its_tables_sort(tmp_path):
-    path = tmp_path / "page.html"
-    path.write_text(render(PAGE).replace("</body>", PROBE))
-    words = [
-        "chromium",
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--dump-dom",
-        "--enable-logging=stderr",
-    ]
-    done = subprocess.run(
-        [*words, f"--user-data-dir={tmp_path / 'profile'}", path.as_uri()],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+    page, log = opened(render(PAGE).replace("</body>", PROBE), tmp_path)
     # By size 9, 10, 1,000, the empty cell last in both directions; the heading first, the total last.
-    assert "<title>name a b c d all | name c b a d all</title>" in done.stdout
-    assert "CONSOLE" not in done.stderr
+    assert "<title>name a b c d all | name c b a d all</title>" in page
+    assert "CONSOLE" not in log

@@ -1,11 +1,7 @@
 """Does the page of a study of precision hold what it promises, and is it well formed?"""
 
 import math
-import shutil
-import subprocess
 from html.parser import HTMLParser
-
-import pytest
 
 from ascendsim.report.page.exponents import SHOWN, Bars, Range, exponents
 from ascendsim.report.page.html import render
@@ -13,6 +9,7 @@ from ascendsim.report.studies.precision import mode_table, precision_rows, preci
 from ascendsim.report.studies.precision_page import precision_page
 from ascendsim.studies.modes.records import CaseErrors, GradientError, Histogram, ModeError, Share
 from ascendsim.studies.modes.study import PrecisionStudy
+from tests.headless import needs_chromium, opened
 
 
 def gradient(total, name="grad_input", failed=()):
@@ -106,24 +103,8 @@ def test_a_long_tail_is_one_bar():
     assert any("normal from 2^-26 to 2^4" in text for text in tags.texts)
 
 
-@pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium: pages are not opened in a browser")
+@needs_chromium
 def test_a_browser_opens_the_page_without_complaint(tmp_path):
-    path = tmp_path / "page.html"
-    path.write_text(render(precision_page(study(1e-2, 1e-4), {})))
-    words = [
-        "chromium",
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--dump-dom",
-        "--enable-logging=stderr",
-    ]
-    done = subprocess.run(
-        [*words, f"--user-data-dir={tmp_path / 'profile'}", path.as_uri()],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    assert done.stdout.count("<svg") == 2
-    assert "CONSOLE" not in done.stderr
+    page, log = opened(render(precision_page(study(1e-2, 1e-4), {})), tmp_path)
+    assert page.count("<svg") == 2
+    assert "CONSOLE" not in log

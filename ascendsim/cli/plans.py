@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,7 @@ def write_tiling(document: Entry, arguments: Any) -> None:
     Raises   ConfigError if no kernel has a plan, DataError if the file cannot be written
     """
     from ascendsim.ops.plan import Plan
-    from ascendsim.ops.plan_text import form_of, plans_text
+    from ascendsim.ops.plan_text import form_of, plan_fields, plans_text
     from ascendsim.ops.tiling.plan_files import named_fields
     from ascendsim.ops.tiling.vendor.names import unnamed
     from ascendsim.report.folder import plan_comment, plan_tables
@@ -66,7 +66,7 @@ def write_tiling(document: Entry, arguments: Any) -> None:
         )
     if names == "vendor":
         plans = {
-            layer: {made: Plan.from_dict(_without_who(values)) for made, values in each.items()}
+            layer: {made: Plan.from_dict(plan_fields(values)) for made, values in each.items()}
             for layer, each in tables.items()
         }
         left.update(*(unnamed(made, plan) for each in plans.values() for made, plan in each.items()))
@@ -80,10 +80,6 @@ def write_tiling(document: Entry, arguments: Any) -> None:
         file.write_text(plans_text(tables, form_of(file), plan_comment(document, product)), encoding="utf-8")
     except OSError as error:
         raise DataError(f"{file}: cannot be written ({error.strerror or error}); name another file") from None
-
-
-def _without_who(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name != "chosen_by"}
 
 
 def _require_layers(file: PlanFile, request: Single | Network) -> None:

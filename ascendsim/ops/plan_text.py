@@ -35,7 +35,8 @@ def plans_text(tables: Tables, form: str, about: str = "") -> str:
     """
     if form == "json":
         plain = {
-            layer: {made: _fields(values) for made, values in each.items()} for layer, each in tables.items()
+            layer: {made: plan_fields(values) for made, values in each.items()}
+            for layer, each in tables.items()
         }
         return json.dumps({**plain.pop("", {}), **plain}, indent=1) + "\n"
     lines = [f"# {about}"] if about else []
@@ -44,10 +45,11 @@ def plans_text(tables: Tables, form: str, about: str = "") -> str:
             heading = f"[{json.dumps(layer)}.{made}]" if layer else f"[{made}]"
             by = f"  # chosen by {values['chosen_by']}" if values.get("chosen_by") else ""
             # Of texts, whole numbers and truth values the two forms write the same.
-            written = [f"{name} = {json.dumps(value)}" for name, value in _fields(values).items()]
+            written = [f"{name} = {json.dumps(value)}" for name, value in plan_fields(values).items()]
             lines += ["", heading + by, *written]
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
+def plan_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a plan, without who chose it."""
     return {name: value for name, value in values.items() if name != "chosen_by"}

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.report.files import make_folder, write_text
+from ascendsim.report.markdown import table_text
 from ascendsim.report.tables import TextTable
-from ascendsim.report.validation.page import DEFINITIONS, UNMEASURED, outside_part, quoted_part, table_text
+from ascendsim.report.validation.page import DEFINITIONS, UNMEASURED, outside_part, quoted_part
 
 if TYPE_CHECKING:
     from ascendsim.profile import Product, Profile

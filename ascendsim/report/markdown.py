@@ -48,7 +48,7 @@ def page(document: Entry, files: Sequence[Mapping[str, str]]) -> str:
     products = document["products"]
     parts = _head(document)
     for product, shown in zip(products, files, strict=True):
-        parts += [f"## {product_line(product)}", *(_table(table) for table in _tables(product))]
+        parts += [f"## {product_line(product)}", *(table_text(table) for table in _tables(product))]
         if product.get("gradients"):
             parts.append(standards_line(product))
         parts.append(_bullets(closing_lines(product)))
@@ -85,7 +85,8 @@ def markdown_table(table: TextTable) -> str:
     return "\n".join(lines)
 
 
-def _table(table: TextTable) -> str:
+def table_text(table: TextTable) -> str:
+    """Return a table in Markdown under its title."""
     return f"**{table.title}**\n\n{markdown_table(table)}"
 
 
@@ -104,7 +105,7 @@ def _head(document: Entry) -> list[str]:
         f"Made by ascendsim {document['ascendsim']} with `{command}`. All values are in result.json.",
     ]
     if len(document["products"]) > 1:
-        parts += [_table(products_table(document["products"])), overhead_line(document["products"])]
+        parts += [table_text(products_table(document["products"])), overhead_line(document["products"])]
     return parts
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.studies.words import add_kind, add_layers, layers_of, starts_of
@@ -85,7 +84,7 @@ def _question(arguments: Any) -> DesignQuestion:
 
 
 def _print(answer: DesignAnswer, arguments: Any) -> None:
-    from ascendsim.cli.studies.engine import write_study_page
+    from ascendsim.cli.studies.output import print_answer, write_answer_page
     from ascendsim.report.studies.codesign import (
         DEFINITIONS,
         codesign_page,
@@ -93,17 +92,13 @@ def _print(answer: DesignAnswer, arguments: Any) -> None:
         codesign_sentence,
         codesign_table,
     )
-    from ascendsim.report.studies.facts import facts
 
-    if arguments.json:
-        print(json.dumps(codesign_record(answer), indent=1))
-    else:
-        from ascendsim.report.terminal import make_console, print_table, print_text
-
-        out = make_console()
-        print_text(out, codesign_sentence(answer))
-        print_table(out, codesign_table(answer))
-        out.print()
-        print_text(out, f"Counted: {DEFINITIONS['counted']}")
-    made = facts(arguments.words, answer.variant, answer.digest, answer.assumed)
-    write_study_page(arguments, codesign_page(answer, made))
+    print_answer(
+        arguments,
+        answer,
+        codesign_record,
+        codesign_sentence,
+        lambda answer: [codesign_table(answer)],
+        lambda _: [f"Counted: {DEFINITIONS['counted']}"],
+    )
+    write_answer_page(arguments, answer, codesign_page)

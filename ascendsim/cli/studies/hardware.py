@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,8 +100,7 @@ def _write_table(arguments: Any, points: list[Point], engine: Any) -> None:
 
 
 def _print(answer: HardwareAnswer, arguments: Any) -> None:
-    from ascendsim.cli.studies.engine import write_study_page
-    from ascendsim.report.studies.facts import facts
+    from ascendsim.cli.studies.output import print_answer, write_answer_page
     from ascendsim.report.studies.hardware import (
         hardware_page,
         hardware_record,
@@ -111,16 +109,12 @@ def _print(answer: HardwareAnswer, arguments: Any) -> None:
         notes,
     )
 
-    if arguments.json:
-        print(json.dumps(hardware_record(answer), indent=1))
-    else:
-        from ascendsim.report.terminal import make_console, print_table, print_text
-
-        out = make_console()
-        print_text(out, hardware_sentence(answer))
-        print_table(out, hardware_table(answer))
-        out.print()
-        for note in notes(answer):
-            print_text(out, note)
-    made = facts(arguments.words, answer.variant, answer.digest, answer.assumed)
-    write_study_page(arguments, hardware_page(answer, made))
+    print_answer(
+        arguments,
+        answer,
+        hardware_record,
+        hardware_sentence,
+        lambda answer: [hardware_table(answer)],
+        notes,
+    )
+    write_answer_page(arguments, answer, hardware_page)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,9 +102,8 @@ def _margin(percent: float | None) -> float:
 
 
 def _print(answer: TilingAnswer, arguments: Any) -> None:
-    from ascendsim.cli.studies.engine import write_study_page
+    from ascendsim.cli.studies.output import print_answer, write_answer_page
     from ascendsim.ops.tiling.plan_files import write_plans
-    from ascendsim.report.studies.facts import facts
     from ascendsim.report.studies.tiling import (
         notes,
         plan_table,
@@ -115,20 +113,15 @@ def _print(answer: TilingAnswer, arguments: Any) -> None:
         waits_table,
     )
 
-    if arguments.json:
-        print(json.dumps(tiling_record(answer), indent=1))
-    else:
-        from ascendsim.report.terminal import make_console, print_table, print_text
-
-        out = make_console()
-        print_text(out, tiling_sentence(answer))
-        for table in (plan_table(answer), *map(waits_table, answer.waits)):
-            print_table(out, table)
-        out.print()
-        for note in notes(answer):
-            print_text(out, note)
+    print_answer(
+        arguments,
+        answer,
+        tiling_record,
+        tiling_sentence,
+        lambda answer: [plan_table(answer), *map(waits_table, answer.waits)],
+        notes,
+    )
     if arguments.write_plan is not None:
         plans = {answer.question.gradient: answer.best.plan}
         write_plans(arguments.write_plan, plans, about=tiling_sentence(answer))
-    made = facts(arguments.words, answer.variant, answer.digest, answer.assumed)
-    write_study_page(arguments, tiling_page(answer, made))
+    write_answer_page(arguments, answer, tiling_page)

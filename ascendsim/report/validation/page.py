@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.report.markdown import markdown_table
+from ascendsim.report.markdown import table_text
 from ascendsim.report.tables import TextTable
 from ascendsim.report.validation.gradients import (
     COVERED,
@@ -276,8 +276,3 @@ def _unusable_part(outcome: Validation) -> list[str]:
 
 def _stem(name: str) -> str:
     return name.rpartition(" ")[0] or name
-
-
-def table_text(table: TextTable) -> str:
-    """Return a table in Markdown under its title."""
-    return f"**{table.title}**\n\n{markdown_table(table)}"
