@@ -139,8 +139,11 @@ def test_a_faster_figure_costs_a_change_of_layout_one_cycle_at_most():
     # Not none: with shared_efficiency at 1 one of them takes 6,288 cycles instead of 6,287. Why is not known.
     changes = [kernel for kernel in all_of("910B", UNEVEN) if kernel.op_type == "TransData"]
     assert len(changes) == 6
-    least = min(cycles(changes, load_profile("910B", overrides=wide("910B")), ("warm",)))
-    assert all(rise * least <= 1 for rise, _ in rises("910B", changes, wide("910B")))
+    # By kernel, for a share of a long one hides several cycles of a short one.
+    for change in changes:
+        [before] = cycles([change], load_profile("910B", overrides=wide("910B")), ("warm",))
+        for rise, path in rises("910B", [change], wide("910B")):
+            assert round(rise * before) <= 1, path
 
 
 def test_a_faster_figure_costs_next_to_nothing_where_links_are_shared():

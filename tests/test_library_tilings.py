@@ -198,6 +198,16 @@ def test_a_plan_gives_the_ordered_bits_on_its_grid_in_equal_cycles_on_both_engin
 
 
 COUNTED = {"M": "mac", "MTE1": "mte1", "MTE2": "mte2", "FIX": "fixpipe"}
+# How far times may be off, of the kernel and of what its plan decides: the error that is reached, rounded up
+# to the next whole percent, for four repeats of one kernel differ by as much (FIX of conv2 by 1.3 %). Each
+# has its own: the adds of conv2's grad_weight leave Fixpipe 24.3 % too fast, for a reason that is not known,
+# and no other kernel may hide behind that.
+OFF = {
+    ("conv2", "grad_input"): {"kernel": 0.03, "MTE1": 0.03, "M": 0.07, "FIX": 0.02},
+    ("conv2", "grad_weight"): {"kernel": 0.01, "MTE1": 0.01, "M": 0.01, "FIX": 0.25},
+    ("conv4", "grad_input"): {"kernel": 0.01, "MTE1": 0.01, "M": 0.06, "FIX": 0.02},
+    ("conv4", "grad_weight"): {"kernel": 0.05, "MTE1": 0.02, "M": 0.04, "FIX": 0.06},
+}
 
 
 @pytest.mark.parametrize("layer", ["conv2", "conv4"])
@@ -218,11 +228,9 @@ def test_kernels_of_alexnet_come_near_the_table_and_are_bound_by_the_same_pipe(l
         problem, "float32", 3, product=B2, output_mask=mask, l2_start="handed", tiling={gradient: plan}
     )
     kernel = next(kernel for kernel in result.kernels if kernel.name == gradient)
-    assert abs(kernel.time_us / measured - 1) < 0.08
     found = active_us(kernel.timeline, B2)
     bound, ours = bounds_of(busy, found)
     assert bound & ours
-    # What the plan decides: MTE1 and M within a tenth. The adds of conv2's FIX come out 24 % too fast, for a
-    # reason that is not known, so there a quarter is all that is held.
-    for pipe, most in {"MTE1": 0.1, "M": 0.1, "FIX": 0.25}.items():
-        assert abs(found[pipe] / busy[pipe] - 1) < most, pipe
+    held, made = busy | {"kernel": measured}, found | {"kernel": kernel.time_us}
+    for what, most in OFF[layer, gradient].items():
+        assert abs(made[what] / held[what] - 1) < most, what

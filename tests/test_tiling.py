@@ -127,9 +127,15 @@ LARGE = [
 ]
 
 
+# (product, number of the problem): cores that work on grad_weight where the search leaves some idle, and the
+# base blocks that they have, one each: 64 rows in 2 of 32 and 9 x 64 columns in 12 of 48; 128 rows in 2 of 64
+# and 9 x 128 columns in 15 of 80. More cores would need parts of the reduction, which are added in memory.
+IDLE = {("910", 0): 2 * 12, ("910", 1): 2 * 15}
+
+
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("problem", LARGE, ids=lambda p: f"{p.input}{p.weight}".replace(" ", ""))
-def test_large_shapes_use_nearly_every_core(problem, name):
+def test_large_shapes_use_every_core_but_for_the_blocks_that_are_named(problem, name):
     # Our own search: an operator of the first generation leaves cores idle rather than load an operand twice.
     profile = profile_of(name)
     searched = dict.fromkeys(("grad_input", "grad_weight"), "search")
@@ -137,9 +143,9 @@ def test_large_shapes_use_nearly_every_core(problem, name):
     kernels = {kernel.name: kernel for kernel in lower(call, ALL).kernels}
     for gradient in ("grad_input", "grad_weight"):
         computing = [phase for phase in kernels[gradient].phases if phase.name == "compute"]
-        # Nearly: where parts do not divide by the cores a round may be left that some sit out.
-        [working] = [len(phase.work) for phase in computing]
-        assert 4 * working >= 3 * profile.cores.cube, gradient
+        usual = profile.cores.cube
+        expected = IDLE.get((name, LARGE.index(problem)), usual) if gradient == "grad_weight" else usual
+        assert [len(phase.work) for phase in computing] == [expected], gradient
 
 
 # --- the user's plan
