@@ -62,6 +62,46 @@ def test_casts_come_before_the_changes_of_their_tensors_and_after_those_of_the_g
     assert found == [*before, CHANGE, CHANGE, WEIGHT_2D, CHANGE]
 
 
+@pytest.mark.parametrize("problem", [FLAT, DEEP], ids=["2-D", "3-D"])
+def test_on_the_950_casts_stand_around_the_gradients_and_nothing_else_does(problem):
+    # float32 tensors multiplied in float16. grad_weight leaves in float32, so that no cast follows it.
+    found = types(problem, "910_95", "float32", cube_math_type=2)
+    assert found == [BIAS, CAST, CAST, CAST, INPUT_V2, CAST, WEIGHT_V2]
+
+
+@pytest.mark.parametrize("product", ["310P", "910"])
+def test_unified_cores_cast_float32_tensors_to_float16_first(product):
+    found = types(FLAT, product, "float32", cube_math_type=1)
+    before = [BIAS, CAST, CAST, CAST, CHANGE, CHANGE, INPUT_2D, CHANGE, CAST]
+    assert found == [*before, CHANGE, CHANGE, WEIGHT_2D, CHANGE]
+
+
+def test_a_deterministic_2d_grad_weight_is_made_by_the_3d_kernel_of_the_910b():
+    found = types(FLAT, "910B", output_mask=(False, True, False), deterministic=True)
+    assert found == [CHANGE, CHANGE, WEIGHT_V2, CHANGE, CAST]
+
+
+@pytest.mark.parametrize(
+    ("problem", "forward", "filter_"),
+    [
+        (ConvProblem((1, 20, 9, 8), (20, 24, 3, 3), 1, 1, transposed=True), "Conv2D", WEIGHT_2D),
+        (ConvProblem((1, 20, 9), (20, 24, 3), 1, 1, transposed=True), "Conv2D", WEIGHT_2D),
+    ],
+    ids=["2-D", "1-D"],
+)
+def test_the_grad_input_of_a_transposed_convolution_is_a_forward_one(problem, forward, filter_):
+    # Its grad_weight is the same kernel, with input and grad_output in each other's place.
+    changes = [CHANGE, CHANGE, forward, CHANGE, CHANGE, CHANGE, filter_, CHANGE, CAST]
+    assert types(problem, "910B") == [BIAS, *changes]
+
+
+def test_the_same_in_3d_and_on_the_950():
+    deep = ConvProblem((1, 20, 3, 9, 8), (20, 24, 3, 3, 3), 1, 1, transposed=True)
+    assert types(deep, "910_95") == [BIAS, "Conv3DV2", WEIGHT_V2, CAST]
+    found = types(deep, "910B", output_mask=(True, False, False))
+    assert found == [CHANGE, CHANGE, "Conv3DV2"]
+
+
 def test_each_kernel_has_a_name_of_its_own():
     names = [kernel.name for kernel in estimate(FLAT, product="910B").kernels]
     assert names == [

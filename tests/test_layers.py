@@ -97,7 +97,7 @@ MAY_IMPORT = {
     | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling", "ops/transdata"},
     "torch": {"arguments", "errors", "frozen", "numerics", "profile", "rules", "studies", "workloads"}
     | {"ops/convolution_backward", "ops/lowering", "ops/options", "ops/problems", "ops/results"},
-    "aclnn": CALL | {"frozen", "ops/convolution_backward", "ops/conv_tbc_backward"},
+    "aclnn": CALL | {"frozen", "ops/tiling", "ops/convolution_backward", "ops/conv_tbc_backward"},
     "report": MACHINE | {"", "timing", "studies", "validate", "ops/plan", "ops/plan_text", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
     | {
