@@ -223,6 +223,7 @@ RECORDS = {
         "ops/results.py",
         "program/instruction.py",
         "program/kernel.py",
+        "program/places.py",
         "program/posts.py",
         "studies/codesign/records.py",
         "studies/hardware/records.py",
