@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from ascendsim.timing.timeline import times_of
 
 # How the kernels of a call find L2, if not each alike.
 CHAINED = "chained"
+_log = logging.getLogger(__name__)
 
 
 class GraphTimes:
@@ -38,6 +40,7 @@ class GraphTimes:
     def add(self, kernel: Kernel, *, last: bool = False) -> KernelResult:
         """Time the next kernel of the call; what the `last` one leaves of L2 is not asked for."""
         result = self._timed(kernel)
+        _log.debug("%s on %s: %s cycles", kernel.name, self._profile.variant, f"{result.cycles:,}")
         self.results.append(result)
         self._starts.append(self._start)
         if self._chained and not last:
