@@ -66,10 +66,12 @@ MAY_IMPORT = {
         "profile",
         "program",
         "timing",
+        "ops/known_times",
         "ops/lowering",
         "ops/results",
         "ops/summary",
     },
+    "ops/known_times": {"profile", "program", "timing"},
     "ops/running": LOOPS
     | {"functional", "rules", "timing", "ops/gradients", "ops/lowering", "ops/operands", "ops/options"}
     | {"ops/graph_times", "ops/results"},

@@ -8,12 +8,13 @@ from dataclasses import replace
 from functools import partial
 
 from ascendsim.frozen import FrozenMap
+from ascendsim.ops.known_times import known_times
 from ascendsim.ops.lowering.graph import TransData
 from ascendsim.ops.results import KernelResult, Retimed
 from ascendsim.ops.summary import summarise
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
-from ascendsim.timing.kernel import measure_kernel, time_kernel
+from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.l2.account import Start, left_by
 from ascendsim.timing.timeline import times_of
 
@@ -69,7 +70,7 @@ class GraphTimes:
                 times = replace(before.times, kernel=kernel.name)
                 break
         else:
-            times = measure_kernel(kernel, self._profile, folded=self._folded, l2_start=self._start)
+            times = known_times(kernel, self._profile, folded=self._folded, l2_start=self._start)
         return summarise(kernel, self._profile, times, Retimed(make), "compiled")
 
 

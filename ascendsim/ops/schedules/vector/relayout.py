@@ -14,7 +14,8 @@ line), and a range of taps, counted through all kernel depths.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,6 +24,8 @@ from ascendsim.program.places import GmTensor
 from ascendsim.vector.relayout import Turn
 
 Index = tuple[Any, ...]
+# Fields of a change that are its tensors.
+TENSORS = ("plain", "packed")
 
 
 class Box(NamedTuple):
@@ -60,6 +63,12 @@ class Relayout(ABC):
 
     taps: ClassVar[bool] = True
     c0_axis: ClassVar[int] = -1
+
+    @property
+    def recipe(self) -> Hashable:
+        """All that tells the change from others, besides its tensors."""
+        own = fields(self)
+        return type(self), *[getattr(self, field.name) for field in own if field.name not in TENSORS]
 
     @property
     def source(self) -> GmTensor:
