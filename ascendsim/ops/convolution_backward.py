@@ -133,6 +133,22 @@ def estimate(
     return Estimate(**common_fields(options, decision, str(call.accumulation), results, call.plans))
 
 
+def plans_of_call(
+    problem: ConvProblem,
+    dtype: Format | Sequence[Format] = "float16",
+    cube_math_type: int = 0,
+    *,
+    output_mask: Mask = (True, True, True),
+    **keywords: Unpack[CallOptions],
+) -> Mapping[str, Plan]:
+    """Return the plans that `estimate` would follow, by gradient, without timing them.
+
+    Raises   as `estimate`
+    """
+    options = options_of("plans_of_call", keywords)
+    return planned_call(problem, options, dtype, cube_math_type, output_mask)[1].plans
+
+
 def planned_call(
     problem: ConvProblem,
     options: Options,
