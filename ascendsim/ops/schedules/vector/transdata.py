@@ -24,7 +24,7 @@ from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import CoreWork, Deferred, Phase
 from ascendsim.program.program import Program
-from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
+from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.vector.relayout import TurnTile
 
 # Cores get whole planes if that uses so much of their rounds; else parts of planes, so many for each.
@@ -67,10 +67,11 @@ def _box_extents(
     change: Relayout, box: Box, known: dict[tuple[object, ...], tuple[int, ...]]
 ) -> tuple[int, ...]:
     """Return all that the cuts of a box depend on, and so its cost."""
-    # There are many boxes and few kinds of them: only the last of a line or of C1 is uneven.
-    kind = len(box.c1), box.c1.stop == change.c1, len(box.line), box.line.stop == change.line
+    # There are many boxes and few kinds of them: only the last of a line, of C1 or of the groups is uneven.
+    mark = change.mark(box)
+    kind = len(box.c1), box.c1.stop == change.c1, len(box.line), box.line.stop == change.line, *mark
     if kind not in known:
-        known[kind] = _extents(change, box)
+        known[kind] = (*_extents(change, box), *mark)
     return known[kind]
 
 
@@ -160,11 +161,17 @@ def _program(change: Relayout, boxes: tuple[Box, ...], profile: Profile) -> Prog
     (tile,) = b.slots("UB", max(max(both) for both in rooms), "tile")
     size, out = change.source.itemsize, change.target.itemsize
     for piece in pieces:
-        for _ in b.once(piece, _extents(change, piece)):
-            read, write = change.sides(piece)
-            place = b.gm(change.source, change.read_place, piece)
-            b.add(CopyGmToUb(tile, place, prod(read.shape) * size, read.shape, _padded(read)))
-            b.add(TurnTile(tile, tile, change.turn(piece), size, change.blocks(piece), change.taps))
+        read, write = change.sides(piece)
+        if not prod(write.shape):
+            continue
+        for _ in b.once(piece, (*_extents(change, piece), *change.mark(piece))):
+            if prod(read.shape):
+                place = b.gm(change.source, change.read_place, piece)
+                b.add(CopyGmToUb(tile, place, prod(read.shape) * size, read.shape, _padded(read)))
+                b.add(TurnTile(tile, tile, change.turn(piece), size, change.blocks(piece), change.taps))
+            else:
+                # Nothing but the zeros that fill up merged groups.
+                b.add(Fill(tile, write.shape, prod(write.shape) * out))
             place = b.gm(change.target, change.write_place, piece)
             b.add(CopyUbToGm(place, tile, prod(write.shape) * out, False, _padded(write)))
     return b.build()
