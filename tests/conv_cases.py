@@ -249,7 +249,7 @@ class Arrivals:
             places = np.nonzero(missing)
             self._order[self._count[places], *places] = part
             self._count[places] += 1
-        problem, c0 = self._call.problem, self._call.c0
+        problem, c0 = self._call.problem_of("grad_weight"), self._call.c0
         return np.stack([unpack_weight(order, problem, c0) for order in self._order])
 
 

@@ -85,11 +85,11 @@ def test_an_activation_goes_where_the_layout_says_and_comes_back(problem, dtype,
     given = GmTensor.of("x", p.input, dtype)
     packed = replace(activation("x", p, size, channels, storage), role="output")
     c0 = packed.shape[-1]
-    made = changed(activation_in(given, packed, p.groups), values, profile)
+    made = changed(activation_in(given, packed, channels), values, profile)
     expected = pack_activation(values, p.groups, size, c0)
     assert np.array_equal(made.reshape(expected.shape), expected)
     source = replace(packed, shape=(*expected.shape[:4], size[1] * size[2], c0))
-    back = changed(activation_out(source, given, p.input, p.groups), made, profile)
+    back = changed(activation_out(source, given, p.input, channels), made, profile)
     assert np.array_equal(back.reshape(p.input), unpack_activation(made, channels, p.input))
     assert np.array_equal(back.reshape(p.input), values)
 
@@ -119,7 +119,7 @@ def test_a_grad_weight_comes_back_without_the_rows_and_columns_that_fill_up(prob
 def test_any_legal_order_gives_the_same_bits(order):
     p, values = PROBLEMS[1], counted(PROBLEMS[1].input)
     packed = activation("x", p, p.big_size, p.big_channels, find_dtype("float16"))
-    change = activation_in(GmTensor.of("x", p.input, "float16"), replace(packed, role="output"), 1)
+    change = activation_in(GmTensor.of("x", p.input, "float16"), replace(packed, role="output"), 37)
     expected = pack_activation(values, 1, p.big_size, 16)
     assert np.array_equal(changed(change, values, SPLIT, order).reshape(expected.shape), expected)
 

@@ -63,6 +63,8 @@ class Tiling:
                    "m", "n", and "group" or "k"
     stream_axis    grad_weight: what the tasks of the last round are cut along, into `k_split` parts each:
                    "batch_depth" (images and depths) or "height" (rows of each image)
+    group_merge    groups of the convolution that are computed as one, with weights that are block-diagonal;
+                   every nest takes it, as it is given the merged product
     strip_w        grad_weight by stream-K: columns of an image of one row that a tile in L1 stays within; 0:
                    no strips
     kernel_split   grad_input: the axes along which the stride splits the kernel, so that no zeros are
@@ -113,6 +115,7 @@ class Tiling:
     stream_axis: str = ""
     kernel_split: str = ""
     strip_w: int = 0
+    group_merge: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""

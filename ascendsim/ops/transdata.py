@@ -41,7 +41,7 @@ def change_of(change: str, shape: tuple[int, ...], dtype: str, c0: int) -> Relay
     first, channels, height, width = shape
     c1, area, packs = groups_of(channels, c0), height * width, change.startswith("NCHW")
     pixels = "NC1HWC0" in change
-    plain = (first, 1, channels, 1, area) if pixels else (1, first, channels, 1, area)
+    plain: tuple[int, ...] = (first, channels, 1, area) if pixels else (1, first, channels, 1, area)
     rows = groups_of(first, ROWS) * ROWS
     packed: tuple[int, ...] = (1, first, 1, c1, area, c0)
     if not pixels:

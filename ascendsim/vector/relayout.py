@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.program.instruction import Cost, SlotToSlot
 from ascendsim.program.places import Slot
+from ascendsim.vector.diagonal import OffDiagonal, OntoDiagonal
 from ascendsim.vector.instructions import on_the_cube_clock
 
 if TYPE_CHECKING:
@@ -47,10 +48,13 @@ class Turn(NamedTuple):
         return made[tuple(map(slice, self.kept))]
 
 
+AnyTurn = Turn | OntoDiagonal | OffDiagonal
+
+
 class _TurnTile(NamedTuple):
     dst: Slot
     src: Slot
-    turn: Turn
+    turn: AnyTurn
     itemsize: int
     blocks: int
     taps: bool

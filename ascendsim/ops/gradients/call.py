@@ -13,6 +13,7 @@ from ascendsim.ops.gradients.formats import rounded
 from ascendsim.ops.gradients.images import image_gradient
 from ascendsim.ops.gradients.orders import adds_atomically, can_follow
 from ascendsim.ops.lowering.call import Call, Mask, vector_overflow
+from ascendsim.ops.lowering.layouts import block_diagonal, diagonal_blocks, with_channels
 from ascendsim.ops.problems.hf32 import as_multiplied
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
@@ -77,7 +78,10 @@ class Gradients:
         """Return grad_input as it leaves the kernel of the product, and its format."""
         call, gemm, math = self._call, self._image.gemm, self._image_math
         a, w = (self._operand(name, math) for name in ("grad_output", "weight"))
-        sums = image_gradient(call.problem, gemm, self._image.order(), call.accumulation, a, w, self._threads)
+        problem, factor = call.problem_of("grad_input"), call.merge_of("grad_input")
+        a, w = with_channels(a, problem.grad_output[1]), block_diagonal(w, call.problem, factor)
+        sums = image_gradient(problem, gemm, self._image.order(), call.accumulation, a, w, self._threads)
+        sums = with_channels(sums, call.problem.input[1])
         return rounded(sums, gemm.output.dtype, math.overflow), gemm.output.dtype
 
     def _grad_weight(self) -> tuple[Floats, str]:
@@ -85,8 +89,10 @@ class Gradients:
         call, gemm, order = self._call, self._filter.gemm, self._filter.order()
         math = call.math("grad_weight")
         a, x = (self._operand(name, math) for name in ("grad_output", "input"))
+        problem, factor = call.problem_of("grad_weight"), call.merge_of("grad_weight")
+        a, x = with_channels(a, problem.grad_output[1]), with_channels(x, problem.input[1])
         sums = filter_gradient(
-            call.problem,
+            problem,
             gemm,
             order,
             call.accumulation,
@@ -95,7 +101,7 @@ class Gradients:
             atomic=adds_atomically(self._filter, order),
             threads=self._threads,
         )
-        made = gemm.output.dtype
+        made, sums = gemm.output.dtype, diagonal_blocks(sums, call.problem, factor)
         return (self._cast(sums, made, "float16"), "float16") if call.squeezed else (sums, made)
 
     def _grad_bias(self) -> tuple[Floats, str]:

@@ -14,6 +14,7 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name, stored_name
+from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.packed import C0_BYTES
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.problems.wgrad import WgradGemm
@@ -58,14 +59,22 @@ class Call:
 
     def schedule(self, gradient: str) -> Schedule:
         """Return the loop nest that the plan of a gradient asks for, bound to this call."""
-        plan = self.plans[gradient]
+        plan, problem = self.plans[gradient], self.problem_of(gradient)
         gemm: DgradGemm | WgradGemm
         if gradient == "grad_input":
-            gemm = DgradGemm.of(self.problem, self.compute_dtype, self.leaves_in("grad_input"))
+            gemm = DgradGemm.of(problem, self.compute_dtype, self.leaves_in("grad_input"))
         else:
-            gemm = WgradGemm.of(self.problem, self.compute_dtype)
+            gemm = WgradGemm.of(problem, self.compute_dtype)
         sums = self.generation.deterministic_sum if self.deterministic else "atomic"
         return schedule_named(plan.schedule)(gemm, plan.tiling, self.profile, sums)
+
+    def merge_of(self, gradient: str) -> int:
+        """Return how many groups the plan of a gradient computes as one."""
+        return self.plans[gradient].tiling.group_merge
+
+    def problem_of(self, gradient: str) -> ConvProblem:
+        """Return the convolution that the cube sees when it makes a gradient: with merged groups."""
+        return merged(self.problem, self.merge_of(gradient))
 
     def math(self, gradient: str) -> MathSettings:
         """Return the arithmetic of the kernel that makes a gradient on the cube."""

@@ -6,18 +6,33 @@ them. Each gradient changes grad_output for itself there: an AlexNet step on the
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.graph import GraphBuilder
-from ascendsim.ops.lowering.layouts import pack_activation, pack_weight, unpack_activation, unpack_weight
-from ascendsim.ops.lowering.notes import not_built, not_modelled
+from ascendsim.ops.lowering.layouts import (
+    pack_activation,
+    pack_weight,
+    unpack_activation,
+    unpack_weight,
+    with_channels,
+)
+from ascendsim.ops.lowering.notes import merges, not_built, not_modelled
 from ascendsim.ops.lowering.op_types import grad_input_type, grad_weight_type, writes_rows
 from ascendsim.ops.lowering.relayouts import activation_in, activation_out, weight_in, weight_out
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.packed import activation
 from ascendsim.ops.schedules.base import Schedule
-from ascendsim.program.kernel import Kernel
+from ascendsim.ops.schedules.vector.transdata import transdata
+from ascendsim.program.kernel import Kernel, Phase
+from ascendsim.program.places import GmTensor
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 WRITES_ROWS = "It writes row after row; what that adds to the cycles of its writes is not modelled."
 
@@ -41,49 +56,85 @@ def product_kernel(
 
 def grad_input(call: Call, graph: GraphBuilder) -> None:
     """Append the kernel of grad_input, which writes the format in which it leaves the cube."""
-    p, c0, schedule = call.problem, call.c0, call.schedule("grad_input")
-    gemm, back = schedule.gemm, not p.transposed
-    _pack(call, graph, "grad_output")
-    if call.generation.changes_layouts:
-        change = weight_in(graph.now("weight"), gemm.weights, p, reduce_small=back)
-        _vector(call, graph).transdata("transdata_weight", change)
-    else:
-        graph.packed("weight", gemm.weights, lambda w: pack_weight(w, p, c0, reduce_small=back))
+    p, whole, schedule = call.problem, call.problem_of("grad_input"), call.schedule("grad_input")
+    output = schedule.gemm.output
+    _pack(call, graph, "grad_output", "grad_input")
     # Where every kernel does, a note of the call says it.
     rows = writes_rows(call)
     note = WRITES_ROWS if rows and call.generation.changes_layouts else ""
-    graph.add(_product(call, "grad_input", schedule, grad_input_type(call), note))
-    channels = p.small_channels if p.transposed else p.big_channels
+    kernel = _product(call, "grad_input", schedule, grad_input_type(call), note)
+    graph.add(_with_weights(call, graph, schedule, kernel))
+    channels = whole.small_channels if p.transposed else whole.big_channels
     if rows:
-        graph.unpacked("grad_input", gemm.output, p.input, lambda v: unpack_activation(v, channels, p.input))
+
+        def unpack(packed: NDArray[np.float32]) -> NDArray[np.float32]:
+            return with_channels(unpack_activation(packed, channels, whole.input), p.input[1])
+
+        graph.unpacked("grad_input", output, p.input, unpack)
         return
-    made = graph.make("grad_input", p.input, gemm.output.dtype)
-    change_back = activation_out(gemm.output, made, p.input, p.groups)
-    _vector(call, graph).transdata("transdata_grad_input", change_back)
+    made = graph.make("grad_input", p.input, output.dtype)
+    _vector(call, graph).transdata("transdata_grad_input", activation_out(output, made, p.input, channels))
     graph.holds("grad_input", made, p.input)
+
+
+def _with_weights(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: Kernel) -> Kernel:
+    """Bring the weights into the layout that grad_input reads; return its kernel, which may do so itself."""
+    p, c0, target, back = call.problem, call.c0, schedule.gemm.weights, not call.problem.transposed
+    merge, given = call.merge_of("grad_input"), graph.now("weight")
+    if merge == 1 and not call.generation.changes_layouts:
+        graph.packed("weight", target, lambda w: pack_weight(w, p, c0, reduce_small=back))
+        return kernel
+    change = weight_in(given, target, p, reduce_small=back, merge=merge)
+    if call.generation.changes_layouts:
+        _vector(call, graph).transdata("transdata_weight", change)
+        return kernel
+    # Its own vector cores make the block-diagonal weights.
+    phase = replace(transdata(call.profile, change), name="diagonal weights")
+    return _by_vector_cores(kernel, (phase, *kernel.phases), target, given)
+
+
+def _by_vector_cores(
+    kernel: Kernel, phases: tuple[Phase, ...], inside: GmTensor, outside: GmTensor
+) -> Kernel:
+    """Return a kernel whose vector cores change a layout in a phase of their own.
+
+    inside    the tensor that the cube reads or writes, now a workspace; outside: the one of the call
+    """
+    own = {inside.name: replace(inside, role="workspace"), outside.name: outside}
+    return replace(kernel, phases=phases, tensors={**kernel.tensors, **own})
 
 
 def grad_weight(call: Call, graph: GraphBuilder) -> None:
     """Append the kernel of grad_weight, which writes float32."""
     p, c0, schedule = call.problem, call.c0, call.schedule("grad_weight")
-    _pack(call, graph, "grad_output")
-    _pack(call, graph, "input")
+    _pack(call, graph, "grad_output", "grad_weight")
+    _pack(call, graph, "input", "grad_weight")
+    merge = call.merge_of("grad_weight")
     if schedule.cleared_apart:
         _vector(call, graph).clear("grad_weight", schedule.gemm.output)
-    graph.add(_product(call, "grad_weight", schedule, grad_weight_type(call)))
-    output = schedule.gemm.output
-    if not call.generation.changes_layouts:
+    kernel, output = _product(call, "grad_weight", schedule, grad_weight_type(call)), schedule.gemm.output
+    if merge == 1 and not call.generation.changes_layouts:
+        graph.add(kernel)
         graph.unpacked("grad_weight", output, p.weight, lambda packed: unpack_weight(packed, p, c0))
         return
     made = graph.make("grad_weight", p.weight, output.dtype)
-    _vector(call, graph).transdata("transdata_grad_weight", weight_out(output, made, p, c0))
+    change = weight_out(output, made, p, c0, merge)
+    if call.generation.changes_layouts:
+        graph.add(kernel)
+        _vector(call, graph).transdata("transdata_grad_weight", change)
+    else:
+        # Its own vector cores pick what belongs to single groups out of the merged ones.
+        phase = replace(transdata(call.profile, change), name="diagonal blocks")
+        graph.add(_by_vector_cores(kernel, (*kernel.phases, phase), output, made))
     graph.holds("grad_weight", made, p.weight)
 
 
 def _product(call: Call, gradient: str, schedule: Schedule, op_type: str, note: str = "") -> Kernel:
     """Return the kernel that makes a gradient by its schedule."""
     macs, math = call.problem.macs, call.math(gradient)
-    notes = " ".join(filter(None, (not_modelled(call, gradient), not_built(call, gradient), note)))
+    notes = " ".join(
+        filter(None, (merges(call, gradient), not_modelled(call, gradient), not_built(call, gradient), note))
+    )
     plan = call.plans[gradient]
     return product_kernel(gradient, schedule, plan, math, macs, call.compute_dtype, op_type, notes)
 
@@ -92,14 +143,18 @@ def _vector(call: Call, graph: GraphBuilder) -> VectorKernels:
     return VectorKernels(graph, call.profile, call.accumulation)
 
 
-def _pack(call: Call, graph: GraphBuilder, name: str) -> None:
-    """Bring grad_output or input into the cube's layout."""
-    p, c0 = call.problem, call.c0
+def _pack(call: Call, graph: GraphBuilder, name: str, gradient: str) -> None:
+    """Bring grad_output or input into the cube's layout, as a gradient reads it."""
+    p, c0 = call.problem_of(gradient), call.c0
     big = p.transposed == (name == "grad_output")
     size, channels = (p.big_size, p.big_channels) if big else (p.small_size, p.small_channels)
     target = activation(name, p, size, channels, call.storage)
     if call.generation.changes_layouts:
-        change = activation_in(graph.now(name), target, p.groups)
+        change = activation_in(graph.now(name), target, channels)
         _vector(call, graph).transdata(f"transdata_{name}", change)
-    else:
-        graph.packed(name, target, lambda values: pack_activation(values, p.groups, size, c0))
+        return
+    graph.packed(
+        name,
+        target,
+        lambda values: pack_activation(with_channels(values, p.groups * channels), p.groups, size, c0),
+    )

@@ -7,10 +7,43 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ascendsim.ops.problems.convolution import ConvProblem, Triple
+from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.packed import groups_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+def with_channels(values: NDArray[np.float32], channels: int) -> NDArray[np.float32]:
+    """Return (N, C, spatial...) with so many channels, the last of them zeros, or the first of its own."""
+    have = values.shape[1]
+    if have >= channels:
+        return np.ascontiguousarray(values[:, :channels])
+    more = np.zeros((values.shape[0], channels - have, *values.shape[2:]), np.float32)
+    return np.concatenate([values, more], axis=1)
+
+
+def block_diagonal(values: NDArray[np.float32], problem: ConvProblem, factor: int) -> NDArray[np.float32]:
+    """Return the weight of the convolution in which `factor` groups are one; zeros beside the diagonal."""
+    if factor == 1:
+        return values
+    small, big = problem.small_channels, problem.big_channels
+    whole = merged(problem, factor)
+    made = np.zeros((whole.groups, factor, small, factor, big, *problem.kernel), np.float32)
+    blocks = values.reshape(problem.groups, small, big, *problem.kernel)
+    group, place = np.divmod(np.arange(problem.groups), factor)
+    made[group, place, :, place] = blocks
+    return made.reshape(whole.weight)
+
+
+def diagonal_blocks(values: NDArray[np.float32], problem: ConvProblem, factor: int) -> NDArray[np.float32]:
+    """Return the weight of `problem` that stands on the diagonal of one in which `factor` groups are one."""
+    if factor == 1:
+        return values
+    small, big = problem.small_channels, problem.big_channels
+    split = values.reshape(merged(problem, factor).groups, factor, small, factor, big, *problem.kernel)
+    group, place = np.divmod(np.arange(problem.groups), factor)
+    return np.ascontiguousarray(split[group, place, :, place]).reshape(problem.weight)
 
 
 def pack_activation(values: NDArray[np.float32], groups: int, size: Triple, c0: int) -> NDArray[np.float32]:

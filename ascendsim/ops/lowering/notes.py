@@ -27,6 +27,19 @@ def squeezed(gradient: str, through: str, asked: str) -> str:
     )
 
 
+def merges(call: Call, gradient: str) -> str:
+    """Say what merged groups of grad_input do to values that are not finite; nothing of other gradients."""
+    merge = min(call.merge_of(gradient), call.problem.groups)
+    # The blocks of grad_weight beside the diagonal are dropped, and their values with them.
+    if gradient != "grad_input" or merge == 1:
+        return ""
+    return (
+        f"grad_input takes {merge} groups as one, whose weights have zeros beside the diagonal, as in the "
+        "shipped operator: Inf or NaN in grad_output of one of them is NaN in grad_input of all (0 x Inf). "
+        'tiling={"grad_input": {"group_merge": 1}} keeps groups apart.'
+    )
+
+
 def not_modelled(call: Call, gradient: str) -> str:
     """Say where the product's operator computes a gradient in a way that has other bits; else nothing.
 

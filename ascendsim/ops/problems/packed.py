@@ -24,6 +24,8 @@ def groups_of(channels: int, c0: int) -> int:
 
 def activation(name: str, p: ConvProblem, size: Triple, channels: int, storage: DType) -> GmTensor:
     """Return an activation in the cube's layout; `channels` are those of one group."""
+    # Gradients may merge their groups in different ways: then each reads a copy of its own.
     c0 = C0_BYTES // storage.itemsize
     shape = (p.groups, p.batch, size[0], groups_of(channels, c0), *size[1:], c0)
-    return GmTensor.of(f"{name} NDC1HWC0", shape, storage.name, "input", "NDC1HWC0")
+    grouped = f" in groups of {channels}" if p.groups > 1 else ""
+    return GmTensor.of(f"{name} NDC1HWC0{grouped}", shape, storage.name, "input", "NDC1HWC0")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.ops.lowering.call import Call, vector_overflow
-from ascendsim.ops.reference.ordered import ordered_wgrad, reduction_of
-from ascendsim.ops.reference.phases import any_dgrad
+from ascendsim.ops.reference.merged import merged_dgrad, merged_wgrad
+from ascendsim.ops.reference.ordered import reduction_of
 from ascendsim.ops.reference.sums import bias_gradient
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
@@ -34,7 +34,7 @@ def reference_gradients(
     Shapes    float32 carriers of the call's tensors in the user's layout; so are the results
     arrivals  the order of atomic additions, see `WgradOrder`; None where the parts are added in order
     """
-    reduce = reduction_of(call.accumulation, call.problem.macs)
+    reduce = reduction_of(call.accumulation, _macs(call))
     given = {"grad_output": grad_output, "input": input, "weight": weight}
     made = {}
     if mask[0]:
@@ -43,7 +43,7 @@ def reference_gradients(
     if mask[1]:
         a, x, _ = (_operand(call, "grad_weight", name, values) for name, values in given.items())
         order = replace(call.schedule("grad_weight").order(), arrivals=arrivals)
-        sums = ordered_wgrad(call.problem, a, x, order, reduce)
+        sums = merged_wgrad(call.problem, call.merge_of("grad_weight"), a, x, order, reduce)
         made["grad_weight"] = _cast(call, sums, "float16") if call.squeezed else sums
     if mask[2]:
         shape = call.problem.grad_output
@@ -52,10 +52,16 @@ def reference_gradients(
     return {name: _cast(call, values, call.dtypes[name]) for name, values in made.items()}
 
 
+def _macs(call: Call) -> int:
+    """Return the multiply-adds of the largest product of a call."""
+    return max([call.problem_of(name).macs for name in call.plans], default=0)
+
+
 def _grad_input(call: Call, a: Floats, w: Floats, reduce: Reduce) -> Floats:
     """Return grad_input as it leaves the cube."""
     # Parts are added in float32 and converted by vector cores, whose overflow may differ from Fixpipe's.
-    sums = any_dgrad(call.problem, a, w, call.schedule("grad_input").order(), reduce)
+    order = call.schedule("grad_input").order()
+    sums = merged_dgrad(call.problem, call.merge_of("grad_input"), a, w, order, reduce)
     return round_to(sums, call.leaves_in("grad_input"), overflow=call.math("grad_input").overflow)
 
 

@@ -19,6 +19,8 @@ from ascendsim.program.program import Program
 # The fields of a tiling that every loop nest over base blocks reads. A nest adds those that it reads besides;
 # any other field is refused, since a user who sets it would believe that it had been obeyed.
 TILES = frozenset(WHOLE)
+# What every nest of a gradient obeys without looking: the product that it is given has its groups merged.
+GIVEN = frozenset({"group_merge"})
 # How parts of a reduction are added that different cores make: as they arrive, or kept apart and then so. The
 # bits of float32 sums depend on it, so a deterministic call keeps them apart.
 SUMS = ("atomic", "in order", "tree")
@@ -58,7 +60,12 @@ class Schedule(ABC):
 
     def __post_init__(self) -> None:
         """Refuse a tiling that would be obeyed in part."""
-        require_obeyed(self.makes, self.name, self.tiling, self.reads)
+        require_obeyed(self.makes, self.name, self.tiling, self.obeyed())
+
+    @classmethod
+    def obeyed(cls) -> frozenset[str]:
+        """Return the fields of a tiling that take effect: those that it reads, and those of its product."""
+        return cls.reads if cls.makes == "matmul" else cls.reads | GIVEN
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: the fields, and not what follows from them, such as tasks or code learned.

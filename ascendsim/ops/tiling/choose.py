@@ -11,12 +11,14 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
+from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.tiling.search.dgrad import dgrad_tiling
 from ascendsim.ops.tiling.search.matmul import matmul_tiling
 from ascendsim.ops.tiling.search.wgrad import wgrad_tiling
 from ascendsim.ops.tiling.vendor.matmul import basic_tiling
-from ascendsim.ops.tiling.vendor.product import product_plan
+from ascendsim.ops.tiling.vendor.merging import product_merge
+from ascendsim.ops.tiling.vendor.product import merging, product_plan
 from ascendsim.profile import Profile
 
 STRATEGIES = ("product", "search")
@@ -32,6 +34,7 @@ def choose_tiling(
     deterministic: bool = False,
     out_dtype: str | None = None,
     strategy: str = "product",
+    group_merge: int = 0,
 ) -> Plan:
     """Return the plan of one gradient, or of a matrix product.
 
@@ -43,12 +46,17 @@ def choose_tiling(
     strategy   "product": as the product's operators choose, where their rules are known; "search": this
                simulator's own search
 
+    group_merge  groups that are computed as one; 0: as many as the product's operator takes, whichever the
+                 strategy
+
     Raises     CapacityError if no tile fits into the buffers; ConfigError for an unknown strategy
     """
     if strategy not in STRATEGIES:
         raise ConfigError(f"strategy is {strategy!r}; it must be one of {', '.join(STRATEGIES)}")
     machine = _Machine(profile.content, ref(profile))
-    return _remembered(problem, gradient, dtype, hf32, deterministic, out_dtype, strategy, machine)
+    return _remembered(
+        problem, gradient, dtype, hf32, deterministic, out_dtype, strategy, group_merge, machine
+    )
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,7 @@ def _remembered(
     deterministic: bool,
     out_dtype: str | None,
     strategy: str,
+    group_merge: int,
     machine: _Machine,
 ) -> Plan:
     """Return what `search_plan` or `product_plan` do; who asks again for a problem is not kept waiting."""
@@ -77,11 +86,14 @@ def _remembered(
     assert profile is not None
     why = ""
     if strategy == "product" and isinstance(problem, ConvProblem):
-        fixed = {"deterministic": deterministic}
-        plan, why = product_plan(problem, gradient, compute_dtype, profile, out_dtype, **fixed)
+        plan, why = product_plan(
+            *(problem, gradient, compute_dtype, profile, out_dtype),
+            deterministic=deterministic,
+            merge=group_merge,
+        )
         if plan is not None:
             return replace(plan, chosen_by="product")
-    found = search_plan(problem, gradient, compute_dtype, profile, out_dtype)
+    found = search_plan(problem, gradient, compute_dtype, profile, out_dtype, group_merge)
     return replace(found, chosen_by="search", instead=why)
 
 
@@ -91,8 +103,11 @@ def search_plan(
     compute_dtype: str,
     profile: Profile,
     out_dtype: str | None = None,
+    group_merge: int = 0,
 ) -> Plan:
     """Search the plan of one gradient, or of a matrix product, whose operands the cube takes so.
+
+    group_merge   groups that are computed as one; 0: as many as the product's operator takes
 
     Raises   CapacityError if no tile fits into the buffers
     """
@@ -101,7 +116,10 @@ def search_plan(
         # The vendor's own blocks are one more candidate: they beat what the search finds on many shapes.
         basic = basic_tiling(gemm, profile)
         return Plan("matmul", matmul_tiling(gemm, profile, others=[basic] if basic else []))
+    merge = group_merge or product_merge(problem, gradient, compute_dtype, profile)
+    whole = merged(problem, merge)
     if gradient == "grad_input":
-        return Plan("dgrad", dgrad_tiling(DgradGemm.of(problem, compute_dtype, out_dtype), profile))
+        tiling = dgrad_tiling(DgradGemm.of(whole, compute_dtype, out_dtype), profile)
+        return merging(Plan("dgrad", tiling), merge)
     assert gradient == "grad_weight", gradient
-    return Plan("wgrad", wgrad_tiling(WgradGemm.of(problem, compute_dtype), profile))
+    return merging(Plan("wgrad", wgrad_tiling(WgradGemm.of(whole, compute_dtype), profile)), merge)

@@ -89,7 +89,7 @@ def _base(partial: PartialPlan, filling: Filling) -> Plan:
     plan = None
     for plan in _choices(partial, filling, machine):
         kind = schedule_named(partial.schedule or plan.schedule)
-        if set(plan.tiling.set_fields()) | set(partial.fields) <= kind.reads:
+        if set(plan.tiling.set_fields()) | set(partial.fields) <= kind.obeyed():
             break
     assert plan is not None
     if blocks > cores and not plan.tiling.has_grid:
@@ -122,7 +122,7 @@ def _choices(partial: PartialPlan, filling: Filling, machine: Profile) -> Iterat
 def _read_by(kind: type[Schedule], plan: Plan) -> Plan:
     """Return a plan of shares without what another nest of shares has not, such as segments of its sum."""
     usual = Tiling(plan.tiling.base_m, plan.tiling.base_n, plan.tiling.base_k)
-    unread = {name: getattr(usual, name) for name in plan.tiling.set_fields() if name not in kind.reads}
+    unread = {name: getattr(usual, name) for name in plan.tiling.set_fields() if name not in kind.obeyed()}
     return replace(plan, tiling=replace(plan.tiling, **unread))
 
 

@@ -13,12 +13,14 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
+from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.ops.tiling.complete import Filling, completed
 from ascendsim.ops.tiling.entries.entry import LayerEntries
 from ascendsim.ops.tiling.partial import PartialPlan, plan_given
+from ascendsim.ops.tiling.vendor.merging import product_merge
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import Profile
 
@@ -64,6 +66,7 @@ class _Wanted(NamedTuple):
     compute_dtype: str
     out_dtype: str | None
     deterministic: bool
+    group_merge: int = 0
 
     def choose(self, strategy: str, profile: Profile) -> Plan:
         """Return the plan of a strategy: one of STRATEGIES, or "shares", the operators' own nests."""
@@ -77,19 +80,24 @@ class _Wanted(NamedTuple):
                 deterministic=self.deterministic,
                 out_dtype=self.out_dtype,
                 strategy=strategy,
+                group_merge=self.group_merge,
             )
         if isinstance(self.problem, MatmulProblem):
             raise UnsupportedError("matrix products have no nest that deals shares; leave schedule out")
         made = product_tiling(self.problem, *of, hf32=hf32, deterministic=self.deterministic)
+        if self.group_merge not in (0, made.tiling.group_merge):
+            raise UnsupportedError(f"the operator takes {made.tiling.group_merge} groups as one")
         return replace(made, chosen_by="product")
 
-    def gemm(self) -> Any:
+    def gemm(self, profile: Profile) -> Any:
         """Return the product that the plan cuts."""
         if isinstance(self.problem, MatmulProblem):
             return MatmulGemm.of(self.problem, self.compute_dtype, self.out_dtype)
+        usual = product_merge(self.problem, self.gradient, self.compute_dtype, profile)
+        problem = merged(self.problem, self.group_merge or usual)
         if self.gradient == "grad_input":
-            return DgradGemm.of(self.problem, self.compute_dtype, self.out_dtype)
-        return WgradGemm.of(self.problem, self.compute_dtype)
+            return DgradGemm.of(problem, self.compute_dtype, self.out_dtype)
+        return WgradGemm.of(problem, self.compute_dtype)
 
 
 def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan:
@@ -109,10 +117,11 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
             tiling = replace(tiling, schedule=schedule or tiling.schedule)
             _require_makes(tiling.schedule, wanted.gradient)
         sums = profile.generation.deterministic_sum if wanted.deterministic else "atomic"
-        return completed(tiling, Filling(wanted.gemm(), profile, sums, wanted.choose))
+        wanted = wanted._replace(group_merge=tiling.fields.get("group_merge", 0))
+        return completed(tiling, Filling(wanted.gemm(profile), profile, sums, wanted.choose))
     chosen = wanted.choose(strategy, profile)
     # A nest of the user's own may not know what the product's plan says; the search says the least.
-    if schedule and not set(chosen.tiling.set_fields()) <= schedule_named(schedule).reads:
+    if schedule and not set(chosen.tiling.set_fields()) <= schedule_named(schedule).obeyed():
         chosen = wanted.choose("search", profile)
     return replace(chosen, schedule=schedule or chosen.schedule)
 

@@ -52,7 +52,7 @@ class Cut:
 
     def signature(self, share: range) -> tuple[int, ...]:
         """Return a number for each box of a share; boxes with equal numbers cost the same."""
-        if self._cuts == 1:
+        if self._cuts == 1 or not self._change.even:
             return self._numbers(share)
         # Such tasks are many, and every plane is cut alike: those of one plane tell the numbers of all.
         count = self._groups * self._cuts
@@ -83,4 +83,4 @@ class Cut:
 def extents(change: Relayout, box: Box) -> tuple[int, ...]:
     """Return all of a box that its cost depends on, and how it is cut into pieces."""
     kept = change.plain_side(box).shape
-    return len(box.c1), len(box.line), len(box.taps), *kept
+    return len(box.c1), len(box.line), len(box.taps), *kept, *change.mark(box)

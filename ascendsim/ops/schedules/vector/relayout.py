@@ -3,7 +3,7 @@
 Each change sees its two tensors under shapes of its own, which only group the axes: `plain` is row after row,
 `packed` one of the layouts of `packed.py`. P are the pixels of a plane, T the taps of one.
 
-    pixels     plain (N, groups, C, D, P)        packed (groups, N, D, C1, P, C0)
+    pixels     plain (N, all channels, D, P)     packed (groups, N, D, C1, P, C0)
     weights    plain (groups, S, B, KD, T)       packed (groups, KD, C1, T, C0, columns), to be read
     gradients  plain (groups, S, B, KD, T)       packed (groups, KD, rows, C1, T, C0), as they were made
 
@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ascendsim.ops.problems.packed import C0_BYTES, groups_of
 from ascendsim.program.places import GmTensor
-from ascendsim.vector.relayout import Turn
+from ascendsim.vector.relayout import AnyTurn, Turn
 
 Index = tuple[Any, ...]
 # Fields of a change that are its tensors.
@@ -124,8 +124,17 @@ class Relayout(ABC):
         """Return where a box lies in the cube's layout."""
 
     @abstractmethod
-    def turn(self, box: Box) -> Turn:
+    def turn(self, box: Box) -> AnyTurn:
         """Return how the axes of the box change places."""
+
+    @property
+    def even(self) -> bool:
+        """Tell whether all planes are alike, so that tasks at the same place of two planes cost the same."""
+        return True
+
+    def mark(self, box: Box) -> tuple[int, ...]:  # noqa: ARG002 - of use to changes that are not even
+        """Return what the cost of a box depends on besides its extents: its place, if not all are alike."""
+        return ()
 
     def sides(self, box: Box) -> tuple[Side, Side]:
         """Return where a box is read and where it is written."""
@@ -178,15 +187,28 @@ class PixelRelayout(Relayout):
     def plain_side(self, box: Box) -> Side:
         """Return the channels of the box, a row of pixels each."""
         group, image, depth = self._place(box.plane)
-        kept, pixels = self._kept(box.c1), _part(box.line)
-        rows = kept.stop - kept.start
-        place = (image, group, kept, depth, pixels)
+        first, whole = group * self.channels, self.plain.shape[1]
+        kept = self._kept(box.c1)
+        # The last of merged groups may have fewer channels than the others, or none in some of its C1.
+        channels = slice(min(first + kept.start, whole), min(first + kept.stop, whole))
+        rows = channels.stop - channels.start
+        place = (image, channels, depth, part(box.line))
         return Side(place, (rows, len(box.line)), rows, len(box.line) * self.plain.itemsize)
+
+    @property
+    def even(self) -> bool:
+        """Tell whether the last group of channels is as full as the others."""
+        return self.plain.shape[1] >= self.packed.shape[0] * self.channels
+
+    def mark(self, box: Box) -> tuple[int, ...]:
+        """Return which groups of channels these are, where the last group has fewer channels than others."""
+        last = self._place(box.plane)[0] == self.packed.shape[0] - 1
+        return (box.c1.start,) if last and not self.even else ()
 
     def packed_side(self, box: Box) -> Side:
         """Return the groups of the box, a row of pixels of C0 channels each."""
-        pixels = _part(box.line)
-        place = (*self._place(box.plane), _part(box.c1), pixels)
+        pixels = part(box.line)
+        place = (*self._place(box.plane), part(box.c1), pixels)
         shape = (len(box.c1), len(box.line), self.c0)
         return Side(place, shape, len(box.c1), len(box.line) * self.c0 * self.packed.itemsize)
 
@@ -238,8 +260,27 @@ class TapRelayout(Relayout):
         # The taps of neighbouring channels follow each other.
         runs = outer if len(box.taps) == self.area else outer * inner
         run = outer * inner * len(box.taps) * self.plain.itemsize // runs
-        place = (box.plane, first, second, _part(depths), _part(taps))
+        place = (box.plane, first, second, part(depths), part(taps))
         return Side(place, (outer, inner, len(depths), len(taps)), runs, run)
+
+    def fractals(self, box: Box) -> Side:
+        """Return C0 channels of each tap of a weight to be read, a row of columns each."""
+        # On the device fractals lie together.
+        depths, taps = self._kept_taps(box)
+        size = len(box.line) * self.c0
+        shape = (len(depths), len(box.c1), len(taps), self.c0, len(box.line))
+        place = (box.plane, part(depths), part(box.c1), part(taps), slice(None), part(box.line))
+        return Side(place, shape, len(box.c1) * len(box.taps), size * self.packed.itemsize)
+
+    def rows_of(self, box: Box, c1: range) -> Side:
+        """Return some groups of channels of each row of a grad_weight."""
+        depths, taps = self._kept_taps(box)
+        shape = (len(depths), len(box.line), len(c1), len(taps), self.c0)
+        # Sixteen rows of a tap make a fractal, which lies together on the device.
+        runs = len(c1) * len(box.taps)
+        run = len(box.line) * self.c0 * self.packed.itemsize
+        place = (box.plane, part(depths), part(box.line), part(c1), part(taps))
+        return Side(place, shape, runs, run)
 
 
 @dataclass(frozen=True)
@@ -266,12 +307,8 @@ class WeightRelayout(TapRelayout):
         return self._channels(box, *((kept, columns) if self.reduces_small else (columns, kept)))
 
     def packed_side(self, box: Box) -> Side:
-        """Return C0 channels of each tap, a row of columns each; on the device fractals lie together."""
-        depths, taps = self._kept_taps(box)
-        size = len(box.line) * self.c0
-        shape = (len(depths), len(box.c1), len(taps), self.c0, len(box.line))
-        place = (box.plane, _part(depths), _part(box.c1), _part(taps), slice(None), _part(box.line))
-        return Side(place, shape, len(box.c1) * len(box.taps), size * self.packed.itemsize)
+        """Return C0 channels of each tap, a row of columns each."""
+        return self.fractals(box)
 
     def turn(self, box: Box) -> Turn:
         """Return (S, B, KD, T) -> (KD, C1, T, C0, columns)."""
@@ -295,17 +332,11 @@ class GradientRelayout(TapRelayout):
 
     def plain_side(self, box: Box) -> Side:
         """Return the rows of the box, with the taps of its channels."""
-        return self._channels(box, _part(box.line), self._kept(box.c1))
+        return self._channels(box, part(box.line), self._kept(box.c1))
 
     def packed_side(self, box: Box) -> Side:
         """Return the groups of the box for each of its rows."""
-        depths, taps = self._kept_taps(box)
-        shape = (len(depths), len(box.line), len(box.c1), len(taps), self.c0)
-        # Sixteen rows of a tap make a fractal, which lies together on the device.
-        runs = len(box.c1) * len(box.taps)
-        run = len(box.line) * self.c0 * self.packed.itemsize
-        place = (box.plane, _part(depths), _part(box.line), _part(box.c1), _part(taps))
-        return Side(place, shape, runs, run)
+        return self.rows_of(box, box.c1)
 
     def turn(self, box: Box) -> Turn:
         """Return (KD, rows, C1, T, C0) -> (rows, B, KD, T)."""
@@ -315,5 +346,6 @@ class GradientRelayout(TapRelayout):
         return Turn(made, made, (1, 2, 4, 0, 3), merged, self.plain_side(box).shape)
 
 
-def _part(extent: range) -> slice:
+def part(extent: range) -> slice:
+    """Return a range as a slice."""
     return slice(extent.start, extent.stop)

@@ -25,7 +25,7 @@ from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import CoreWork, Deferred, Phase
 from ascendsim.program.program import Program
-from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
+from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.vector.relayout import TurnTile
 
 
@@ -105,11 +105,17 @@ def _program(change: Relayout, cut: Cut, share: range, profile: Profile) -> Prog
     (tile,) = b.slots("UB", max(max(both) for both in rooms), "tile")
     size, out = change.source.itemsize, change.target.itemsize
     for piece in pieces:
+        read, write = change.sides(piece)
+        if not prod(write.shape):
+            continue
         for _ in b.once(piece, extents(change, piece)):
-            read, write = change.sides(piece)
-            place = b.gm(change.source, change.read_place, piece)
-            b.add(CopyGmToUb(tile, place, prod(read.shape) * size, read.shape, _padded(read)))
-            b.add(TurnTile(tile, tile, change.turn(piece), size, change.blocks(piece), change.taps))
+            if prod(read.shape):
+                place = b.gm(change.source, change.read_place, piece)
+                b.add(CopyGmToUb(tile, place, prod(read.shape) * size, read.shape, _padded(read)))
+                b.add(TurnTile(tile, tile, change.turn(piece), size, change.blocks(piece), change.taps))
+            else:
+                # Nothing but the zeros that fill up merged groups.
+                b.add(Fill(tile, write.shape, prod(write.shape) * out))
             place = b.gm(change.target, change.write_place, piece)
             b.add(CopyUbToGm(place, tile, prod(write.shape) * out, False, _padded(write)))
     return b.build()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import lcm
 
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.numerics.formats.dtypes import dtype as dtype_named
 from ascendsim.ops.problems.convolution import ConvProblem, Pair, Triple
+from ascendsim.ops.problems.merged import filling_groups
 from ascendsim.ops.problems.packed import C0_BYTES
 from ascendsim.profile import Profile
 
@@ -124,10 +124,7 @@ class Layer:
 
     def merge_factor(self, unit: int) -> int:
         """Return how many groups together fill fractals, with the big side's channels in steps of `unit`."""
-        if self.groups == 1:
-            return 1
-        big, small = lcm(self.ci, unit) // self.ci, lcm(self.co, FRACTAL) // self.co
-        return min(lcm(big, small), self.groups)
+        return filling_groups(self.groups, self.ci, self.co, unit)
 
     def merged(self, factor: int) -> Layer:
         """Return the layer whose groups are so many of this one's, with zeros off the diagonal."""

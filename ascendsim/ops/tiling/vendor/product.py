@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
+from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.tiling.vendor.first.plans import first_plan
 from ascendsim.ops.tiling.vendor.library.plans import library_plan
+from ascendsim.ops.tiling.vendor.merging import product_merge
 from ascendsim.ops.tiling.vendor.operator_plans import operator_plan
 from ascendsim.profile import Profile
 
@@ -20,20 +24,31 @@ def product_plan(
     *,
     deterministic: bool = False,
     blocks: int = 0,
+    merge: int = 0,
 ) -> tuple[Plan | None, str]:
     """Return the plan that the product's operator takes; or None, and why not if a rule says so.
 
     blocks   blocks to cut it into, the best grid of so many by the rules; 0: as many as the rules choose.
              Operators that go by tasks take no notice of it
+    merge    groups that are computed as one; 0: as many as the operator takes
     """
+    usual = product_merge(problem, gradient, compute_dtype, profile)
+    whole = merged(problem, merge or usual)
     plans = (
-        first_plan(problem, gradient, compute_dtype, profile, out_dtype, blocks=blocks),
-        _float32_plan(problem, gradient, compute_dtype, profile, out_dtype, blocks=blocks),
+        first_plan(whole, gradient, compute_dtype, profile, out_dtype, blocks=blocks),
+        _float32_plan(whole, gradient, compute_dtype, profile, out_dtype, blocks=blocks),
     )
     found = next((plan for plan in plans if plan), None)
     if found is not None:
-        return found, ""
+        return merging(found, merge or usual), ""
+    if merge not in (0, usual):
+        return None, f"product's plan of {gradient}: its operator takes {usual} groups as one, not {merge}"
     return operator_plan(problem, gradient, compute_dtype, profile, deterministic=deterministic)
+
+
+def merging(plan: Plan, merge: int) -> Plan:
+    """Return a plan of a product with so many groups as one, for the product as it is given."""
+    return replace(plan, tiling=replace(plan.tiling, group_merge=merge)) if merge > 1 else plan
 
 
 def _float32_plan(

@@ -8,6 +8,7 @@ from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.formats.dtypes import dtype as dtype_named
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.packed import C0_BYTES
 from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layouts, ceil_div
 from ascendsim.ops.tiling.vendor.operators import vendor_plan
@@ -50,6 +51,7 @@ def product_tiling(
         transposed_forward=transposed_forward,
         layouts=layouts,
     )
+    problem = merged(problem, found.group_merge)
     lacking = _lacking(found, problem, C0_BYTES // dtype_named(dtype).itemsize)
     if lacking:
         raise UnsupportedError(
@@ -67,8 +69,6 @@ def _lacking(plan: VendorPlan, problem: ConvProblem, c0: int) -> str:
         return "a kernel split by the stride, in segments"
     if plan.taps != "all":
         return f"taps taken as {plan.taps}"
-    if plan.group_merge > 1:
-        return "merged groups"
     if plan.strip_w and problem.small_size[1] > 1:
         return "several rows worked on in strips"
     if plan.stream_ways > 1 and len({tap for tap, _, _ in problem.depths_met}) < problem.kernel[0]:
@@ -150,6 +150,7 @@ def _tiling(plan: VendorPlan, gradient: str) -> Tiling:
     order = (*(axis for axis in AXES[gradient] if axis not in named), *named)
     return Tiling(
         **{name: getattr(plan, name) for name in SAME},
+        group_merge=plan.group_merge,
         mapping="interleaved" if plan.mapping == "interleaved" else "contiguous",
         task_order=" ".join(order),
     )

@@ -1,0 +1,76 @@
+"""The accumulators of gradients whose groups are merged, by definition.
+
+`factor` groups of the convolution are computed as one. Its weight is written out with zeros: element (s, b)
+of block q of a merged group stands in row q * S + s, column q * B + b, where S and B are the channels of one
+group. The gradients are those of the convolution with that weight, zeros multiplied like other values, so
+that Inf or NaN in grad_output reaches grad_input of all groups that are merged with its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.merged import merged
+from ascendsim.ops.reference.ordered import ordered_wgrad
+from ascendsim.ops.reference.phases import any_dgrad
+from ascendsim.ops.schedules.order import DgradOrder, WgradOrder
+
+if TYPE_CHECKING:
+    from ascendsim.ops.reference.ordered import Floats, Reduce
+
+
+def merged_dgrad(
+    problem: ConvProblem,
+    factor: int,
+    grad_output: Floats,
+    weight: Floats,
+    order: DgradOrder,
+    reduce: Reduce,
+) -> Floats:
+    """Return the accumulators of grad_input; arguments and shapes as of `ordered_dgrad`."""
+    whole = merged(problem, factor)
+    blocks = np.zeros((whole.groups, whole.small_channels, *whole.weight[1:]), np.float32)
+    given = weight.reshape(problem.groups, problem.small_channels, *problem.weight[1:])
+    for group in range(problem.groups):
+        at, place = divmod(group, factor)
+        for small in range(problem.small_channels):
+            for big in range(problem.big_channels):
+                row, column = place * problem.small_channels + small, place * problem.big_channels + big
+                blocks[at, row, column] = given[group, small, big]
+    made = any_dgrad(
+        whole, _filled(grad_output, whole.grad_output), blocks.reshape(whole.weight), order, reduce
+    )
+    return made[:, : problem.input[1]]
+
+
+def merged_wgrad(
+    problem: ConvProblem,
+    factor: int,
+    grad_output: Floats,
+    input: Floats,
+    order: WgradOrder,
+    reduce: Reduce,
+) -> Floats:
+    """Return the accumulators of grad_weight; arguments and shapes as of `ordered_wgrad`."""
+    whole = merged(problem, factor)
+    sides = _filled(grad_output, whole.grad_output), _filled(input, whole.input)
+    made = ordered_wgrad(whole, *sides, order, reduce)
+    blocks = made.reshape(whole.groups, whole.small_channels, *whole.weight[1:])
+    kept = np.zeros((problem.groups, problem.small_channels, *problem.weight[1:]), np.float32)
+    for group in range(problem.groups):
+        at, place = divmod(group, factor)
+        for small in range(problem.small_channels):
+            for big in range(problem.big_channels):
+                row, column = place * problem.small_channels + small, place * problem.big_channels + big
+                kept[group, small, big] = blocks[at, row, column]
+    return kept.reshape(problem.weight)
+
+
+def _filled(values: Floats, shape: tuple[int, ...]) -> Floats:
+    """Return an activation with zeros for the channels that the last merged group lacks."""
+    filled = np.zeros(shape, np.float32)
+    filled[:, : values.shape[1]] = values
+    return filled
