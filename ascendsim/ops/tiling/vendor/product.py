@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.tiling.vendor.first.plans import first_plan
 from ascendsim.ops.tiling.vendor.library.plans import library_plan
 from ascendsim.ops.tiling.vendor.operator_plans import operator_plan
@@ -26,26 +25,12 @@ def product_plan(
     blocks   blocks to cut it into, the best grid of so many by the rules; 0: as many as the rules choose.
              Operators that go by tasks take no notice of it
     """
-    plans = (
-        first_plan(problem, gradient, compute_dtype, profile, out_dtype, blocks=blocks),
-        _float32_plan(problem, gradient, compute_dtype, profile, out_dtype, blocks=blocks),
-    )
-    found = next((plan for plan in plans if plan), None)
+    arguments = problem, gradient, compute_dtype, profile
+    streamed = gradient == "grad_weight" and deterministic
+    found = first_plan(*arguments, out_dtype, blocks=blocks)
+    # In an order that is fixed the operators of volumes add the grad_weight of images, too.
+    if found is None and not streamed:
+        found = library_plan(*arguments, out_dtype, blocks=blocks)
     if found is not None:
         return found, ""
-    return operator_plan(problem, gradient, compute_dtype, profile, deterministic=deterministic)
-
-
-def _float32_plan(
-    problem: ConvProblem,
-    gradient: str,
-    compute_dtype: str,
-    profile: Profile,
-    out_dtype: str | None = None,
-    *,
-    blocks: int = 0,
-) -> Plan | None:
-    """Return the library's plan of a float32 gradient: its rules were held against no other kernels."""
-    if stored_name(compute_dtype) != "float32":
-        return None
-    return library_plan(problem, gradient, compute_dtype, profile, out_dtype, blocks=blocks)
+    return operator_plan(*arguments, deterministic=deterministic)
