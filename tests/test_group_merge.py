@@ -64,7 +64,8 @@ def _partial(fields):
         # 8 channels in float32 are one C0, which grad_weight does not go by: 16 make a fractal.
         (ConvProblem((1, 64, 4, 4), (128, 8, 1, 1), groups=8), "910B2", "float32", (1, 2)),
         # 11 x 11 taps: the weights of 16 groups take 2 x 121 x 16 x 16 x 2 + 256 bytes, half of UB; with
-        # 16 x 16 taps they take 256 KiB, which it has not. Of columns of grad_weight 256 are the most, not 16 x 121.
+        # 16 x 16 taps they take 256 KiB, which it has not. Of columns of grad_weight 256 are the most, not
+        # 16 x 121.
         (ConvProblem((1, 32, 16, 16), (32, 1, 11, 11), groups=32), "950PR_9589", "float16", (16, 1)),
         (ConvProblem((1, 32, 16, 16), (32, 1, 16, 16), groups=32), "950PR_9589", "float16", (1, 1)),
         (ConvProblem((1, 32, 16, 16), (32, 1, 16, 16), groups=32), "910B2", "float16", (16, 16)),
