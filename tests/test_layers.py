@@ -381,6 +381,7 @@ NUMERICS = {
     "formats": set(),
     "accumulation": {"formats"},
     "compiled": {"accumulation"},
+    "quick_casts": {"formats", "compiled"},
     "standards": {"formats"},
     "metric_columns": set(),
     "metric_chunks": {"formats", "standards"},
