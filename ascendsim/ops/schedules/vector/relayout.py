@@ -129,7 +129,7 @@ class Relayout(ABC):
 
     @property
     def even(self) -> bool:
-        """Tell whether all planes are alike, so that tasks at the same place of two planes cost the same."""
+        """Tell whether the cost of a box follows from its extents, wherever it lies."""
         return True
 
     def mark(self, box: Box) -> tuple[int, ...]:  # noqa: ARG002 - of use to changes that are not even
