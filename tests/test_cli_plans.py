@@ -26,7 +26,7 @@ def test_what_a_run_writes_another_takes(record, tmp_path, ending):
     assert again["problem"]["tiling"] == str(file)
     plan, own = (kernels(made)["grad_input"]["plan"] for made in (first, again))
     assert own == plan | {"chosen_by": "user"}
-    assert plan["chosen_by"] == "search"
+    assert plan["chosen_by"] == "product"
 
 
 def test_gradients_follow_the_plans_of_a_file_too(record, tmp_path):
@@ -35,7 +35,7 @@ def test_gradients_follow_the_plans_of_a_file_too(record, tmp_path):
     made = record(*CALL[1:-1], "--tiling", str(file), "--mask", "weight")
     plan = kernels(made)["grad_weight"]["plan"]
     assert (plan["k_split"], plan["base_m"], plan["base_n"]) == (2, 32, 48)
-    assert plan["chosen_by"] == "search in part"
+    assert plan["chosen_by"] == "product in part"
     assert made["products"][0]["gradients"]
 
 

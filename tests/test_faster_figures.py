@@ -14,6 +14,7 @@ from test_peaks import copies, run
 
 from ascendsim import ConvProblem, MatmulProblem, Tiling, estimate, estimate_matmul
 from ascendsim.profile import load_profile
+from ascendsim.studies.hardware.enlarging import better_value, enlargings
 from ascendsim.timing.kernel import time_kernel
 
 UNEVEN = ConvProblem(input=(3, 72, 15, 13), weight=(40, 72, 3, 3), stride=2, padding=1)
@@ -21,60 +22,48 @@ UNEVEN = ConvProblem(input=(3, 72, 15, 13), weight=(40, 72, 3, 3), stride=2, pad
 SMALL_L2 = {"l2.capacity_bytes": 100_000}
 # What a figure may cost where links are shared: a share of a kernel's cycles, and in which share of cases.
 MOST, OFTEN = 0.01, 0.02
-# Not figures of speed: sizes and numbers of things, and marks.
-NOT_SPEED = ("cores.", "buffers.", "cube.rates.", "l2.", "accumulation.", "clock.")
-SIZES = ("m0", "n0", "same_l0c_spacing_cycles", "hf32_mantissa_bits", "fractal_bytes", "request_bytes")
-
-
-def faster(path, value):
-    """A faster value of a figure, or None if it is no figure of speed or cannot be faster."""
-    name = path.rpartition(".")[2]
-    if isinstance(value, bool | str | list | tuple) or path.startswith(NOT_SPEED) or name in SIZES:
-        return None
-    if name in ("efficiency", "shared_efficiency"):
-        return min(1.0, 1.1 * value)
-    if name == "spread_cycles":  # the nearest part of L2 answers so much earlier
-        return 2 * value
-    if path.startswith("queues.") or name == "buffer_bytes":
-        return 2 * value
-    if name in ("request_fixed_share", "row_cycles"):
-        return value / 2
-    if "cycles_per" in name or name.endswith("_cycles") or ".repeat_cycles." in path or "_cycles." in path:
-        return max(least_of(path), value // 2)
-    if name.endswith("_us"):
-        return value / 2
-    if "per_cycle" in path or name.endswith("tb_per_s"):
-        return type(value)(2 * value)
-    return None
-
-
-def least_of(path):
-    """The smallest value that a product file may give."""
-    return 1 if path.startswith(("vector.repeat", "vector.kind")) or ".cycles_per_stride" in path else 0
 
 
 def test_figures_are_made_faster_in_the_right_direction():
-    assert faster("scalar.issue_cycles", 4) == 2
-    assert faster("paths.GM_L1.bytes_per_cycle", 174) == 348
-    assert faster("links.memory.efficiency", 0.95) == 1.0
-    assert faster("links.memory.nominal_tb_per_s", 1.5) == 3.0
-    assert faster("vector.repeat_cycles.unary", 1) == 1
-    assert faster("queues.cube.M", 16) == 32
-    assert faster("launch.base_us", 0.4) == 0.2
-    assert faster("cores.cube", 24) is faster("npu_arch", "2201") is faster("l2.line_bytes", 512) is None
+    assert better_value("scalar.issue_cycles", 4) == 2
+    assert better_value("paths.GM_L1.bytes_per_cycle", 174) == 348
+    assert better_value("links.memory.efficiency", 0.95) == 1.0
+    assert better_value("links.memory.nominal_tb_per_s", 1.5) == 3.0
+    assert better_value("vector.repeat_cycles.unary", 1) == 1
+    assert better_value("queues.cube.M", 16) == 32
+    assert better_value("launch.base_us", 0.4) == 0.2
+    none = {"cores.cube": 24, "npu_arch": "2201", "l2.line_bytes": 512}
+    assert [better_value(path, value) for path, value in none.items()] == [None] * 3
 
 
 def figures_of(product):
-    """Paths and faster values of all figures that a file gives."""
-    found = {}
-    for path, figure in load_profile(product).figures.items():
-        given = figure.confidence != "derived" or not path.endswith(
-            ("total_bytes_per_cycle", "barrier_cycles", "start_cycles", "macs_per_cycle")
-        )
-        value = faster(path, figure.value) if given else None
-        if value is not None and value != figure.value:
-            found[path] = value
-    return found
+    """Paths and faster values of all figures of speed that a file gives."""
+    profile = load_profile(product)
+    alone = [change.figures for change in enlargings(profile) if len(change.figures) == 1]
+    values = {path: value for figures in alone for path, value in figures.items()}
+    speeds = {path for path in values if better_value(path, profile.figures[path].value) is not None}
+    return {path: value for path, value in values.items() if path in speeds}
+
+
+def test_sizes_are_doubled_and_what_belongs_together_changes_together():
+    made = {change.name: change.figures for change in enlargings(load_profile("910B2"))}
+    # 24 cube cores have two vector cores each; both clocks are one.
+    assert made["cores.cube=48+cores.vector=96"] == {"cores.cube": 48, "cores.vector": 96}
+    assert made["clock.cube_mhz=3600+clock.vector_mhz=3600"] == {
+        "clock.cube_mhz": 3600,
+        "clock.vector_mhz": 3600,
+    }
+    assert made["buffers.L0C.capacity_bytes=262144"] == {"buffers.L0C.capacity_bytes": 2 * 128 * 1024}
+    # What follows from other figures is none: 4096 multiply-adds a cycle are 16 x 16 x k0.
+    assert not [name for name in made if "macs_per_cycle" in name or "barrier_cycles" in name]
+
+
+@pytest.mark.parametrize("product", ["910B", "910_93", "910_95", "310P", "910"])
+def test_every_enlarging_is_a_change_that_the_product_takes(product):
+    profile = load_profile(product)
+    for change in enlargings(profile):
+        values = load_profile(product, overrides=dict(change.on(profile))).figures
+        assert all(values[path].value == value for path, value in change.figures.items())
 
 
 def cycles(kernels, profile, starts):

@@ -16,6 +16,7 @@ from fuzz.odd import ODD
 ROOT = Path(__file__).parent.parent
 # So many calls take some seconds; those that compute take longest.
 CALLS = {"status": 500, "definition": 8, "two_phases": 8, "views": 15, "tbc": 15}
+CALLS |= {"gradients_only": 30, "torch_layers": 30}
 CALLS |= {"nasty": 1000, "call_file": 60, "rule_file": 60}
 
 

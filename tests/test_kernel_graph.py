@@ -23,7 +23,10 @@ LINE = ConvProblem((1, 20, 9), (24, 20, 3), 1, 1)
 BIAS, CAST, CHANGE = "ReduceSum", "Cast", "TransData"
 INPUT_2D, WEIGHT_2D = "Conv2DBackpropInput", "Conv2DBackpropFilter"
 INPUT_V2, WEIGHT_V2 = "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"
-ALL_2D = [BIAS, CHANGE, CHANGE, INPUT_2D, CHANGE, CHANGE, CHANGE, WEIGHT_2D, CHANGE, CAST]
+FIRST_2D = [BIAS, CHANGE, CHANGE, INPUT_2D, CHANGE, CHANGE, CHANGE]
+ALL_2D = [*FIRST_2D, WEIGHT_2D, CHANGE, CAST]
+# The library of 910B and 910_93 cuts the rows of an image here, whose parts are added to zeros.
+ALL_CUT = [*FIRST_2D, "MemSet", WEIGHT_2D, CHANGE, CAST]
 
 
 TOY = toy_split()
@@ -37,7 +40,8 @@ def types(problem, product, dtype="float16", **options):
 @pytest.mark.parametrize("product", ["910B", "910_93", "310P", "910"])
 @pytest.mark.parametrize("problem", [FLAT, LINE], ids=["2-D", "1-D"])
 def test_in_2d_both_gradients_change_layouts_on_both_sides(problem, product):
-    assert types(problem, product) == ALL_2D
+    cut = problem is FLAT and product in ("910B", "910_93")
+    assert types(problem, product) == (ALL_CUT if cut else ALL_2D)
 
 
 @pytest.mark.parametrize("problem", [FLAT, LINE, DEEP], ids=["2-D", "1-D", "3-D"])
@@ -59,7 +63,47 @@ def test_casts_come_before_the_changes_of_their_tensors_and_after_those_of_the_g
     # float32 tensors multiplied in float16; the results are float32 again. All three casts come first.
     found = types(FLAT, "910B", "float32", cube_math_type=2)
     before = [BIAS, CAST, CAST, CAST, CHANGE, CHANGE, INPUT_2D, CHANGE, CAST]
+    assert found == [*before, CHANGE, CHANGE, "MemSet", WEIGHT_2D, CHANGE]
+
+
+@pytest.mark.parametrize("problem", [FLAT, DEEP], ids=["2-D", "3-D"])
+def test_on_the_950_casts_stand_around_the_gradients_and_nothing_else_does(problem):
+    # float32 tensors multiplied in float16. grad_weight leaves in float32, so that no cast follows it.
+    found = types(problem, "910_95", "float32", cube_math_type=2)
+    assert found == [BIAS, CAST, CAST, CAST, INPUT_V2, CAST, WEIGHT_V2]
+
+
+@pytest.mark.parametrize("product", ["310P", "910"])
+def test_unified_cores_cast_float32_tensors_to_float16_first(product):
+    found = types(FLAT, product, "float32", cube_math_type=1)
+    before = [BIAS, CAST, CAST, CAST, CHANGE, CHANGE, INPUT_2D, CHANGE, CAST]
     assert found == [*before, CHANGE, CHANGE, WEIGHT_2D, CHANGE]
+
+
+def test_a_deterministic_2d_grad_weight_is_made_by_the_3d_kernel_of_the_910b():
+    found = types(FLAT, "910B", output_mask=(False, True, False), deterministic=True)
+    assert found == [CHANGE, CHANGE, WEIGHT_V2, CHANGE, CAST]
+
+
+@pytest.mark.parametrize(
+    ("problem", "forward", "filter_"),
+    [
+        (ConvProblem((1, 20, 9, 8), (20, 24, 3, 3), 1, 1, transposed=True), "Conv2D", WEIGHT_2D),
+        (ConvProblem((1, 20, 9), (20, 24, 3), 1, 1, transposed=True), "Conv2D", WEIGHT_2D),
+    ],
+    ids=["2-D", "1-D"],
+)
+def test_the_grad_input_of_a_transposed_convolution_is_a_forward_one(problem, forward, filter_):
+    # Its grad_weight is the same kernel, with input and grad_output in each other's place.
+    changes = [CHANGE, CHANGE, forward, CHANGE, CHANGE, CHANGE, filter_, CHANGE, CAST]
+    assert types(problem, "910B") == [BIAS, *changes]
+
+
+def test_the_same_in_3d_and_on_the_950():
+    deep = ConvProblem((1, 20, 3, 9, 8), (20, 24, 3, 3, 3), 1, 1, transposed=True)
+    assert types(deep, "910_95") == [BIAS, "Conv3DV2", WEIGHT_V2, CAST]
+    found = types(deep, "910B", output_mask=(True, False, False))
+    assert found == [CHANGE, CHANGE, "Conv3DV2"]
 
 
 def test_each_kernel_has_a_name_of_its_own():
@@ -72,6 +116,7 @@ def test_each_kernel_has_a_name_of_its_own():
         "transdata_grad_input",
         "transdata_grad_output_2",
         "transdata_input",
+        "memset_grad_weight",
         "grad_weight",
         "transdata_grad_weight",
         "cast_grad_weight",
@@ -80,8 +125,8 @@ def test_each_kernel_has_a_name_of_its_own():
 
 def test_only_the_kernels_of_the_wanted_gradients_run():
     assert types(FLAT, "910B", output_mask=(False, False, True)) == [BIAS]
-    assert types(FLAT, "910B", output_mask=(True, False, False)) == ALL_2D[1:5]
-    assert types(FLAT, "910B", output_mask=(False, True, False)) == ALL_2D[5:]
+    assert types(FLAT, "910B", output_mask=(True, False, False)) == ALL_CUT[1:5]
+    assert types(FLAT, "910B", output_mask=(False, True, False)) == ALL_CUT[5:]
 
 
 def test_the_time_of_a_call_is_that_of_all_its_kernels():

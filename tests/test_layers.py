@@ -56,7 +56,8 @@ MAY_IMPORT = {
     "ops/tiling": LOOPS | {"frozen", "ops/plan_text", "ops/schedules", "timing"},
     "ops/lowering": LOOPS | {"ops/operands", "ops/schedules"},
     "ops/operands": {"arguments", "errors", "numerics", "rules", "ops/problems"},
-    "ops/results": {"errors", "ops/plan", "program", "timing"},
+    "ops/notebook": set(),
+    "ops/results": {"errors", "ops/notebook", "ops/plan", "program", "timing"},
     "ops/summary": {"profile", "program", "timing", "ops/results"},
     "ops/option_notes": {"ops/plan"},
     "ops/options": LOOPS | {"rules", "timing", "ops/lowering", "ops/option_notes", "ops/tiling"},
@@ -65,10 +66,12 @@ MAY_IMPORT = {
         "profile",
         "program",
         "timing",
+        "ops/known_times",
         "ops/lowering",
         "ops/results",
         "ops/summary",
     },
+    "ops/known_times": {"profile", "program", "timing"},
     "ops/running": LOOPS
     | {"functional", "rules", "timing", "ops/gradients", "ops/lowering", "ops/operands", "ops/options"}
     | {"ops/graph_times", "ops/results"},
@@ -97,7 +100,7 @@ MAY_IMPORT = {
     | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling", "ops/transdata"},
     "torch": {"arguments", "errors", "frozen", "numerics", "profile", "rules", "studies", "workloads"}
     | {"ops/convolution_backward", "ops/lowering", "ops/options", "ops/problems", "ops/results"},
-    "aclnn": CALL | {"frozen", "ops/convolution_backward", "ops/conv_tbc_backward"},
+    "aclnn": CALL | {"frozen", "ops/tiling", "ops/convolution_backward", "ops/conv_tbc_backward"},
     "report": MACHINE | {"", "timing", "studies", "validate", "ops/plan", "ops/plan_text", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
     | {
@@ -128,6 +131,7 @@ HOMES = {
     "optuna": {"studies"},
     "pyarrow": {"studies"},
     "jinja2": {"report"},
+    "shtab": {"cli"},
     "pydantic": set(),
     "pydantic_core": set(),
     "tomllib": {"ops/tiling", "profile", "rules", "workloads"},
@@ -223,6 +227,7 @@ RECORDS = {
         "ops/results.py",
         "program/instruction.py",
         "program/kernel.py",
+        "program/places.py",
         "program/posts.py",
         "studies/codesign/records.py",
         "studies/hardware/records.py",
@@ -376,6 +381,7 @@ NUMERICS = {
     "formats": set(),
     "accumulation": {"formats"},
     "compiled": {"accumulation"},
+    "quick_casts": {"formats", "compiled"},
     "standards": {"formats"},
     "metric_columns": set(),
     "metric_chunks": {"formats", "standards"},

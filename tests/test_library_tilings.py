@@ -16,6 +16,8 @@ from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.tiling.vendor.library.plans import library_plan
 from ascendsim.ops.tiling.vendor.library.wgrad import Grid, _Search
+from ascendsim.ops.tiling.vendor.product import product_plan
+from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import load_profile
 from ascendsim.validate.compare import bounds_of
 from ascendsim.validate.counters import active_us
@@ -98,6 +100,53 @@ def test_a_side_that_l1_does_not_hold_whole_is_sixteen_fractals_long_at_most():
     assert (grid(tiling), base(tiling)) == ((8, 1, 1, 3), (64, 256, 32))
 
 
+# --- which calls take them
+
+
+@pytest.mark.parametrize("product", ["910B2", "910_93"])
+@pytest.mark.parametrize("compute", ["float16", "bfloat16", "float32", "hf32"])
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_2d_gradients_take_the_plan_of_the_library_in_every_format(gradient, compute, product):
+    profile = load_profile(product)
+    plan, why = product_plan(CONV4, gradient, compute, profile)
+    assert (plan, why) == (library_plan(CONV4, gradient, compute, profile), "")
+    assert plan.tiling.has_grid
+
+
+def test_a_grad_weight_whose_order_is_fixed_streams_as_that_of_volumes():
+    # The 2-D operator hands such a call to the 3-D one, which cuts nothing but the tasks of the last round.
+    made, why = product_plan(CONV4, "grad_weight", "float16", B2, deterministic=True)
+    deep = ConvProblem((32, 384, 1, 13, 13), (256, 384, 1, 3, 3), 1, (0, 1, 1))
+    assert (made.schedule, why) == ("wgrad_stream", "")
+    assert made == product_tiling(deep, "grad_weight", "float16", B2, deterministic=True)
+    # The order of grad_input is fixed anyway.
+    fixed = {"deterministic": True}
+    assert product_plan(CONV4, "grad_input", "float16", B2, **fixed)[0].schedule == "dgrad"
+
+
+def test_a_streamed_2d_grad_weight_has_the_ordered_bits_and_its_operators_name():
+    problem = ConvProblem((6, 20, 9, 8), (24, 20, 3, 3), 1, 1)
+    plan, _ = product_plan(problem, "grad_weight", "float16", B2, deterministic=True)
+    call = call_of(problem, profile=B2, deterministic=True, tilings={"grad_weight": plan})
+    tensors, mask = tensors_of(problem), (False, True, False)
+    made, _ = run(call, tensors, mask=mask)
+    want = reference_gradients(call, **tensors, mask=mask)
+    assert_same_bits(made["grad_weight"], want["grad_weight"])
+    kernel = next(kernel for kernel in lower(call, mask).kernels if kernel.name == "grad_weight")
+    assert kernel.op_type == "Conv3DBackpropFilterV2"
+    # One task of 24 rows and 2 x 9 x 16 columns, in blocks of 256 and 32 columns, for 24 cores: its 9 rows of
+    # pixels, more than its 6 images, are parts on 9 cores, and 8 adds make one of them.
+    made = Counter(
+        type(step).__name__
+        for phase in kernel.phases
+        for work in phase.work
+        for step in work.build().instructions
+    )
+    assert made["Fixpipe"] == 2 * 9
+    assert made["Add"] == 8 * made["CopyUbToGm"]
+    time_kernel(kernel, B2)
+
+
 # --- any problem, changed products
 
 
@@ -149,9 +198,21 @@ def test_half_of_the_cores_get_twice_the_work():
     assert grid(tiling) == (4, 1, 3, 0)
 
 
-def test_sizes_of_16_bits_were_not_measured_for_grad_input():
-    assert tiling_of(CONV4, "grad_input", compute="float16") is None
-    assert tiling_of(CONV4, "grad_weight", compute="float16").has_grid
+def test_a_mmad_of_16_bits_takes_what_divides_the_reduction_and_fits_beside_the_block():
+    # 169 pixels are 11 fractals and leave 64 // 11 = 5 (channel group, tap) pairs of half of L0A. The
+    # reduction has 256 channels in 16 groups under 9 taps: 144 pairs, whose largest divisor up to 5 is 4.
+    tiling = tiling_of(CONV4, "grad_input", compute="float16")
+    assert base(tiling) == (169, 128, 4 * 16)
+    # Tiles in L1 are whole Mmads: all taps of their channel groups.
+    assert tiling.step_ka * 4 % 9 == tiling.step_kb * 4 % 9 == 0
+    # One group under 25 taps: 5 Mmads of 5 pairs.
+    one_group = replace(CONV4, weight=(16, 384, 5, 5), padding=2)
+    assert base(tiling_of(one_group, "grad_input", compute="float16"))[2] == 5 * 16
+
+
+def test_grad_weight_of_16_bits_is_searched_as_that_of_4_bytes():
+    # Half the groups of channels for as many channels: a fractal has 16 x 16 elements.
+    assert grid(tiling_of(CONV4, "grad_weight", compute="float16")) == (8, 1, 3, 1)
 
 
 def test_true_float32_counts_twice_in_the_search_for_grad_weight():
@@ -170,13 +231,15 @@ def test_what_the_library_does_not_make_has_no_plan(gradient):
     assert tiling_of(CONV4, gradient, load_profile("310P3"), "float16") is None
 
 
+@pytest.mark.parametrize("compute", ["hf32", "float16"])
 @pytest.mark.parametrize("gradient", GRADIENTS)
-def test_a_plan_gives_the_ordered_bits_on_its_grid_in_equal_cycles_on_both_engines(gradient):
+def test_a_plan_gives_the_ordered_bits_on_its_grid_in_equal_cycles_on_both_engines(gradient, compute):
     problem = ConvProblem((6, 20, 9, 8), (24, 20, 3, 3), 1, 1)
-    plan = library_plan(problem, gradient, "hf32", B2)
-    call = call_of(problem, "float32", 3, profile=B2, tilings={gradient: plan})
+    plan = library_plan(problem, gradient, compute, B2)
+    dtype, mode = ("float32", 3) if compute == "hf32" else (compute, 0)
+    call = call_of(problem, dtype, mode, profile=B2, tilings={gradient: plan})
     mask = gradient == "grad_input", gradient == "grad_weight", False
-    tensors = tensors_of(problem, "float32")
+    tensors = tensors_of(problem, dtype)
     made, arrivals = run(call, tensors, mask=mask)
     want = reference_gradients(call, **tensors, arrivals=arrivals, mask=mask)[gradient]
     assert_same_bits(made[gradient], want)
@@ -186,8 +249,9 @@ def test_a_plan_gives_the_ordered_bits_on_its_grid_in_equal_cycles_on_both_engin
         type(step).__name__ for work in kernel.phases[0].work for step in work.build().instructions
     )
     if gradient == "grad_input":
-        # A step is one tap of one group of 8 channels: a load of either operand and a Mmad each.
-        steps = call.schedule(gradient).gemm.all_taps.groups
+        # A step is a load of either operand and a Mmad: of hf32 one tap of one of 3 groups of 8 channels; of
+        # float16 all 9 taps of both groups of 16, for which a quarter of 72 pixels, 2 fractals, leaves room.
+        steps = {"hf32": 27, "float16": 1}[compute]
         assert made["Mmad"] == made["LoadL0A"] == made["LoadL0B"] == steps * made["Fixpipe"]
     else:
         assert made["Mmad"] == made["LoadL0A"] == made["LoadL0B"]

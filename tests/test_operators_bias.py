@@ -1,5 +1,7 @@
 """Is the bias gradient of few and of many pixels the same sum, and does it cost what its instructions say?"""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from ascendsim.ops.reference.sums import bias_gradient
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import time_kernel
+from ascendsim.vector.instructions import AddLanes, CopyGmToUb
 from ascendsim.vector.row_sums import AddRows, SumPixels
 from tests.conv_cases import assert_same_bits
 from tests.strict_memory import strict
@@ -107,6 +110,61 @@ def test_one_pixel_images_are_read_many_at_a_time():
     ]
     assert max(copies) < 512 / 10
     assert 512 * 512 * 4 <= kernel.bytes["l2_read"] < 1.1 * 512 * 512 * 4  # rows begin inside a line
+
+
+def bias_kernel(shape, dtype, product):
+    problem = ConvProblem((shape[0], 1, *shape[2:]), (shape[1], 1, *[1] * len(shape[2:])))
+    [kernel] = estimate(problem, dtype, product=product, output_mask=(False, False, True)).kernels
+    return kernel
+
+
+@pytest.mark.parametrize(("channels", "blocks"), [(256, 43), (384, 48), (192, 48), (64, 32)])
+def test_cores_take_equal_numbers_of_channels(channels, blocks):
+    # 48 vector cores: 256 / 48 is 6 channels each, so 43 of them work, the last with 4. The measured kernels
+    # of AlexNet ran on as many blocks.
+    assert bias_kernel((2, channels, 169), "float32", "910B2").kernel.blocks == blocks
+
+
+def test_parts_with_30_cores_deal_32_blocks():
+    # 255 channels in 32 blocks of 8: cores 0 and 1 take a second one, the others wait for them.
+    kernel = bias_kernel((2, 255, 20, 20), "float16", "910B_old_1001")
+    own = [work.signature[0] for work in kernel.kernel.phases[0].work]
+    assert own == [(8, 8), (8, 7)] + [(8,)] * 28
+
+
+def copies(kernel):
+    program = kernel.kernel.phases[0].work[0].build()
+    return [step for step in program.instructions if isinstance(step, CopyGmToUb)]
+
+
+def test_all_channels_of_a_core_come_at_once_each_at_a_block_of_ub():
+    # 6 channels of 169 float32 pixels: 676 bytes are no whole blocks of 32.
+    found = copies(bias_kernel((3, 256, 169), "float32", "910B2"))
+    assert [(copy.tile_shape, copy.padded_rows) for copy in found] == [((6, 169), 6)] * 3
+    # 168 of them are 21 blocks.
+    found = copies(bias_kernel((3, 256, 168), "float32", "910B2"))
+    assert [(copy.tile_shape, copy.padded_rows) for copy in found] == [((6, 168), 0)] * 3
+
+
+def test_a_row_longer_than_ub_comes_in_pieces():
+    # UB has 196608 bytes. Less 32 for each of four slots, and 256 + 8 for the lanes and totals of a row, they
+    # hold 766 times 64 pixels of float32.
+    found = copies(bias_kernel((1, 48, 100000), "float32", "910B2"))
+    assert [copy.tile_shape for copy in found] == [(1, 49024), (1, 49024), (1, 1952)]
+
+
+def test_the_next_rows_come_when_these_have_been_added():
+    # Nothing overlaps: no copy begins before the rows of the last one have been added.
+    kernel = bias_kernel((5, 384, 169), "float32", "910B2")
+    work = kernel.timeline.phases[0].cores[0]
+    steps = zip(work.program.instructions, work.start, work.end, strict=True)
+    spans = [
+        (type(step).__name__, start, end)
+        for step, start, end in steps
+        if isinstance(step, CopyGmToUb | AddLanes)
+    ]
+    assert [name for name, _, _ in spans] == ["CopyGmToUb", "AddLanes"] * 5
+    assert all(end <= start for (_, _, end), (_, start, _) in pairwise(spans))
 
 
 def test_few_channels_use_all_cores():

@@ -17,15 +17,17 @@ from tests.conv_cases import SPLIT, assert_same_bits, call_of, run, tensors_of
 
 LAYER = ConvProblem((32, 128, 28, 28), (128, 128, 3, 3), 1, 1)
 DEEP = ConvProblem((1, 64, 4, 16, 16), (64, 64, 3, 3, 3), 1, 1)
+# No rule is known for groups of images on the 910B.
+GROUPED = ConvProblem((32, 64, 28, 28), (64, 32, 3, 3), 1, 1, groups=2)
 BOTH = ("grad_input", "grad_weight")
 ONLY = {"grad_input": (True, False, False), "grad_weight": (False, True, False)}
 NEW, OLD, WIDE = load_profile("910B2"), load_profile("910A"), load_profile("950PR_9599")
 # One machine of each way to choose: by whole images, by our search, by the operator's blocks, by the library.
 WAYS = {
     "whole images": (LAYER, OLD, "float16"),
-    "search": (LAYER, NEW, "float16"),
+    "search": (GROUPED, NEW, "float16"),
     "shares": (DEEP, NEW, "float16"),
-    "library": (LAYER, NEW, "float32"),
+    "library": (LAYER, NEW, "float16"),
 }
 
 
@@ -82,7 +84,7 @@ def test_more_blocks_than_cores_take_turns_where_a_grid_numbers_them():
     made = plan("grad_input", {"block_dim": 32}, profile=thirty).tiling
     assert (prod(max(1, getattr(made, axis)) for axis in GRID), made.used_cores) == (32, 30)
     with pytest.raises(ConfigError, match=r"block_dim is 25, but 910B2 has 24 cores, .* take at most 24, or"):
-        plan("grad_input", {"block_dim": 25})
+        plan("grad_input", {"block_dim": 25}, GROUPED)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +125,12 @@ def test_cores_without_work_are_not_counted():
     assert plan("grad_weight", {"base_m": 128, "base_n": 128, "k_split": 2}).tiling.used_cores == 18
 
 
+def test_parts_of_a_reduction_come_without_the_grid_that_would_cut_it_itself():
+    assert usual("grad_weight").tiling.has_grid
+    made = plan("grad_weight", {"k_split": 2}).tiling
+    assert (made.k_split, made.has_grid) == (2, False)
+
+
 def test_a_nest_alone_gets_the_plan_of_its_own_rules():
     # By default a 910_95 takes the search's plan; its operator's rules know the nest that deals shares.
     made = plan("grad_input", {"schedule": "dgrad_shares"}, DEEP, WIDE)
@@ -157,9 +165,9 @@ def test_a_matrix_product_takes_a_part_too():
 
 
 def test_who_chose_the_rest_is_said():
-    assert plan("grad_input", {"base_m": 64}).chosen_by == "search in part"
+    assert plan("grad_input", {"base_m": 64}, GROUPED).chosen_by == "search in part"
     assert plan("grad_input", {"base_m": 64}, profile=OLD).chosen_by == "product in part"
-    told = estimate(LAYER, tiling={"grad_input": {"base_m": 64}}).notes
+    told = estimate(GROUPED, tiling={"grad_input": {"base_m": 64}}).notes
     assert "Tilings of grad_input are given in part, the rest by this simulator's search." in told
 
 

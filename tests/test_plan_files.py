@@ -111,7 +111,7 @@ def test_a_part_of_a_plan_in_a_file_is_filled_in(tmp_path):
     # Changes of layout, which the call runs besides, have no plan.
     [made] = [kernel for kernel in kernels if kernel.plan]
     assert made.plan.tiling.base_m == 64
-    assert made.plan.chosen_by == "search in part"
+    assert made.plan.chosen_by == "product in part"
 
 
 def test_a_layer_of_a_network_has_plans_of_its_own(tmp_path):

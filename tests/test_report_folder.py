@@ -116,3 +116,11 @@ def test_a_folder_that_cannot_be_made_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be made"):
         make_folder(tmp_path / "file" / "folder")
+
+
+def test_kernels_are_listed_as_a_profiler_would_where_their_shapes_are_told(tmp_path, document, run):
+    shapes = dict.fromkeys(("input", "weight", "grad_output"), (1, 2, 3, 4))
+    files = write_run_folder(tmp_path, document, [run], 0, shapes)
+    assert files[-1].name == "op_summary.csv"
+    assert len(files[-1].read_text().splitlines()) == 1 + len(run.result.kernels)
+    assert "[op_summary.csv](op_summary.csv) lists the kernels" in files[0].read_text()

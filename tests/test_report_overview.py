@@ -160,6 +160,32 @@ def test_five_products_with_gradients_fill_less_than_two_screens():
     assert len(printed(print_document, document(*five)).splitlines()) < 100
 
 
+def test_kernels_that_multiply_nothing_are_one_row_of_several_products():
+    # Two casts: 2 x 1000 cycles, 2 x 3 us, and 6 of 9 us are 67 %. No cores and no pipe are those of both.
+    three = PRODUCT | {"kernels": [CAST, KERNEL, CAST | {"name": "sum"}], "time_us": 9.0}
+    table = kernels_table([three, PRODUCT], short=True)
+    assert table.rows[1] == ("", "2 others", "2,000", "2.00", "1.00", "3.00", "6.00", "67%", "", "", "")
+    assert [row[1] for row in table.rows] == ["grad_input", "2 others", "grad_input"]
+    # One is not a sum, and goes by its own name.
+    alone = kernels_table([PRODUCT | {"kernels": [KERNEL, CAST]}, PRODUCT], short=True)
+    assert [row[1] for row in alone.rows] == ["grad_input", "cast", "grad_input"]
+
+
+def test_details_have_every_kernel_and_what_moves_each_product():
+    interval = {"shortest_us": 2.0, "longest_us": 4.0, "least_cycles": 1, "most_cycles": 2, "figures": 1}
+    three = PRODUCT | {"kernels": [KERNEL, CAST, CAST | {"name": "sum"}]}
+    both = [three | {"interval": interval | {"effects": []}}] * 2
+    short = printed(print_document, document(*both))
+    assert "others: kernels of the call that multiply nothing" in short
+    assert "Interval:" not in short
+    assert "2.00 .. 4.00" in short
+    long = printed(lambda *given, **more: print_document(*given, details=True, **more), document(*both))
+    assert "others" not in long
+    assert long.count("Interval:") == 2
+    # Of one product nothing is summed up.
+    assert "others" not in printed(print_document, document(three))
+
+
 def test_figures_of_several_products_are_a_line():
     lines = closing_of_all([PRODUCT, SLOW | {"evidence": "a guess"}])
     assert lines == [

@@ -49,6 +49,11 @@ def reason(call, product="910B", rules="documented"):
             "cube_math_type is 9; it must be one of 0 (KEEP_DTYPE), 1 (ALLOW_FP32_DOWN_PRECISION), "
             "2 (USE_FP16), 3 (USE_HF32)",
         ),
+        (
+            {"cube_math_type": "HF32"},
+            "cube_math_type is 'HF32'; it must be an integer, or one of KEEP_DTYPE, "
+            "ALLOW_FP32_DOWN_PRECISION, USE_FP16, USE_HF32",
+        ),
         ({"grad_output.shape": (0, 6, 6, 7)}, "grad_output (0, 6, 6, 7) is empty"),
         (
             {"grad_input.shape": (2, 4, 6, 8)},

@@ -8,12 +8,20 @@ from test_study_engine import SMALL
 
 from ascendsim import ConvProblem, Plan, Tiling, estimate, load_profile
 from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.profile import parse_changes
-from ascendsim.report.studies.hardware import hardware_page, hardware_sentence, hardware_table, share
+from ascendsim.report.studies.hardware import (
+    hardware_page,
+    hardware_sentence,
+    hardware_table,
+    notes,
+    share,
+)
 from ascendsim.studies.engine.measure import Answer
 from ascendsim.studies.engine.plans import plan_values
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.engine.store import Store
+from ascendsim.studies.hardware.enlarging import enlargings
 from ascendsim.studies.hardware.gains import _better_plans, study_hardware
 from ascendsim.studies.hardware.records import Doubt, Gain, LayerGain, Question, StudiedLayer
 from ascendsim.workloads import load_workload
@@ -59,6 +67,20 @@ def test_times_are_those_of_estimate(start):
     assert layer.base_us == base.time_us
     assert layer.same_us == time_us(changed, start, plans).time_us
     assert layer.anew_us == time_us(changed, start).time_us
+
+
+@pytest.mark.parametrize(("change", "calls"), [(MEMORY, 2), (CORES, 3)])
+def test_planned_anew_is_timed_where_the_change_moves_a_plan(change, calls):
+    store = Store()
+    (gain,) = answered(question(change, starts=("handed",)), store).gains
+    # Before, and under the same plans; anew too, where twice the cores are planned for otherwise.
+    assert store.count() == calls
+    (layer,) = gain.layers
+    values = {path: new for path, (_, new) in gain.figures.items()}
+    anew = time_us(values, "handed")
+    assert layer.anew_us == anew.time_us
+    chosen = plans_of_call(STREAM, output_mask=BOTH, product=load_profile("910B2", overrides=values))
+    assert chosen == {kernel.name: kernel.plan for kernel in anew.kernels if kernel.plan}
 
 
 def test_better_is_never_worse_than_either_plan():
@@ -228,7 +250,7 @@ def test_the_command_answers_first_and_computes_once(capsys, tmp_path):
 
     store = ("--store", str(tmp_path / "store.sqlite"))
     printed = []
-    for computed in (6, 0):
+    for computed in (4, 0):
         assert main([*WORDS, *store]) == 0
         out, err = capsys.readouterr()
         assert out.replace("\n", " ").startswith("On 910B2, s5b1_3x3 of ResNet-50 v1.5, batch 1: ")
@@ -249,15 +271,40 @@ def test_the_command_writes_page_and_table(answer, tmp_path):
     assert "study.html" in answer(*WORDS, *words)
     text = (tmp_path / "out" / "study.html").read_text()
     assert "ascendsim study hardware s5b1_3x3" in text
-    # Six calls of nine kernels each (two products, three changes of layout around each, a cast), under their
-    # headings.
-    assert len((tmp_path / "t.csv").read_text().splitlines()) == 1 + 6 * 9
+    # Four calls (before and after under two starts; faster memory moves no plan) of nine kernels each (two
+    # products, three changes of layout around each, a cast), under their headings.
+    assert len((tmp_path / "t.csv").read_text().splitlines()) == 1 + 4 * 9
 
 
 def test_json_holds_the_answer(answer, tmp_path):
     made = json.loads(answer(*WORDS, "--json", "--store", str(tmp_path / "s")))
     assert [row["l2_start"] for row in made["gains"]] == ["warm", "handed"]
     assert made["gains"][0]["saved_share"] == 0
+
+
+def test_every_figure_can_be_asked_for_at_once():
+    from ascendsim.cli.parser import parse
+    from ascendsim.cli.studies.hardware import _question
+
+    asked = _question(
+        parse(["study", "hardware", "--every", "--change", "cores.cube=9", "--product", "310P"])
+    )
+    names = [change.name for change in enlargings(load_profile("310P"))]
+    assert [change.name for change in asked.changes] == ["cores.cube=9", *names]
+
+
+def test_of_many_changes_those_without_an_effect_are_told_in_a_line(doubtful):
+    def answer_of_changes(count):
+        quiet = tuple(gain(f"q{at}", "warm", 100.0, 0.0, 0.0) for at in range(count))
+        return replace(doubtful, gains=(*quiet, gain("sure", "warm", 98.0, 0.01, 0.03)), refused={})
+
+    few, many = answer_of_changes(3), answer_of_changes(20)
+    assert len(hardware_table(few, short=True).rows) == 4
+    assert [row[0] for row in hardware_table(many, short=True).rows] == ["sure"]
+    assert len(hardware_table(many).rows) == 21
+    said = "20 changes, which the table leaves out, change nothing: q0, q1, q2"
+    assert any(note.startswith(said) for note in notes(many, short=True))
+    assert not any("leaves out" in note for note in (*notes(few, short=True), *notes(many)))
 
 
 def test_a_network_leaves_out_the_first_grad_input_unless_asked():

@@ -172,10 +172,12 @@ def test_a_short_row_alone_goes_to_the_first_lanes():
     assert mem.tile(A)[0, :4].tolist() == [1, 2, 3, 0]
 
 
-def test_adding_to_lanes_costs_a_cast_and_an_addition_for_each_64_elements():
-    # 3 rows of ceil(100 / 64) = 2 groups: 6 groups of 1 + 2 cycles
-    assert AddLanes(A, B, 3, 100).cost(TOY).cycles == 2 + 18
-    assert AddLanes(A, B, 5, 1).cost(TOY).cycles == 2 + 15
+def test_each_64_elements_of_a_row_wait_for_those_before():
+    # 3 rows of ceil(100 / 64) = 2 groups: twice an instruction of 3 repeats (2 + 6), and a latency between.
+    assert AddLanes(A, B, 3, 100).cost(TOY).cycles == 2 * 8 + 10
+    # One group waits for nothing. Of 16 bits its 5 repeats are cast before: 2 + 5.
+    assert AddLanes(A, B, 5, 1).cost(TOY).cycles == 2 + 10
+    assert AddLanes(A, B, 5, 1, 2).cost(TOY).cycles == 2 + 10 + 7
 
 
 def test_lanes_are_added_by_halves():

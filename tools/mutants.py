@@ -1,11 +1,12 @@
 """Draw mutants of the arithmetic by a seed, and see whether the fast tests notice each of them.
 
-    python tools/mutants.py [--count 120] [--seed 1] [--workers 1] [--list]
+    python tools/mutants.py [--count 120] [--seed 1] [--skip 0] [--workers 1] [--list]
 
 A mutant is the package with one place of `ascendsim/numerics` changed: a comparison that takes or leaves its
 edge, another operator, a number one further, a condition the other way round, a step left out. Places are
 drawn from all that the syntax trees hold, so nobody chooses what is easy to notice. A mutant counts as killed
-when a test fails on it; one that cannot even be imported is replaced by the next one drawn.
+when a test fails on it; one that cannot even be imported is replaced by the next one drawn. A long run may be
+made in pieces: `--skip 40 --count 20` are the 41st to 60th that are drawn.
 
 Mutants that change no result are listed in `tools/equivalent_mutants.toml`, each with the reason. All others
 that survive are printed, and the exit status is 1 if fewer than 95 % of those that are left were killed.
@@ -101,11 +102,11 @@ def equivalents() -> dict[str, str]:
     return {named(row): row["reason"] for row in listed}
 
 
-def run(seed: int, count: int, workers: int) -> tuple[int, list[Mutant]]:
+def run(seed: int, count: int, workers: int, skip: int = 0) -> tuple[int, list[Mutant]]:
     """Run so many mutants; return how many were killed, and those that survived and are not equivalent."""
     known = equivalents()
     survivors: list[Mutant] = []
-    killed, waiting = 0, iter(mutant for mutant in drawn(seed) if mutant.name not in known)
+    killed, waiting = 0, iter([mutant for mutant in drawn(seed) if mutant.name not in known][skip:])
     with ThreadPoolExecutor(workers) as pool:
         while killed + len(survivors) < count:
             batch = [next(waiting) for _ in range(count - killed - len(survivors))]
@@ -123,13 +124,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=120)
+    parser.add_argument("--skip", type=int, default=0, help="leave out the first so many")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--list", action="store_true", help="print what is drawn and run nothing")
     words = parser.parse_args()
     if words.list:
-        print("\n".join(mutant.name for mutant in drawn(words.seed)[: words.count]))
+        some = drawn(words.seed)[words.skip : words.skip + words.count]
+        print("\n".join(mutant.name for mutant in some))
         return 0
-    killed, survivors = run(words.seed, words.count, words.workers)
+    killed, survivors = run(words.seed, words.count, words.workers, words.skip)
     print(f"{killed} of {words.count} killed; survivors:", *(mutant.name for mutant in survivors), sep="\n")
     return int(killed < LEAST_KILLED * words.count)
 

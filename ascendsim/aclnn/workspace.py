@@ -8,6 +8,7 @@ from ascendsim.errors import AclnnError, AscendSimError
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
 
 if TYPE_CHECKING:
+    from ascendsim.ops.lowering.call import Call
     from ascendsim.ops.lowering.graph import Graph
     from ascendsim.ops.options import Options
     from ascendsim.ops.problems.convolution import ConvProblem
@@ -41,7 +42,7 @@ def workspace_bytes(
     try:
         problem = _tbc_problem(call) if isinstance(call, ConvTbcBackwardCall) else _problem(call, decision)
         _require_plannable(problem, check)
-        return SYSTEM_BYTES + between_kernels(_graph(call, problem, decision, options))
+        return SYSTEM_BYTES + between_kernels(*_lowered(call, problem, decision, options))
     except AclnnError:
         raise
     except AscendSimError as error:
@@ -50,13 +51,15 @@ def workspace_bytes(
         raise AclnnError(INNER, check, "the call is too large: its kernels do not fit into memory") from None
 
 
-def between_kernels(graph: Graph) -> int:
+def between_kernels(graph: Graph, inner: Call) -> int:
     """Return the bytes of all tensors in global memory that are neither inputs nor outputs of a call.
 
     What one kernel makes for a later one (contiguous copies, permutations, casts, changed layouts, a gradient
     before its cast) and what a kernel keeps for itself. Each has a place of its own: no memory is used twice.
+    A kernel under the plan of the product's operator keeps what that operator asks for, where this is known.
     """
     ends = {tensor.name for tensor in (*graph.inputs.values(), *graph.outputs.values())}
+    from ascendsim.aclnn.operators import asked_by_operator
     from ascendsim.program.kernel import Kernel
 
     made: dict[str, int] = {}
@@ -67,29 +70,35 @@ def between_kernels(graph: Graph) -> int:
             if node.source.name in made:
                 made[node.target.name] = min(made.pop(node.source.name), node.target.size_bytes)
             continue
-        for tensor in node.tensors.values():
-            if tensor.role == "workspace":
-                kept += tensor.size_bytes
-            elif tensor.role == "output":
-                made[tensor.name] = tensor.size_bytes
+        own = sum(tensor.size_bytes for tensor in node.tensors.values() if tensor.role == "workspace")
+        asked = asked_by_operator(inner, node.name, node.op_type)
+        kept += own if asked is None else asked
+        made |= {
+            tensor.name: tensor.size_bytes for tensor in node.tensors.values() if tensor.role == "output"
+        }
     return kept + sum(size for name, size in made.items() if name not in ends)
 
 
-def _graph(
+def _lowered(
     call: ConvolutionBackwardCall | ConvTbcBackwardCall,
     problem: ConvProblem,
     decision: Decision,
     options: Options,
-) -> Graph:
-    """Return the kernels of a call, which are described and not run: shapes without values are enough."""
+) -> tuple[Graph, Call]:
+    """Return the kernels of a call, which are described and not run, and the convolution that they make.
+
+    Shapes without values are enough.
+    """
     views = {name: _view(getattr(call, name)) for name in INPUTS}
     if isinstance(call, ConvTbcBackwardCall):
         from ascendsim.ops.conv_tbc_backward import tbc_call, tbc_graph
 
-        return tbc_graph(tbc_call(views, call.pad, decision, options), views, decision)
+        inner = tbc_call(views, call.pad, decision, options)
+        return tbc_graph(inner, views, decision), inner
     from ascendsim.ops.lowering.lower import lower
 
-    return lower(options.call(problem, decision, views), decision.wanted)
+    inner = options.call(problem, decision, views)
+    return lower(inner, decision.wanted), inner
 
 
 def _view(tensor: Any) -> View:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from ascendsim.cli.parser import parse
+from ascendsim.cli.verbose import told
 from ascendsim.errors import AscendSimError
 
 __all__ = ["main"]
@@ -22,7 +23,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = parse(words)
         arguments.words = words
-        return int(arguments.command(arguments))
+        with told(wanted=arguments.verbose):
+            return int(arguments.command(arguments))
     except AscendSimError as error:
         print(f"ascendsim: {error}", file=sys.stderr)
     except MemoryError as error:

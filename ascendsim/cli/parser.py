@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from ascendsim import __version__
 from ascendsim.cli.problem_options import add_problem
 from ascendsim.cli.values import natural, order, positive
+from ascendsim.cli.verbose import HELP
 from ascendsim.errors import ConfigError
 
 _EXAMPLES = """\
@@ -37,7 +38,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
     Raises   ConfigError, with near misses for unknown options
     """
-    parser, commands = _make_parser()
+    parser, commands = make_parser()
     # argparse would list all commands, and print its usage before; the nearest one is what helps.
     if words and not words[0].startswith("-") and words[0] not in commands:
         known = [name for name in commands if " " not in name]
@@ -81,9 +82,11 @@ def _refuse_repetition(command: Parser, words: Sequence[str]) -> None:
         given[action.dest] = option
 
 
-def _make_parser() -> tuple[Parser, dict[str, Parser]]:
+def make_parser() -> tuple[Parser, dict[str, Parser]]:
+    """Return the parser, and those of its commands by their words."""
     # allow_abbrev=False throughout: an abbreviation that works today is ambiguous with the next option.
     from ascendsim.cli.check_options import add_check
+    from ascendsim.cli.completion import add_completion
     from ascendsim.cli.probe import add_probe
     from ascendsim.cli.study import add_study
     from ascendsim.cli.validate import add_validate
@@ -122,8 +125,13 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
     profiles.add_argument("--json", action="store_true", help="print JSON")
     profiles.set_defaults(command=_profiles)
     others = {"check": add_check(choices), "validate": add_validate(choices)}
-    others |= add_probe(choices) | add_study(choices)
-    return parser, {"run": run, "profiles": profiles, **others}
+    others |= add_probe(choices) | add_study(choices) | add_completion(choices)
+    commands = {"run": run, "profiles": profiles, **others}
+    for words, command in commands.items():
+        # One that has commands below it leaves the option to them.
+        if not any(name.startswith(f"{words} ") for name in commands):
+            command.add_argument("-v", "--verbose", action="store_true", help=HELP)
+    return parser, commands
 
 
 def _add_arithmetic(run: Parser) -> None:

@@ -39,6 +39,7 @@ def read_tiling(arguments: Any, request: Single | Network) -> None:
         raise ConfigError(f"--tiling is {given!r}; it must be product, search, or a file .toml or .json")
     arguments.plan_file = read_plans(given)
     _require_layers(arguments.plan_file, request)
+    _require_entries(arguments.plan_file, request)
 
 
 def tiling_of(arguments: Any, layer: str | None = None) -> Any:
@@ -80,6 +81,23 @@ def write_tiling(document: Entry, arguments: Any) -> None:
         file.write_text(plans_text(tables, form_of(file), plan_comment(document, product)), encoding="utf-8")
     except OSError as error:
         raise DataError(f"{file}: cannot be written ({error.strerror or error}); name another file") from None
+
+
+def _require_entries(file: PlanFile, request: Single | Network) -> None:
+    """Refuse entries of layers (runtime_kb) of which none is run: they would be ignored."""
+    from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.ops.tiling.entries.entry import LayerEntries
+
+    entries = [plan for plan in file.plans.values() if isinstance(plan, LayerEntries)]
+    if not entries:
+        return
+    problems = [ConvProblem(**options) for options in request.each_options]
+    if not any(one.has_layer(problem) for one in entries for problem in problems):
+        count = sum(len(one.entries) for one in entries)
+        raise ConfigError(
+            f"{file.path}: none of its {count} entries is for what is run; entries name their layer, batch "
+            "included, and the bytes of an element"
+        )
 
 
 def _require_layers(file: PlanFile, request: Single | Network) -> None:

@@ -28,6 +28,11 @@ class Single:
     arrays: dict[str, Any] | None = None
     layer_names: tuple[str, ...] = ()
 
+    @property
+    def each_options(self) -> list[dict[str, Any]]:
+        """The keywords of `ConvProblem` of all that is run."""
+        return [self.options]
+
 
 @dataclass(frozen=True, slots=True)
 class Network:
@@ -46,6 +51,11 @@ class Network:
     def layer_names(self) -> tuple[str, ...]:
         """Their names."""
         return tuple(layer.name for layer in self.layers)
+
+    @property
+    def each_options(self) -> list[dict[str, Any]]:
+        """The keywords of `ConvProblem` of every layer."""
+        return [layer.problem_options(self.batch) for layer in self.layers]
 
     def mask_of(self, layer: Layer) -> Mask:
         """Return the gradients of one layer."""

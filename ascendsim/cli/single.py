@@ -55,7 +55,9 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
     shown = _shape(problem) | settings(request.mask, dtype, arguments) | about
     document = run_document(request.title, shown, runs, arguments.words)
     spans = arguments.trace_spans if arguments.trace else 0
-    return document, partial(write_run_folder, document=document, runs=runs, trace_spans=spans)
+    shapes = {name: getattr(problem, name) for name in ("grad_output", "input", "weight")}
+    write = partial(write_run_folder, document=document, runs=runs, trace_spans=spans, shapes=shapes)
+    return document, write
 
 
 def _dtype(request: Single, arguments: Any) -> str | Sequence[str]:

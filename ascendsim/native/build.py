@@ -1,5 +1,6 @@
 """Compile plain functions into object code. Imports numba: only for what is in no cache."""
 
+import logging
 from types import FunctionType
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from numba.np.arrayobj import make_array, populate_array
 from ascendsim.errors import AscendSimError
 from ascendsim.native.processor import ObjectCode, emit
 
+_log = logging.getLogger(__name__)
 # numba has no types for type checkers.
 _njit: Any = numba.njit
 _types: Any = numba.types
@@ -43,6 +45,7 @@ def build(
     The table has an int64 for each integer; an address and a length for each array. AscendSimError says what
     the compiler does not take.
     """
+    _log.info("compiling %s, which is in no cache yet", functions[-1].__qualname__)
     try:
         entry = _compiled_entry(functions, bounds, inline)
         wrapper = _wrapper(entry, arguments)

@@ -71,7 +71,7 @@ def conv_tbc_backward(
     asked = ConvTbcBackwardCall(*in_order)
     decision = resolve(asked.with_usual_outputs(options.wanted_dtypes), options.asked_product, options.rules)
     views = {name: operand.view for name, operand in operands.items()}
-    carriers = carriers_of({name: operands[name] for name in INPUTS}, timing=timing)
+    carriers = carriers_of({name: operands[name] for name in INPUTS})
     count = thread_count(threads, timing=timing)
     machine, results = (options.profile, options.l2_start), list[KernelResult]()
     plans: Mapping[str, Plan] = {}
@@ -86,7 +86,7 @@ def conv_tbc_backward(
             results, made = run_graph(graph, *machine, carriers, order, options.engine)
         else:
             made = _gradients(call, carriers, options, order, count)
-    gradients = encoded(made, _gradient_shapes(views), decision, timing=timing)
+    gradients = encoded(made, _gradient_shapes(views), decision)
     common = common_fields(options, decision, model, results, plans, timing=timing)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
 

@@ -87,7 +87,7 @@ def convolution_backward(
     sizes = None if _without_bias(bias_sizes, output_mask) else bias_sizes
     asked = _asked(described, sizes, attributes, axes, output_mask, cube_math_type)
     decision = decide(asked, options)
-    carriers = carriers_of(operands, timing=timing)
+    carriers = carriers_of(operands)
     count = thread_count(threads, timing=timing)
     machine, results = (options.profile, options.l2_start), list[KernelResult]()
     plans: Mapping[str, Plan] = {}
@@ -104,7 +104,7 @@ def convolution_backward(
             results, made = run_graph(graph, *machine, carriers, order, options.engine)
         else:
             made = make_gradients(call, decision.wanted, carriers, options, order, count)
-    gradients = encoded(made, _gradient_shapes(asked), decision, timing=timing)
+    gradients = encoded(made, _gradient_shapes(asked), decision)
     common = common_fields(options, decision, model, results, plans, timing=timing)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
 
@@ -131,6 +131,22 @@ def estimate(
     decision, call = planned_call(problem, options, dtype, cube_math_type, output_mask, strides)
     results = time_graph(lower(call, decision.wanted), options.profile, options.l2_start, options.engine)
     return Estimate(**common_fields(options, decision, str(call.accumulation), results, call.plans))
+
+
+def plans_of_call(
+    problem: ConvProblem,
+    dtype: Format | Sequence[Format] = "float16",
+    cube_math_type: int = 0,
+    *,
+    output_mask: Mask = (True, True, True),
+    **keywords: Unpack[CallOptions],
+) -> Mapping[str, Plan]:
+    """Return the plans that `estimate` would follow, by gradient, without timing them.
+
+    Raises   as `estimate`
+    """
+    options = options_of("plans_of_call", keywords)
+    return planned_call(problem, options, dtype, cube_math_type, output_mask)[1].plans
 
 
 def planned_call(

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from ascendsim.frozen import FrozenMap
+from ascendsim.ops.known_times import known_times
 from ascendsim.ops.lowering.graph import TransData
 from ascendsim.ops.results import KernelResult, Retimed
 from ascendsim.ops.summary import summarise
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
-from ascendsim.timing.kernel import measure_kernel, time_kernel
+from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.l2.account import Start, left_by
 from ascendsim.timing.timeline import times_of
 
 # How the kernels of a call find L2, if not each alike.
 CHAINED = "chained"
+_log = logging.getLogger(__name__)
 
 
 class GraphTimes:
@@ -38,6 +41,7 @@ class GraphTimes:
     def add(self, kernel: Kernel, *, last: bool = False) -> KernelResult:
         """Time the next kernel of the call; what the `last` one leaves of L2 is not asked for."""
         result = self._timed(kernel)
+        _log.debug("%s on %s: %s cycles", kernel.name, self._profile.variant, f"{result.cycles:,}")
         self.results.append(result)
         self._starts.append(self._start)
         if self._chained and not last:
@@ -66,7 +70,7 @@ class GraphTimes:
                 times = replace(before.times, kernel=kernel.name)
                 break
         else:
-            times = measure_kernel(kernel, self._profile, folded=self._folded, l2_start=self._start)
+            times = known_times(kernel, self._profile, folded=self._folded, l2_start=self._start)
         return summarise(kernel, self._profile, times, Retimed(make), "compiled")
 
 

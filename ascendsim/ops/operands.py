@@ -60,9 +60,9 @@ class Operand:
 
     def carrier(self) -> NDArray[np.float32]:
         """Return the values as float32."""
-        from ascendsim.numerics.formats.casts import decode
+        from ascendsim.numerics.quick_casts import decoded
 
-        return decode(self.values, self.dtype)
+        return decoded(self.values, self.dtype)
 
 
 def _view(array: NDArray[Any]) -> View:

@@ -22,6 +22,7 @@ from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.tiling.choose import STRATEGIES
+from ascendsim.ops.tiling.entries.entry import LayerEntries
 from ascendsim.ops.tiling.given import plans_of, says_fields, schedules_given, tilings_given
 from ascendsim.ops.tiling.partial import PartialPlan, plan_given
 from ascendsim.ops.tiling.plan_files import is_plan_file, read_plans
@@ -284,7 +285,7 @@ class Options:
 
 def _is_plan(given: object) -> bool:
     """Tell whether a value is a plan, or a way to choose one."""
-    return isinstance(given, Tiling | Plan | PartialPlan | Mapping) or (
+    return isinstance(given, Tiling | Plan | PartialPlan | LayerEntries | Mapping) or (
         isinstance(given, str) and given in STRATEGIES
     )
 

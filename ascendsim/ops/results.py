@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from ascendsim.errors import ConfigError
+from ascendsim.ops.notebook import result_html
 from ascendsim.ops.plan import Plan
 from ascendsim.program.instruction import PIPES
 from ascendsim.program.kernel import Kernel
@@ -163,6 +164,17 @@ class Estimate:
         }
         return [own | kernel.to_record() for kernel in self.kernels]
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the time, a row for each kernel, and the notes to unfold."""
+        return self._html()
+
+    def _html(self, *more: str, timing: bool = True) -> str:
+        title = self.variant
+        if timing:
+            title += f": {self.cycles:,} cycles, {self.time_us:,.2f} us with launches"
+        lines = (f"{self.compute_dtype} in the cube, accumulation model {self.accumulation}", *more)
+        return result_html(title, lines, [kernel.to_record() for kernel in self.kernels], self.notes)
+
     def without_timelines(self) -> Self:
         """Return the same result in little memory: each timeline is worked out again when it is asked for."""
         kernels = tuple(replace(kernel, timed=kernel.timed.forgotten()) for kernel in self.kernels)
@@ -183,6 +195,16 @@ class ConvolutionBackwardResult(Estimate):
     grad_bias: Any
     order: str
     timing: bool = True
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: also which gradients there are, and no time where none was asked."""
+        gradients = [
+            f"{name}: {'x'.join(map(str, made.shape))}, {made.dtype}"
+            for name in ("grad_input", "grad_weight", "grad_bias")
+            if (made := getattr(self, name)) is not None
+        ]
+        order = f"executed in {self.order} order" if self.timing else "no instructions executed"
+        return self._html(*gradients, order, timing=self.timing)
 
     def _timed(self, name: str) -> tuple[KernelResult, ...]:
         # The sum over no kernels would be a number too, 0.

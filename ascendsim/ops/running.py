@@ -145,32 +145,25 @@ def execute(
     gm.update({name: own[name] for name, tensor in kernel.tensors.items() if tensor.role == "output"})
 
 
-def carriers_of(operands: Mapping[str, Operand], *, timing: bool) -> Tensors:
+def carriers_of(operands: Mapping[str, Operand]) -> Tensors:
     """Return the values of the operands as float32."""
-    if timing:
-        return {name: operand.carrier() for name, operand in operands.items()}
-    from ascendsim.ops.gradients.formats import carrier
-
-    return {name: carrier(operand) for name, operand in operands.items()}
+    return {name: operand.carrier() for name, operand in operands.items()}
 
 
-def encoded(
-    made: Tensors, shapes: Mapping[str, tuple[int, ...]], decision: Decision, *, timing: bool
-) -> dict[str, Any]:
+def encoded(made: Tensors, shapes: Mapping[str, tuple[int, ...]], decision: Decision) -> dict[str, Any]:
     """Return the gradients as the user gets them, in the decided formats; None where masked.
 
     A gradient without elements is made by no kernel.
     """
     import numpy as np
 
-    from ascendsim.numerics.formats.casts import encode
-    from ascendsim.ops.gradients.formats import stored
+    from ascendsim.numerics.quick_casts import stored
 
     gradients: dict[str, Any] = dict.fromkeys(shapes)
     for (name, shape), wanted in zip(shapes.items(), decision.wanted, strict=True):
         if wanted:
             values = made[name] if prod(shape) else np.zeros(shape, np.float32)
-            gradients[name] = (encode if timing else stored)(values, decision.dtypes[name])
+            gradients[name] = stored(values, decision.dtypes[name])
     return gradients
 
 

@@ -13,11 +13,14 @@ def summarise(
 ) -> KernelResult:
     """Return the cycles, microseconds and shares of one kernel."""
     busy = average_busy(times)
+    # As `Kernel.blocks` and `Kernel.cores_used` say, which would have the work of the cores planned.
+    cores = {core for phase in times.phases for work in phase.cores for core in work.cores}
+    blocks = sum(core.kind == "cube" for core in cores) or len(cores)
     return KernelResult(
         name=kernel.name,
         cycles=times.cycles,
-        time_us=times.cycles / profile.clock.cube_mhz + profile.launch_us(kernel.blocks),
-        cores_used=kernel.cores_used,
+        time_us=times.cycles / profile.clock.cube_mhz + profile.launch_us(blocks),
+        cores_used=len(cores),
         busy=busy,
         bound_by=bound_by(busy),
         bytes=times.bytes,

@@ -103,13 +103,15 @@ class Phase:
             yield team[0], tuple(work.core for work in team)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Kernel:
     """The work of the device in one launch.
 
     `tensors` are all tensors in global memory that it uses, by name; `math` is how its arithmetic rounds;
     `macs` are the multiply-adds the problem asks for, without padding or inserted zeros (0: a vector kernel);
     `note` says in words what a reader of the report must know about it; `op_type` is what CANN calls it.
+    `recipe` promises that kernels of one product with equal recipes, and tensors that differ in their names
+    alone, take the same cycles; None promises nothing.
     """
 
     name: str
@@ -121,6 +123,7 @@ class Kernel:
     note: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     op_type: str = ""
+    recipe: Hashable = None
 
     @property
     def blocks(self) -> int:

@@ -17,8 +17,7 @@ from ascendsim.errors import ProgramError
 from ascendsim.numerics.accumulation.integers import IntegerSum
 from ascendsim.numerics.accumulation.reduction import products_of, rounds_once
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.formats.casts import round_to
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.quick_casts import rounded
 from ascendsim.program.places import Gm, GmTensor, Slot
 
 if TYPE_CHECKING:
@@ -122,10 +121,9 @@ class CoreMemory:
         """Round values to the grid of `dtype`, as Fixpipe and the vector Cast do."""
         if dtype == self.math.carrier:
             return values
-        target = lookup_dtype(dtype)
         # Both round ties of hifloat8 away from zero, and ties of every other format to even.
         rounding = "ROUND" if dtype == "hifloat8" else "RINT"
-        return round_to(values, target, rounding=rounding, overflow=self.math.overflow)
+        return rounded(values, dtype, self.math.overflow, rounding)
 
     def store(self, dst: Gm, values: Carrier, *, atomic: bool) -> None:
         """Write values to GM in the tensor's dtype, or add them there as they are."""

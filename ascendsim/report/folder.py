@@ -12,13 +12,21 @@ from ascendsim.report.columns import Entry
 from ascendsim.report.document import Run
 from ascendsim.report.files import replacing_report, write_text
 from ascendsim.report.markdown import page
+from ascendsim.report.op_summary import op_summary
 from ascendsim.report.trace import write_trace
 
 
-def write_run_folder(folder: Path, document: Entry, runs: Sequence[Run], trace_spans: int) -> list[Path]:
+def write_run_folder(
+    folder: Path,
+    document: Entry,
+    runs: Sequence[Run],
+    trace_spans: int,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> list[Path]:
     """Write the report of a run and return its files; `trace_spans` 0 means no traces.
 
-    A report that was there before is replaced as a whole.
+    A report that was there before is replaced as a whole. With the shapes of grad_output, input and weight
+    the kernels are listed as a device's profiler would (`op_summary.csv`).
     Raises   DataError if the folder cannot be made or written to
     """
     # Here and not above: matplotlib takes a second to load, which a run without a report need not pay.
@@ -38,6 +46,9 @@ def write_run_folder(folder: Path, document: Entry, runs: Sequence[Run], trace_s
                 shown["note"] = (
                     f"It leaves out {omitted:,} spans for size (--trace-spans)." if omitted else ""
                 )
+            if shapes is not None:
+                shown["summary"] = f"op_summary{ending}.csv"
+                write_text(stage / shown["summary"], op_summary(kernels, run.profile, shapes))
             files.append(shown)
         names = _write_texts(stage, document, files)
     return [folder / name for name in names]
@@ -108,7 +119,8 @@ def _write_texts(stage: Path, document: Entry, files: Sequence[Mapping[str, str]
     """Write the page and the document, which lists all files of the report; return their names."""
     names = ["report.md", "result.json"]
     # The list is what a later report in the same folder takes away.
-    names += [shown[kind] for shown in files for kind in ("plot", "trace", "plans") if kind in shown]
+    kinds = ("plot", "trace", "plans", "summary")
+    names += [shown[kind] for shown in files for kind in kinds if kind in shown]
     write_text(stage / "report.md", page(document, files))
     write_text(stage / "result.json", json_text(document | {"files": names}))
     return names

@@ -57,6 +57,9 @@ def page(document: Entry, files: Sequence[Mapping[str, str]]) -> str:
         if "trace" in shown:
             trace = f"[{shown['trace']}]({shown['trace']})"
             parts.append(f"{trace} opens in <https://ui.perfetto.dev>. {shown['note']}".rstrip())
+        if "summary" in shown:
+            summary = f"[{shown['summary']}]({shown['summary']})"
+            parts.append(f"{summary} lists the kernels in msprof's columns.")
         if "plans" in shown:
             parts.append(f"[{shown['plans']}]({shown['plans']}) has the plans, as `--tiling` takes them.")
     parts.append("## What holds of all products" if len(products) > 1 else "")

@@ -37,19 +37,23 @@ def headline(products: Sequence[Entry]) -> str:
     return f"{line}. {_largest(least, least['variant'])}"
 
 
-def kernels_table(products: Sequence[Entry]) -> TextTable:
-    """Show the time of each kernel by what it goes to, its cores, and the pipe that is busy longest."""
+def kernels_table(products: Sequence[Entry], *, short: bool = False) -> TextTable:
+    """Show the time of each kernel by what it goes to, its cores, and the pipe that is busy longest.
+
+    short   the kernels of a product that do not multiply, as far as there are several, are one row
+    """
     # Tables that are set below each other have the same columns.
     share = any(len(product["kernels"]) > 1 for product in products)
-    table = _joined(products, partial(_bound_table, share=share))
+    shown = [_with_others_in_one(product) for product in products] if short else products
+    table = _joined(shown, partial(_bound_table, share=share))
     # Cycles of different clocks say nothing below each other.
     if len({product["cube_mhz"] for product in products}) == 1:
         return table
     at = table.headings.index("cycles")
-    short = table._replace(title="Time of each kernel (us = launch + entry + core)")
+    timed = table._replace(title="Time of each kernel (us = launch + entry + core)")
     headings, *rows = (row[:at] + row[at + 1 :] for row in (table.headings, *table.rows))
     left = frozenset(column - (column > at) for column in table.left)
-    return short._replace(headings=headings, rows=tuple(rows), left=left)
+    return timed._replace(headings=headings, rows=tuple(rows), left=left)
 
 
 def errors_table(products: Sequence[Entry]) -> TextTable:
@@ -118,11 +122,24 @@ def _longest(kernels: Sequence[Entry]) -> Entry:
     return max(kernels, key=lambda kernel: float(kernel["time_us"]))
 
 
+def _with_others_in_one(product: Entry) -> Entry:
+    """Return a product whose kernels without multiply-adds, if there are several, are one with their sums."""
+    others = [kernel for kernel in product["kernels"] if not kernel["macs"]]
+    if len(others) < 2:
+        return product
+    sums = {name: sum(kernel[name] for kernel in others) for name in ("cycles", "time_us", *TIME_PARTS)}
+    # They run on different cores and wait for different pipes, so that one row can name neither.
+    one = others[0] | sums | {"name": f"{len(others)} others", "cores_used": "", "bound_by": ""}
+    return product | {"kernels": [*(kernel for kernel in product["kernels"] if kernel["macs"]), one]}
+
+
 def _bound_table(product: Entry, *, share: bool) -> TextTable:
     """Return the times of the kernels with the pipe that is busy longest, and for how much of the cycles."""
     table = time_table(product, share=share)
     bound = [
         f"{kernel['bound_by']} {percent(kernel['busy'].get(kernel['bound_by'], 0.0))}"
+        if kernel["bound_by"]
+        else ""
         for kernel in product["kernels"]
     ]
     bound += [""] * (len(table.rows) - len(bound))

@@ -30,6 +30,7 @@ from ascendsim.report.words import (
     GRADIENT_LEGEND,
     LEGEND,
     MORE,
+    OTHERS,
     closing_lines,
     closing_of_all,
     common_lines,
@@ -57,7 +58,8 @@ def make_console() -> Console:
 def print_document(document: Entry, console: Console | None = None, *, details: bool = False) -> None:
     """Print the calls of a run, or the layers of a network: the answer, the products side by side, the rest.
 
-    details   also how each product's pipes and bytes share in it
+    details   also how each product's pipes and bytes share in it; of several products also each kernel that
+              multiplies nothing, and which figures move each product most
     """
     out = console or make_console()
     products = document["products"]
@@ -69,23 +71,25 @@ def print_document(document: Entry, console: Console | None = None, *, details: 
         print_table(out, products_table(products))
         _print_lines(out, [overhead_line(products)])
         _print_lines(out, [document["measured"]] if "measured" in document else [])
-    for table in _tables(products):
+    for table in _tables(products, details=details):
         if table.rows:
             print_table(out, table)
     if details:
         for product in products:
             _print_details(out, product, several=len(products) > 1)
-    _print_lines(out, _closing(products))
+    _print_lines(out, _closing(products, details=details))
     for line in common_lines(products):
         print_text(out, line)
     _print_lines(out, _legends(products, details=details))
 
 
-def _tables(products: Sequence[Entry]) -> list[TextTable]:
-    """Return what is printed unasked: all products in one table."""
+def _tables(products: Sequence[Entry], *, details: bool) -> list[TextTable]:
+    """Return what is printed of all products in one table."""
     if any("layers" in product for product in products):
         return [layer_table(products[0]) if len(products) == 1 else layers_table(products)]
-    tables = [kernels_table(products), plans_table(products)]
+    # Of one product every kernel fits the screen.
+    short = len(products) > 1 and not details
+    tables = [kernels_table(products, short=short), plans_table(products)]
     judged = any(product["gradients"] for product in products)
     return [*tables, errors_table(products)] if judged else tables
 
@@ -102,16 +106,21 @@ def _print_details(out: Console, product: Entry, *, several: bool) -> None:
         print_table(out, table)
 
 
-def _closing(products: Sequence[Entry]) -> list[str]:
+def _closing(products: Sequence[Entry], *, details: bool) -> list[str]:
     """Return what holds of one product alone; of several, each line says of which."""
     if len(products) == 1:
         return [f"{product_line(products[0])}.", *closing_lines(products[0])]
-    return closing_of_all(products)
+    return closing_of_all(products, details=details)
 
 
 def _legends(products: Sequence[Entry], *, details: bool) -> list[str]:
     """Return what the columns mean, and where there is more."""
-    legends = [LEGEND] if any("kernels" in product for product in products) else []
+    with_kernels = [product["kernels"] for product in products if "kernels" in product]
+    legends = [LEGEND] if with_kernels else []
+    # A row of a single other kernel has that one's name.
+    others = max((sum(not kernel["macs"] for kernel in kernels) for kernels in with_kernels), default=0)
+    if len(products) > 1 and not details and others > 1:
+        legends.append(OTHERS)
     if any(product.get("gradients") for product in products):
         legends.append(GRADIENT_LEGEND)
     return legends if details else [*legends, MORE]

@@ -57,6 +57,10 @@ LEGEND = (
     "core: from then on. Launch and entry come from the product file. cube: multiply-adds asked for / what "
     "all cubes could do in these cycles. The report folder (--out) defines every column."
 )
+OTHERS = (
+    "others: kernels of the call that multiply nothing: they change layouts, cast, clear or add. --details "
+    "has a row for each."
+)
 MORE = (
     "More with --details: pipes, bytes, and the plans of a network's layers; more yet in the report folder."
 )
@@ -128,13 +132,16 @@ def closing_lines(product: Entry) -> list[str]:
     return [*lines, f"Evidence: {product['evidence']}."] if product["evidence"] else lines
 
 
-def closing_of_all(products: Sequence[Entry]) -> list[str]:
-    """Return the same of several products: a line for the figures of all, the others with their product."""
+def closing_of_all(products: Sequence[Entry], *, details: bool = False) -> list[str]:
+    """Return the same of several products: a line for the figures of all, the others with their product.
+
+    details   also which figures move each of them most; the table of the products has their intervals
+    """
     own = [
         f"{product['variant']}: {line}"
         for product in products
         for line in closing_lines(product)
-        if line != figures_line(product)
+        if line != figures_line(product) and (details or not line.startswith("Interval"))
     ]
     assumed = ", ".join(
         f"{product['variant']} {len(product['assumed_figures'])} of {sum(product['figures'].values())}"

@@ -77,7 +77,7 @@ def typed(call: SomeCall) -> SomeCall:
         elif name == "transposed":
             values[name] = _bool(name, given)
         elif name == "cube_math_type":
-            values[name] = _int(name, cube_math_number(given))
+            values[name] = _cube_math_type(given)
         elif name in ("groups", "pad"):
             values[name] = _int(name, given, INT32 if name == "groups" else INT64)
         elif given is not None:
@@ -113,6 +113,14 @@ def format_name(value: Any, rank: int) -> str | None:
     if not isinstance(value, str):
         return None
     return value.strip().upper().removeprefix("ACL_").removeprefix("FORMAT_")
+
+
+def _cube_math_type(given: Any) -> int:
+    number = cube_math_number(given)
+    if isinstance(number, str):
+        names = ", ".join(CubeMathType.__members__)
+        raise _refusal("cube_math_type", given, f"an integer, or one of {names}")
+    return _int("cube_math_type", number)
 
 
 def _tensor(name: str, given: Any) -> Tensor:

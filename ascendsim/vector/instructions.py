@@ -227,14 +227,17 @@ class _AddLanes(NamedTuple):
     src: Slot
     rows: int
     length: int
+    itemsize: int = 4
 
 
 class AddLanes(_AddLanes, SlotOntoSlot):
     """Add the elements of each row to the row's 64 float32 lanes, 64 at a time from left to right.
 
-    Shapes   dst (rows, 64), src (rows, length); a short last group leaves the other lanes alone
+    Shapes   dst (rows, 64), src (rows, length) of `itemsize` bytes each; a short last group leaves the other
+             lanes alone
     Pipe     V
-    Cost     head + one cast repeat (to float32) and one binary repeat for each group of 64
+    Cost     a cast (to float32) of what is narrower, then for each group of 64 a binary instruction of one
+             repeat a row, and between two groups the latency until the sums are there
     """
 
     __slots__ = ()
@@ -243,7 +246,7 @@ class AddLanes(_AddLanes, SlotOntoSlot):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return self.rows, self.length
+        return self.rows, self.length, self.itemsize
 
     def execute(self, memory: CoreMemory) -> None:
         """Add group after group; accumulate() is sequential by definition."""
@@ -261,7 +264,11 @@ class AddLanes(_AddLanes, SlotOntoSlot):
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of both kinds of repeats."""
-        # The sum is float32 even of 16-bit elements, so each group is cast before it is added.
-        repeats = self.rows * ceil(self.length / FLOAT32_LANES)
-        casts = repeats * profile.vector.repeat_cycles["cast"]
-        return on_the_cube_clock(profile, profile.vector.instruction_cycles("binary", repeats) + casts)
+        # Each group is added to the sums of the groups before, so its addition waits until those are there.
+        # The last latency is the instruction's own.
+        groups = ceil(self.length / FLOAT32_LANES)
+        add = vector_cost(profile, "binary", self.rows)
+        cycles = groups * add.cycles + (groups - 1) * add.latency_cycles
+        if self.itemsize < 4:
+            cycles += vector_cost(profile, "cast", self.rows * groups).cycles
+        return Cost(cycles, add.latency_cycles)

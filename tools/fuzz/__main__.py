@@ -16,11 +16,15 @@ from fuzz.files import call_file, rule_file
 from fuzz.judge import must
 from fuzz.nasty import nasty
 from fuzz.status import status
+from fuzz.training import gradients_only, torch_layers
 from fuzz.values import definition, tbc, two_phases, views
 
 FUZZERS = {
     fuzzer.__name__: fuzzer
-    for fuzzer in (status, definition, two_phases, views, tbc, nasty, call_file, rule_file)
+    for fuzzer in (
+        *(status, definition, two_phases, views, tbc, gradients_only, torch_layers),
+        *(nasty, call_file, rule_file),
+    )
 }
 # Of checks and refusals, of any size; what is computed may take as long as it takes.
 MOST_SECONDS, MOST_BYTES = 5.0, 2**30

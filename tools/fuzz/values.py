@@ -92,11 +92,11 @@ def two_phases(pick):
         if wanted:
             must(bits(getattr(result, name)) == bits(getattr(direct, name)) == bits(given[name].array), name)
     if options.get("accumulation") is None:
-        _near_float64(problem, held, result, call.output_mask, executor.decision.compute_dtype, dtype)
+        near_float64(problem, held, result, call.output_mask, executor.decision.compute_dtype, dtype)
     return "ran"
 
 
-def _near_float64(problem, held, result, mask, compute, dtype):
+def near_float64(problem, held, result, mask, compute, dtype):
     """Compare gradients with float64, each error with the sum of the magnitudes that were added."""
     exact = gradients_float64(problem, *held, mask)
     sizes = gradients_float64(problem, *(np.abs(a) for a in held), mask)

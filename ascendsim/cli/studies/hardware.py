@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ examples:
   ascendsim study hardware --batch 32 --change links.memory.nominal_tb_per_s=x1.5
   ascendsim study hardware s3b1_3x3 --batch 32 --change buffers.L0C.capacity_bytes=x2,x4 --out page
   ascendsim study hardware --changes mine.toml --product 910_95
+  ascendsim study hardware s3b1_3x3 --batch 32 --every --no-interval
 """
 
 
@@ -39,6 +41,11 @@ def add_hardware(kinds: Any) -> Any:
         help="a figure and its factor or value; 1,2 are two changes, a=x2+b=x2 is one; repeat it for more",
     )
     what.add_argument("--changes", type=Path, metavar="FILE", help="changes with names, in TOML")
+    what.add_argument(
+        "--every",
+        action="store_true",
+        help="each figure of the product made better, alone: rates and sizes twice, times half",
+    )
     what.add_argument(
         "--no-interval",
         action="store_true",
@@ -66,13 +73,17 @@ def hardware(arguments: Any) -> int:
 
 
 def _question(arguments: Any) -> Question:
-    from ascendsim.profile import parse_changes, read_changes
+    from ascendsim.profile import load_profile, parse_changes, read_changes
+    from ascendsim.studies.hardware.enlarging import enlargings
     from ascendsim.studies.hardware.records import Question
 
     changes = [change for text in arguments.change for change in parse_changes(text)]
     changes += read_changes(arguments.changes) if arguments.changes else ()
+    changes += enlargings(load_profile(arguments.product)) if arguments.every else ()
     if not changes:
-        raise ConfigError("study hardware needs --change PATH=xFACTOR, or --changes FILE: what is to change?")
+        raise ConfigError(
+            "study hardware needs --change PATH=xFACTOR, --changes FILE or --every: what is to change?"
+        )
     names = [change.name for change in changes]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated:
@@ -114,7 +125,7 @@ def _print(answer: HardwareAnswer, arguments: Any) -> None:
         answer,
         hardware_record,
         hardware_sentence,
-        lambda answer: [hardware_table(answer)],
-        notes,
+        lambda answer: [hardware_table(answer, short=True)],
+        partial(notes, short=True),
     )
     write_answer_page(arguments, answer, hardware_page)

@@ -4,7 +4,6 @@
     images     grad_input
     filters    grad_weight
     bias       grad_bias
-    formats    conversions of whole tensors
     orders     which orders of additions can be followed here
     call       a whole call: formats, the three gradients, and the executor for what cannot be followed
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ascendsim.numerics.quick_casts import rounded
 from ascendsim.ops.gradients.bias import bias_gradient
 from ascendsim.ops.gradients.filters import filter_gradient
-from ascendsim.ops.gradients.formats import rounded
 from ascendsim.ops.gradients.images import image_gradient
 from ascendsim.ops.gradients.orders import adds_atomically, can_follow
 from ascendsim.ops.lowering.call import Call, Mask, vector_overflow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -50,7 +51,7 @@ class VectorKernels:
         after = self.graph.make(name, (view.size,), before.dtype, f"{name} in order")
         phase = gather(self.profile, before, view, after)
         facts: dict[str, object] = {"shape": view.shape, "strides": view.strides}
-        self._add(kernel, (phase,), (before, after), "float32", facts, op_type)
+        self._add(kernel, (phase,), (before, after), "float32", facts, op_type, recipe=("gather", view))
         self.graph.holds(name, after, view.shape)
 
     def transdata(self, kernel: str, change: Relayout) -> None:
@@ -60,7 +61,8 @@ class VectorKernels:
         # The same work is planned and timed once for all kernels that do it.
         phases = again.phases if again else (transdata(self.profile, change),)
         # As bits, which nothing rounds: Inf stays Inf where conversions saturate.
-        self._add(self.graph.fresh(kernel), phases, tensors, "float32", op_type="TransData")
+        name = self.graph.fresh(kernel)
+        self._add(name, phases, tensors, "float32", op_type="TransData", recipe=change.recipe)
 
     def convert(self, name: str, target: str, kernel: str = "", note: str = "") -> None:
         """Append the kernel that converts one whole tensor.
@@ -72,7 +74,8 @@ class VectorKernels:
         before, size = flat(given), (prod(given.shape),)
         after = self.graph.make(name, size, target, f"{name} in {target}")
         phase = cast(self.profile, before, after)
-        self._add(kernel or f"cast_{name}", (phase,), (before, after), target, note=note, op_type="Cast")
+        label, tensors = kernel or f"cast_{name}", (before, after)
+        self._add(label, (phase,), tensors, target, note=note, op_type="Cast", recipe="cast")
         self.graph.holds(name, after, given.shape)
 
     def grad_bias(self, asked: str, made: str) -> None:
@@ -93,7 +96,8 @@ class VectorKernels:
         phases = [lane_sums(self.profile, source, sums)]
         if parts > 1:
             phases.append(ordered_sum(self.profile, sums, target))
-        self._add("grad_bias", tuple(phases), (source, sums, target), made, op_type="ReduceSum")
+        tensors = source, sums, target
+        self._add("grad_bias", tuple(phases), tensors, made, op_type="ReduceSum", recipe="channel sums")
         self.graph.holds("grad_bias", target, (channels,))
         if asked != made:
             self.convert("grad_bias", asked, note=squeezed("grad_bias", made, asked))
@@ -103,13 +107,15 @@ class VectorKernels:
         if not prod(shape):
             return
         made = self.graph.make(name, (prod(shape),), dtype)
-        self._add(f"fill_{name}", (zero_fill(self.profile, made, value),), (made,), dtype, op_type="Fill")
+        phase = zero_fill(self.profile, made, value)
+        self._add(f"fill_{name}", (phase,), (made,), dtype, op_type="Fill", recipe="fill")
         self.graph.holds(name, made, shape)
 
     def clear(self, name: str, tensor: GmTensor) -> None:
         """Append the kernel (MemSet) that writes zeros where the next one adds; `name` is what it makes."""
         made = flat(tensor)
-        self._add(f"memset_{name}", (zero_fill(self.profile, made),), (made,), tensor.dtype, op_type="MemSet")
+        phase = zero_fill(self.profile, made)
+        self._add(f"memset_{name}", (phase,), (made,), tensor.dtype, op_type="MemSet", recipe="fill")
 
     def _add(
         self,
@@ -120,8 +126,12 @@ class VectorKernels:
         facts: dict[str, object] | None = None,
         note: str = "",
         op_type: str = "",
+        *,
+        recipe: Hashable,
     ) -> None:
-        """Append a kernel whose results have format `target`."""
+        """Append a kernel whose results have format `target`; `recipe` says how it is made of its tensors."""
         math = MathSettings(self.accumulation, overflow=vector_overflow(self.profile, target))
         named = {tensor.name: tensor for tensor in tensors}
-        self.graph.add(Kernel(name, phases, named, math, note=note, facts=facts or {}, op_type=op_type))
+        facts = facts or {}
+        made = Kernel(name, phases, named, math, note=note, facts=facts, op_type=op_type, recipe=recipe)
+        self.graph.add(made)

@@ -18,6 +18,7 @@ from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.ops.tiling.complete import Filling, completed
+from ascendsim.ops.tiling.entries.entry import LayerEntries
 from ascendsim.ops.tiling.partial import PartialPlan, plan_given
 from ascendsim.ops.tiling.vendor.merging import product_merge
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
@@ -101,6 +102,10 @@ class _Wanted(NamedTuple):
 
 def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan:
     """Return the plan of one gradient: what is given of it, and the rest chosen."""
+    if isinstance(tiling, LayerEntries):
+        # A matrix product has no layer, and a file of entries none for it.
+        problem = wanted.problem
+        tiling = tiling.of(problem, wanted.compute_dtype) if isinstance(problem, ConvProblem) else None
     strategy = tiling if isinstance(tiling, str) else "product"
     if isinstance(tiling, Plan):
         schedule, tiling = schedule or tiling.schedule, tiling.tiling
@@ -121,7 +126,7 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
     return replace(chosen, schedule=schedule or chosen.schedule)
 
 
-def tilings_given(tiling: Any, gradients: Sequence[str]) -> dict[str, Tiling | Plan | PartialPlan | str]:
+def tilings_given(tiling: Any, gradients: Sequence[str]) -> dict[str, Any]:
     """Return the user's tilings by gradient; a text is the strategy by which to choose one.
 
     A mapping is read as plans by gradient, or, with fields of a tiling for keys, as one partial plan.
@@ -155,7 +160,7 @@ def says_fields(tiling: object) -> bool:
     """Tell whether a mapping names fields of one plan, and not plans by gradient."""
     if not isinstance(tiling, Mapping) or not tiling:
         return False
-    plans = (Tiling, Plan, PartialPlan, Mapping)
+    plans = (Tiling, Plan, PartialPlan, LayerEntries, Mapping)
     return not any(isinstance(plan, plans) for plan in tiling.values()) and not any(
         isinstance(key, str) and (key in USUAL or key.startswith("grad_")) for key in tiling
     )

@@ -15,11 +15,13 @@ from ascendsim.errors import ConfigError, DataError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.plan_text import form_of, plans_text
+from ascendsim.ops.tiling.entries.entry import LayerEntries
+from ascendsim.ops.tiling.entries.files import entries_in, lines_of
 from ascendsim.ops.tiling.partial import PartialPlan, plan_given
 from ascendsim.ops.tiling.vendor.names import from_vendor, says_vendor_names, to_vendor
 
 MADE = ("grad_input", "grad_weight", "matmul")
-Plans = Mapping[str, Plan | PartialPlan]
+Plans = Mapping[str, Plan | PartialPlan | LayerEntries]
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,20 @@ def is_plan_file(given: object) -> bool:
 def read_plans(path: Path | str) -> PlanFile:
     """Read a file of plans: [grad_input] and [grad_weight], or [LAYER.grad_input] for a layer of a network.
 
+    Or a file of the vendor's entries (runtime_kb), which say themselves which layers they are for.
+
     Raises   DataError if the file cannot be read as text, ConfigError naming file, table and field
     """
     path = Path(path)
+    content = _content(path)
+    entries = entries_in(content, path)
+    if entries is not None:
+        return PlanFile(path, FrozenMap(entries))
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: holds {shown(content)}; it must hold a table for each gradient")
     plans: dict[str, Plan | PartialPlan] = {}
     layers: dict[str, Plans] = {}
-    for name, table in _content(path).items():
+    for name, table in content.items():
         if not isinstance(table, dict):
             raise ConfigError(
                 f"{path}: {name} is {shown(table)}, outside of a table; write it under one, as [{MADE[0]}]"
@@ -98,20 +108,22 @@ def named_fields(made: str, plan: Plan, names: str = "ours") -> dict[str, Any]:
     return to_vendor(made, plan) if names == "vendor" else plan.to_dict()
 
 
-def _content(path: Path) -> dict[str, Any]:
-    """Return the tables of a file."""
-    read: Callable[[str], Any] = json.loads if form_of(path) == "json" else tomllib.loads
+def _content(path: Path) -> Any:
+    """Return the tables of a file, or its entries."""
+    read: Callable[[str], Any] = _json if form_of(path) == "json" else tomllib.loads
     try:
-        content = read(path.read_text(encoding="utf-8"))
+        return read(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}); name a file of plans") from None
     except (UnicodeDecodeError, RecursionError):
         raise DataError(f"{path}: is no text in UTF-8 that says plans") from None
     except ValueError as error:
         raise ConfigError(f"{path}: is not valid {form_of(path).upper()}: {error}") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path}: holds {shown(content)}; it must hold a table for each gradient")
-    return content
+
+
+def _json(text: str) -> Any:
+    """Read JSON; files of entries have one object a line."""
+    return lines_of(text) or json.loads(text)
 
 
 def _plan(path: Path, table: Mapping[str, Any], made: str, layer: str = "") -> Plan | PartialPlan:

@@ -13,6 +13,8 @@ from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.hardware.records import Gain, HardwareAnswer
 
 UNCLEAR, NOTHING = "not distinguishable", "no change"
+# So many changes fit a screen, whatever they do.
+MANY = 12
 DEFINITIONS = {
     "before": "Microseconds on the unchanged product, launches included, over all layers and their counts.",
     "same plan": "The changed product under the plans that its operators choose for the unchanged one. "
@@ -82,8 +84,19 @@ def share(part: float) -> str:
     return f"{percents:.1f}" if not part or abs(percents) >= 0.1 else f"{percents:.2g}"
 
 
-def hardware_table(answer: HardwareAnswer) -> TextTable:
-    """Show every change under every start."""
+def _quiet(answer: HardwareAnswer) -> list[str]:
+    """Return the changes that change nothing under any start, where there are many changes."""
+    by_name: dict[str, list[str]] = {}
+    for gain in answer.gains:
+        by_name.setdefault(gain.change, []).append(_verdict(gain))
+    if len(by_name) <= MANY:
+        return []
+    return [name for name, verdicts in by_name.items() if set(verdicts) == {NOTHING}]
+
+
+def hardware_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
+    """Show every change under every start; if `short`, of many only those that change something."""
+    left_out = set(_quiet(answer)) if short else set()
     rows = tuple(
         (
             gain.change,
@@ -97,6 +110,7 @@ def hardware_table(answer: HardwareAnswer) -> TextTable:
             _verdict(gain),
         )
         for gain in answer.gains
+        if gain.change not in left_out
     )
     headings = (
         "change",
@@ -151,14 +165,17 @@ def layer_table(gain: Gain) -> TextTable:
     return TextTable(title, headings, frozenset({0}), (*rows, last), total=True)
 
 
-def notes(answer: HardwareAnswer) -> list[str]:
-    """Return what a reader of the table must know."""
+def notes(answer: HardwareAnswer, *, short: bool = False) -> list[str]:
+    """Return what a reader of the table must know; `short` as there."""
     own = {path for gain in answer.gains for path in gain.figures}
     one = len(own) == 1
     found = [
         f"{len(own)} figure{'' if one else 's'} of the changed products {'is' if one else 'are'} the user's "
         f"own, with no source but this question; everything else is {answer.variant}'s."
     ]
+    quiet = _quiet(answer) if short else []
+    if quiet:
+        found.append(f"{len(quiet)} changes, which the table leaves out, change nothing: {', '.join(quiet)}.")
     found += [f"{name} cannot be timed: {reason}" for name, reason in answer.refused.items()]
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
@@ -12,6 +13,8 @@ from ascendsim.parallel import as_done, usable_cores
 from ascendsim.studies.engine.measure import Answer, measure
 from ascendsim.studies.engine.point import Point
 from ascendsim.studies.engine.store import Store
+
+_log = logging.getLogger(__name__)
 
 # (done, all that is to be computed, the point just answered)
 Advance = Callable[[int, int, Point], None]
@@ -106,6 +109,7 @@ class Engine:
         by_key = dict(zip(keys, points, strict=True))
         answers = self.store.get(by_key)
         missing = [key for key in by_key if key not in answers]
+        _log.info("%d points: %d are kept, %d to compute", len(by_key), len(answers), len(missing))
         # Asked for one by one as processes become free, so that the budget is looked at before each.
         wanted = ((key, by_key[key]) for key in missing if budget.take())
         computed = 0
@@ -114,6 +118,7 @@ class Engine:
             answers[key] = answer
             computed += 1
             self.advance(computed, len(missing), point)
+        _log.info("computed %d of %d", computed, len(missing))
         return Outcome(tuple(points), keys, answers, computed)
 
     def _compute(self, tasks: Any, count: int) -> Iterator[tuple[tuple[str, Point], Answer]]:

@@ -1,6 +1,7 @@
 """What changes of the hardware buy.
 
 records   the question and the answer
+enlarging every figure of a product made better, each alone
 gains     a change on each layer: under the same plan, planned anew, the better of both
 doubt     between what the gain lies if assumed figures lie anywhere in their ranges
 """

@@ -6,8 +6,9 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from ascendsim.errors import ConfigError
+from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
+from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.ops.plan import Plan
 from ascendsim.profile import Change, Profile, load_profile
 from ascendsim.studies.engine.measure import Answer
@@ -115,10 +116,13 @@ def _change(
     """Time one change; a text says why it cannot be timed at all."""
     changed = {place: replace(point, changes=values) for place, point in base_points(question).items()}
     same = {place: replace(point, tiling=FrozenMap(base[place].plans)) for place, point in changed.items()}
+    # Few figures have a say in plans: where none changes, planning anew is the same call.
+    moved = {place: p for place, p in changed.items() if not _keeps(p, base[place].plans)}
     tried = asking(
         {("same", place): point for place, point in same.items()}
-        | {("anew", place): point for place, point in changed.items()}
+        | {("anew", place): point for place, point in moved.items()}
     )
+    tried |= {("anew", place): tried["same", place] for place in changed if place not in moved}
     for place, point in changed.items():
         if tried["anew", place].reason:
             return f"{point.label}: {tried['anew', place].reason}"
@@ -146,7 +150,22 @@ def _change(
             best.time_us,
         )
         better[place] = replace(at, tiling=FrozenMap(best.plans))
-    return _Changed(gains, better, [*same.values(), *changed.values(), *mixed.values()])
+    return _Changed(gains, better, [*same.values(), *moved.values(), *mixed.values()])
+
+
+def _keeps(point: Point, plans: Mapping[str, Plan]) -> bool:
+    """Tell whether a call chooses just these plans."""
+    call = point.problem, point.dtype, point.cube_math_type
+    try:
+        chosen = plans_of_call(*call, output_mask=point.gradients, product=point.profile)
+    except AscendSimError:
+        return False  # timing it will say why
+    # Who chose a plan is no part of it.
+    return _values(chosen) == _values(plans)
+
+
+def _values(plans: Mapping[str, Plan]) -> dict[str, object]:
+    return {name: plan.to_dict() for name, plan in plans.items()}
 
 
 def _better_plans(same: Answer, anew: Answer) -> Mapping[str, Plan] | None:

@@ -32,17 +32,18 @@ def _cycles(result: Estimate) -> int:
 
 def _parts(gradient: str, result: Estimate) -> dict[str, int]:
     product = next(kernel for kernel in result.kernels if kernel.name == gradient)
-    found = _core_parts(product)
+    found = kernel_parts(product)
     others = _cycles(result) - product.cycles
     return found | ({"other kernels": others} if others else {})
 
 
-def _core_parts(kernel: KernelResult) -> dict[str, int]:
-    # Of the last phase that has cube cores: a kernel may end with vector cores alone.
+def kernel_parts(kernel: KernelResult, pipe: str = PIPE) -> dict[str, int]:
+    """Return the cycles of a kernel by busy, each wait and idle of a pipe of the core that ends last."""
+    # Of the last phase whose cores have the pipe: a kernel may end with vector cores alone.
     last = max(
-        (work for phase in kernel.times.phases for work in phase.cores if PIPE in work.busy),
+        (work for phase in kernel.times.phases for work in phase.cores if pipe in work.busy),
         key=lambda work: work.done,
     )
-    spent = occupation(kernel.times, last.cores[0])[PIPE]
+    spent = occupation(kernel.times, last.cores[0])[pipe]
     waits = {f"waits for {cause}": cycles for cause, cycles in sorted(spent.waiting.items())}
     return {"busy": spent.busy, **waits, "idle": spent.idle}

@@ -31,6 +31,11 @@ class DiagonalRelayout(TapRelayout):
         """Channels of one group, on the small and on the big side."""
         return self.small, self.plain.shape[2]
 
+    @property
+    def even(self) -> bool:
+        """Tell whether planes and their groups of channels are alike: each meets other blocks."""
+        return False
+
     def mark(self, box: Box) -> tuple[int, ...]:
         """Return where the box lies, from which its blocks follow; the last merged group may have fewer."""
         return box.c1.start, box.line.start, int(box.plane == self.planes - 1)

@@ -14,7 +14,8 @@ line), and a range of taps, counted through all kernel depths.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,6 +24,8 @@ from ascendsim.program.places import GmTensor
 from ascendsim.vector.relayout import AnyTurn, Turn
 
 Index = tuple[Any, ...]
+# Fields of a change that are its tensors.
+TENSORS = ("plain", "packed")
 
 
 class Box(NamedTuple):
@@ -60,6 +63,12 @@ class Relayout(ABC):
 
     taps: ClassVar[bool] = True
     c0_axis: ClassVar[int] = -1
+
+    @property
+    def recipe(self) -> Hashable:
+        """All that tells the change from others, besides its tensors."""
+        own = fields(self)
+        return type(self), *[getattr(self, field.name) for field in own if field.name not in TENSORS]
 
     @property
     def source(self) -> GmTensor:
@@ -117,6 +126,11 @@ class Relayout(ABC):
     @abstractmethod
     def turn(self, box: Box) -> AnyTurn:
         """Return how the axes of the box change places."""
+
+    @property
+    def even(self) -> bool:
+        """Tell whether all planes are alike, so that tasks at the same place of two planes cost the same."""
+        return True
 
     def mark(self, box: Box) -> tuple[int, ...]:  # noqa: ARG002 - of use to changes that are not even
         """Return what the cost of a box depends on besides its extents: its place, if not all are alike."""
@@ -181,11 +195,15 @@ class PixelRelayout(Relayout):
         place = (image, channels, depth, part(box.line))
         return Side(place, (rows, len(box.line)), rows, len(box.line) * self.plain.itemsize)
 
+    @property
+    def even(self) -> bool:
+        """Tell whether the last group of channels is as full as the others."""
+        return self.plain.shape[1] >= self.packed.shape[0] * self.channels
+
     def mark(self, box: Box) -> tuple[int, ...]:
         """Return which groups of channels these are, where the last group has fewer channels than others."""
-        groups = self.packed.shape[0]
-        last = self._place(box.plane)[0] == groups - 1
-        return (box.c1.start,) if last and self.plain.shape[1] < groups * self.channels else ()
+        last = self._place(box.plane)[0] == self.packed.shape[0] - 1
+        return (box.c1.start,) if last and not self.even else ()
 
     def packed_side(self, box: Box) -> Side:
         """Return the groups of the box, a row of pixels of C0 channels each."""

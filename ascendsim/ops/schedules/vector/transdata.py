@@ -18,6 +18,7 @@ from math import prod
 
 from ascendsim.ops.plan import shares
 from ascendsim.ops.problems.packed import C0_BYTES
+from ascendsim.ops.schedules.vector.boxes import Cut, extents
 from ascendsim.ops.schedules.vector.elementwise import vector_cores
 from ascendsim.ops.schedules.vector.relayout import Box, Relayout, Side
 from ascendsim.profile import Profile
@@ -26,10 +27,6 @@ from ascendsim.program.kernel import CoreWork, Deferred, Phase
 from ascendsim.program.program import Program
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.vector.relayout import TurnTile
-
-# Cores get whole planes if that uses so much of their rounds; else parts of planes, so many for each.
-BUSY = 0.6
-TASKS = 8
 
 
 def transdata(profile: Profile, change: Relayout) -> Phase:
@@ -43,58 +40,11 @@ def transdata(profile: Profile, change: Relayout) -> Phase:
 def _work(profile: Profile, change: Relayout) -> tuple[CoreWork, ...]:
     """Return the work of every core."""
     cores = vector_cores(profile)
-    parts, tasks = _cut(change, len(cores))
-    work = []
-    known: dict[tuple[object, ...], tuple[int, ...]] = {}
-    for core, share in zip(cores, shares(tasks, len(cores)), strict=False):
-        boxes = tuple(_boxes(change, parts, share))
-        signature = tuple([_box_extents(change, box, known) for box in boxes])
-        work.append(CoreWork(core, signature, partial(_program, change, boxes, profile)))
-    return tuple(work)
-
-
-def _cut(change: Relayout, cores: int) -> tuple[tuple[int, int], int]:
-    """Return into how many parts C1 and the line of a plane are cut, and how many tasks that makes."""
-    planes = change.planes
-    if not change.taps and planes >= BUSY * cores * -(-planes // cores):
-        return (1, 1), planes
-    groups = planes * change.c1
-    cuts = min(-(-change.line // change.step), -(-TASKS * cores // groups))
-    return (change.c1, cuts), groups * cuts
-
-
-def _box_extents(
-    change: Relayout, box: Box, known: dict[tuple[object, ...], tuple[int, ...]]
-) -> tuple[int, ...]:
-    """Return all that the cuts of a box depend on, and so its cost."""
-    # There are many boxes and few kinds of them: only the last of a line, of C1 or of the groups is uneven.
-    mark = change.mark(box)
-    kind = len(box.c1), box.c1.stop == change.c1, len(box.line), box.line.stop == change.line, *mark
-    if kind not in known:
-        known[kind] = (*_extents(change, box), *mark)
-    return known[kind]
-
-
-def _boxes(change: Relayout, parts: tuple[int, int], share: range) -> Iterator[Box]:
-    """Yield the boxes of tasks in a row: those of one plane that have the whole line make one."""
-    groups, cuts = parts
-    each, taps = change.c1 // groups, range(change.area)
-    if cuts == 1:
-        first = share.start
-        while first < share.stop:
-            plane, group = divmod(first, groups)
-            last = min(share.stop, (plane + 1) * groups)
-            c1 = range(group * each, (group + last - first) * each)
-            yield Box(plane, c1, range(change.line), taps)
-            first = last
-        return
-    steps = -(-change.line // change.step)
-    begins = [change.step * (steps * cut // cuts) for cut in range(cuts)]
-    lines = list(map(range, begins, [*begins[1:], change.line]))
-    for task in share:
-        rest, cut = divmod(task, cuts)
-        plane, group = divmod(rest, groups)
-        yield Box(plane, range(group, group + 1), lines[cut], taps)
+    cut = Cut(change, len(cores))
+    return tuple(
+        CoreWork(core, cut.signature(share), partial(_program, change, cut, share, profile))
+        for core, share in zip(cores, shares(cut.tasks, len(cores)), strict=False)
+    )
 
 
 def _pieces(profile: Profile, change: Relayout, box: Box) -> Iterator[Box]:
@@ -147,15 +97,9 @@ def _room(change: Relayout, box: Box) -> tuple[int, int]:
     return read, write
 
 
-def _extents(change: Relayout, box: Box) -> tuple[int, ...]:
-    """Return all of a box that its cost depends on, once it is cut into pieces."""
-    kept = change.plain_side(box).shape
-    return len(box.c1), len(box.line), len(box.taps), *kept
-
-
-def _program(change: Relayout, boxes: tuple[Box, ...], profile: Profile) -> Program:
+def _program(change: Relayout, cut: Cut, share: range, profile: Profile) -> Program:
     b = ProgramBuilder(profile)
-    pieces = tuple(piece for box in boxes for piece in _pieces(profile, change, box))
+    pieces = tuple(piece for box in cut.boxes(share) for piece in _pieces(profile, change, box))
     rooms = [_room(change, piece) for piece in pieces]
     # The copy of the next piece waits until this one has left its slot: nothing overlaps.
     (tile,) = b.slots("UB", max(max(both) for both in rooms), "tile")
@@ -164,7 +108,7 @@ def _program(change: Relayout, boxes: tuple[Box, ...], profile: Profile) -> Prog
         read, write = change.sides(piece)
         if not prod(write.shape):
             continue
-        for _ in b.once(piece, (*_extents(change, piece), *change.mark(piece))):
+        for _ in b.once(piece, extents(change, piece)):
             if prod(read.shape):
                 place = b.gm(change.source, change.read_place, piece)
                 b.add(CopyGmToUb(tile, place, prod(read.shape) * size, read.shape, _padded(read)))

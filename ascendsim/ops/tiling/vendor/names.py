@@ -117,6 +117,9 @@ def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling")
     if streams:
         # Of a whole reduction, which is what these tasks make, there is no share.
         fields.pop("single_core_k", None)
+    if streams and not any(values.get(name) for name in STREAMS):
+        # The rules of the product may cut a last round that the entry says is whole.
+        fields |= {"k_split": 1, "stream_axis": ""}
     return PartialPlan(fields, "wgrad_stream" if streams else "wgrad_shares")
 
 

@@ -9,8 +9,8 @@ from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import Profile
 
-# 910B and 910_93, whose 2-D gradients are made by another library (`library` has what is known of that), and
-# 910_95, which has one operator for both.
+# 910B and 910_93, whose 2-D gradients another library makes (`library` has what is known of that), except
+# a grad_weight whose order is fixed; and 910_95, which has one operator for both.
 VOLUMES_ALONE, ALL = "2201", "3510"
 
 
@@ -29,7 +29,8 @@ def operator_plan(
     deterministic   whether parts of grad_weight may be added in one order only: then it streams (stream-K)
     """
     flat = problem.kernel[0] == problem.small_size[0] == problem.big_size[0] == 1
-    if profile.npu_arch != ALL and (profile.npu_arch != VOLUMES_ALONE or flat):
+    other_library = flat and not (gradient == "grad_weight" and deterministic)
+    if profile.npu_arch != ALL and (profile.npu_arch != VOLUMES_ALONE or other_library):
         return None, ""
     try:
         plan = product_tiling(

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.tiling.vendor.first.plans import first_plan
 from ascendsim.ops.tiling.vendor.library.plans import library_plan
@@ -33,34 +32,19 @@ def product_plan(
     merge    groups that are computed as one; 0: as many as the operator takes
     """
     usual = product_merge(problem, gradient, compute_dtype, profile)
-    whole = merged(problem, merge or usual)
-    plans = (
-        first_plan(whole, gradient, compute_dtype, profile, out_dtype, blocks=blocks),
-        _float32_plan(whole, gradient, compute_dtype, profile, out_dtype, blocks=blocks),
-    )
-    found = next((plan for plan in plans if plan), None)
+    whole, arguments = merged(problem, merge or usual), (gradient, compute_dtype, profile)
+    streamed = gradient == "grad_weight" and deterministic
+    found = first_plan(whole, *arguments, out_dtype, blocks=blocks)
+    # In an order that is fixed the operators of volumes add the grad_weight of images, too.
+    if found is None and not streamed:
+        found = library_plan(whole, *arguments, out_dtype, blocks=blocks)
     if found is not None:
         return merging(found, merge or usual), ""
     if merge not in (0, usual):
         return None, f"product's plan of {gradient}: its operator takes {usual} groups as one, not {merge}"
-    return operator_plan(problem, gradient, compute_dtype, profile, deterministic=deterministic)
+    return operator_plan(problem, *arguments, deterministic=deterministic)
 
 
 def merging(plan: Plan, merge: int) -> Plan:
     """Return a plan of a product with so many groups as one, for the product as it is given."""
     return replace(plan, tiling=replace(plan.tiling, group_merge=merge)) if merge > 1 else plan
-
-
-def _float32_plan(
-    problem: ConvProblem,
-    gradient: str,
-    compute_dtype: str,
-    profile: Profile,
-    out_dtype: str | None = None,
-    *,
-    blocks: int = 0,
-) -> Plan | None:
-    """Return the library's plan of a float32 gradient: its rules were held against no other kernels."""
-    if stored_name(compute_dtype) != "float32":
-        return None
-    return library_plan(problem, gradient, compute_dtype, profile, out_dtype, blocks=blocks)

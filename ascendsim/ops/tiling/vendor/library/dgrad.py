@@ -1,7 +1,8 @@
 """The grid and the tiles of a 2-D grad_input as the library of the 910B's operators cuts it.
 
 Source   measured kernels of AlexNet in HF32 on 910B2, whose counters tell grid and tiles; the older, public
-         version of the library for what they do not tell (which operand stays in L1)
+         version of the library for what they do not tell: which operand stays in L1, and the reduction of
+         one Mmad of 16-bit operands, of which no kernel was measured
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ascendsim.profile import Profile
 FRACTAL = 16
 # Fractals of an accumulator: one copy of it fills the 128 KiB of L0C. Of an operand: half of 64 KiB.
 MOST_RESULTS, MOST_OPERAND = 128, 64
+WIDE_BYTES = 4
 # A grid that does not divide the batch, or leaves cores idle, must be so much better than the best that does.
 PREFERENCE = 1.25
 
@@ -39,10 +41,14 @@ class Parts(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """Fractals of a base block, the base blocks of one image in a cell, and the cycles of all their Mmads."""
+    """Fractals of a base block, the base blocks of one image in a cell, and the cycles of all their Mmads.
+
+    k   the (channel group, tap) pairs of one Mmad
+    """
 
     m: int
     n: int
+    k: int
     blocks: int
     cycles: int
 
@@ -52,7 +58,8 @@ def library_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling 
 
     Grid     the least images x tiles x steps x max(MTE1, M) of a cell, over all grids; one that divides the
              batch and uses all cores is taken unless it is 25 % worse
-    Tiles    at most 128 fractals of L0C in one copy; one group of C0 channels and one tap for each Mmad
+    Tiles    at most 128 fractals of L0C in one copy; a Mmad of 4-byte operands takes one group of C0 channels
+             under one tap, one of 2 bytes as many as divide the reduction and fit in half of L0A and L0B
     L1       least bytes over MTE2; an operand that is whole has one copy, the other one two
     blocks   cells of the grid, None returned where none has so many; 0: at most one for each core
     """
@@ -62,11 +69,14 @@ def library_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling 
         return None
     parts, tiles = _chosen(gemm, costs, grids, profile.cores.cube)
     s = gemm.sliding
-    base = min(tiles.m * FRACTAL, s.pixels), min(tiles.n * FRACTAL, gemm.columns), s.c0
-    steps = _l1_steps(gemm, profile, parts, tiles, base)
-    if steps is None:
+    for k in (pairs for pairs in range(tiles.k, 0, -1) if tiles.k % pairs == 0):
+        base = min(tiles.m * FRACTAL, s.pixels), min(tiles.n * FRACTAL, gemm.columns), k * s.c0
+        steps = _l1_steps(gemm, profile, parts, tiles, base)
+        if steps is not None:
+            break
+    else:
         return None
-    whole = gemm.all_taps.groups
+    whole = gemm.all_taps.groups // k
     return Tiling(
         *base,
         *steps,
@@ -115,28 +125,38 @@ def _tilings(gemm: DgradGemm, costs: Costs, parts: Parts) -> Iterator[Tiles]:
         if not rows or (columns > 1 and n == -(-parts.n // (columns - 1))):
             continue
         m = -(-parts.m // rows)
+        k = _pairs(gemm, m, n)
         pixels, width = min(m * FRACTAL, gemm.sliding.pixels), n * FRACTAL
-        load = costs.load_image(pixels, 1)
-        load += costs.load_weights(c0, width, backwards=gemm.backwards, taps=gemm.taps)
-        step = max(int(load), int(costs.mmad(pixels, c0, width)))
-        yield Tiles(m, n, rows * columns, rows * columns * gemm.all_taps.groups * step)
+        load = costs.load_image(pixels, k)
+        load += costs.load_weights(k * c0, width, backwards=gemm.backwards, taps=gemm.taps)
+        step = max(int(load), int(costs.mmad(pixels, k * c0, width)))
+        yield Tiles(m, n, k, rows * columns, rows * columns * (gemm.all_taps.groups // k) * step)
+
+
+def _pairs(gemm: DgradGemm, m: int, n: int) -> int:
+    """Return the (channel group, tap) pairs that one Mmad adds, for a base block of m x n fractals."""
+    # Weights of 4 bytes are turned over in blocks of 16 x 16: counters tell of 8 channels in each Mmad.
+    if gemm.sliding.itemsize == WIDE_BYTES:
+        return 1
+    most, whole = MOST_OPERAND // max(m, n), gemm.all_taps.groups
+    return max(pairs for pairs in range(1, most + 1) if whole % pairs == 0)
 
 
 def _l1_steps(
     gemm: DgradGemm, profile: Profile, parts: Parts, tiles: Tiles, base: tuple[int, int, int]
 ) -> tuple[int, int] | None:
-    """Return step_ka and step_kb, None if L1 holds no tiles of whole rows.
+    """Return step_ka and step_kb, None if L1 holds no tiles of whole rows, and of whole Mmads.
 
     Least bytes are brought; of equal ways the shortest tiles of what is not whole, since the first of them is
     what a block waits for.
     """
     s, room = gemm.sliding, profile.buffers["L1"].capacity_bytes
-    taps, channels = gemm.taps, gemm.channel_groups
+    taps, channels, k = gemm.taps, gemm.channel_groups, base[2] // s.c0
     column_tiles = -(-parts.n // tiles.n)
     row_tiles = tiles.blocks // column_tiles
     # Weights of 4 bytes are turned over in blocks of 16 x 16: two groups of 8 channels together.
     pairs = FRACTAL // s.c0
-    lengths = [n for n in range(1, channels + 1) if channels % n == 0]
+    lengths = [n for n in range(1, channels + 1) if channels % n == 0 and n * taps % k == 0]
     ways = []
     for a in lengths:
         left = s.tile_bytes(base[0], gemm.all_taps._replace(channels=a), in_row=False)
@@ -151,6 +171,6 @@ def _l1_steps(
                 1 if a == channels else column_tiles
             ) + right * (channels // b) * (1 if stays else parts.images * row_tiles * column_tiles)
             alone = (a % pairs and a < channels) + (b % pairs and b < channels)
-            ways.append((alone, brought, a + b, a * taps, b * taps))
+            ways.append((alone, brought, a + b, a * taps // k, b * taps // k))
     # Single groups only where no pairs fit.
     return min(ways)[3:] if ways else None

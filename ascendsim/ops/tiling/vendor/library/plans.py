@@ -10,8 +10,8 @@ from ascendsim.ops.tiling.vendor.library.dgrad import library_dgrad
 from ascendsim.ops.tiling.vendor.library.wgrad import library_wgrad
 from ascendsim.profile import Profile
 
-# The core for which its grids are known, and the bytes of an operand for which its grad_input was measured.
-ARCHITECTURE, MEASURED_BYTES = "2201", 4
+# The core for which its grids are known.
+ARCHITECTURE = "2201"
 
 
 def library_plan(
@@ -35,11 +35,7 @@ def library_plan(
     if profile.npu_arch != ARCHITECTURE or not flat or problem.groups > 1 or problem.transposed:
         return None
     if gradient == "grad_input":
-        # How many groups of 16 channels a Mmad takes is not known: only operands of 4 bytes were measured.
-        gemm = DgradGemm.of(problem, compute_dtype, out_dtype)
-        if gemm.sliding.itemsize != MEASURED_BYTES:
-            return None
-        tiling = library_dgrad(gemm, profile, blocks)
+        tiling = library_dgrad(DgradGemm.of(problem, compute_dtype, out_dtype), profile, blocks)
         return Plan("dgrad", tiling) if tiling else None
     tiling = library_wgrad(WgradGemm.of(problem, compute_dtype), profile, blocks)
     return Plan("wgrad", tiling) if tiling else None

@@ -1,0 +1,40 @@
+"""What the product's own operator asks for as workspace, for a kernel that follows the operator's plan."""
+
+from __future__ import annotations
+
+from ascendsim.errors import CapacityError, UnsupportedError
+from ascendsim.ops.lowering.call import Call
+from ascendsim.ops.problems.hf32 import stored_name
+from ascendsim.ops.tiling.vendor.layer import Layer, Machine
+from ascendsim.ops.tiling.vendor.operators import takes_winograd, vendor_plan
+from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
+from ascendsim.ops.tiling.vendor.workspace import operator_workspace, winograd
+
+# The operators whose host code is public; what older ones ask for is not known.
+PUBLIC = ("Conv3DBackpropInputV2", "Conv3DBackpropFilterV2")
+
+
+def asked_by_operator(call: Call, gradient: str, op_type: str) -> int | None:
+    """Return the bytes that an operator asks for beside the tensors of its kernel.
+
+    gradient, op_type   the name of a kernel of the call, and its type
+    None                it is another kernel, does not follow the operator's plan, or no formula is known
+    """
+    plan = call.plans.get(gradient)
+    if op_type not in PUBLIC or plan is None or plan.chosen_by != "product":
+        return None
+    storage, hf32 = stored_name(call.compute_dtype), call.compute_dtype == "hf32"
+    layer, machine = Layer.of(call.problem, storage, hf32=hf32), Machine.of(call.profile)
+    arch, fixed = call.profile.npu_arch, call.deterministic
+    if gradient == "grad_weight" and arch == "3510" and takes_winograd(layer):
+        return winograd(layer, machine)
+    given = call.problem, gradient, storage, call.profile
+    try:
+        followed = plan == product_tiling(*given, hf32=hf32, deterministic=fixed)
+        found = vendor_plan(*given, hf32=hf32, deterministic=fixed)
+    except (CapacityError, UnsupportedError):
+        return None
+    # float32 gradients of the 910B follow another library.
+    return (
+        operator_workspace(found, layer, machine, gradient, arch, deterministic=fixed) if followed else None
+    )

@@ -1,0 +1,74 @@
+"""The casts that every tensor and tile goes through, as `formats/casts.py` defines them: binary16 compiled.
+
+numpy converts binary16 element by element, which for a whole call takes as long as a tenth of its products.
+The compiler is loaded at the first array that is long enough for it to pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ascendsim.numerics.formats.casts import decode, encode, round_to
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+
+    Floats = NDArray[np.float32]
+    Elements = NDArray[Any] | HiFloat8Array
+    Convert = Callable[[NDArray[Any]], NDArray[Any]]
+
+HALF: Final = "float16"
+LEAST: Final = 1024  # elements from which a compiled conversion is faster than numpy's, call and all
+
+
+def decoded(values: Elements, dtype: str) -> Floats:
+    """Return the carrier of stored elements.
+
+    Raises   as `decode`
+    """
+    if _is_long(values, dtype) and getattr(values, "dtype", None) == np.float16:
+        return _conversions()[0](values)  # type: ignore[arg-type]
+    return decode(values, dtype)
+
+
+def rounded(values: Floats, target: str, overflow: str = "ieee", rounding: str | None = None) -> Floats:
+    """Return carriers on the grid of a format, rounded once.
+
+    Special  the payload of a NaN is not promised
+    Raises   as `round_to`
+    """
+    if _is_long(values, target) and overflow == "ieee" and rounding in (None, "RINT"):
+        widened, narrowed = _conversions()
+        return widened(narrowed(values))
+    return round_to(values, target, rounding=rounding, overflow=overflow)
+
+
+def stored(values: Floats, target: str) -> Elements:
+    """Return the stored elements of carriers on the grid of a format.
+
+    Raises   as `encode`, for values that are off the grid
+    """
+    if _is_long(values, target):
+        widened, narrowed = _conversions()
+        made = narrowed(values)
+        if np.array_equal(widened(made), values, equal_nan=True):
+            return made
+    return encode(values, target)
+
+
+def _is_long(values: Elements, dtype: str) -> bool:
+    return dtype == HALF and values.size >= LEAST
+
+
+@cache
+def _conversions() -> tuple[Convert, Convert]:
+    """Return the compiled conversions: from binary16 to binary32, and back."""
+    from ascendsim.numerics.compiled.gathered.halves import narrowed, widened
+
+    return widened, narrowed

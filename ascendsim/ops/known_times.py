@@ -1,0 +1,69 @@
+"""The times of kernels on vector cores, remembered from call to call.
+
+The layers of a network change the layout of the same shapes again and again, and a tuning run does it with
+every tiling. What such a kernel takes follows from few things; two that agree in all of them take the same
+cycles. Kernels of the cube are timed anew each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import NamedTuple
+from weakref import ref
+
+from ascendsim.profile import Profile
+from ascendsim.program.kernel import Kernel
+from ascendsim.program.places import GmTensor
+from ascendsim.timing.kernel import measure_kernel
+from ascendsim.timing.l2.account import Start
+from ascendsim.timing.times import KernelTimes
+
+
+def known_times(kernel: Kernel, profile: Profile, *, folded: bool, l2_start: Start) -> KernelTimes:
+    """Return where the cycles of a kernel went, as `measure_kernel` does."""
+    if kernel.recipe is None or not isinstance(l2_start, str):
+        # What another kernel has left in L2 names tensors, and is hardly ever met again.
+        return measure_kernel(kernel, profile, folded=folded, l2_start=l2_start)
+    tensors = tuple([_Shaped.of(tensor) for tensor in kernel.tensors.values()])
+    asked = _Asked(kernel.recipe, tensors, folded, l2_start, profile.content, ref(kernel), ref(profile))
+    return replace(_remembered(asked), kernel=kernel.name)
+
+
+class _Shaped(NamedTuple):
+    """A tensor without its name."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    itemsize: int
+    role: str
+    cached: bool
+
+    @classmethod
+    def of(cls, tensor: GmTensor) -> _Shaped:
+        """Return all of a tensor that cycles may follow from."""
+        return cls(tensor.shape, tensor.dtype, tensor.itemsize, tensor.role, tensor.cached)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """All that the times of a kernel follow from; kernel and profile are not kept alive by what is known."""
+
+    recipe: Hashable
+    tensors: tuple[_Shaped, ...]
+    folded: bool
+    l2_start: str
+    content: bytes
+    kernel: ref[Kernel] = field(compare=False)
+    profile: ref[Profile] = field(compare=False)
+
+
+# So many are the changes of layout, zeros and sums of a network of a hundred layers.
+@lru_cache(maxsize=512)
+def _remembered(asked: _Asked) -> KernelTimes:
+    kernel, profile = asked.kernel(), asked.profile()
+    # They are the caller's, who still holds them.
+    assert kernel is not None
+    assert profile is not None
+    return measure_kernel(kernel, profile, folded=asked.folded, l2_start=asked.l2_start)

@@ -1,0 +1,86 @@
+"""How a change of layout is dealt to the cores: as tasks, which are boxes of its elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from ascendsim.ops.schedules.vector.relayout import Box, Relayout
+
+# Cores get whole planes if that uses so much of their rounds; else parts of planes, so many for each.
+BUSY = 0.6
+TASKS = 8
+
+
+class Cut:
+    """A change cut into tasks for so many cores: whole planes, or parts of C1 and of the line of a plane.
+
+    Tasks are counted plane after plane, in a plane by groups of channels, and then along the line.
+    """
+
+    def __init__(self, change: Relayout, cores: int) -> None:
+        self._change = change
+        planes = change.planes
+        if not change.taps and planes >= BUSY * cores * -(-planes // cores):
+            self._groups, self._cuts = 1, 1
+        else:
+            self._groups = change.c1
+            groups = planes * change.c1
+            self._cuts = min(-(-change.line // change.step), -(-TASKS * cores // groups))
+        self.tasks = planes * self._groups * self._cuts
+
+    def boxes(self, share: range) -> Iterator[Box]:
+        """Yield the boxes of tasks in a row: those of one plane that have the whole line make one."""
+        change, groups, cuts = self._change, self._groups, self._cuts
+        each, taps = change.c1 // groups, range(change.area)
+        if cuts == 1:
+            first = share.start
+            while first < share.stop:
+                plane, group = divmod(first, groups)
+                last = min(share.stop, (plane + 1) * groups)
+                c1 = range(group * each, (group + last - first) * each)
+                yield Box(plane, c1, range(change.line), taps)
+                first = last
+            return
+        steps = -(-change.line // change.step)
+        begins = [change.step * (steps * cut // cuts) for cut in range(cuts)]
+        lines = list(map(range, begins, [*begins[1:], change.line]))
+        for task in share:
+            rest, cut = divmod(task, cuts)
+            plane, group = divmod(rest, groups)
+            yield Box(plane, range(group, group + 1), lines[cut], taps)
+
+    def signature(self, share: range) -> tuple[int, ...]:
+        """Return a number for each box of a share; boxes with equal numbers cost the same."""
+        if self._cuts == 1 or not self._change.even:
+            return self._numbers(share)
+        # Such tasks are many, and every plane is cut alike: those of one plane tell the numbers of all.
+        count = self._groups * self._cuts
+        begin = share.start % count
+        end = begin + len(share)
+        return (self._of_a_plane * -(-end // count))[begin:end]
+
+    @cached_property
+    def _of_a_plane(self) -> tuple[int, ...]:
+        """The numbers of the tasks of a plane: all its groups of channels are cut alike but the last."""
+        count, cuts = self._groups * self._cuts, self._cuts
+        inner = self._numbers(range(cuts)) * (self._groups - 1) if self._groups > 1 else ()
+        return inner + self._numbers(range(count - cuts, count))
+
+    def _numbers(self, share: range) -> tuple[int, ...]:
+        return tuple(
+            [
+                self._known.setdefault(extents(self._change, box), len(self._known))
+                for box in self.boxes(share)
+            ]
+        )
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, ...], int]:
+        return {}
+
+
+def extents(change: Relayout, box: Box) -> tuple[int, ...]:
+    """Return all of a box that its cost depends on, and how it is cut into pieces."""
+    kept = change.plain_side(box).shape
+    return len(box.c1), len(box.line), len(box.taps), *kept, *change.mark(box)
