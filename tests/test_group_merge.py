@@ -14,6 +14,7 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.tiling.vendor.merging import product_merge
+from ascendsim.ops.tiling.vendor.names import from_vendor, to_vendor
 from ascendsim.profile import load_profile
 from tests.both_engines import time_kernel
 from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
@@ -64,8 +65,7 @@ def _partial(fields):
         # 8 channels in float32 are one C0, which grad_weight does not go by: 16 make a fractal.
         (ConvProblem((1, 64, 4, 4), (128, 8, 1, 1), groups=8), "910B2", "float32", (1, 2)),
         # 11 x 11 taps: the weights of 16 groups take 2 x 121 x 16 x 16 x 2 + 256 bytes, half of UB; with
-        # 16 x 16 taps they take 256 KiB, which it has not. Of columns of grad_weight 256 are the most, not
-        # 16 x 121.
+        # 16 x 16 taps they take 256 KiB, which it has not. grad_weight has at most 256 columns, not 16 x 121.
         (ConvProblem((1, 32, 16, 16), (32, 1, 11, 11), groups=32), "950PR_9589", "float16", (16, 1)),
         (ConvProblem((1, 32, 16, 16), (32, 1, 16, 16), groups=32), "950PR_9589", "float16", (1, 1)),
         (ConvProblem((1, 32, 16, 16), (32, 1, 16, 16), groups=32), "910B2", "float16", (16, 16)),
@@ -258,6 +258,16 @@ def test_a_plan_says_how_many_and_is_read_back():
     plan = planned(DEPTHWISE, "950PR_9589").plans["grad_input"]
     assert plan.to_dict()["group_merge"] == 16
     assert Plan.from_dict(plan.to_dict()) == plan
+
+
+def test_the_vendors_name_of_it_is_read_and_written():
+    # The entries of its tuning files are of the nest that deals shares, for grad_input of 910_95.
+    entry = {"baseM": 512, "baseN": 16, "baseK": 144, "enlarge": 16}
+    partial = from_vendor("grad_input", entry)
+    assert partial.fields["group_merge"] == 16
+    call = planned(DEPTHWISE, "950PR_9589", tilings={"grad_input": partial})
+    assert call.merge_of("grad_input") == 16
+    assert to_vendor("grad_input", call.plans["grad_input"])["enlarge"] == 16
 
 
 @pytest.mark.parametrize("product", PRODUCTS)

@@ -36,6 +36,8 @@ CASES = [
     (ConvProblem((1, 12, 5, 6), (20, 3, 1, 1), groups=4), 4),
     (ConvProblem((1, 24, 5, 6), (24, 2, 3, 3), groups=24, transposed=True), 8),
     (ConvProblem((1, 6, 3, 5, 6), (6, 1, 2, 3, 3), groups=6), 4),
+    # Merged groups of 48 x 80 channels, the second one with 12 x 20: many boxes in each, no two alike.
+    (ConvProblem((1, 60, 3, 3), (100, 3, 2, 2), groups=20), 16),
 ]
 PROFILES = pytest.mark.parametrize("profile", [SPLIT, UNIFIED], ids=["split", "unified"])
 MERGED = pytest.mark.parametrize(("problem", "factor"), CASES, ids=str)

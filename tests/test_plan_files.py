@@ -247,7 +247,11 @@ def test_a_plan_in_the_vendors_names_comes_back_as_far_as_they_go():
             UnsupportedError,
             "segments of the reduction; that is not read yet from the vendor's names; say k_split",
         ),
-        ({"baseM": 16, "enlarge": 4}, UnsupportedError, "enlarge is 4, which asks for merged groups"),
+        (
+            {"baseM": 16, "groupEnlarge": True},
+            UnsupportedError,
+            "groupEnlarge is True, which asks for merged groups; it does not say how many; say group_merge",
+        ),
         (
             {"baseM": 16, "baseL": 4},
             ConfigError,

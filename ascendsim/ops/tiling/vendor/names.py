@@ -26,6 +26,7 @@ MEANS: Mapping[str, Mapping[str, str]] = {
         "singleCoreM": "single_core_m",
         "singleCoreCin": "single_core_n",
         "coreNum": "used_cores",
+        "enlarge": "group_merge",
     },
     "grad_weight": {
         **_SIZES,
@@ -46,8 +47,11 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str, str]] = {
         "segments of the reduction",
         "that is not read yet from the vendor's names; say k_split and single_core_k in ours",
     ),
-    "enlarge": ((1,), "merged groups", _NO_NEST),
-    "groupEnlarge": ((False, 0), "merged groups", _NO_NEST),
+    "groupEnlarge": (
+        (False, 0),
+        "merged groups",
+        "it does not say how many; say group_merge in ours",
+    ),
 }
 # The axes along which the stride splits the kernel, by the vendor's number. 1 is that of the tuning files:
 # they bring its phases together in a workspace, which only a split along both axes does. None has another.
