@@ -18,6 +18,7 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.packed import activation
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.program.kernel import Kernel
+from ascendsim.program.places import GmTensor
 
 WRITES_ROWS = "It writes row after row; what that adds to the cycles of its writes is not modelled."
 
@@ -41,14 +42,15 @@ def product_kernel(
 
 def grad_input(call: Call, graph: GraphBuilder) -> None:
     """Append the kernel of grad_input, which writes the format in which it leaves the cube."""
-    p, c0, schedule = call.problem, call.c0, call.schedule("grad_input")
+    p, schedule = call.problem, call.schedule("grad_input")
     gemm, back = schedule.gemm, not p.transposed
-    _pack(call, graph, "grad_output")
+    c0, unit = gemm.sliding.c0, gemm.out_c0
+    _pack(call, graph, "grad_output", gemm.source)
     if call.generation.changes_layouts:
         change = weight_in(graph.now("weight"), gemm.weights, p, reduce_small=back)
         _vector(call, graph).transdata("transdata_weight", change)
     else:
-        graph.packed("weight", gemm.weights, lambda w: pack_weight(w, p, c0, reduce_small=back))
+        graph.packed("weight", gemm.weights, lambda w: pack_weight(w, p, c0, reduce_small=back, unit=unit))
     # Where every kernel does, a note of the call says it.
     rows = writes_rows(call)
     note = WRITES_ROWS if rows and call.generation.changes_layouts else ""
@@ -92,12 +94,13 @@ def _vector(call: Call, graph: GraphBuilder) -> VectorKernels:
     return VectorKernels(graph, call.profile, call.accumulation)
 
 
-def _pack(call: Call, graph: GraphBuilder, name: str) -> None:
-    """Bring grad_output or input into the cube's layout."""
-    p, c0 = call.problem, call.c0
+def _pack(call: Call, graph: GraphBuilder, name: str, target: GmTensor | None = None) -> None:
+    """Bring grad_output or input into the cube's layout: the usual one, or that of a tensor."""
+    p = call.problem
     big = p.transposed == (name == "grad_output")
     size, channels = (p.big_size, p.big_channels) if big else (p.small_size, p.small_channels)
-    target = activation(name, p, size, channels, call.storage)
+    target = target or activation(name, p, size, channels, call.storage)
+    c0 = target.shape[-1]
     if call.generation.changes_layouts:
         change = activation_in(graph.now(name), target, p.groups)
         _vector(call, graph).transdata(f"transdata_{name}", change)
