@@ -156,8 +156,8 @@ class TapRows(NamedTuple):
 
         Where each block of weights has a command of its own, those are in the cycles.
         """
-        # A command goes forwards from fractal to fractal, so backwards each tap takes one of its own. None turns
-        # round taps that share a fractal: they lie so in L1.
+        # A command goes forwards from fractal to fractal, so backwards each tap takes one of its own.
+        # None turns round taps that share a fractal: they lie so in L1.
         whole = self.c0 * self.itemsize >= ROW_BYTES
         each = self.backwards and self.taps > 1 and whole and not profile.load2d.turned_block_cycles
         return self.groups if each else 1
