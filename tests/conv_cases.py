@@ -111,7 +111,7 @@ def call_of(
         dict.fromkeys(names, dtype),
         model.resolve(profile.cube.rates[compute].block_k),
         deterministic,
-        plans_of(problem, GRADIENTS[:2], compute, profile, tilings or {}, {}),
+        plans_of(problem, GRADIENTS[:2], compute, profile, tilings or {}, {}, deterministic=deterministic),
     )
 
 

@@ -110,7 +110,11 @@ def test_l2_is_warm_unless_it_is_asked_to_be_cold(record):
     assert [made["problem"]["L2"] for made in (usual, warm, cold)] == ["warm", "warm", "cold"]
     assert any(note.startswith("L2 is cold") for note in cold["products"][0]["notes"])
     # The tensors are far smaller than L2: warm kernels read nothing from main memory, cold ones all of it.
-    read = [[k["bytes"]["memory_read"] for k in made["products"][0]["kernels"]] for made in (warm, cold)]
+    # MemSet reads nothing at all.
+    read = [
+        [k["bytes"]["memory_read"] for k in made["products"][0]["kernels"] if "memset" not in k["name"]]
+        for made in (warm, cold)
+    ]
     assert set(read[0]) == {0}
     assert min(read[1]) > 0
     assert cold["products"][0]["cycles"] > warm["products"][0]["cycles"]
@@ -134,7 +138,9 @@ def test_a_network_can_begin_cold_too(record, tmp_path):
 
 
 def test_a_legal_order_by_seed_gives_the_same_bits(record):
-    one, other = (record(*SMALL, "--order", order)["products"][0] for order in ("program", "7"))
+    # Parts of grad_weight that different cores add as they come are left out: of those the order is the bits.
+    words = *SMALL, "--deterministic"
+    one, other = (record(*words, "--order", order)["products"][0] for order in ("program", "7"))
     assert other["order"] == "seed 7"
     assert [g["sha256"] for g in one["gradients"]] == [g["sha256"] for g in other["gradients"]]
 

@@ -159,10 +159,15 @@ def problems(draw):
 
 
 @settings(max_examples=40, deadline=None)
-@given(problems(), st.sampled_from(["hf32", "float16"]), st.sampled_from([24, 20, 12, 1]), st.booleans())
-def test_every_plan_is_one_that_a_program_can_follow(problem, compute, cores, half):
-    l1 = B2.buffers["L1"].capacity_bytes // (2 if half else 1)
-    profile = changed(cores, l1)
+@given(
+    problems(),
+    st.sampled_from(["hf32", "float16"]),
+    st.sampled_from([24, 20, 12, 1]),
+    st.sampled_from([1, 2]),
+    st.sampled_from([1, 4]),
+)
+def test_every_plan_is_one_that_a_program_can_follow(problem, compute, cores, less_l1, less_l0):
+    profile = changed(cores, less_l1, less_l0)
     for gradient in GRADIENTS:
         plan = library_plan(problem, gradient, compute, profile)
         if plan is None:
@@ -182,16 +187,22 @@ def test_every_plan_is_one_that_a_program_can_follow(problem, compute, cores, ha
 PROFILES = {}
 
 
-def changed(cores, l1):
-    """A 910B2 with other cores and another L1, made once."""
-    if (cores, l1) not in PROFILES:
-        figures = {"cores.cube": cores, "cores.vector": 2 * cores, "buffers.L1.capacity_bytes": l1}
-        PROFILES[cores, l1] = load_profile("910B2", overrides=figures)
-    return PROFILES[cores, l1]
+def changed(cores, less_l1=1, less_l0=1):
+    """A 910B2 with other cores, and with buffers so many times smaller, made once."""
+    key = cores, less_l1, less_l0
+    if key not in PROFILES:
+        less = {"L1": less_l1, "L0A": less_l0, "L0B": less_l0, "L0C": less_l0}
+        sizes = {
+            f"buffers.{name}.capacity_bytes": B2.buffers[name].capacity_bytes // times
+            for name, times in less.items()
+        }
+        figures = {"cores.cube": cores, "cores.vector": 2 * cores, **sizes}
+        PROFILES[key] = load_profile("910B2", overrides=figures)
+    return PROFILES[key]
 
 
 def test_half_of_the_cores_get_twice_the_work():
-    profile = changed(12, B2.buffers["L1"].capacity_bytes)
+    profile = changed(12)
     tiling = tiling_of(CONV4, "grad_input", profile)
     assert tiling.used_cores == 12
     # 4 parts of 8 images each, the columns in thirds as before.

@@ -125,7 +125,8 @@ def test_a_kernel_that_comes_back_makes_the_same_bits(name):
             run_kernel(one, given)
             found.append({name: values.tobytes() for name, values in given.items()})
         assert found[0] == found[1]
-        assert len(found[0]) > 1
+        # What it makes is among that, beside what it was given; a MemSet is given nothing.
+        assert {t.name for t in one.tensors.values() if t.role == "output"} <= set(found[0])
 
 
 @pytest.mark.parametrize("name", ["910B", "gradients as they arrive", "parts as a tree"])

@@ -271,6 +271,14 @@ def test_an_entry_that_no_nest_executes_is_refused(tmp_path, entry, error, messa
         read_plans(file)
 
 
+def test_four_channels_a_tap_are_a_flag_of_the_vendors():
+    plan = Plan("dgrad_c04", Tiling(64, 16, 48, 1, 1, task_order="batch group d m n"))
+    entry = to_vendor("grad_input", plan)
+    assert entry["enableC04Flag"] is True
+    assert from_vendor("grad_input", entry).schedule == "dgrad_c04"
+    assert from_vendor("grad_input", entry | {"enableC04Flag": False}).schedule == "dgrad_shares"
+
+
 def test_the_vendor_has_no_names_for_matrix_products(tmp_path):
     with pytest.raises(UnsupportedError, match="known for grad_input and grad_weight alone"):
         read_plans(written(tmp_path, "[matmul]\nbaseM = 16\n"))

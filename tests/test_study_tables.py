@@ -48,8 +48,9 @@ def test_records_go_into_pandas_as_they_are():
 
 def test_all_rows_have_all_columns_and_a_failed_point_has_one(rows):
     assert len({tuple(row) for row in rows}) == 1
-    # Two products, each with a change of layout of both operands and of what it makes, and a cast: 2 x 4 + 1.
-    assert [row["status"] for row in rows] == ["timed"] * 9 + ["failed"]
+    # Two products, each with a change of layout of both operands and of what it makes, zeros for the parts of
+    # grad_weight, and a cast: 2 x 4 + 2.
+    assert [row["status"] for row in rows] == ["timed"] * 10 + ["failed"]
     assert rows[-1]["cycles"] is None
     assert "issue_cycles" in rows[-1]["reason"]
 

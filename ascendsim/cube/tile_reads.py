@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from ascendsim.profile import Profile
     from ascendsim.program.memory import CoreMemory
 
+# Of the reduction in a row of a fractal.
+ROW_BYTES = FRACTAL_BYTES // FRACTAL_ROWS
+
 
 class Window(NamedTuple):
     """An image tile in L1 and its place in a convolution.
@@ -90,8 +93,10 @@ class Im2col(NamedTuple):
     def cycles(self, profile: Profile, buffer: str) -> Fraction:
         """Cycles of load3d: fractals of 16 pixels at the rate of the output rows they span, and commands."""
         w = self.window
-        offset = self.first_pixel % w.out_width
-        return load3d_cycles(profile, buffer, w.stride[1], (offset, self.pixels, w.out_width), self.groups)
+        run = self.first_pixel % w.out_width, self.pixels, w.out_width
+        # Several taps of a few channels share the 32 bytes of a row of a fractal.
+        groups = -(-self.groups * w.c0 * self.itemsize // ROW_BYTES)
+        return load3d_cycles(profile, buffer, w.stride[1], run, groups)
 
     def load2d_commands(self, profile: Profile) -> int:
         """None: it is load3d."""
@@ -137,7 +142,7 @@ class TapRows(NamedTuple):
 
     def cycles(self, profile: Profile, buffer: str) -> Fraction:
         """Cycles of the data, whole fractals at the path's rate, and of turning over blocks of weights."""
-        elements = self.groups * self.c0 * round_up(self.columns, FRACTAL_ROWS)
+        elements = self._rows * round_up(self.columns, FRACTAL_ROWS)
         data = Fraction(elements * self.itemsize) / profile.paths[f"L1_{buffer}"].bytes_per_cycle
         if not self.backwards:
             return data
@@ -152,8 +157,15 @@ class TapRows(NamedTuple):
         Where each block of weights has a command of its own, those are in the cycles.
         """
         # A command goes forwards from fractal to fractal, so backwards each tap takes one of its own.
-        each = self.backwards and self.taps > 1 and not profile.load2d.turned_block_cycles
+        # None turns round taps that share a fractal: they lie so in L1.
+        whole = self.c0 * self.itemsize >= ROW_BYTES
+        each = self.backwards and self.taps > 1 and whole and not profile.load2d.turned_block_cycles
         return self.groups if each else 1
+
+    @property
+    def _rows(self) -> int:
+        """Rows of the matrix, in whole fractals."""
+        return round_up(self.groups * self.c0, ROW_BYTES // self.itemsize)
 
 
 class Transposed(NamedTuple):
@@ -242,9 +254,7 @@ class Submatrix(NamedTuple):
         L0A holds its matrix row by row and L0B column by column, so L0B turns over what is not transposed.
         """
         reduction, other = (self.columns, self.rows) if buffer == "L0A" else (self.rows, self.columns)
-        size = round_up(reduction * self.itemsize, FRACTAL_BYTES // FRACTAL_ROWS) * round_up(
-            other, FRACTAL_ROWS
-        )
+        size = round_up(reduction * self.itemsize, ROW_BYTES) * round_up(other, FRACTAL_ROWS)
         path = profile.paths[f"L1_{buffer}"]
         turned = self.transposed == (buffer == "L0A")
         slower = path.transposing_bytes_per_cycle

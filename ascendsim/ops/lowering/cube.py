@@ -58,7 +58,7 @@ def grad_input(call: Call, graph: GraphBuilder) -> None:
     """Append the kernel of grad_input, which writes the format in which it leaves the cube."""
     p, whole, schedule = call.problem, call.problem_of("grad_input"), call.schedule("grad_input")
     output = schedule.gemm.output
-    _pack(call, graph, "grad_output", "grad_input")
+    _pack(call, graph, "grad_output", "grad_input", schedule.gemm.source)
     # Where every kernel does, a note of the call says it.
     rows = writes_rows(call)
     note = WRITES_ROWS if rows and call.generation.changes_layouts else ""
@@ -79,10 +79,11 @@ def grad_input(call: Call, graph: GraphBuilder) -> None:
 
 def _with_weights(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: Kernel) -> Kernel:
     """Bring the weights into the layout that grad_input reads; return its kernel, which may do so itself."""
-    p, c0, target, back = call.problem, call.c0, schedule.gemm.weights, not call.problem.transposed
+    p, gemm, back = call.problem, schedule.gemm, not call.problem.transposed
+    target, c0, unit = gemm.weights, gemm.sliding.c0, gemm.out_c0
     merge, given = call.merge_of("grad_input"), graph.now("weight")
     if merge == 1 and not call.generation.changes_layouts:
-        graph.packed("weight", target, lambda w: pack_weight(w, p, c0, reduce_small=back))
+        graph.packed("weight", target, lambda w: pack_weight(w, p, c0, reduce_small=back, unit=unit))
         return kernel
     change = weight_in(given, target, p, reduce_small=back, merge=merge)
     if call.generation.changes_layouts:
@@ -143,12 +144,13 @@ def _vector(call: Call, graph: GraphBuilder) -> VectorKernels:
     return VectorKernels(graph, call.profile, call.accumulation)
 
 
-def _pack(call: Call, graph: GraphBuilder, name: str, gradient: str) -> None:
-    """Bring grad_output or input into the cube's layout, as a gradient reads it."""
-    p, c0 = call.problem_of(gradient), call.c0
+def _pack(call: Call, graph: GraphBuilder, name: str, gradient: str, target: GmTensor | None = None) -> None:
+    """Bring grad_output or input into the layout that a gradient reads: the usual one, or that of a tensor."""
+    p = call.problem_of(gradient)
     big = p.transposed == (name == "grad_output")
     size, channels = (p.big_size, p.big_channels) if big else (p.small_size, p.small_channels)
-    target = activation(name, p, size, channels, call.storage)
+    target = target or activation(name, p, size, channels, call.storage)
+    c0 = target.shape[-1]
     if call.generation.changes_layouts:
         change = activation_in(graph.now(name), target, channels)
         _vector(call, graph).transdata(f"transdata_{name}", change)

@@ -70,9 +70,9 @@ def unpack_activation(
 
 
 def pack_weight(
-    values: NDArray[np.float32], problem: ConvProblem, c0: int, *, reduce_small: bool
+    values: NDArray[np.float32], problem: ConvProblem, c0: int, *, reduce_small: bool, unit: int = 0
 ) -> NDArray[np.float32]:
-    """Bring weight to (groups, KD, C1, KH, KW, C0, columns), columns padded to a multiple of C0.
+    """Bring weight to (groups, KD, C1, KH, KW, C0, columns), columns padded to a multiple of `unit` (0: C0).
 
     `reduce_small` sums over the channels of the small side (the backward direction), so that the big side's
     channels are the columns; otherwise the other way round.
@@ -82,9 +82,9 @@ def pack_weight(
     if not reduce_small:
         source = source.transpose(0, 2, 1, 3, 4, 5)
     reduced, columns = source.shape[1:3]
-    c1 = groups_of(reduced, c0)
+    c1, unit = groups_of(reduced, c0), unit or c0
     packed = np.zeros(
-        (groups, kernel[0], c1, kernel[1], kernel[2], c0, groups_of(columns, c0) * c0), np.float32
+        (groups, kernel[0], c1, kernel[1], kernel[2], c0, groups_of(columns, unit) * unit), np.float32
     )
     for group in range(c1):
         part = source[:, group * c0 : (group + 1) * c0]

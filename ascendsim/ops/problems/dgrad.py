@@ -8,9 +8,10 @@ same loop nest makes both, and both are called dgrad here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ascendsim.errors import ConfigError
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.problems.convolution import ConvProblem, pairs_by_depth
 from ascendsim.ops.problems.hf32 import stored_name
@@ -18,6 +19,9 @@ from ascendsim.ops.problems.packed import activation, groups_of
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.program.places import GmTensor
+
+# Channels a tap where there are so few, and the bytes of an element for which load3d knows that.
+FOUR, FOUR_BYTES = 4, 2
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class DgradGemm:
     Tensors  source (groups, N, D, C1, H, W, C0), weights (groups, KD, C1, KH, KW, C0, columns),
              output (groups, N, D, C1 of the columns, H * W, C0)
     Depth    `depths[d]` lists for each output depth the (kernel depth, source depth) pairs that reach it
+    Channels `channels` of one group are added up; the groups of C0 hold them
     """
 
     source: GmTensor
@@ -36,6 +41,7 @@ class DgradGemm:
     depths: tuple[tuple[tuple[int, int], ...], ...]
     backwards: bool
     compute_dtype: str
+    channels: int
 
     @classmethod
     def of(cls, p: ConvProblem, compute_dtype: str, result: str | None = None) -> DgradGemm:
@@ -75,7 +81,32 @@ class DgradGemm:
             pairs_by_depth(made_depths, met),
             not p.transposed,
             compute_dtype,
+            reduced,
         )
+
+    def in_fours(self) -> DgradGemm:
+        """Return the same product whose source and weights have groups of four channels; the output stays.
+
+        Raises   ConfigError if there are more channels, or they do not have 16 bits
+        """
+        if self.channels > FOUR or self.sliding.itemsize != FOUR_BYTES:
+            raise ConfigError(
+                f"grad_input of {self.channels} channels of {self.source.dtype}: four channels a tap are for "
+                "at most 4 channels of 16 bits; take another schedule"
+            )
+        source, weights = self.source, self.weights
+        shape = *weights.shape[:5], FOUR, weights.shape[6]
+        return replace(
+            self,
+            source=replace(source, name="grad_output NDC1HWC04", shape=(*source.shape[:6], FOUR)),
+            weights=replace(weights, name="weight DC1HWC04N", shape=shape),
+            sliding=replace(self.sliding, c0=FOUR),
+        )
+
+    @property
+    def out_c0(self) -> int:
+        """Channels in a group of the output."""
+        return self.output.shape[5]
 
     @property
     def groups(self) -> int:

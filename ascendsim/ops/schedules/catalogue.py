@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
 from ascendsim.ops.schedules.base import Schedule
+from ascendsim.ops.schedules.dgrad.c04 import DgradC04
 from ascendsim.ops.schedules.dgrad.columns_outer import DgradColumnsOuter
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.dgrad.shares import DgradShares
@@ -19,7 +20,10 @@ from ascendsim.ops.schedules.wgrad.stream import WgradStream
 
 SCHEDULES: Mapping[str, type[Schedule]] = {
     kind.name: kind
-    for kind in (Dgrad, DgradColumnsOuter, DgradShares, DgradSplit, Wgrad, WgradShares, WgradStream, Matmul)
+    for kind in (
+        *(Dgrad, DgradColumnsOuter, DgradShares, DgradSplit, DgradC04),
+        *(Wgrad, WgradShares, WgradStream, Matmul),
+    )
 }
 
 

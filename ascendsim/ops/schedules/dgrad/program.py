@@ -17,7 +17,7 @@ class DgradProgram(BlockProgram):
 
     def __init__(self, cut: DgradTasks, sizes: Sizes, target: GmTensor, hazards: frozenset[str]) -> None:
         spread = inserts_in_ub(cut.gemm, cut.profile)
-        super().__init__(cut, sizes, target, hazards, cut.gemm.sliding.c0, spread=spread)
+        super().__init__(cut, sizes, target, hazards, cut.gemm.out_c0, spread=spread)
         self.tiles = DgradTiles(self.b, cut, self.insertion)
 
     def append(self, task: Task) -> None:

@@ -18,7 +18,7 @@ class DgradSlices:
 
     def output(self, task: Task, first_column: int, columns: int) -> Index:
         """Return the slice of the output for a range of a task's columns."""
-        c0 = self._cut.gemm.sliding.c0
+        c0 = self._cut.gemm.out_c0
         start = (task.first_column + first_column) // c0
         pixels = slice(task.first_pixel, task.first_pixel + task.pixels)
         return task.group, task.image, task.depth, slice(start, start + columns // c0), pixels

@@ -57,7 +57,8 @@ class DgradTasks:
         """Refuse a tiling that no program can follow."""
         c0 = self.gemm.sliding.c0
         # Both end where groups of channels end. base_m need not: load3d takes any number of pixels.
-        require_whole_units("grad_input", self.tiling, {"base_n": c0, "base_k": c0}, self.profile)
+        units = {"base_n": self.gemm.out_c0, "base_k": c0}
+        require_whole_units("grad_input", self.tiling, units, self.profile)
         if self.tiling.k_split > self.gemm.channel_groups:
             raise ConfigError(
                 f"tiling of grad_input: k_split is {self.tiling.k_split}, but the reduction has "

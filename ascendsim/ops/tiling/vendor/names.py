@@ -39,7 +39,6 @@ MEANS: Mapping[str, Mapping[str, str]] = {
 # What is not read from their names: the values that mean "not so", what any other one asks for, and why not.
 _NO_NEST = "no loop nest here does that"
 REFUSED: Mapping[str, tuple[tuple[Any, ...], str, str]] = {
-    "enableC04Flag": ((False, 0), "four channels a tap", _NO_NEST),
     "tilingHkWkMode": ((0,), "taps looped over outside of a product", _NO_NEST),
     "isSplitKernelHW": ((False, 0), "taps looped over outside of a product", _NO_NEST),
     "enableSplitK": (
@@ -56,6 +55,8 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str, str]] = {
 # The axes along which the stride splits the kernel, by the vendor's number. 1 is that of the tuning files:
 # they bring its phases together in a workspace, which only a split along both axes does. None has another.
 SPLIT_MODES: Mapping[int, str] = {0: "", 1: "hw"}
+# Four channels a tap.
+C04 = "enableC04Flag"
 # The number, and the truth value that goes with it.
 SPLIT, SPLIT_FLAG = "kernelSplitMode", "enableSplitKernelFlag"
 # Fields that say something of a stream-K plan; with any of them grad_weight has that nest.
@@ -86,8 +87,8 @@ def says_vendor_names(values: Mapping[str, Any]) -> bool:
 def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling") -> PartialPlan:
     """Return what an entry in the vendor's names says of a plan; the product's rules give the rest.
 
-    The nest is the one that deals shares, as the operators of these entries do, or the one that splits the
-    kernel by the stride. A share of 0 says nothing.
+    The nest is the one that deals shares, as the operators of these entries do, the one that splits the
+    kernel by the stride, or the one with four channels a tap. A share of 0 says nothing.
 
     Raises   ConfigError for a name that is not the vendor's, with the nearest one; UnsupportedError for a
              mechanism that no nest here has, or that is not read from these names
@@ -95,7 +96,7 @@ def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling")
     means = MEANS.get(gradient)
     if means is None:
         raise UnsupportedError(f"{where}: the vendor's names are known for {' and '.join(MEANS)} alone")
-    known = [*means, *REFUSED, SPLIT, SPLIT_FLAG, *STREAMS, *FOLLOWS]
+    known = [*means, *REFUSED, SPLIT, SPLIT_FLAG, C04, *STREAMS, *FOLLOWS]
     for name, value in values.items():
         if name not in known:
             near = get_close_matches(str(name), known, n=1)
@@ -110,6 +111,8 @@ def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling")
         split = _kernel_split(values, where)
         if split:
             return PartialPlan({**fields, "kernel_split": split}, "dgrad_split")
+        if values.get(C04):
+            return PartialPlan(fields, "dgrad_c04")
         # The rules of the product may cut the reduction where the entry says that it is whole.
         whole = {"k_split": 1, "single_core_k": 0} if "enableSplitK" in values else {}
         return PartialPlan({**fields, **whole}, "dgrad_shares")
@@ -149,7 +152,8 @@ def to_vendor(gradient: str, plan: Plan) -> dict[str, Any]:
     # A share of 0 is one base block here, and nothing there.
     shares = {"single_core_m": plan.tiling.block_m, "single_core_n": plan.tiling.block_n}
     values = {ours: getattr(plan.tiling, ours) for ours in MEANS[gradient].values()} | shares
-    return {theirs: values[ours] for theirs, ours in MEANS[gradient].items()}
+    named = {theirs: values[ours] for theirs, ours in MEANS[gradient].items()}
+    return named | ({C04: True} if plan.schedule == "dgrad_c04" else {})
 
 
 def unnamed(gradient: str, plan: Plan) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def _lacking(plan: VendorPlan, problem: ConvProblem, c0: int) -> str:
         return f"blocks that end inside a group of {c0} channels"
     if plan.kernel_split and plan.k_segment:
         return "a kernel split by the stride, in segments"
-    if plan.taps != "all":
+    if plan.taps not in ("all", "c04"):
         return f"taps taken as {plan.taps}"
     if plan.strip_w and problem.small_size[1] > 1:
         return "several rows worked on in strips"
@@ -96,6 +96,8 @@ def _grad_input(plan: VendorPlan, problem: ConvProblem) -> Plan:
     grid, depths = _parts(plan), problem.big_size[0]
     depth_dim = grid.get("d", ceil_div(depths, plan.single_core_d) if plan.single_core_d > 1 else 0)
     tiling = replace(_tiling(plan, "grad_input"), batch_dim=grid.get("batch", 0), depth_dim=depth_dim)
+    if plan.taps == "c04":
+        return Plan("dgrad_c04", tiling)
     if plan.kernel_split:
         return Plan("dgrad_split", _split(tiling, plan, problem))
     if plan.k_segment:

@@ -14,11 +14,10 @@ from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.tiling.search.costs import Costs
 from ascendsim.ops.tiling.search.rates import Rates
+from ascendsim.ops.tiling.vendor.library.room import Room
 from ascendsim.profile import Profile
 
 FRACTAL = 16
-# Fractals of an accumulator: one copy of it fills the 128 KiB of L0C. Of an operand: half of 64 KiB.
-MOST_RESULTS, MOST_OPERAND = 128, 64
 WIDE_BYTES = 4
 # A grid that does not divide the batch, or leaves cores idle, must be so much better than the best that does.
 PREFERENCE = 1.25
@@ -54,7 +53,7 @@ class Tiles(NamedTuple):
 
 
 def library_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling | None:
-    """Return the tiling of grad_input, None where whole rows of one channel group do not fit into L1.
+    """Return the tiling of grad_input, None where whole rows of a few channel groups do not fit into L1.
 
     Grid     the least images x tiles x steps x max(MTE1, M) of a cell, over all grids; one that divides the
              batch and uses all cores is taken unless it is 25 % worse
@@ -65,9 +64,10 @@ def library_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling 
     """
     costs = Costs(Rates(profile, gemm.compute_dtype, profile.cores.cube), gemm.sliding, "L0A")
     grids = [parts for parts in _grids(gemm, profile.cores.cube) if not blocks or parts.cells == blocks]
-    if not grids:
+    chosen = _chosen(gemm, costs, grids, profile.cores.cube)
+    if chosen is None:
         return None
-    parts, tiles = _chosen(gemm, costs, grids, profile.cores.cube)
+    parts, tiles = chosen
     s = gemm.sliding
     for k in (pairs for pairs in range(tiles.k, 0, -1) if tiles.k % pairs == 0):
         base = min(tiles.m * FRACTAL, s.pixels), min(tiles.n * FRACTAL, gemm.columns), k * s.c0
@@ -89,13 +89,16 @@ def library_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling 
     )
 
 
-def _chosen(gemm: DgradGemm, costs: Costs, grids: Sequence[Parts], cores: int) -> tuple[Parts, Tiles]:
-    """Return the grid that is taken, and the tiles of a cell."""
+def _chosen(gemm: DgradGemm, costs: Costs, grids: Sequence[Parts], cores: int) -> tuple[Parts, Tiles] | None:
+    """Return the grid that is taken, and the tiles of a cell; None if there is no grid or no tile."""
     ranked = []
     for parts in grids:
-        tiles = min(_tilings(gemm, costs, parts), key=lambda found: found.cycles)
-        even = gemm.batch % parts.batch_dim == 0
-        ranked.append((parts.images * tiles.cycles, not (even and parts.cells == cores), parts, tiles))
+        tiles = min(_tilings(gemm, costs, parts), key=lambda found: found.cycles, default=None)
+        if tiles is not None:
+            uneven = gemm.batch % parts.batch_dim > 0
+            ranked.append((parts.images * tiles.cycles, uneven or parts.cells < cores, parts, tiles))
+    if not ranked:
+        return None
     # Of equal ones the first: the batch is cut before the image.
     best = min(ranked, key=lambda found: found[0])
     preferred = min(ranked, key=lambda found: (found[1], found[0]))
@@ -117,15 +120,16 @@ def _grids(gemm: DgradGemm, cores: int) -> Iterator[Parts]:
 
 def _tilings(gemm: DgradGemm, costs: Costs, parts: Parts) -> Iterator[Tiles]:
     """Yield the ways to cut one image's share of a cell into base blocks, largest first."""
-    c0 = gemm.sliding.c0
+    c0, room = gemm.sliding.c0, Room.of(costs.rates.profile)
     for columns in range(1, parts.n + 1):
         n = -(-parts.n // columns)
         # The fewest rows of blocks that L0A and L0C allow; more would only load the weights more often.
-        rows = -(-parts.m // min(MOST_OPERAND, MOST_RESULTS // n)) if n <= MOST_OPERAND else 0
+        most = min(room.operand, room.results // n) if n <= room.operand else 0
+        rows = -(-parts.m // most) if most else 0
         if not rows or (columns > 1 and n == -(-parts.n // (columns - 1))):
             continue
         m = -(-parts.m // rows)
-        k = _pairs(gemm, m, n)
+        k = _pairs(gemm, room.operand // max(m, n))
         pixels, width = min(m * FRACTAL, gemm.sliding.pixels), n * FRACTAL
         load = costs.load_image(pixels, k)
         load += costs.load_weights(k * c0, width, backwards=gemm.backwards, taps=gemm.taps)
@@ -133,12 +137,12 @@ def _tilings(gemm: DgradGemm, costs: Costs, parts: Parts) -> Iterator[Tiles]:
         yield Tiles(m, n, k, rows * columns, rows * columns * (gemm.all_taps.groups // k) * step)
 
 
-def _pairs(gemm: DgradGemm, m: int, n: int) -> int:
-    """Return the (channel group, tap) pairs that one Mmad adds, for a base block of m x n fractals."""
+def _pairs(gemm: DgradGemm, most: int) -> int:
+    """Return the (channel group, tap) pairs that one Mmad adds, of as many as L0A and L0B hold."""
     # Weights of 4 bytes are turned over in blocks of 16 x 16: counters tell of 8 channels in each Mmad.
     if gemm.sliding.itemsize == WIDE_BYTES:
         return 1
-    most, whole = MOST_OPERAND // max(m, n), gemm.all_taps.groups
+    whole = gemm.all_taps.groups
     return max(pairs for pairs in range(1, most + 1) if whole % pairs == 0)
 
 

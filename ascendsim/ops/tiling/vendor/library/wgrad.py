@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ascendsim.cube.load3d import row_spans
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.tiling.vendor.library.room import Room
 from ascendsim.profile import Profile
 
 FRACTAL = 16
@@ -29,8 +30,8 @@ COPY_BYTES, READ_BYTES, WRITE_BYTES = 96, 256, 128
 FAST_STRIDES, SLOW_BYTES = (1, 2, 4, 8), {"L0A": 32, "L0B": 28}
 FLOAT32_SLOWER = 2  # beside HF32: a Mmad of float32 takes twice its fractals
 EXTRA = {"L0A": 0, "L0B": 2}
-# Fractals of L0C, of half of L0A or L0B, and of one side of a base block.
-MOST_RESULTS, MOST_OPERAND, LONGEST = 128, 64, 16
+# Fractals of one side of a base block.
+LONGEST = 16
 # Grids that use fewer of the cores are not looked at.
 LEAST_USE = 0.8
 
@@ -119,7 +120,7 @@ class _Search:
 
     def tiles(self, grid: Grid) -> Iterator[Tiles]:
         """Yield the base blocks of a cell."""
-        gemm, whole = self.gemm, self.gemm.all_taps
+        gemm, whole, room = self.gemm, self.gemm.all_taps, Room.of(self.profile)
         height, width = gemm.sliding.out_size
         rows = -(-height // grid.height)
         pixels = rows * width
@@ -132,9 +133,9 @@ class _Search:
             LONGEST * (1 + (whole_bytes <= self.profile.buffers["L1"].capacity_bytes))
             for whole_bytes in (left, self._window_bytes(grid, n_all, rows))
         )
-        for m in _even(m_all, long_m):
-            for n in _even(n_all, min(long_n, MOST_RESULTS // m)):
-                k = _divisor(-(-pixels // FRACTAL), MOST_OPERAND // (self._units * max(m, n)))
+        for m in _even(m_all, min(long_m, room.results)):
+            for n in _even(n_all, min(long_n, room.results // m)):
+                k = _divisor(-(-pixels // FRACTAL), room.operand // (self._units * max(m, n)))
                 if k:
                     yield self._costed(grid, (m_all, n_all), (m, n, k * FRACTAL), rows)
 
