@@ -41,6 +41,7 @@ KINDS = {
     "tiles": TILES,
     "grad_input": LAYER | {"kernel": "grad_input"},
     "grad_weight": LAYER | {"kernel": "grad_weight"},
+    "forward": LAYER | {"kernel": "forward"},
     "transdata": {"kernel": "transdata", "compute_dtype": "float16", "input_shape": "2x32x12x10"}
     | {"change": "NCHW->NC1HWC0", "measured_us": 5, "v_us": 1, "mte3_us": 2},
     "grad_bias": {"kernel": "grad_bias", "compute_dtype": "float16", "input_shape": "2x32x12x10"}

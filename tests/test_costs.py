@@ -4,6 +4,7 @@ Figures are set on the toy products (`toy_profiles.py`): GM_L1 64 bytes a cycle 
 UB_GM 64 and 50, L0C_GM 64 and 40, no heads unless a test sets one.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
@@ -50,6 +51,40 @@ def test_the_example_of_a_cost(figures, next_copy, visible):
     assert move.cost(profile)[:3] == (4, 100, Traffic(HALF, "read", 1024, 64))
     assert stream_cycles(move, profile, "cube") == next_copy
     assert alone_cycles(move, profile, "cube") == visible
+
+
+# --- channels that lie apart
+
+
+def packed(layout="NDC1HWC0", role="input"):
+    return CopyGmToL1(L1, Gm(GmTensor.of("x", (1 << 20,), "float16", role, layout), ()), 1024)
+
+
+def test_a_copy_that_brings_channels_together_takes_the_rate_for_that():
+    # The toys have no kernels that change layouts, so what lies in groups of channels lies row after row.
+    profile = toy(**{"paths.GM_L1.transposing_bytes_per_cycle": 16})
+    assert stream_cycles(packed(), profile, "cube") == 1024 // 16
+    assert stream_cycles(packed("DC1HWC0N"), profile, "cube") == 1024 // 16
+    # Rows of a matrix, and what another phase has laid down so, come at the path's own rate.
+    assert stream_cycles(packed("ND"), profile, "cube") == 1024 // 64
+    assert stream_cycles(packed(role="workspace"), profile, "cube") == 1024 // 64
+    # Without a rate of its own it is the path's.
+    assert stream_cycles(packed(), toy(), "cube") == 1024 // 64
+
+
+def test_where_kernels_change_layouts_no_copy_does():
+    profile = toy(**{"paths.GM_L1.transposing_bytes_per_cycle": 16})
+    changing = replace(profile, generation=replace(profile.generation, changes_layouts=True))
+    assert stream_cycles(packed(), changing, "cube") == 1024 // 64
+
+
+def test_on_the_950_such_copies_take_four_times_as_long():
+    # 32 KiB: 25 bytes a cycle where others have 100.
+    profile, size = load_profile("910_95"), 32 * 1024
+    cycles = [
+        stream_cycles(packed(layout)._replace(bytes=size), profile, "cube") for layout in ("NDC1HWC0", "ND")
+    ]
+    assert cycles == [ceil(size / 25), ceil(size / 100)]
 
 
 # --- requests: how short runs of bytes are fetched ----------------------------------------------------------

@@ -19,6 +19,7 @@ from ascendsim.profile import list_products, load_profile
 from ascendsim.validate.schema import COLUMNS, NEEDED, read_lines
 from prose.chips import variant_of
 from prose.copies import Cells, instruction_cells, stream_cells
+from prose.forward import FORWARD, forward_cells
 from prose.gradients import CALLS, gradient_cells
 from prose.layouts import is_layout, layout_cells
 from prose.products import is_product, is_tiles, product_cells, tile_cells
@@ -64,6 +65,8 @@ def kernel_of(raw: Raw) -> str | None:
         return instruction
     if raw.id.startswith(STREAMS):
         return "stream"
+    if raw.id.startswith(FORWARD):
+        return "forward"
     if is_product(raw):
         return "matmul"
     if is_sum(raw):
@@ -111,6 +114,8 @@ def _cells(raw: Raw, kernel: str, variant: str) -> Sequence[Cells]:
         return tile_cells(raw, variant) if is_tiles(raw) else [product_cells(raw, variant)]
     if kernel == "grad_bias":
         return [sum_cells(raw)]
+    if kernel == "forward":
+        return [forward_cells(raw)]
     return [layout_cells(raw) if kernel == "transdata" else gradient_cells(raw)]
 
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ascendsim.profile import Profile
     from ascendsim.program.memory import CoreMemory
 
+# The layouts of a convolution's operands, whose innermost axis is a group of channels.
+CHANNELS_LAST = frozenset({"NDC1HWC0", "DC1HWC0N"})
+
 
 class Placement(NamedTuple):
     """The place of a GM slice's pixels in an image tile: first row and column, and the step between them.
@@ -50,7 +53,9 @@ class CopyGmToL1(_CopyGmToL1, ToSlot):
     Cost     head + whole sectors over shared links at no more than the path's rate + latency (path GM_L1);
              each of `rows` runs of consecutive bytes takes its requests, however short it is; runs that are
              not `aligned` to lines of L2 take more of them, and a sector more; a copy that `relays` rows into
-             fractals (ND to NZ) has a pace of its own, row by row, while other copies go on
+             fractals (ND to NZ) has a pace of its own, row by row, while other copies go on; where no kernel
+             before has brought an operand of a convolution into the cube's layout, the copy turns channels
+             that lie apart into groups of C0 (DN to NZ), at the path's rate for that
     """
 
     __slots__ = ()
@@ -84,6 +89,8 @@ class CopyGmToL1(_CopyGmToL1, ToSlot):
     def cost(self, profile: Profile) -> Cost:
         """Return head, traffic and latency of the path GM_L1."""
         path = profile.paths["GM_L1"]
+        if self._turns_channels(profile):
+            path = path.turning
         count, occupied = path.requests(self.bytes, self.rows, self.aligned)
         fetched = profile.l2.fetched_bytes(self.bytes, self.rows)
         # A run that begins inside a sector ends inside another, which is fetched as well.
@@ -95,6 +102,15 @@ class CopyGmToL1(_CopyGmToL1, ToSlot):
         peak = path.peak(fetched, count, occupied, pace)
         traffic = Traffic(self.src.tensor, "read", fetched, peak, occupied)
         return Cost(*path.times(count), traffic, path.least_cycles, pace)
+
+    def _turns_channels(self, profile: Profile) -> bool:
+        """Tell whether the tensor, which lies in the cube's layout here, lies row after row on the device."""
+        tensor = self.src.tensor
+        return (
+            tensor.layout in CHANNELS_LAST
+            and tensor.role == "input"
+            and not profile.generation.changes_layouts
+        )
 
 
 class _FillL1(NamedTuple):

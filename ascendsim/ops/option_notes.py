@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ascendsim.ops.plan import Plan
 
 ROWS_NOTE = (
-    "The cube's kernels read and write tensors row after row, as NCHW; what that adds to their copies is not "
+    "The cube's kernels read and write tensors row after row, as NCHW; what that adds to their writes is not "
     "part of the cycles."
 )
 CHOSEN_NOTES = {

@@ -1,6 +1,8 @@
 """Records of the memory system: paths, the requests of copies, links and L2."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
@@ -36,7 +38,8 @@ class DataPath:
     buffer_bytes, drain_bytes_per_cycle
                             how far a writer may be ahead, and how fast the far side takes bytes (0: no limit)
     transposing_bytes_per_cycle
-                            the rate where fractals are turned over on the way (0: the same)
+                            the rate where fractals are turned over on the way, or channels that lie apart are
+                            brought together (0: the same)
     """
 
     pipe: str
@@ -51,6 +54,11 @@ class DataPath:
     buffer_bytes: int = 0
     drain_bytes_per_cycle: Exact = 0
     transposing_bytes_per_cycle: Exact = 0
+
+    @property
+    def turning(self) -> DataPath:
+        """The path at its rate for what is turned on the way."""
+        return _turning(self)
 
     def requests(self, size_bytes: int, rows: int = 1, aligned: bool = True) -> Requests:
         """Return the requests that `rows` equal runs of bytes take; none if the path does not count them.
@@ -107,6 +115,11 @@ class DataPath:
         # the spread below the farthest.
         nearer = self.spread_cycles // (requests + 1) if requests else 0
         return self.head_cycles, self.latency_cycles - nearer
+
+
+@lru_cache(maxsize=64)
+def _turning(path: DataPath) -> DataPath:
+    return replace(path, bytes_per_cycle=path.transposing_bytes_per_cycle or path.bytes_per_cycle)
 
 
 # Tiles of one kernel have a few lengths, and a search asks for each of them again and again.

@@ -1,4 +1,4 @@
-"""Sums over the kernels of a call, and the sum of a bias gradient, against their estimates."""
+"""Sums over the kernels of a call, bias gradients and changes of layout, against their estimates."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ascendsim.errors import DataError
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.transdata import estimate_transdata
 from ascendsim.validate.compare import Estimate
 from ascendsim.validate.counters import active_us
 from ascendsim.validate.kernels import gradient_call
@@ -45,3 +46,15 @@ def bias_us(row: Row, profile: Profile) -> Estimate:
     )
     kernel = result.kernels[0]
     return Estimate(kernel.time_us, active_us(kernel.timeline, profile))
+
+
+def transdata_us(row: Row, profile: Profile) -> Estimate:
+    """Return the microseconds of a TransData between row after row and NC1HWC0 or FRACTAL_Z.
+
+    Raises   AscendSimError if the shape is none of an image or a weight
+    """
+    refuse_beyond_memory(prod(row.input_shape))
+    found = estimate_transdata(
+        row.change, row.input_shape, row.compute_dtype, profile, c0=row.c0, l2_start=row.l2_start
+    )
+    return Estimate(found.time_us, active_us(found.timeline, profile), "schedule inferred")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.errors import DataError, UnsupportedError
 from ascendsim.ops.convolution_backward import estimate
@@ -67,18 +67,27 @@ def plan_of(row: Row, problem: MatmulProblem, profile: Profile) -> tuple[Tiling,
 
     Raises   DataError if a plan is given in part
     """
-    # 0 is an empty cell: where a field of a plan may be 0, that is its default.
-    given = {name: value for name in PLAN if (value := getattr(row, name))}
+    given = given_plan(row)
     if given:
-        missing = next((name for name in ("base_m", "base_n", "base_k") if name not in given), None)
-        if missing:
-            raise DataError(wrong(missing, "", f"given where {next(iter(given))} is"))
         return Tiling(**given), ""
     dtype, math_type = _operands(row)
     gemm = MatmulGemm.of(problem, "hf32" if math_type else dtype, row.out_dtype or None)
     basic = row.strategy == "basic blocks"
     tiling, what = vendor_tiling(gemm, profile, row.blocks or None, basic=basic)
     return tiling, f"tiling inferred: {what}"
+
+
+def given_plan(row: Row) -> dict[str, Any]:
+    """Return the fields of the plan that a row tells of; none if it tells nothing.
+
+    Raises   DataError if a plan is given in part
+    """
+    # 0 is an empty cell: where a field of a plan may be 0, that is its default.
+    given = {name: value for name in PLAN if (value := getattr(row, name))}
+    missing = next((name for name in ("base_m", "base_n", "base_k") if name not in given), None)
+    if given and missing:
+        raise DataError(wrong(missing, "", f"given where {next(iter(given))} is"))
+    return given
 
 
 def _operands(row: Row) -> tuple[str, int]:
@@ -169,7 +178,7 @@ def gradient_call(
     Raises   as `gradient_us`
     """
     problem = _problem(row)
-    stored, math_type = _stored(row, profile)
+    stored, math_type = stored_format(row, profile)
     return estimate(
         problem,
         stored,
@@ -191,7 +200,7 @@ def _problem(row: Row) -> ConvProblem:
     return problem
 
 
-def _stored(row: Row, profile: Profile) -> tuple[str, int]:
+def stored_format(row: Row, profile: Profile) -> tuple[str, int]:
     """Return the format of a row's operands in memory, and cubeMathType."""
     dtype, math_type = _operands(row)
     rates = profile.cube.rates
@@ -205,7 +214,7 @@ def _grid_plan(row: Row, profile: Profile) -> Plan | None:
     """Return the product's plan for the blocks that ran; None if not told, or no grid has so many."""
     if not row.blocks:
         return None
-    stored, math_type = _stored(row, profile)
+    stored, math_type = stored_format(row, profile)
     compute_dtype = "hf32" if math_type else stored
     plan, _ = product_plan(_problem(row), row.kernel, compute_dtype, profile, blocks=row.blocks)
     return plan

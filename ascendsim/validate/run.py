@@ -9,11 +9,11 @@ from typing import Any
 
 from ascendsim.errors import AscendSimError
 from ascendsim.profile import Profile, load_profile
-from ascendsim.validate.calls import bias_us, call_us
+from ascendsim.validate.calls import bias_us, call_us, transdata_us
 from ascendsim.validate.compare import Case, Estimate, bounds_of
 from ascendsim.validate.coverage import NOTHING, Coverage, coverage
+from ascendsim.validate.forward import forward_us
 from ascendsim.validate.kernels import gradient_us, matmul_us
-from ascendsim.validate.layouts import transdata_us
 from ascendsim.validate.primitives import ISSUE, instruction_cycles
 from ascendsim.validate.schema import CLASSES, Row, Unusable
 from ascendsim.validate.streams import copy_and_wait_us, stream_us
@@ -27,6 +27,7 @@ RUNS: dict[str, Callable[[Row, Profile], Estimate]] = {
     "stream": stream_us,
     "matmul": matmul_us,
     **dict.fromkeys(("grad_input", "grad_weight"), gradient_us),
+    "forward": forward_us,
     "transdata": transdata_us,
     "grad_bias": bias_us,
     "grad_weight_call": call_us,

@@ -53,6 +53,7 @@ KERNELS = {
     "matmul": Kernel("matmul", "us", ("compute_dtype", "m", "k", "n")),
     "grad_input": _GRADIENT,
     "grad_weight": _GRADIENT,
+    "forward": _GRADIENT,
     "transdata": Kernel("layouts", "us", ("compute_dtype", "input_shape", "change")),
     "grad_bias": Kernel("calls", "us", ("compute_dtype", "input_shape")),
     "grad_weight_call": Kernel("calls", "us", _GRADIENT.needs),
@@ -179,6 +180,9 @@ class Row:
     bl0_buffers: int = _column(WHOLE, PLANNED)
     swizzle: int = _column(WHOLE, PLANNED)
     used_cores: int = _column(WHOLE, PLANNED)
+    batch_dim: int = _column(WHOLE, PLANNED)
+    m_dim: int = _column(WHOLE, PLANNED)
+    n_dim: int = _column(WHOLE, PLANNED)
 
     @property
     def kind(self) -> str:

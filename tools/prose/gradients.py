@@ -36,7 +36,7 @@ def gradient_cells(raw: Raw) -> Cells:
         "group": _group_of(raw),
         "blocks": raw.counters.get("block_dim"),
         **busy_us(raw),
-        **_geometry(raw),
+        **geometry(raw),
     }
 
 
@@ -61,7 +61,8 @@ def _l2_start_of(raw: Raw) -> str:
     return "handed" if l2_start_of(raw) == "cold" else l2_start_of(raw)
 
 
-def _geometry(raw: Raw) -> Cells:
+def geometry(raw: Raw) -> Cells:
+    """Return the shapes and the window of a convolution."""
     sizes, window = raw.sizes, raw.window
     axes = [axis for axis in AXES if f"{axis}i" in sizes]
     big, small = ([sizes[f"{axis}{end}"] for axis in axes] for end in "io")

@@ -32,7 +32,7 @@ ORDER = (
     "how far the estimated ratio of two tilings' times is off; estimates that are closer are not told "
     "apart."
 )
-_GRADIENT_NAMES = {"grad_input": "dX", "grad_weight": "dW"}
+_GRADIENT_NAMES = {"grad_input": "dX", "grad_weight": "dW", "forward": "Y"}
 
 
 def coverage_table(found: Coverage) -> TextTable:
