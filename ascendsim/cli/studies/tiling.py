@@ -31,6 +31,13 @@ def add_tiling(kinds: Any) -> Any:
     what.add_argument("--gradient", choices=("input", "weight"), default="input", help="which (input)")
     what.add_argument("--score", choices=("worst", "mean"), default="worst", help="over the starts (worst)")
     what.add_argument("--tilings", type=positive, default=200, metavar="N", help="most plans tried (200)")
+    what.add_argument(
+        "--nests",
+        choices=("any", "ours", "operators"),
+        default="any",
+        help="loop nests of plans: this simulator's, the operators', which a device can be given, or any: "
+        "ours, and the operators' where a call follows them by default (any)",
+    )
     what.add_argument("--seed", type=natural, default=0, help="of what is drawn (0)")
     what.add_argument(
         "--margin",
@@ -89,6 +96,7 @@ def _question(arguments: Any) -> TilingQuestion:
         arguments.seed,
         _margin(arguments.margin),
         doubt=not arguments.no_interval,
+        nests=arguments.nests,
     )
 
 
