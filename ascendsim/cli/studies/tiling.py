@@ -5,6 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.cli.studies.tiling_files import (
+    add_file_options,
+    check_file_options,
+    export_top,
+    rank_measured,
+)
 from ascendsim.cli.studies.words import add_kind, starts_of
 from ascendsim.cli.values import natural, positive
 
@@ -52,6 +58,7 @@ def add_tiling(kinds: Any) -> Any:
     what.add_argument(
         "--write-plan", type=Path, metavar="FILE", help="write the best plan: a name in .toml or .json"
     )
+    add_file_options(command)
     command.set_defaults(command=tiling)
     return command
 
@@ -66,13 +73,19 @@ def tiling(arguments: Any) -> int:
     # A name that no plan can be written to is told before anything is timed.
     if arguments.write_plan is not None:
         form_of(arguments.write_plan)
+    check_file_options(arguments)
     question = _question(arguments)
+    if arguments.measured:
+        with engine_of(arguments) as (engine, budget):
+            rank_measured(question, engine, budget, arguments)
+        return 0
     with engine_of(arguments) as (engine, budget):
         answer, tuner = study_tiling(question, engine, budget)
         if arguments.table is not None:
             tried = [tuner.point(start, t.plan) for t in tuner.trials.values() for start in t.times_us]
             write_table(rows_of(engine.answer(tried)), arguments.table)
     _print(answer, arguments)
+    export_top(tuner, arguments)
     return 0
 
 

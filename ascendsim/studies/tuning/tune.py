@@ -15,6 +15,23 @@ from ascendsim.studies.engine.run import Budget, Engine, require_answer
 from ascendsim.studies.tuning.records import NESTS, SCORES, TilingQuestion, Trial
 
 
+def point_of(
+    asked: TilingQuestion, start: str, tiling: Any, changes: Mapping[str, Any] | None = None
+) -> Point:
+    """Return the call of the gradient alone, under a plan or a strategy; with further changes of figures."""
+    return Point(
+        asked.problem,
+        asked.product,
+        FrozenMap({**asked.changes, **(changes or {})}),
+        asked.dtype,
+        asked.cube_math_type,
+        asked.gradients,
+        start,
+        tiling if isinstance(tiling, str) else FrozenMap({asked.gradient: tiling}),
+        label=asked.gradient,
+    )
+
+
 @dataclass
 class Tuner:
     """Scores plans of one gradient; remembers all, so that each is timed once.
@@ -45,18 +62,7 @@ class Tuner:
 
     def point(self, start: str, tiling: Any, changes: Mapping[str, Any] | None = None) -> Point:
         """Return the call of the gradient alone."""
-        asked = self.question
-        return Point(
-            asked.problem,
-            asked.product,
-            FrozenMap({**asked.changes, **(changes or {})}),
-            asked.dtype,
-            asked.cube_math_type,
-            asked.gradients,
-            start,
-            tiling if isinstance(tiling, str) else FrozenMap({asked.gradient: tiling}),
-            label=asked.gradient,
-        )
+        return point_of(self.question, start, tiling, changes)
 
     def chosen(self, strategy: str) -> Trial:
         """Time the plan that a strategy chooses."""
