@@ -15,7 +15,7 @@ from ascendsim.studies.tuning.export import INDEX, export, exported_plans, top
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
 from ascendsim.studies.tuning.tune import Tuner
-from ascendsim.validate.measured_plans import MeasuredPlan, measured_times, ranked_anew
+from ascendsim.validate.plans.measured import MeasuredPlan, measured_times, ranked_anew
 
 LAYER = ConvProblem((2, 64, 14, 14), (64, 64, 3, 3), padding=1)
 KIND = "Conv3DBackpropFilterV2"

@@ -73,7 +73,7 @@ def rank_measured(question: TilingQuestion, engine: Engine, budget: Budget, argu
     from ascendsim.studies.engine.run import require_answer
     from ascendsim.studies.tuning.export import exported_plans
     from ascendsim.studies.tuning.tune import point_of
-    from ascendsim.validate.measured_plans import MeasuredPlan, measured_times, ranked_anew
+    from ascendsim.validate.plans.measured import MeasuredPlan, measured_times, ranked_anew
 
     plans = exported_plans(arguments.export, question.gradient)
     times = measured_times(arguments.measured, question.gradient, len(plans))

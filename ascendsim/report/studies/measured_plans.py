@@ -8,7 +8,7 @@ from typing import Any
 
 from ascendsim.report.numbers import microseconds
 from ascendsim.report.tables import TextTable
-from ascendsim.validate.measured_plans import MeasuredRanking
+from ascendsim.validate.plans.measured import MeasuredRanking
 
 
 def measured_sentence(found: MeasuredRanking, where: str) -> str:
