@@ -14,7 +14,8 @@ from ascendsim import ConvProblem
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.engine.store import Store
 from ascendsim.studies.tuning.records import TilingQuestion
-from ascendsim.studies.tuning.tune import Tuner, tune
+from ascendsim.studies.tuning.search import tune
+from ascendsim.studies.tuning.tune import Tuner
 from ascendsim.workloads.loader import load_workload
 
 BATCH, TRIALS, STARTS = 32, 100, ("warm",)

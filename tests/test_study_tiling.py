@@ -12,9 +12,10 @@ from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.engine.store import Store
 from ascendsim.studies.tuning.moves import neighbours
 from ascendsim.studies.tuning.records import TilingQuestion, Trial
+from ascendsim.studies.tuning.search import _told
 from ascendsim.studies.tuning.space import Tilings, Wish
 from ascendsim.studies.tuning.study import study_tiling
-from ascendsim.studies.tuning.tune import Tuner, _told
+from ascendsim.studies.tuning.tune import Tuner
 from ascendsim.validate.quoted import tuning_noise
 
 LAYER = ConvProblem((4, 64, 14, 14), (64, 64, 3, 3), padding=1)
@@ -156,6 +157,11 @@ def test_optuna_is_told_the_score_that_was_asked_for():
 def test_another_score_is_refused():
     with pytest.raises(ConfigError, match="score is 'best'; it must be one of worst, mean"):
         tuner(score="best")
+
+
+def test_other_nests_are_refused():
+    with pytest.raises(ConfigError, match="nests is 'theirs'; it must be one of any, ours, operators"):
+        tuner(nests="theirs")
 
 
 def test_without_optuna_the_steps_are_all(monkeypatch):

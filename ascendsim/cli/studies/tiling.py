@@ -5,6 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.cli.studies.tiling_files import (
+    add_file_options,
+    check_file_options,
+    export_top,
+    rank_measured,
+)
 from ascendsim.cli.studies.words import add_kind, starts_of
 from ascendsim.cli.values import natural, positive
 
@@ -31,6 +37,13 @@ def add_tiling(kinds: Any) -> Any:
     what.add_argument("--gradient", choices=("input", "weight"), default="input", help="which (input)")
     what.add_argument("--score", choices=("worst", "mean"), default="worst", help="over the starts (worst)")
     what.add_argument("--tilings", type=positive, default=200, metavar="N", help="most plans tried (200)")
+    what.add_argument(
+        "--nests",
+        choices=("any", "ours", "operators"),
+        default="any",
+        help="loop nests of plans: this simulator's, the operators', which a device can be given, or any: "
+        "ours, and the operators' where a call follows them by default (any)",
+    )
     what.add_argument("--seed", type=natural, default=0, help="of what is drawn (0)")
     what.add_argument(
         "--margin",
@@ -45,6 +58,7 @@ def add_tiling(kinds: Any) -> Any:
     what.add_argument(
         "--write-plan", type=Path, metavar="FILE", help="write the best plan: a name in .toml or .json"
     )
+    add_file_options(command)
     command.set_defaults(command=tiling)
     return command
 
@@ -59,13 +73,19 @@ def tiling(arguments: Any) -> int:
     # A name that no plan can be written to is told before anything is timed.
     if arguments.write_plan is not None:
         form_of(arguments.write_plan)
+    check_file_options(arguments)
     question = _question(arguments)
+    if arguments.measured:
+        with engine_of(arguments) as (engine, budget):
+            rank_measured(question, engine, budget, arguments)
+        return 0
     with engine_of(arguments) as (engine, budget):
         answer, tuner = study_tiling(question, engine, budget)
         if arguments.table is not None:
             tried = [tuner.point(start, t.plan) for t in tuner.trials.values() for start in t.times_us]
             write_table(rows_of(engine.answer(tried)), arguments.table)
     _print(answer, arguments)
+    export_top(tuner, arguments)
     return 0
 
 
@@ -89,6 +109,7 @@ def _question(arguments: Any) -> TilingQuestion:
         arguments.seed,
         _margin(arguments.margin),
         doubt=not arguments.no_interval,
+        nests=arguments.nests,
     )
 
 

@@ -17,6 +17,7 @@ from ascendsim.studies.tuning.records import TilingAnswer, Trial, Waits
 FOUND_BY = {
     "product": "the plan that calls follow by default",
     "search": "this simulator's search",
+    "rules": "the product's rules, for another of its loop nests",
     "steps": "steps from the product's plan or the search's",
     "optuna": "Optuna",
 }

@@ -15,7 +15,8 @@ from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.hardware.records import StudiedLayer
 from ascendsim.studies.sweep import ranged_figures
 from ascendsim.studies.tuning.records import TilingQuestion
-from ascendsim.studies.tuning.tune import Tuner, tune
+from ascendsim.studies.tuning.search import tune
+from ascendsim.studies.tuning.tune import Tuner
 
 GRADIENTS = ("grad_input", "grad_weight")
 NO_CHANGE = "as it is"

@@ -4,6 +4,8 @@ study     the answer: the best plan, why it is faster, how sure that is
 records   the question and the answer
 space     legal tilings near another one, each in one spelling
 moves     the neighbours of a plan
-tune      steps from the product's plan, then Optuna
+operators plans of the operators' nests, and their neighbours
+tune      plans timed, each once
+search    steps from the product's plan, then Optuna
 waits     where the cycles of two plans go, and differ
 """

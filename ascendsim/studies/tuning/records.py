@@ -12,6 +12,7 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 
 SCORES = ("worst", "mean")
+NESTS = ("any", "ours", "operators")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class TilingQuestion:
     margin    a plan that is faster by less than this part is not called a winner: the model's own error
     doubt     whether the winner has to win at both ends of each assumed figure
     changes   figures of the product that are replaced: dotted path -> value
+    nests     whose loop nests plans follow: this simulator's ("ours"), the operators' ("operators"), which a
+              device can be given, or "any": ours, and the operators' where a call follows them by default
     """
 
     title: str
@@ -42,6 +45,7 @@ class TilingQuestion:
     margin: float = 0.0
     doubt: bool = True
     changes: Mapping[str, Any] = FrozenMap()
+    nests: str = "any"
 
     @property
     def gradients(self) -> tuple[bool, bool, bool]:
@@ -53,7 +57,7 @@ class TilingQuestion:
 class Trial:
     """One plan that was tried.
 
-    found_by  "product", "search", "steps" or "optuna"
+    found_by  "product", "search", "rules" (the product's, of another nest), "steps" or "optuna"
     times_us  microseconds by start, of the kernels on which the plan has a say: changes of layout are left
               out, and so is a start that could not change the score any more
     reason    why it could not be timed; "" where it was

@@ -13,7 +13,8 @@ from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.sweep import ends, ranged_figures
 from ascendsim.studies.tuning.records import TilingAnswer, TilingQuestion
-from ascendsim.studies.tuning.tune import Tuner, tune
+from ascendsim.studies.tuning.search import tune
+from ascendsim.studies.tuning.tune import Tuner
 from ascendsim.studies.tuning.waits import waits_of
 
 

@@ -79,13 +79,12 @@ class LayerEntries:
 
 
 def entry_values(
-    gradient: str, problem: ConvProblem, compute_dtype: str, plan: Plan, arch: str, dtype: str = ""
+    gradient: str, problem: ConvProblem, compute_dtype: str, plan: Plan, arch: str
 ) -> dict[str, dict[str, Any]]:
     """Return the entry of a plan: its layer and its tiling, as `read_entries` takes them.
 
     compute_dtype   what the cube multiplies: "hf32" for float32 that it rounds
     arch            npu_arch of the product
-    dtype           of the tensors, where it is not that of the cube
 
     Raises   UnsupportedError for a generation, layer or plan of which no entries are known
     """
@@ -94,7 +93,7 @@ def entry_values(
             f"entry of {gradient}: entries are known of npu_arch {ARCH} (910_95) alone, and this product has "
             f"{arch}; keep the file of the plan"
         )
-    stored = dtype or stored_name(compute_dtype)
+    stored = stored_name(compute_dtype)
     layer = Layer.of(problem, stored, hf32=compute_dtype == "hf32")
     if dtype_named(stored).itemsize not in (2, 4) or problem.transposed:
         what = "a transposed convolution" if problem.transposed else f"the format {stored}"
