@@ -31,6 +31,7 @@ def add_hardware(kinds: Any) -> Any:
         "Time a layer or a network on a product and with figures of it changed: under the same "
         "plans, planned anew, and each gradient under the better of both.",
         _EXAMPLES,
+        extra_starts=("network",),
     )
     add_layers(what)
     what.add_argument(

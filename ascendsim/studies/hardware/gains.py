@@ -12,7 +12,7 @@ from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.ops.plan import Plan
 from ascendsim.profile import Change, Profile, load_profile
 from ascendsim.studies.engine.measure import Answer
-from ascendsim.studies.engine.point import Point
+from ascendsim.studies.engine.point import NETWORK, Before, Point
 from ascendsim.studies.engine.run import Budget, Engine, Outcome, require_answer
 from ascendsim.studies.hardware.doubt import Pair, doubts
 from ascendsim.studies.hardware.records import Gain, HardwareAnswer, LayerGain, Question, StudiedLayer
@@ -91,11 +91,17 @@ def base_points(question: Question) -> dict[Place, Point]:
             cube_math_type=question.cube_math_type,
             gradients=layer.gradients,
             l2_start=start,
+            before=_run_before(question, at) if start == NETWORK else (),
             label=layer.name,
         )
         for start in question.starts
-        for layer in question.layers
+        for at, layer in enumerate(question.layers)
     }
+
+
+def _run_before(question: Question, at: int) -> tuple[Before, ...]:
+    """Return the calls that a backward pass makes before that of a layer: those behind it, the last first."""
+    return tuple((layer.problem, layer.gradients) for layer in reversed(question.layers[at + 1 :]))
 
 
 @dataclass(frozen=True, slots=True)

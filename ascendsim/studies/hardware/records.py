@@ -29,7 +29,8 @@ class Question:
 
     title    what the layers are, for people
     product  name of a product or variant, or path of its file
-    starts   of L2: "warm", "cold", "handed"
+    starts   of L2: "warm", "cold", "handed", "chained", or "network": what the layers behind have left, the
+             last layer first
     doubt    whether assumed figures are moved through their ranges
     """
 
