@@ -36,6 +36,7 @@ L0C = "buffers.L0C.capacity_bytes=x0.25"
 
 
 LAYERS = (StudiedLayer("stream", STREAM, BOTH),)
+SMALL_LAYERS = (StudiedLayer("small", SMALL, BOTH),)
 
 
 def question(*changes, layers=LAYERS, **options):
@@ -94,6 +95,29 @@ def test_memory_buys_nothing_with_a_warm_l2_and_something_with_a_handed_one():
     # Warm, no byte crosses the link to memory: not one cycle can change.
     assert (warm.share, warm.distinguishable) == (0, False)
     assert handed.share > 0.01
+
+
+def test_added_cores_stay_idle_where_they_cost_more_than_they_save():
+    # 48 vector cores more take 0.1 us each to be launched, in each of nine kernels; the layer is small.
+    changes = (CORES + "+cores.vector=x2", CORES + "+cores.vector=x2+scalar.start_us=x0.5")
+    alone, with_more = answered(question(*changes, starts=("handed",), layers=SMALL_LAYERS)).gains
+    (layer,) = alone.layers
+    assert layer.better_us == layer.base_us < min(layer.same_us, layer.anew_us)
+    # What else changes is still there: the idle cores are all that is left out.
+    (layer,) = with_more.layers
+    base = time_us({}, "handed", problem=SMALL)
+    plans = {kernel.name: kernel.plan for kernel in base.kernels if kernel.plan}
+    started = {"scalar.start_us": load_profile("910B2").figures["scalar.start_us"].value / 2}
+    assert layer.better_us == time_us(started, "handed", plans, SMALL).time_us < base.time_us
+
+
+def test_the_doubt_of_idle_cores_leaves_them_idle():
+    layers = SMALL_LAYERS
+    (gain,) = answered(
+        question(CORES + "+cores.vector=x2", starts=("handed",), layers=layers, doubt=True)
+    ).gains
+    # Before and after are one call, whatever is assumed.
+    assert (gain.share, gain.doubt.low, gain.doubt.high) == (0, 0, 0)
 
 
 def answer_of(kernels, plans):

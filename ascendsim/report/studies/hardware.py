@@ -21,7 +21,8 @@ DEFINITIONS = {
     "A dash: a plan does not fit any more.",
     "planned anew": "The changed product under the plans that its operators choose for it. Their rules were "
     "made for the product as it is, so that a faster part can come out slower.",
-    "better": "Each gradient of each layer under the faster of these two plans.",
+    "better": "Each gradient of each layer under the faster of these two plans; of added cores, with all of "
+    "them left idle where that is faster: kernels beside the products are launched on all vector cores.",
     "saves": "The part of the time before that the change saves, under the better plans; below 0 it costs.",
     "between": "The saving with assumed figures at the ends of their ranges: each alone, then all that lower "
     "it and all that raise it together.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
@@ -21,6 +21,7 @@ from ascendsim.studies.sweep import ranged_figures
 Name = TypeVar("Name", bound=Hashable)
 Place = tuple[StudiedLayer, str]  # a layer, and a start of L2
 GRADIENTS = ("grad_input", "grad_weight")
+CORES = ("cores.cube", "cores.vector")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class _Changed:
 
 def _change(
     question: Question,
-    values: FrozenMap[str, object],
+    values: FrozenMap[str, Any],
     base: Mapping[Place, Answer],
     asking: Asking,
 ) -> _Changed | str:
@@ -129,6 +130,8 @@ def _change(
         | {("anew", place): point for place, point in moved.items()}
     )
     tried |= {("anew", place): tried["same", place] for place in changed if place not in moved}
+    fewer = _with_cores_idle(same, values, load_profile(question.product))
+    idle = asking(fewer)
     for place, point in changed.items():
         if tried["anew", place].reason:
             return f"{point.label}: {tried['anew', place].reason}"
@@ -143,6 +146,8 @@ def _change(
         options = [(tried["same", place], same[place]), (tried["anew", place], point)]
         if place in mixed:
             options.append((mixes[place], mixed[place]))
+        if place in fewer:
+            options.append((idle[place], fewer[place]))
         # Of equal ones the first: plans stay unless new ones are faster.
         best, at = min(((a, p) for a, p in options if not a.reason), key=lambda pair: pair[0].time_us)
         layer, _ = place
@@ -156,7 +161,25 @@ def _change(
             best.time_us,
         )
         better[place] = replace(at, tiling=FrozenMap(best.plans))
-    return _Changed(gains, better, [*same.values(), *moved.values(), *mixed.values()])
+    return _Changed(gains, better, [*same.values(), *moved.values(), *mixed.values(), *fewer.values()])
+
+
+def _with_cores_idle(
+    same: Mapping[Place, Point], values: Mapping[str, Any], profile: Profile
+) -> dict[Place, Point]:
+    """Return the calls on a product with more cores that leave those idle; none where it has no more.
+
+    The kernels beside the products run on all vector cores, whatever their number: what more of them take to
+    be launched may be more than they save.
+    """
+    figures = profile.figures
+    added = {path for path, value in values.items() if path in CORES and value > figures[path].value}
+    if not added:
+        return {}
+    others = FrozenMap[str, Any]({path: value for path, value in values.items() if path not in added})
+    if not others:  # the product as it is, which has been timed
+        return {place: replace(point, changes=others, tiling="product") for place, point in same.items()}
+    return {place: replace(point, changes=others) for place, point in same.items()}
 
 
 def _keeps(point: Point, plans: Mapping[str, Plan]) -> bool:

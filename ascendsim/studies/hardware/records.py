@@ -50,7 +50,8 @@ class LayerGain:
 
     same_us    the changed product under the plans of the unchanged one; None where they do not fit
     anew_us    planned anew on the changed product
-    better_us  each gradient under the better of its two plans
+    better_us  each gradient under the better of its two plans; the call with added cores left idle where that
+               is faster
     """
 
     layer: str
