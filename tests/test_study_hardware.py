@@ -8,6 +8,7 @@ from test_study_engine import SMALL
 
 from ascendsim import ConvProblem, Plan, Tiling, estimate, load_profile
 from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.frozen import FrozenMap
 from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.profile import parse_changes
 from ascendsim.report.studies.hardware import (
@@ -24,6 +25,8 @@ from ascendsim.studies.engine.store import Store
 from ascendsim.studies.hardware.enlarging import enlargings
 from ascendsim.studies.hardware.gains import _better_plans, study_hardware
 from ascendsim.studies.hardware.records import Doubt, Gain, LayerGain, Question, StudiedLayer
+from ascendsim.studies.tuning.records import TilingQuestion
+from ascendsim.studies.tuning.tune import Tuner, tune
 from ascendsim.workloads import load_workload
 
 # A layer whose tensors pass L2 once: with nothing in it, memory decides.
@@ -118,6 +121,34 @@ def test_the_doubt_of_idle_cores_leaves_them_idle():
     ).gains
     # Before and after are one call, whatever is assumed.
     assert (gain.share, gain.doubt.low, gain.doubt.high) == (0, 0, 0)
+
+
+def test_tuned_plans_are_those_of_the_tuner_before_and_after():
+    asked = question(CORES, starts=("handed",), layers=SMALL_LAYERS, tilings=6)
+    (gain,) = answered(asked).gains
+    (layer,) = gain.layers
+    before, after = layer.tuned_us
+    assert before <= layer.base_us
+    assert after <= layer.better_us
+    found = []
+    for changes, usual in (({}, layer.base_us), ({"cores.cube": 48}, layer.better_us)):
+        plans = {}
+        for name in ("grad_input", "grad_weight"):
+            one = TilingQuestion(
+                "small", "910B2", SMALL, name, starts=("handed",), trials=6, changes=FrozenMap(changes)
+            )
+            plans[name] = tune(Tuner(one, Engine(Store(), 1), Budget(), "float16"))[1].plan
+        found.append(min(usual, time_us(changes, "handed", plans, SMALL).time_us))
+    assert (before, after) == gain.tuned_us == tuple(found)
+    answer = answered(asked)
+    row = dict(zip(hardware_table(answer).headings, hardware_table(answer).rows[0], strict=True))
+    assert row["tuned saves"] == f"{share(1 - after / before)} %"
+
+
+def test_nothing_is_tuned_unless_asked_for():
+    answer = answered(question(MEMORY, starts=("warm",), layers=SMALL_LAYERS))
+    assert answer.gains[0].tuned_us is None
+    assert "tuned us" not in hardware_table(answer).headings
 
 
 def answer_of(kernels, plans):

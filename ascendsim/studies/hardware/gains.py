@@ -16,6 +16,7 @@ from ascendsim.studies.engine.point import NETWORK, Before, Point
 from ascendsim.studies.engine.run import Budget, Engine, Outcome, require_answer
 from ascendsim.studies.hardware.doubt import Pair, doubts
 from ascendsim.studies.hardware.records import Gain, HardwareAnswer, LayerGain, Question, StudiedLayer
+from ascendsim.studies.hardware.tuned import with_tuned
 from ascendsim.studies.sweep import ranged_figures
 
 Name = TypeVar("Name", bound=Hashable)
@@ -74,6 +75,8 @@ def study_hardware(question: Question, engine: Engine, budget: Budget) -> tuple[
             chosen = {layer: outcome.better[layer, start] for layer in question.layers}
             pairs.append(Pair(change, start, {layer: points[layer, start] for layer in chosen}, base, chosen))
         timed += outcome.points
+    if question.tilings:
+        gains = with_tuned(question, gains, pairs, engine, budget)
     if question.doubt:
         found = doubts(question.product, pairs, [gain.share for gain in gains], asking)
         gains = [replace(gain, doubt=doubt) for gain, doubt in zip(gains, found, strict=True)]

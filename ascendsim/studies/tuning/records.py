@@ -10,6 +10,7 @@ from typing import Any
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.studies.engine.point import Before
 
 SCORES = ("worst", "mean")
 
@@ -27,6 +28,7 @@ class TilingQuestion:
     margin    a plan that is faster by less than this part is not called a winner: the model's own error
     doubt     whether the winner has to win at both ends of each assumed figure
     changes   figures of the product that are replaced: dotted path -> value
+    before    calls whose rest in L2 is found, for the start "network"; as `Point` has them
     """
 
     title: str
@@ -42,6 +44,7 @@ class TilingQuestion:
     margin: float = 0.0
     doubt: bool = True
     changes: Mapping[str, Any] = FrozenMap()
+    before: tuple[Before, ...] = ()
 
     @property
     def gradients(self) -> tuple[bool, bool, bool]:

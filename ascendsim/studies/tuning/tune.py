@@ -9,6 +9,7 @@ from typing import Any
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
+from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.tiling.legal.space import Base
 from ascendsim.profile import Profile, load_profile
@@ -56,6 +57,7 @@ class Tuner:
             asked.gradients,
             start,
             tiling if isinstance(tiling, str) else FrozenMap({asked.gradient: tiling}),
+            asked.before,
             label=asked.gradient,
         )
 
@@ -110,6 +112,18 @@ class Tuner:
     def best(self) -> Trial:
         """The best of all trials, of equal ones the first."""
         return min(self.trials.values(), key=self.score)
+
+
+def compute_dtype_of(question: TilingQuestion) -> str:
+    """Return what the cube multiplies for a gradient.
+
+    Raises   AscendSimError where the call is refused
+    """
+    changes = dict(question.changes)
+    call = question.problem, question.dtype, question.cube_math_type
+    profile = load_profile(question.product, overrides=changes or None)
+    found = estimate(*call, output_mask=question.gradients, product=profile)
+    return next(kernel.kernel.compute_dtype for kernel in found.kernels if kernel.plan is not None)
 
 
 def tune(tuner: Tuner) -> tuple[Trial, Trial]:
