@@ -331,6 +331,14 @@ def test_the_command_writes_page_and_table(answer, tmp_path):
     assert len((tmp_path / "t.csv").read_text().splitlines()) == 1 + 4 * 9
 
 
+def test_processes_have_one_name_and_its_alias():
+    from ascendsim.cli.parser import parse
+
+    words = ["study", "hardware", "--change", MEMORY]
+    assert parse([*words, "--workers", "3"]).jobs == parse([*words, "--jobs", "3"]).jobs == 3
+    assert parse(["run", "--jobs", "3"]).workers == parse(["run", "--workers", "3"]).workers == 3
+
+
 def test_json_holds_the_answer(answer, tmp_path):
     made = json.loads(answer(*WORDS, "--json", "--store", str(tmp_path / "s")))
     assert [row["l2_start"] for row in made["gains"]] == ["warm", "handed"]
