@@ -1,8 +1,8 @@
-"""How fast is a study?  Run with `python -m benchmarks.studies`.
+"""How fast is a study?  Run with `python -m benchmarks.studies [PRODUCT ...]`.
 
-2,000 points on 910B2: the 23 layers of ResNet-50 at batch 32, both gradients, the product's plans, under many
-values of some figures and all three starts of L2. Targets on two quiet cores: 3 minutes, 300 MiB a process,
-20 MiB of store; and a second run computes none.
+2,000 points on 910B2 and on 910_95: the 23 layers of ResNet-50 at batch 32, both gradients, the product's
+plans, under many values of some figures and all three starts of L2. Targets on two quiet cores: 3 minutes,
+300 MiB a process, 20 MiB of store; and a second run computes none.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 POINTS = 2000
@@ -30,7 +31,7 @@ def points():
     for at in count():
         changes = {"paths.GM_L1.bytes_per_cycle": 100 + at, "l2.capacity_bytes": (96 + at) << 20}
         for start, problem in product(("warm", "cold", "handed"), problems):
-            yield Point(problem, "910B2", changes, l2_start=start)
+            yield Point(problem, sys.argv[2], changes, l2_start=start)
 
 if __name__ == "__main__":
     begin = perf_counter()
@@ -43,22 +44,31 @@ if __name__ == "__main__":
 """.replace("POINTS", str(POINTS))
 
 
-def main() -> None:
-    """Run the study twice."""
-    with tempfile.TemporaryDirectory() as folder:
-        script, path = Path(folder) / "study.py", Path(folder) / "store.sqlite"
-        script.write_text(STUDY)
-        for run in ("first", "second"):
-            words = [sys.executable, str(script), str(path)]
-            made = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
-            seconds, spent, peak = map(float, made[:3])
-            store = sum(file.stat().st_size for file in Path(folder).glob("store.sqlite*")) / 2**20
-            print(
-                f"{run} run: {made[3]} of {POINTS} points computed, {made[4]} failed, {seconds:.0f} s "
-                f"({spent:.0f} s of processors; target 180 s), {peak:.0f} MiB a process (target 300), "
-                f"store {store:.1f} MiB (target 20)"
-            )
+PRODUCTS = ("910B2", "910_95")
+
+
+def main(products: Sequence[str] = PRODUCTS) -> None:
+    """Run the study of each product twice."""
+    for product in products:
+        with tempfile.TemporaryDirectory() as folder:
+            _study(product, Path(folder))
+
+
+def _study(product: str, folder: Path) -> None:
+    script, path = folder / "study.py", folder / "store.sqlite"
+    script.write_text(STUDY)
+    for run in ("first", "second"):
+        words = [sys.executable, str(script), str(path), product]
+        made = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
+        seconds, spent, peak = map(float, made[:3])
+        store = sum(file.stat().st_size for file in folder.glob("store.sqlite*")) / 2**20
+        print(
+            f"{product}, {run} run: {made[3]} of {POINTS} points computed, {made[4]} failed, {seconds:.0f} s "
+            f"({spent:.0f} s of processors; target 180 s), {peak:.0f} MiB a process (target 300), "
+            f"store {store:.1f} MiB (target 20)",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or PRODUCTS)

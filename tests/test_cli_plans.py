@@ -137,6 +137,21 @@ def test_a_network_takes_a_class_of_a_file_in_other_processes(record, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ("base_m = 1024\nbase_n = 1024\nbase_k = 1024", "nothing that is left open makes the tiles fit"),
+        ("base_m = 16\nunit_flag = true", "unit_flag"),
+    ],
+)
+def test_a_plan_of_a_file_that_does_not_fit_names_file_and_gradient(refusal, tmp_path, fields, told):
+    file = tmp_path / "plans.toml"
+    file.write_text(f'[grad_input]\nschedule = "dgrad"\n{fields}\n')
+    said = refusal("run", "s5b1_3x3", "--cycles-only", "--tiling", str(file))
+    assert said.startswith(f"ascendsim: {file}: tiling of grad_input")
+    assert told in said
+
+
+@pytest.mark.parametrize(
     ("text", "name", "told"),
     [
         (None, "A", "own.py: is no file; --schedule takes a name, or FILE.py:CLASS"),

@@ -78,6 +78,7 @@ MAY_IMPORT = {
     "ops/reference": LOOPS | {"native", "ops/lowering", "ops/schedules"},
     "ops/gradients": LOOPS | {"ops/lowering", "ops/operands", "ops/reference", "ops/schedules"},
     "ops/convolution_backward": CALL,
+    "ops/sequences": CALL | {"frozen", "ops/convolution_backward", "ops/graph_times", "ops/option_notes"},
     "ops/check_schedule": CALL | {"ops/convolution_backward", "ops/reference", "ops/schedules", "timing"},
     "ops/many": {
         "arguments",
@@ -94,7 +95,7 @@ MAY_IMPORT = {
     "ops/transdata": CALL | {"ops/schedules"},
     "precision": {"numerics", "studies"},
     "studies": {"errors", "numerics", "parallel", "profile", "rules", "timing"}
-    | {"ops/convolution_backward", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
+    | {"ops/convolution_backward", "ops/sequences", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
     | {"frozen", "ops/reference", "ops/results", "ops/schedules", "ops/tiling"},
     "validate": LOOPS
     | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling", "ops/transdata"},

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ascendsim.studies.modes.choice import cheapest, nearest, summaries
+from ascendsim.studies.modes.choice import as_fast, cheapest, nearest, summaries
 from ascendsim.studies.modes.exponents import histogram, share
 from ascendsim.studies.modes.records import CaseErrors, GradientError, ModeError, Share
 
@@ -42,6 +42,20 @@ def test_the_cheapest_mode_that_passes_is_not_the_most_exact():
     assert cheapest(rows, 1e-6) == rows[0]
     assert cheapest(rows, 1e-9) is None
     assert nearest(rows) == rows[0]
+
+
+def test_of_modes_that_time_does_not_tell_apart_the_most_exact_is_chosen():
+    # 9.9 is 1 % less than 10, and 12 is 21 % more than 9.9.
+    narrow = mode(1e-4, 9.9, cube_math_types=(1,), compute_dtype="hf32_11")
+    other = mode(1e-9, 12.0, dtype="bfloat16", compute_dtype="bfloat16")
+    rows = summaries([case(mode(1e-8, 10.0), narrow, other)])
+    exact, quick, _ = rows
+    assert as_fast(rows, 1e-3, 0.04) == (exact, quick)
+    assert cheapest(rows, 1e-3, 0.04) == exact
+    # Without a margin every difference tells, and the margin is part of the fastest one's time.
+    assert cheapest(rows, 1e-3) == quick
+    assert as_fast(rows, 1e-3, 0.22)[0].dtype == "bfloat16"
+    assert as_fast(rows, 1e-12, 0.04) == ()
 
 
 def test_of_modes_equally_fast_the_one_without_a_loss_scale_is_chosen():

@@ -8,6 +8,7 @@ from test_study_engine import SMALL
 
 from ascendsim import ConvProblem, Plan, Tiling, estimate, load_profile
 from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.frozen import FrozenMap
 from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.profile import parse_changes
 from ascendsim.report.studies.hardware import (
@@ -24,6 +25,8 @@ from ascendsim.studies.engine.store import Store
 from ascendsim.studies.hardware.enlarging import enlargings
 from ascendsim.studies.hardware.gains import _better_plans, study_hardware
 from ascendsim.studies.hardware.records import Doubt, Gain, LayerGain, Question, StudiedLayer
+from ascendsim.studies.tuning.records import TilingQuestion
+from ascendsim.studies.tuning.tune import Tuner, tune
 from ascendsim.workloads import load_workload
 
 # A layer whose tensors pass L2 once: with nothing in it, memory decides.
@@ -36,6 +39,7 @@ L0C = "buffers.L0C.capacity_bytes=x0.25"
 
 
 LAYERS = (StudiedLayer("stream", STREAM, BOTH),)
+SMALL_LAYERS = (StudiedLayer("small", SMALL, BOTH),)
 
 
 def question(*changes, layers=LAYERS, **options):
@@ -94,6 +98,57 @@ def test_memory_buys_nothing_with_a_warm_l2_and_something_with_a_handed_one():
     # Warm, no byte crosses the link to memory: not one cycle can change.
     assert (warm.share, warm.distinguishable) == (0, False)
     assert handed.share > 0.01
+
+
+def test_added_cores_stay_idle_where_they_cost_more_than_they_save():
+    # 48 vector cores more take 0.1 us each to be launched, in each of nine kernels; the layer is small.
+    changes = (CORES + "+cores.vector=x2", CORES + "+cores.vector=x2+scalar.start_us=x0.5")
+    alone, with_more = answered(question(*changes, starts=("handed",), layers=SMALL_LAYERS)).gains
+    (layer,) = alone.layers
+    assert layer.better_us == layer.base_us < min(layer.same_us, layer.anew_us)
+    # What else changes is still there: the idle cores are all that is left out.
+    (layer,) = with_more.layers
+    base = time_us({}, "handed", problem=SMALL)
+    plans = {kernel.name: kernel.plan for kernel in base.kernels if kernel.plan}
+    started = {"scalar.start_us": load_profile("910B2").figures["scalar.start_us"].value / 2}
+    assert layer.better_us == time_us(started, "handed", plans, SMALL).time_us < base.time_us
+
+
+def test_the_doubt_of_idle_cores_leaves_them_idle():
+    layers = SMALL_LAYERS
+    (gain,) = answered(
+        question(CORES + "+cores.vector=x2", starts=("handed",), layers=layers, doubt=True)
+    ).gains
+    # Before and after are one call, whatever is assumed.
+    assert (gain.share, gain.doubt.low, gain.doubt.high) == (0, 0, 0)
+
+
+def test_tuned_plans_are_those_of_the_tuner_before_and_after():
+    asked = question(CORES, starts=("handed",), layers=SMALL_LAYERS, tilings=6)
+    (gain,) = answered(asked).gains
+    (layer,) = gain.layers
+    before, after = layer.tuned_us
+    assert before <= layer.base_us
+    assert after <= layer.better_us
+    found = []
+    for changes, usual in (({}, layer.base_us), ({"cores.cube": 48}, layer.better_us)):
+        plans = {}
+        for name in ("grad_input", "grad_weight"):
+            one = TilingQuestion(
+                "small", "910B2", SMALL, name, starts=("handed",), trials=6, changes=FrozenMap(changes)
+            )
+            plans[name] = tune(Tuner(one, Engine(Store(), 1), Budget(), "float16"))[1].plan
+        found.append(min(usual, time_us(changes, "handed", plans, SMALL).time_us))
+    assert (before, after) == gain.tuned_us == tuple(found)
+    answer = answered(asked)
+    row = dict(zip(hardware_table(answer).headings, hardware_table(answer).rows[0], strict=True))
+    assert row["tuned saves"] == f"{share(1 - after / before)} %"
+
+
+def test_nothing_is_tuned_unless_asked_for():
+    answer = answered(question(MEMORY, starts=("warm",), layers=SMALL_LAYERS))
+    assert answer.gains[0].tuned_us is None
+    assert "tuned us" not in hardware_table(answer).headings
 
 
 def answer_of(kernels, plans):
@@ -274,6 +329,14 @@ def test_the_command_writes_page_and_table(answer, tmp_path):
     # Four calls (before and after under two starts; faster memory moves no plan) of ten kernels each (two
     # products, three changes of layout around each, zeros, a cast), under their headings.
     assert len((tmp_path / "t.csv").read_text().splitlines()) == 1 + 4 * 10
+
+
+def test_processes_have_one_name_and_its_alias():
+    from ascendsim.cli.parser import parse
+
+    words = ["study", "hardware", "--change", MEMORY]
+    assert parse([*words, "--workers", "3"]).jobs == parse([*words, "--jobs", "3"]).jobs == 3
+    assert parse(["run", "--jobs", "3"]).workers == parse(["run", "--workers", "3"]).workers == 3
 
 
 def test_json_holds_the_answer(answer, tmp_path):

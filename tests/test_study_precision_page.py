@@ -1,11 +1,18 @@
 """Does the page of a study of precision hold what it promises, and is it well formed?"""
 
 import math
+from dataclasses import replace
 from html.parser import HTMLParser
 
 from ascendsim.report.page.exponents import SHOWN, Bars, Range, exponents
 from ascendsim.report.page.html import render
-from ascendsim.report.studies.precision import mode_table, precision_rows, precision_sentence, reasons
+from ascendsim.report.studies.precision import (
+    mode_table,
+    precision_record,
+    precision_rows,
+    precision_sentence,
+    reasons,
+)
 from ascendsim.report.studies.precision_page import precision_page
 from ascendsim.studies.modes.records import CaseErrors, GradientError, Histogram, ModeError, Share
 from ascendsim.studies.modes.study import PrecisionStudy
@@ -69,6 +76,24 @@ def test_the_page_holds_answer_reasons_tables_and_pictures():
         attrs for _, attrs in tags.opened if {"src", "href"} & set(attrs) and attrs.get("href") != "data:,"
     ]
     assert "ascendsim study precision" in text
+
+
+def test_modes_that_are_as_fast_are_named_beside_the_chosen_one():
+    first = study(1e-4)
+    (exact,) = first.cases[0].modes
+    quick = replace(
+        exact, cube_math_types=(1,), compute_dtype="hf32", time_us=1.98, gradients=(gradient(5e-4),)
+    )
+    both = replace(first.cases[0], modes=(exact, quick))
+    # 2.00 is 1 % more than 1.98: told apart without a margin, not with one of 4.3 %.
+    assert precision_sentence(replace(first, cases=(both,))).endswith("1.98 us, error 5.0e-04.")
+    said = precision_sentence(replace(first, cases=(both,), margin=0.043))
+    assert said.endswith(
+        "float16 with cubeMathType 0: 2.00 us, error 1.0e-04; in time it is not distinguishable from "
+        "float16 with cubeMathType 1 (hf32 in the cube) (1.98 us), less exact: 4.3 % is the model's own "
+        "error."
+    )
+    assert precision_record(replace(first, cases=(both,), margin=0.043))["margin"] == 0.043
 
 
 def test_names_of_the_user_are_text_on_the_page():

@@ -18,7 +18,7 @@ _EXAMPLES = """\
 examples:
   ascendsim run s3b1_3x3 --batch 4 --product 910B3 --out report
   ascendsim run --batch 32 --product 910B --product 910_93
-  ascendsim run --network yolov5s --batch 16 --workers 2
+  ascendsim run --network yolov5s --batch 16 --jobs 2
   ascendsim run --input 2,16,14,14 --weight 32,16,3,3 --padding 1 --dtype bfloat16
   ascendsim run --npz mine.npz --padding 1
 """
@@ -201,11 +201,13 @@ def _add_times(how: Any) -> None:
         help="also say between which times the call lies if assumed figures lie anywhere in their ranges",
     )
     how.add_argument(
-        "--workers",
+        *("--jobs", "--workers"),
+        dest="workers",
         type=positive,
         default=1,
         metavar="N",
-        help="processes that estimate the layers of a network, or the calls of --interval (default 1)",
+        help="processes that estimate the layers of a network, or the calls of --interval (default 1); "
+        "--workers is the same",
     )
     how.add_argument("--cycles-only", action="store_true", help="estimate cycles, compute no gradients")
 

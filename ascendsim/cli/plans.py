@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.errors import ConfigError, DataError
+from ascendsim.errors import CapacityError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from ascendsim.cli.request import Network, Single
@@ -46,6 +47,22 @@ def tiling_of(arguments: Any, layer: str | None = None) -> Any:
     """Return what a call takes as its tiling: plans of a file, those of a layer among them, or a strategy."""
     file: PlanFile | None = getattr(arguments, "plan_file", None)
     return arguments.tiling if file is None else file.of_layer(layer)
+
+
+@contextmanager
+def naming_plan_file(arguments: Any) -> Iterator[None]:
+    """Name the file of a plan that does not fit, before the gradient: both say where it stands.
+
+    Raises   CapacityError, ConfigError with the file's path before its words
+    """
+    try:
+        yield
+    except (CapacityError, ConfigError) as error:
+        file: PlanFile | None = getattr(arguments, "plan_file", None)
+        if file is None or not str(error).startswith("tiling of "):
+            raise
+        more = (error.buffer,) if isinstance(error, CapacityError) else ()
+        raise type(error)(f"{file.path}: {error}", *more) from None
 
 
 def write_tiling(document: Entry, arguments: Any) -> None:

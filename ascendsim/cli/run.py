@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ascendsim.cli.plans import read_tiling, write_tiling
+from ascendsim.cli.plans import naming_plan_file, read_tiling, write_tiling
 from ascendsim.cli.request import Network, read_request
 from ascendsim.errors import ConfigError
 from ascendsim.report.columns import Entry
@@ -27,11 +27,13 @@ def run(arguments: Any) -> int:
         # Imported where they are needed: a network is estimated without what judges gradients.
         from ascendsim.cli.network import run_network
 
-        document, write = run_network(request, profiles, arguments)
+        with naming_plan_file(arguments):
+            document, write = run_network(request, profiles, arguments)
     else:
         from ascendsim.cli.single import run_single
 
-        document, write = run_single(request, profiles, arguments)
+        with naming_plan_file(arguments):
+            document, write = run_single(request, profiles, arguments)
     # What a reader can ask for again: a profile does not know the file that it came from.
     for product, name in zip(document["products"], dict.fromkeys(arguments.product), strict=True):
         product["path"] = name if is_file_name(name) else None

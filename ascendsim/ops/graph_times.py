@@ -9,13 +9,14 @@ from functools import partial
 
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.known_times import known_times
-from ascendsim.ops.lowering.graph import TransData
+from ascendsim.ops.lowering.graph import Graph, TransData
 from ascendsim.ops.results import KernelResult, Retimed
 from ascendsim.ops.summary import summarise
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.l2.account import Start, left_by
+from ascendsim.timing.l2.stack import L2State
 from ascendsim.timing.timeline import times_of
 
 # How the kernels of a call find L2, if not each alike.
@@ -27,14 +28,14 @@ class GraphTimes:
     """Times the kernels of a call in their order; `results` are those so far.
 
     l2_start   how each kernel finds L2; "chained": the first one empty, each later one as those before it
-               have left it
+               have left it; or what the first one finds of calls before
     folded     time one core for all that are alike
     """
 
-    def __init__(self, profile: Profile, l2_start: str, engine: str | None, *, folded: bool = True) -> None:
+    def __init__(self, profile: Profile, l2_start: Start, engine: str | None, *, folded: bool = True) -> None:
         self._profile, self._engine, self._folded = profile, engine, folded
-        self._chained = l2_start == CHAINED
-        self._start: Start = FrozenMap() if self._chained else l2_start
+        self._chained = l2_start == CHAINED or not isinstance(l2_start, str)
+        self._start: Start = FrozenMap() if l2_start == CHAINED else l2_start
         self._starts: list[Start] = []
         self.results: list[KernelResult] = []
 
@@ -45,10 +46,7 @@ class GraphTimes:
         self.results.append(result)
         self._starts.append(self._start)
         if self._chained and not last:
-            left = left_by(kernel, self._profile, self._start)
-            own = {name for name, tensor in kernel.tensors.items() if tensor.role == "workspace"}
-            # Another kernel may call a workspace of its own alike.
-            self._start = _renamed(left, {name: f"{kernel.name}: {name}" for name in own})
+            self._start = _left_to_others(kernel, self._profile, self._start)
         return result
 
     def rename(self, change: TransData) -> None:
@@ -72,6 +70,24 @@ class GraphTimes:
         else:
             times = known_times(kernel, self._profile, folded=self._folded, l2_start=self._start)
         return summarise(kernel, self._profile, times, Retimed(make), "compiled")
+
+
+def left_by_graph(graph: Graph, profile: Profile, start: L2State) -> L2State:
+    """Return what L2 holds after the kernels of a call, the first of which finds `start`."""
+    for node in graph.nodes:
+        if isinstance(node, TransData):
+            start = _renamed(start, {node.source.name: node.target.name})
+        else:
+            start = _left_to_others(node, profile, start)
+    return start
+
+
+def _left_to_others(kernel: Kernel, profile: Profile, start: Start) -> L2State:
+    """Return what L2 holds after a kernel, whose workspaces are named as its own."""
+    left = left_by(kernel, profile, start)
+    own = {name for name, tensor in kernel.tensors.items() if tensor.role == "workspace"}
+    # Another kernel may call a workspace of its own alike.
+    return _renamed(left, {name: f"{kernel.name}: {name}" for name in own})
 
 
 def _renamed(

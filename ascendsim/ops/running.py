@@ -23,12 +23,13 @@ from ascendsim.timing.arrivals import arrivals
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Call, Mask, Tensors
     from ascendsim.ops.operands import Operand
+    from ascendsim.timing.l2.account import Start
 
 
 def time_graph(
-    graph: Graph, profile: Profile, l2_start: str, engine: str | None = None
+    graph: Graph, profile: Profile, l2_start: Start, engine: str | None = None
 ) -> list[KernelResult]:
-    """Return the cycles of every kernel."""
+    """Return the cycles of every kernel; `l2_start` as `GraphTimes` has it."""
     times = GraphTimes(profile, l2_start, engine)
     for at, node in enumerate(graph.nodes, start=1):
         if isinstance(node, TransData):

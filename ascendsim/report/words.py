@@ -183,4 +183,7 @@ L2_STARTS = {
     "L2 handed": "L2 holds the kernel's first input alone, as the kernel before hands it over.",
     "L2 cold": "L2 holds none of the kernel's tensors.",
     "L2 chained": "L2 is empty as a call begins; each kernel finds what those before it have left.",
+    "L2 network": "L2 is empty as the backward pass begins, last layer first; each call finds what the "
+    "layers behind it have left, much of it still to be written back, and its grad_output as the latest "
+    "grad_input of its size. What lies between two convolutions is not modelled.",
 }

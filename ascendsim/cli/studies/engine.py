@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 def add_engine_options(command: Any) -> None:
     """Add what every study takes: who computes, how much, where answers are kept, what is written."""
     how = command.add_argument_group("how much, and by whom")
-    how.add_argument("--jobs", type=positive, metavar="N", help="processes (default: one for each core)")
+    how.add_argument(
+        *("--jobs", "--workers"),
+        dest="jobs",
+        type=positive,
+        metavar="N",
+        help="processes (default: one for each core); --workers is the same",
+    )
     how.add_argument(
         "--scheduler", default="", metavar="ADDRESS", help="Dask scheduler to send points to, in their place"
     )

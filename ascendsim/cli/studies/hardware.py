@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.studies.words import add_kind, add_layers, layers_of, starts_of
+from ascendsim.cli.values import natural
 from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def add_hardware(kinds: Any) -> Any:
         "Time a layer or a network on a product and with figures of it changed: under the same "
         "plans, planned anew, and each gradient under the better of both.",
         _EXAMPLES,
+        extra_starts=("network",),
     )
     add_layers(what)
     what.add_argument(
@@ -45,6 +47,13 @@ def add_hardware(kinds: Any) -> Any:
         "--every",
         action="store_true",
         help="each figure of the product made better, alone: rates and sizes twice, times half",
+    )
+    what.add_argument(
+        "--tuned",
+        type=natural,
+        default=0,
+        metavar="N",
+        help="also tune each gradient before and after each change: try N plans for it (0: none)",
     )
     what.add_argument(
         "--no-interval",
@@ -98,6 +107,7 @@ def _question(arguments: Any) -> Question:
         arguments.dtype,
         arguments.cube_math_type,
         doubt=not arguments.no_interval,
+        tilings=arguments.tuned,
     )
 
 

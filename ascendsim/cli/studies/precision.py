@@ -103,6 +103,7 @@ def precision(arguments: Any) -> int:
     from ascendsim.studies.modes.measure import Axes
     from ascendsim.studies.modes.point import PrecisionPoint, answer, case_errors
     from ascendsim.studies.modes.study import PrecisionStudy
+    from ascendsim.validate.quoted import tuning_noise
 
     _check(arguments)
     profile = load_profile(arguments.product)
@@ -134,7 +135,8 @@ def precision(arguments: Any) -> int:
             "what was measured is kept: run the same command again to go on"
         )
     data = tuple(dict.fromkeys(case.data for case in cases))
-    study = PrecisionStudy(title, profile.variant, arguments.limit, len(models), data, tuple(found))
+    asked = arguments.limit, len(models), data, tuple(found)
+    study = PrecisionStudy(title, profile.variant, *asked, tuning_noise().median)
     _print(study, arguments, profile)
     return 0
 

@@ -15,8 +15,13 @@ if TYPE_CHECKING:
 STARTS = ("warm", "handed")
 
 
-def add_kind(kinds: Any, name: str, help: str, description: str, epilog: str) -> tuple[Any, Any]:
-    """Add a study to the kinds and return it, with the group of options that say what is studied."""
+def add_kind(
+    kinds: Any, name: str, help: str, description: str, epilog: str, extra_starts: tuple[str, ...] = ()
+) -> tuple[Any, Any]:
+    """Add a study to the kinds and return it, with the group of options that say what is studied.
+
+    extra_starts   of L2, which this study knows beside those of every call
+    """
     command = kinds.add_parser(
         name,
         help=help,
@@ -42,7 +47,7 @@ def add_kind(kinds: Any, name: str, help: str, description: str, epilog: str) ->
     what.add_argument(
         "--l2-start",
         action="append",
-        choices=("warm", "cold", "handed", "chained"),
+        choices=("warm", "cold", "handed", "chained", *extra_starts),
         help="what L2 holds when a kernel begins; repeat it for several (default: warm and handed)",
     )
     add_engine_options(command)

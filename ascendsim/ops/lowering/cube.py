@@ -145,7 +145,7 @@ def _vector(call: Call, graph: GraphBuilder) -> VectorKernels:
 
 
 def _pack(call: Call, graph: GraphBuilder, name: str, gradient: str, target: GmTensor | None = None) -> None:
-    """Bring grad_output or input into the layout that a gradient reads: the usual one, or that of a tensor."""
+    """Bring grad_output or input into the layout that a gradient reads: the usual one, or a given one."""
     p = call.problem_of(gradient)
     big = p.transposed == (name == "grad_output")
     size, channels = (p.big_size, p.big_channels) if big else (p.small_size, p.small_channels)

@@ -21,7 +21,10 @@ DEFINITIONS = {
     "A dash: a plan does not fit any more.",
     "planned anew": "The changed product under the plans that its operators choose for it. Their rules were "
     "made for the product as it is, so that a faster part can come out slower.",
-    "better": "Each gradient of each layer under the faster of these two plans.",
+    "better": "Each gradient of each layer under the faster of these two plans; of added cores, with all of "
+    "them left idle where that is faster: kernels beside the products are launched on all vector cores.",
+    "tuned": "Each gradient of each layer under the best plan that is found for it, before and after the "
+    "change alike; what that saves is what the change buys once plans are made for it.",
     "saves": "The part of the time before that the change saves, under the better plans; below 0 it costs.",
     "between": "The saving with assumed figures at the ends of their ranges: each alone, then all that lower "
     "it and all that raise it together.",
@@ -97,6 +100,7 @@ def _quiet(answer: HardwareAnswer) -> list[str]:
 def hardware_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
     """Show every change under every start; if `short`, of many only those that change something."""
     left_out = set(_quiet(answer)) if short else set()
+    tuned = answer.question.tilings > 0
     rows = tuple(
         (
             gain.change,
@@ -107,6 +111,7 @@ def hardware_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
             microseconds(gain.better_us),
             f"{share(gain.share)} %",
             _interval(gain) if gain.doubt else "",
+            *(_tuned(gain.tuned_us) if tuned else ()),
             _verdict(gain),
         )
         for gain in answer.gains
@@ -121,9 +126,17 @@ def hardware_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
         "better us",
         "saves",
         "between",
+        *(("tuned us", "tuned saves") if tuned else ()),
         "verdict",
     )
-    return TextTable("What each change buys", headings, frozenset({0, 1, 8}), rows)
+    return TextTable("What each change buys", headings, frozenset({0, 1, len(headings) - 1}), rows)
+
+
+def _tuned(tuned_us: tuple[float, float] | None) -> tuple[str, str]:
+    if tuned_us is None:
+        return "-", ""
+    before, after = tuned_us
+    return f"{microseconds(before)} to {microseconds(after)}", f"{share(1 - after / before)} %"
 
 
 def figure_table(answer: HardwareAnswer) -> TextTable:
@@ -226,6 +239,7 @@ def _gain_record(gain: Gain) -> dict[str, Any]:
         "same_us": gain.same_us,
         "anew_us": gain.anew_us,
         "better_us": gain.better_us,
+        "tuned_us": gain.tuned_us,
         "saved_share": gain.share,
         "saved_between": None if doubt is None else [doubt.low, doubt.high],
         "figures_that_move_it": None if doubt is None else doubt.figures,
@@ -235,5 +249,5 @@ def _gain_record(gain: Gain) -> dict[str, Any]:
 
 
 def _layer_record(row: Any) -> dict[str, Any]:
-    names: Sequence[str] = ("layer", "count", "base_us", "same_us", "anew_us", "better_us")
+    names: Sequence[str] = ("layer", "count", "base_us", "same_us", "anew_us", "better_us", "tuned_us")
     return {name: getattr(row, name) for name in names}

@@ -51,11 +51,22 @@ def precision_sentence(study: PrecisionStudy) -> str:
     if best is not None:
         error = _range(best.least, best.most)
         cost = f"{microseconds(best.time_us)} us, error {error}"
-        return f"{where}the cheapest mode {within} is {mode_words(best)}: {cost}."
+        return f"{where}the cheapest mode {within} is {mode_words(best)}: {cost}{_as_fast(study)}."
     if near is not None:
         error = _range(near.least, near.most)
         return f"{where}no mode is {within}; the nearest is {mode_words(near)}, error {error}."
     return f"{where}no mode is {within}: the interface refuses them, or they overflow."
+
+
+def _as_fast(study: PrecisionStudy) -> str:
+    """Name the modes that are as fast as far as the model can tell; the chosen one is the most exact."""
+    named = [f"{mode_words(row)} ({microseconds(row.time_us)} us)" for row in study.as_fast]
+    if not named:
+        return ""
+    return (
+        f"; in time it is not distinguishable from {' or '.join(named)}, less exact: "
+        f"{100 * study.margin:.1f} % is the model's own error"
+    )
 
 
 def reasons(study: PrecisionStudy) -> Iterator[str]:
@@ -234,6 +245,7 @@ def precision_record(study: PrecisionStudy) -> dict[str, Any]:
         "reasons": list(reasons(study)),
         "variant": study.variant,
         "limit": study.limit,
+        "margin": study.margin,
         "data": list(study.data),
         "modes": [_plain(asdict(row)) | {"passes": row.passes(study.limit)} for row in study.rows],
         "cases": [_plain(asdict(case)) for case in study.cases],

@@ -8,7 +8,6 @@ from typing import Any
 
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
-from ascendsim.ops.convolution_backward import estimate
 from ascendsim.profile import load_profile
 from ascendsim.studies.codesign.records import Design, DesignAnswer, DesignQuestion
 from ascendsim.studies.engine.run import Budget, Engine
@@ -16,7 +15,7 @@ from ascendsim.studies.hardware.records import StudiedLayer
 from ascendsim.studies.sweep import ranged_figures
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
-from ascendsim.studies.tuning.tune import Tuner
+from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of
 
 GRADIENTS = ("grad_input", "grad_weight")
 NO_CHANGE = "as it is"
@@ -100,14 +99,6 @@ def _times(
         trials=question.tilings,
         changes=values,
     )
-    tuner = Tuner(asked, engine, budget, _compute_dtype(question, layer))
+    tuner = Tuner(asked, engine, budget, compute_dtype_of(asked))
     usual, best = tune(tuner)
     return tuner.score(usual), tuner.score(best)
-
-
-def _compute_dtype(question: DesignQuestion, layer: StudiedLayer) -> str:
-    mask = layer.gradients[0], not layer.gradients[0], False
-    found = estimate(
-        layer.problem, question.dtype, question.cube_math_type, output_mask=mask, product=question.product
-    )
-    return next(kernel.kernel.compute_dtype for kernel in found.kernels if kernel.plan is not None)

@@ -12,8 +12,10 @@ from ascendsim.errors import AscendSimError
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate, KernelResult
+from ascendsim.ops.sequences import estimate_behind
+from ascendsim.studies.engine.behind import left_before
 from ascendsim.studies.engine.plans import plan_of, plan_values
-from ascendsim.studies.engine.point import Point
+from ascendsim.studies.engine.point import NETWORK, Point
 
 
 @dataclass(frozen=True)
@@ -73,16 +75,13 @@ def planned(result: Estimate) -> tuple[KernelResult, ...]:
 
 def measure(point: Point) -> Answer:
     """Time a point; a mistake of the user's, or a plan that does not fit, is the reason of its answer."""
+    call = point.problem, point.dtype, point.cube_math_type
     try:
-        result = estimate(
-            point.problem,
-            point.dtype,
-            point.cube_math_type,
-            output_mask=point.gradients,
-            product=point.profile,
-            l2_start=point.l2_start,
-            tiling=point.tiling,
-        )
+        said: Any = {"output_mask": point.gradients, "product": point.profile, "tiling": point.tiling}
+        if point.l2_start == NETWORK:
+            result = estimate_behind(left_before(point), *call, **said)
+        else:
+            result = estimate(*call, **said, l2_start=point.l2_start)
     except AscendSimError as error:
         return Answer(json.dumps({"reason": f"{type(error).__name__}: {error}"}))
     plans = {kernel.name: plan_values(kernel.plan) for kernel in result.kernels if kernel.plan is not None}

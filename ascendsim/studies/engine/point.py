@@ -19,6 +19,9 @@ from ascendsim.rules import rules_digest
 from ascendsim.studies.engine.plans import plan_text, plan_values
 
 NOTHING = FrozenMap[str, Any]()
+# A call that ran before: its convolution, and which gradients were made.
+Before = tuple[ConvProblem, tuple[bool, bool, bool]]
+NETWORK = "network"
 # So many profiles stay loaded in a process; a study goes through its changes one after the other.
 KEPT_PROFILES = 64
 
@@ -32,8 +35,9 @@ class Point:
     changes    figures that are replaced: dotted path -> value
     dtype      format of all three inputs, with `cube_math_type` as the interface has it
     gradients  which of grad_input, grad_weight and grad_bias are made
-    l2_start   "warm", "cold" or "handed"
+    l2_start   "warm", "cold", "handed", "chained", or "network": L2 holds what the calls `before` have left
     tiling     "product" or "search", by which plans are chosen on the changed product, or plans by gradient
+    before     calls that ran before this one on the same product, the first one first; for "network"
     label      what the study calls it; no part of what is timed
     """
 
@@ -45,6 +49,7 @@ class Point:
     gradients: tuple[bool, bool, bool] = (True, True, False)
     l2_start: str = "warm"
     tiling: str | Mapping[str, Plan] = "product"
+    before: tuple[Before, ...] = ()
     label: str = field(default="", compare=False)
 
     @property
@@ -75,7 +80,7 @@ class Point:
         except ConfigError as error:
             # The answer will be this very reason.
             machine = (str(self.product), "refused", str(error))
-        call = (self.dtype, self.cube_math_type, self.gradients, self.l2_start, self.plan_text)
+        call = (self.dtype, self.cube_math_type, self.gradients, self.l2_start, self.before, self.plan_text)
         return sha256(repr((code_version(), self.problem, machine, call)).encode()).hexdigest()
 
     @property

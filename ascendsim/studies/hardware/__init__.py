@@ -3,5 +3,6 @@
 records   the question and the answer
 enlarging every figure of a product made better, each alone
 gains     a change on each layer: under the same plan, planned anew, the better of both
+tuned     a call with each gradient under the best plan that the tuner finds
 doubt     between what the gain lies if assumed figures lie anywhere in their ranges
 """

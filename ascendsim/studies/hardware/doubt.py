@@ -95,7 +95,7 @@ def _shares(
             for layer, point in pair.before.items():
                 kept = FrozenMap[str, Plan](pair.answers[layer, pair.start].plans)
                 points[at, move, "before", layer] = replace(point, changes=FrozenMap(move), tiling=kept)
-                points[at, move, "after", layer] = replace(pair.after[layer], changes=values)
+                points[at, move, "after", layer] = _after(pair.after[layer], values, dict(move))
     answers = asking(points)
     found = []
     for at, (pair, own) in enumerate(zip(pairs, moves, strict=True)):
@@ -105,6 +105,12 @@ def _shares(
             row[move] = None if before is None or after is None else 1 - after / before
         found.append(row)
     return found
+
+
+def _after(point: Point, values: Mapping[str, Any], move: Mapping[str, Any]) -> Point:
+    """Return a changed call with moved figures; cores that it leaves idle are no change of it."""
+    own = {path: value for path, value in values.items() if path in move or path in point.changes}
+    return replace(point, changes=FrozenMap(own))
 
 
 def _moved(product: str | Path, change: Change, move: dict[str, Any]) -> FrozenMap[str, Any] | None:

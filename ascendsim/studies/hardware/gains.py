@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
@@ -12,15 +12,17 @@ from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.ops.plan import Plan
 from ascendsim.profile import Change, Profile, load_profile
 from ascendsim.studies.engine.measure import Answer
-from ascendsim.studies.engine.point import Point
+from ascendsim.studies.engine.point import NETWORK, Before, Point
 from ascendsim.studies.engine.run import Budget, Engine, Outcome, require_answer
 from ascendsim.studies.hardware.doubt import Pair, doubts
 from ascendsim.studies.hardware.records import Gain, HardwareAnswer, LayerGain, Question, StudiedLayer
+from ascendsim.studies.hardware.tuned import with_tuned
 from ascendsim.studies.sweep import ranged_figures
 
 Name = TypeVar("Name", bound=Hashable)
 Place = tuple[StudiedLayer, str]  # a layer, and a start of L2
 GRADIENTS = ("grad_input", "grad_weight")
+CORES = ("cores.cube", "cores.vector")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ def study_hardware(question: Question, engine: Engine, budget: Budget) -> tuple[
             chosen = {layer: outcome.better[layer, start] for layer in question.layers}
             pairs.append(Pair(change, start, {layer: points[layer, start] for layer in chosen}, base, chosen))
         timed += outcome.points
+    if question.tilings:
+        gains = with_tuned(question, gains, pairs, engine, budget)
     if question.doubt:
         found = doubts(question.product, pairs, [gain.share for gain in gains], asking)
         gains = [replace(gain, doubt=doubt) for gain, doubt in zip(gains, found, strict=True)]
@@ -91,11 +95,17 @@ def base_points(question: Question) -> dict[Place, Point]:
             cube_math_type=question.cube_math_type,
             gradients=layer.gradients,
             l2_start=start,
+            before=_run_before(question, at) if start == NETWORK else (),
             label=layer.name,
         )
         for start in question.starts
-        for layer in question.layers
+        for at, layer in enumerate(question.layers)
     }
+
+
+def _run_before(question: Question, at: int) -> tuple[Before, ...]:
+    """Return the calls that a backward pass makes before that of a layer: those behind it, the last first."""
+    return tuple((layer.problem, layer.gradients) for layer in reversed(question.layers[at + 1 :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +119,7 @@ class _Changed:
 
 def _change(
     question: Question,
-    values: FrozenMap[str, object],
+    values: FrozenMap[str, Any],
     base: Mapping[Place, Answer],
     asking: Asking,
 ) -> _Changed | str:
@@ -123,6 +133,8 @@ def _change(
         | {("anew", place): point for place, point in moved.items()}
     )
     tried |= {("anew", place): tried["same", place] for place in changed if place not in moved}
+    fewer = _with_cores_idle(same, values, load_profile(question.product))
+    idle = asking(fewer)
     for place, point in changed.items():
         if tried["anew", place].reason:
             return f"{point.label}: {tried['anew', place].reason}"
@@ -137,6 +149,8 @@ def _change(
         options = [(tried["same", place], same[place]), (tried["anew", place], point)]
         if place in mixed:
             options.append((mixes[place], mixed[place]))
+        if place in fewer:
+            options.append((idle[place], fewer[place]))
         # Of equal ones the first: plans stay unless new ones are faster.
         best, at = min(((a, p) for a, p in options if not a.reason), key=lambda pair: pair[0].time_us)
         layer, _ = place
@@ -150,7 +164,25 @@ def _change(
             best.time_us,
         )
         better[place] = replace(at, tiling=FrozenMap(best.plans))
-    return _Changed(gains, better, [*same.values(), *moved.values(), *mixed.values()])
+    return _Changed(gains, better, [*same.values(), *moved.values(), *mixed.values(), *fewer.values()])
+
+
+def _with_cores_idle(
+    same: Mapping[Place, Point], values: Mapping[str, Any], profile: Profile
+) -> dict[Place, Point]:
+    """Return the calls on a product with more cores that leave those idle; none where it has no more.
+
+    The kernels beside the products run on all vector cores, whatever their number: what more of them take to
+    be launched may be more than they save.
+    """
+    figures = profile.figures
+    added = {path for path, value in values.items() if path in CORES and value > figures[path].value}
+    if not added:
+        return {}
+    others = FrozenMap[str, Any]({path: value for path, value in values.items() if path not in added})
+    if not others:  # the product as it is, which has been timed
+        return {place: replace(point, changes=others, tiling="product") for place, point in same.items()}
+    return {place: replace(point, changes=others) for place, point in same.items()}
 
 
 def _keeps(point: Point, plans: Mapping[str, Plan]) -> bool:

@@ -29,7 +29,9 @@ class Question:
 
     title    what the layers are, for people
     product  name of a product or variant, or path of its file
-    starts   of L2: "warm", "cold", "handed"
+    starts   of L2: "warm", "cold", "handed", "chained", or "network": what the layers behind have left, the
+             last layer first
+    tilings  plans that are tried for each gradient, before and after a change; 0: no gradient is tuned
     doubt    whether assumed figures are moved through their ranges
     """
 
@@ -41,6 +43,7 @@ class Question:
     dtype: str = "float16"
     cube_math_type: int = 0
     doubt: bool = True
+    tilings: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,10 @@ class LayerGain:
 
     same_us    the changed product under the plans of the unchanged one; None where they do not fit
     anew_us    planned anew on the changed product
-    better_us  each gradient under the better of its two plans
+    better_us  each gradient under the better of its two plans; the call with added cores left idle where that
+               is faster
+    tuned_us   microseconds before and after the change, each with every gradient under the best plan that the
+               tuner finds for it; None where it was not asked for
     """
 
     layer: str
@@ -58,6 +64,7 @@ class LayerGain:
     same_us: float | None
     anew_us: float
     better_us: float
+    tuned_us: tuple[float, float] | None = None
 
     @property
     def share(self) -> float:
@@ -114,6 +121,14 @@ class Gain:
     def better_us(self) -> float:
         """Microseconds with each gradient of each layer under the better of its two plans."""
         return sum(layer.count * layer.better_us for layer in self.layers)
+
+    @property
+    def tuned_us(self) -> tuple[float, float] | None:
+        """Microseconds before and after the change with tuned plans; None where they were not asked for."""
+        each = [(layer.count, *layer.tuned_us) for layer in self.layers if layer.tuned_us]
+        if len(each) < len(self.layers):
+            return None
+        return sum(count * us for count, us, _ in each), sum(count * us for count, _, us in each)
 
     @property
     def share(self) -> float:

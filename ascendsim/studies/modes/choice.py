@@ -67,10 +67,24 @@ def summaries(cases: Sequence[CaseErrors]) -> tuple[ModeSummary, ...]:
     return tuple(made)
 
 
-def cheapest(rows: Sequence[ModeSummary], limit: float) -> ModeSummary | None:
-    """Return the fastest mode that passes; of equally fast ones that of the least loss scale, then error."""
-    passing = [row for row in rows if row.passes(limit)]
-    return min(passing, key=lambda row: (row.time_us, row.loss_scale, row.most), default=None)
+def as_fast(rows: Sequence[ModeSummary], limit: float, margin: float = 0.0) -> tuple[ModeSummary, ...]:
+    """Return the modes that pass and are not told from the fastest of them in time, the most exact first.
+
+    margin   part of the fastest one's time within which times are not told apart: the model's own error. Of
+             a mode under several loss scales the least that passes is taken.
+    """
+    least: dict[tuple[str, tuple[int, ...]], ModeSummary] = {}
+    for row in sorted(rows, key=lambda row: row.loss_scale):
+        if row.passes(limit):
+            least.setdefault((row.dtype, row.cube_math_types), row)
+    fastest = min((row.time_us for row in least.values()), default=0.0)
+    near = [row for row in least.values() if row.time_us <= (1 + margin) * fastest]
+    return tuple(sorted(near, key=lambda row: (row.most, row.time_us)))
+
+
+def cheapest(rows: Sequence[ModeSummary], limit: float, margin: float = 0.0) -> ModeSummary | None:
+    """Return the fastest mode that passes; of those that `as_fast` does not tell apart the most exact."""
+    return next(iter(as_fast(rows, limit, margin)), None)
 
 
 def nearest(rows: Sequence[ModeSummary]) -> ModeSummary | None:

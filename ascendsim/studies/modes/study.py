@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ascendsim.studies.modes.choice import ModeSummary, cheapest, nearest, summaries
+from ascendsim.studies.modes.choice import ModeSummary, as_fast, cheapest, nearest, summaries
 from ascendsim.studies.modes.records import CaseErrors, Share
 
 
@@ -18,6 +18,7 @@ class PrecisionStudy:
     limit    largest error of a gradient with which a mode passes: L2, relative to float64
     models   how many accumulation models were tried
     data     the data of the cases, by their words
+    margin   part of a time within which modes are not told apart: the model's own error
     """
 
     title: str
@@ -26,6 +27,7 @@ class PrecisionStudy:
     models: int
     data: tuple[str, ...]
     cases: tuple[CaseErrors, ...]
+    margin: float = 0.0
 
     @cached_property
     def rows(self) -> tuple[ModeSummary, ...]:
@@ -34,8 +36,13 @@ class PrecisionStudy:
 
     @property
     def cheapest(self) -> ModeSummary | None:
-        """The cheapest mode that passes."""
-        return cheapest(self.rows, self.limit)
+        """The cheapest mode that passes, or the most exact of those that are as fast within the margin."""
+        return cheapest(self.rows, self.limit, self.margin)
+
+    @property
+    def as_fast(self) -> tuple[ModeSummary, ...]:
+        """The modes beside the cheapest one that the margin does not tell from it, the most exact first."""
+        return as_fast(self.rows, self.limit, self.margin)[1:]
 
     @property
     def nearest(self) -> ModeSummary | None:

@@ -10,6 +10,7 @@ from typing import Any
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.studies.engine.point import Before
 
 SCORES = ("worst", "mean")
 NESTS = ("any", "ours", "operators")
@@ -30,6 +31,7 @@ class TilingQuestion:
     changes   figures of the product that are replaced: dotted path -> value
     nests     whose loop nests plans follow: this simulator's ("ours"), the operators' ("operators"), which a
               device can be given, or "any": ours, and the operators' where a call follows them by default
+    before    calls whose rest in L2 is found, for the start "network"; as `Point` has them
     """
 
     title: str
@@ -46,6 +48,7 @@ class TilingQuestion:
     doubt: bool = True
     changes: Mapping[str, Any] = FrozenMap()
     nests: str = "any"
+    before: tuple[Before, ...] = ()
 
     @property
     def gradients(self) -> tuple[bool, bool, bool]:

@@ -14,7 +14,7 @@ from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.sweep import ends, ranged_figures
 from ascendsim.studies.tuning.records import TilingAnswer, TilingQuestion
 from ascendsim.studies.tuning.search import tune
-from ascendsim.studies.tuning.tune import Tuner
+from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of
 from ascendsim.studies.tuning.waits import waits_of
 
 
@@ -25,15 +25,7 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
     """
     changes = dict(question.changes)
     profile = load_profile(question.product, overrides=changes or None)
-    asked = estimate(
-        question.problem,
-        question.dtype,
-        question.cube_math_type,
-        output_mask=question.gradients,
-        product=profile,
-    )
-    product = next(kernel for kernel in asked.kernels if kernel.name == question.gradient)
-    tuner = Tuner(question, engine, budget, product.kernel.compute_dtype)
+    tuner = Tuner(question, engine, budget, compute_dtype_of(question))
     usual, best = tune(tuner)
     found = list(tuner.trials.values())
     full = sum(len(trial.times_us) == len(question.starts) for trial in found)

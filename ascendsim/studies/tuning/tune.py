@@ -8,6 +8,7 @@ from typing import Any
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
+from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan
 from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.engine.point import Point
@@ -28,6 +29,7 @@ def point_of(
         asked.gradients,
         start,
         tiling if isinstance(tiling, str) else FrozenMap({asked.gradient: tiling}),
+        asked.before,
         label=asked.gradient,
     )
 
@@ -116,3 +118,15 @@ class Tuner:
         """The best of all trials that may be called so, of equal ones the first."""
         may = [trial for trial in self.trials.values() if self.allowed(trial.plan)]
         return min(may or self.trials.values(), key=self.score)
+
+
+def compute_dtype_of(question: TilingQuestion) -> str:
+    """Return what the cube multiplies for a gradient.
+
+    Raises   AscendSimError where the call is refused
+    """
+    changes = dict(question.changes)
+    call = question.problem, question.dtype, question.cube_math_type
+    profile = load_profile(question.product, overrides=changes or None)
+    found = estimate(*call, output_mask=question.gradients, product=profile)
+    return next(kernel.kernel.compute_dtype for kernel in found.kernels if kernel.plan is not None)
