@@ -1,5 +1,6 @@
 """Does the page of a run draw what the run has found, as one file that a browser opens without complaint?"""
 
+import html
 import re
 from dataclasses import replace
 
@@ -169,3 +170,27 @@ def test_a_browser_opens_the_page_and_says_nothing(tmp_path, call):
     page, log = opened(render(run_page(made, [profile], [result.kernels])), tmp_path)
     assert page.count("<svg") == 4
     assert "CONSOLE" not in log
+
+
+# The page in a frame as wide as a screen; how wide its content is, becomes the title once all is loaded.
+FRAMED = """<!doctype html><title>nothing</title><iframe id="f" width="{width}" height="800" style="border:0"
+srcdoc="{page}"></iframe><script>window.onload = () => {{
+document.title = document.getElementById("f").contentDocument.documentElement.scrollWidth; }}</script>"""
+
+
+def content_width(page, width, folder):
+    """How many pixels wide a page is in a window that is so many wide."""
+    shown, _ = opened(FRAMED.format(width=width, page=html.escape(page)), folder)
+    (title,) = re.findall("<title>([^<]*)</title>", shown.partition("<iframe")[0])
+    return int(title)
+
+
+@needs_chromium
+def test_no_screen_has_to_be_scrolled_sideways(tmp_path):
+    # Wide tables and pictures scroll in their own boxes, which is seen by taking the boxes away.
+    run = timed_run(toy_split())
+    made = run_document("a layer", {}, [run] * 3, ["run", "--a-long-option", "x" * 80])
+    page = render(run_page(made, [run.profile] * 3, [run.result.kernels] * 3))
+    assert content_width(page, 390, tmp_path) <= 390
+    assert content_width(page, 1280, tmp_path) <= 1280
+    assert content_width(page.replace("overflow-x: auto", ""), 390, tmp_path) > 390
