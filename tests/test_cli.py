@@ -180,7 +180,7 @@ def test_errors_are_of_the_size_of_the_format(record, dtype, mere):
 def test_a_report_folder_says_how_it_was_made(answer, tmp_path):
     folder = tmp_path / "report"
     text = answer("run", *SMALL, "--out", str(folder), "--no-trace")
-    assert "report.md, result.json, timeline.png" in text
+    assert "report.md, report.html, result.json, timeline.png" in text
     made = json.loads((folder / "result.json").read_text())
     assert made["command"][:2] == ["run", "--input"]
     assert not (folder / "trace.json").exists()

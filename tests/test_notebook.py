@@ -77,6 +77,11 @@ def test_a_masked_gradient_is_left_out():
     assert "grad_input" not in "".join(words(result()._repr_html_()))
 
 
+def test_the_repr_of_a_result_is_a_few_lines():
+    # Not the programs of its kernels, which are megabytes.
+    assert len(repr(result())) < 2000
+
+
 def test_what_a_call_says_is_text_and_no_tag():
     html = result_html("<b>", ["a & b"], [], ["<script>"])
     assert not re.search("<script|<b><", html)

@@ -239,8 +239,8 @@ def test_a_network_adds_up(tmp_path, timed, profile):
     table = layer_table(product)
     assert table.rows[0] == ("a", "3", "80 M   ", "2.08", "6.24", "75%")
     assert table.rows[-1] == ("network", "4", "", "", "8.32", "100%")
-    names = [file.name for file in write_network_folder(tmp_path, document)]
-    assert names == ["report.md", "result.json", "layers.png"]
+    names = [file.name for file in write_network_folder(tmp_path, document, [profile])]
+    assert names == ["report.md", "report.html", "result.json", "layers.png"]
 
 
 def test_notes_are_said_once_with_the_products_they_are_of(run):

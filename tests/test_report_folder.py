@@ -33,14 +33,15 @@ def document(run):
 
 def test_the_folder_holds_what_it_promises(tmp_path, document, run):
     files = write_run_folder(tmp_path / "a" / "b", document, [run], 1000)
-    assert [file.name for file in files] == ["report.md", "result.json", "timeline.png", "trace.json"]
+    names = ["report.md", "report.html", "result.json", "timeline.png", "trace.json"]
+    assert [file.name for file in files] == names
     assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == sorted(f.name for f in files)
-    assert json.loads(files[1].read_text())["products"][0]["cycles"] == 160
-    assert files[2].read_bytes().startswith(PNG)
+    assert json.loads(files[2].read_text())["products"][0]["cycles"] == 160
+    assert files[3].read_bytes().startswith(PNG)
 
 
 def test_result_json_defines_every_column(tmp_path, document, run):
-    _, result, *_ = write_run_folder(tmp_path, document, [run], 0)
+    _, _, result, *_ = write_run_folder(tmp_path, document, [run], 0)
     made = json.loads(result.read_text())
     defined = made["definitions"]["products.kernels"]
     for key, entry in made["products"][0]["kernels"][0].items():
@@ -75,8 +76,8 @@ def test_a_report_takes_the_place_of_the_one_before(tmp_path, run):
     write_run_folder(tmp_path, both, [run, run], 10)
     one = run_document("t", {}, [run], [])
     write_run_folder(tmp_path, one, [run], 0)
-    assert names(tmp_path) == ["mine.txt", "report.md", "result.json", "timeline.png"]
-    assert json.loads((tmp_path / "result.json").read_text())["files"] == names(tmp_path)[1:]
+    assert names(tmp_path) == ["mine.txt", "report.html", "report.md", "result.json", "timeline.png"]
+    assert sorted(json.loads((tmp_path / "result.json").read_text())["files"]) == names(tmp_path)[1:]
 
 
 def test_a_report_that_fails_leaves_the_one_before(tmp_path, run):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fake_machine import Fake, program
 from hand_timeline import COMPUTE, COPIES, CUBE1, PHASES, REDUCE, hand_kernel
 from report_entries import NETWORK
 from toy_profiles import toy_split, toy_unified
@@ -11,7 +12,7 @@ from toy_profiles import toy_split, toy_unified
 from ascendsim.program.kernel import Core
 from ascendsim.report.kernel_entry import kernel_entry
 from ascendsim.report.pictures.occupancy import core_spans, coverage, middle_window
-from ascendsim.report.pictures.plots import MOST_KERNELS, plot_layers, plot_timeline
+from ascendsim.report.pictures.plots import MOST_KERNELS, plot_layers, plot_timeline, strip_begin
 from ascendsim.timing.timeline import PhaseTimeline
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -99,6 +100,50 @@ def test_of_many_kernels_the_longest_are_drawn(tmp_path, monkeypatch):
     names = list(dict.fromkeys(kernel.name for kernel in drawn))
     # 100 cycles each for k0 and k5, of which neither is among the longest eight; the others keep their order.
     assert names == ["k1", "k2", "k3", "k4", "k6", "k7", "k8", "k9"]
+
+
+@pytest.fixture
+def drawn(tmp_path, monkeypatch):
+    """Draw kernels and return the axes, left and right by turns; a cycle is a nanosecond."""
+    figures = []
+    monkeypatch.setattr("ascendsim.report.pictures.plots._save", lambda figure, _: figures.append(figure))
+
+    def axes(*kernels):
+        plot_timeline(tmp_path / "t.png", kernels, toy_split(), "a test")
+        return figures[-1].axes
+
+    return axes
+
+
+def test_the_entry_is_a_strip_that_is_not_to_scale(drawn):
+    # Entry to cycle 10 of 100: 4 % of the other 90 cycles, in place of 10.
+    assert strip_begin(10, 100) == pytest.approx(10 - 3.6)
+    assert strip_begin(0, 100) == 0
+    left = drawn(hand_kernel())[0]
+    assert left.get_xlim() == pytest.approx((6.4e-3, 0.1))
+    assert "entry 0.01 us" in [text.get_text() for text in left.texts]
+    # No time is named where there is no scale, nor beyond the end.
+    assert all(0.01 <= tick <= 0.1 for tick in left.get_xticks())
+
+
+def test_the_window_on_the_right_is_framed_on_the_left(drawn):
+    # Enough copies for a window in their middle: 100 of one cycle, of which 60 are shown.
+    many = replace(
+        COMPUTE,
+        program=program(*[Fake("MTE2", 1)] * 100),
+        issue=list(range(10, 110)),
+        start=list(range(10, 110)),
+        end=list(range(11, 111)),
+        done=list(range(11, 111)),
+    )
+    left, right = drawn(hand_kernel([PhaseTimeline("compute", 10, 110, (many,))], cycles=110))
+    frames = [patch for patch in left.patches if not patch.get_fill()]
+    (frame,) = frames
+    assert (frame.get_x(), frame.get_x() + frame.get_width()) == pytest.approx(right.get_xlim())
+    # The window begins at the 20th start of 100 and ends at the 80th.
+    assert right.get_xlim() == pytest.approx((0.030, 0.090))
+    whole, _ = drawn(hand_kernel(PHASES[:1], cycles=60))
+    assert not [patch for patch in whole.patches if not patch.get_fill()]
 
 
 def test_layers_are_drawn_whatever_their_kernels(tmp_path):

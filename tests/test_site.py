@@ -51,7 +51,7 @@ def test_every_page_that_is_linked_to_is_there():
     made = pages()
     for name, text in {
         **made,
-        **{f"docs/{p.name}": p.read_text() for p in (ROOT / "docs").glob("*.md")},
+        **{str(p.relative_to(ROOT)): p.read_text() for p in (ROOT / "docs").rglob("*.md")},
     }.items():
         if not name.endswith(".md"):
             continue

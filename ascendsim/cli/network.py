@@ -41,7 +41,7 @@ def run_network(request: Network, profiles: Sequence[Profile], arguments: Any) -
     products = _estimate_layers(request, profiles, dtype, arguments)
     title = f"{request.workload.title}, batch {request.batch}"
     document = network_document(title, shown, products, arguments.words, _notes(request))
-    return document, partial(write_network_folder, document=document)
+    return document, partial(write_network_folder, document=document, profiles=profiles)
 
 
 def _gradients(request: Network) -> str:

@@ -79,7 +79,8 @@ class KernelResult:
     cube_utilisation: float
     times: KernelTimes = field(compare=False, repr=False)
     engine: str = field(compare=False)
-    kernel: Kernel = field(compare=False)
+    # Not in the repr: its programs are megabytes of text.
+    kernel: Kernel = field(compare=False, repr=False)
     timed: Retimed = field(compare=False, repr=False)
 
     @property

@@ -6,14 +6,21 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ascendsim.ops.plan_text import Tables, plans_text
+from ascendsim.report.calls.page import run_page
 from ascendsim.report.columns import Entry
 from ascendsim.report.document import Run
 from ascendsim.report.files import replacing_report, write_text
 from ascendsim.report.markdown import page
 from ascendsim.report.op_summary import op_summary
+from ascendsim.report.page.html import write_page
 from ascendsim.report.trace import write_trace
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+    from ascendsim.report.page.records import Page
 
 
 def write_run_folder(
@@ -50,11 +57,13 @@ def write_run_folder(
                 shown["summary"] = f"op_summary{ending}.csv"
                 write_text(stage / shown["summary"], op_summary(kernels, run.profile, shapes))
             files.append(shown)
-        names = _write_texts(stage, document, files)
+        profiles = [run.profile for run in runs]
+        made = run_page(document, profiles, [run.result.kernels for run in runs])
+        names = _write_texts(stage, document, files, made)
     return [folder / name for name in names]
 
 
-def write_network_folder(folder: Path, document: Entry) -> list[Path]:
+def write_network_folder(folder: Path, document: Entry, profiles: Sequence[Profile]) -> list[Path]:
     """Write the report of a network and return its files; one that was there before is replaced as a whole.
 
     Raises   DataError if the folder cannot be made or written to
@@ -69,7 +78,7 @@ def write_network_folder(folder: Path, document: Entry) -> list[Path]:
             plot_layers(stage / f"layers{ending}.png", product, title)
             plans = _write_plans(stage, document, product, ending)
             files.append({"plot": f"layers{ending}.png", **plans})
-        names = _write_texts(stage, document, files)
+        names = _write_texts(stage, document, files, run_page(document, profiles))
     return [folder / name for name in names]
 
 
@@ -115,12 +124,13 @@ def _endings(variants: Sequence[str]) -> list[str]:
     ]
 
 
-def _write_texts(stage: Path, document: Entry, files: Sequence[Mapping[str, str]]) -> list[str]:
-    """Write the page and the document, which lists all files of the report; return their names."""
-    names = ["report.md", "result.json"]
+def _write_texts(stage: Path, document: Entry, files: Sequence[Mapping[str, str]], shown: Page) -> list[str]:
+    """Write the pages and the document, which lists all files of the report; return their names."""
+    names = ["report.md", "report.html", "result.json"]
     # The list is what a later report in the same folder takes away.
     kinds = ("plot", "trace", "plans", "summary")
-    names += [shown[kind] for shown in files for kind in kinds if kind in shown]
+    names += [of[kind] for of in files for kind in kinds if kind in of]
     write_text(stage / "report.md", page(document, files))
+    write_page(stage / "report.html", shown)
     write_text(stage / "result.json", json_text(document | {"files": names}))
     return names

@@ -167,7 +167,8 @@ def common_lines(products: Sequence[Entry]) -> list[str]:
 
 
 def _kernel_notes(product: Entry) -> list[str]:
-    kernels = product.get("kernels") or [k for layer in product["layers"] for k in layer["kernels"]]
+    parts = [product] if "kernels" in product else product["layers"]
+    kernels = [kernel for part in parts for kernel in part["kernels"]]
     return list(dict.fromkeys(f"{k['name']}: {k['note']}" for k in kernels if k["note"]))
 
 

@@ -6,9 +6,12 @@ is `index.md`, and a link to a file or folder of code leads to a page that is ma
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
+from typing import Any
 
 import ascendsim
 
@@ -18,6 +21,8 @@ FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 # Folders whose files are all pages.
 WHOLE = ("reports", "examples")
 PICTURES = {".svg", ".png"}
+# How a cell of a notebook shows something, the best form first.
+FORMS = ("text/html", "image/svg+xml", "text/plain")
 # Stands for a file in a folder, whose page it is.
 INSIDE = "index.md"
 
@@ -66,10 +71,36 @@ def shown(repository_path: str) -> str:
     path = ROOT / repository_path
     title = f"# `{repository_path}`\n\n"
     if path.is_dir():
-        inside = sorted(p for p in path.iterdir() if p.suffix in {".py", ".md", ".toml", ".json"})
+        inside = sorted(p for p in path.iterdir() if p.suffix in {".py", ".md", ".toml", ".json", ".ipynb"})
         return title + "".join(f"- [{p.name}]({p.name})\n" for p in inside)
+    if path.suffix == ".ipynb":
+        return title + notebook_page(json.loads(path.read_text()))
     kind = {".py": "python", ".toml": "toml", ".json": "json"}.get(path.suffix, "text")
     return f"{title}````{kind}\n{path.read_text()}````\n"
+
+
+def notebook_page(notebook: Mapping[str, Any]) -> str:
+    """Return a notebook, as its file holds it, in Markdown: its texts, its code, and what its cells show."""
+    return "\n\n".join(part for cell in notebook["cells"] for part in _parts(cell)) + "\n"
+
+
+def _parts(cell: Mapping[str, Any]) -> Iterator[str]:
+    source = _joined(cell["source"])
+    if cell["cell_type"] == "markdown":
+        yield source
+        return
+    yield f"```python\n{source}\n```"
+    for output in cell["outputs"]:
+        data = output.get("data") or {"text/plain": output.get("text", "")}
+        form = next(form for form in FORMS if form in data)
+        text = _joined(data[form]).rstrip("\n")
+        # Without empty lines, which would end the HTML.
+        whole = "\n".join(line for line in text.splitlines() if line.strip())
+        yield f"```text\n{text}\n```" if form == "text/plain" else whole
+
+
+def _joined(lines: str | Sequence[str]) -> str:
+    return lines if isinstance(lines, str) else "".join(lines)
 
 
 def reference() -> str:
@@ -82,8 +113,8 @@ def pages() -> dict[str, str]:
     """Return the text of every page that does not lie in docs, by its path in the repository."""
     found: dict[str, str] = {}
     waiting = {"README.md", "CHANGELOG.md", *WHOLE}
-    for page in (ROOT / "docs").glob("*.md"):
-        waiting |= links(page.read_text(), f"docs/{page.name}")
+    for page in (ROOT / "docs").rglob("*.md"):
+        waiting |= links(page.read_text(), str(page.relative_to(ROOT)))
     while waiting:
         name = waiting.pop()
         path = ROOT / name
@@ -103,6 +134,6 @@ def pages() -> dict[str, str]:
 def converted(repository_path: str, text: str) -> str:
     """Return a page as the site has it: with other links, or as it is where it is code."""
     path = ROOT / repository_path
-    if path.suffix != ".md" and not path.is_dir():
+    if path.suffix not in {".md", ".ipynb"} and not path.is_dir():
         return text
     return redirected(text, f"{repository_path}/{INSIDE}" if path.is_dir() else repository_path)

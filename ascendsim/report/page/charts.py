@@ -7,8 +7,14 @@ from html import escape
 from math import ceil, floor, log10
 from typing import NamedTuple
 
-# Units of the drawing's own; the page scales it to its width.
-WIDTH, LABEL, ROW, MARGIN, CHAR = 720, 250, 26, 30, 6.6
+from ascendsim.report.page.shapes import WIDTH
+from ascendsim.report.page.shapes import cut as _cut
+from ascendsim.report.page.shapes import line as _line
+from ascendsim.report.page.shapes import rect as _rect
+from ascendsim.report.page.shapes import svg as _svg
+from ascendsim.report.page.shapes import text as _text
+
+LABEL, ROW, MARGIN = 250, 26, 30
 PLOT_HEIGHT = 320
 TICKS = 5
 
@@ -132,29 +138,3 @@ def _axis(scale: _Scale, top: float, bottom: float, title: str) -> list[str]:
     if scale.low < 0 < scale.high:
         parts.append(_line(scale.at(0), top, scale.at(0), bottom, "zero"))
     return parts
-
-
-def _svg(height: float, parts: Sequence[str]) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img">{"".join(parts)}</svg>'
-
-
-def _cut(text: str, room: float) -> str:
-    """Shorten a text to the room it has; the whole of it shows on hover."""
-    most = int(room / CHAR)
-    return text if len(text) <= most else text[: most - 3] + "..."
-
-
-def _text(x: float, y: float, text: str, anchor: str, whole: str = "") -> str:
-    hover = f"<title>{escape(whole)}</title>" if whole else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{hover}{escape(text)}</text>'
-
-
-def _rect(x: float, y: float, width: float, height: float, kind: str, said: str) -> str:
-    return (
-        f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.5):.1f}" height="{height:.1f}">'
-        f"<title>{escape(said)}</title></rect>"
-    )
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'

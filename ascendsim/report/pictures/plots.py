@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from ascendsim.report.files import replacing
 from ascendsim.report.pictures.occupancy import CoreSpans, core_spans, coverage, middle_window
@@ -35,14 +36,16 @@ _BAR_COLOURS = tuple(COLOURS.values())
 MOST_KERNELS = 8
 _BINS = 1_500  # about two a pixel of the left plot
 _WINDOW_SPANS = 60  # as many as can be told apart in the right one
+_STRIP = 0.04  # of the width of the rest: room for a line of text that stands upright
 
 
 def plot_timeline(path: Path, kernels: Sequence[KernelResult], profile: Profile, title: str) -> None:
     """Draw when each pipe of one core of each kind is busy, per kernel: all of it, and a close look.
 
     On the left the depth of colour is the share of time in which the pipe is busy; on the right each span is
-    one instruction. Of more than eight kernels the longest eight are drawn. The entry of a kernel, in which
-    no pipe works, is grey.
+    one instruction, of the window that is framed on the left. Of more than eight kernels the longest eight
+    are drawn. The entry of a kernel, in which no pipe works, is a grey strip that is not to scale: it would
+    be most of a short kernel.
     """
     _quiet()
     # The longest of them, but drawn in the order in which they run.
@@ -57,8 +60,9 @@ def plot_timeline(path: Path, kernels: Sequence[KernelResult], profile: Profile,
     figure.suptitle(title, fontsize=11)
     axes = figure.subplots(len(drawn), 2, squeeze=False, height_ratios=heights, width_ratios=(3, 2))
     for row, (kernel, core) in zip(axes, drawn, strict=True):
-        _draw_whole(row[0], kernel, core, profile.clock.cube_mhz)
-        _draw_window(row[1], kernel, core, profile.clock.cube_mhz)
+        window = middle_window(kernel.timeline, core, _WINDOW_SPANS)
+        _draw_whole(row[0], kernel, core, profile.clock.cube_mhz, window)
+        _draw_window(row[1], core, profile.clock.cube_mhz, window)
     if len(longest) < len(kernels):
         figure.supxlabel(f"the longest {len(longest)} of {len(kernels)} kernels", fontsize=8)
     _save(figure, path)
@@ -89,25 +93,36 @@ def _time_us(layer: Entry, kernel: str) -> float:
     return sum(float(k["time_us"]) for k in layer["kernels"] if k["name"] == kernel)
 
 
-def _draw_whole(axes: Axes, kernel: KernelResult, core: CoreSpans, mhz: float) -> None:
-    end = max(kernel.cycles, 1)
+def _draw_whole(
+    axes: Axes, kernel: KernelResult, core: CoreSpans, mhz: float, window: tuple[int, int]
+) -> None:
+    begin = kernel.timeline.entry_cycles
+    end = max(kernel.cycles, begin + 1)
     for row, pipe in enumerate(core.pipes):
-        shares = coverage(*core.spans[pipe], 0, end, _BINS)
+        shares = coverage(*core.spans[pipe], begin, end, _BINS)
         # An image and not bars: a hundred thousand bars take minutes to draw and run into each other.
         shades = LinearSegmentedColormap.from_list(pipe, ["#FFFFFF", COLOURS[pipe]])
-        extent = (0.0, end / mhz, row + 0.42, row - 0.42)
+        extent = (begin / mhz, end / mhz, row + 0.42, row - 0.42)
         axes.imshow(shares[None, :], extent=extent, aspect="auto", cmap=shades, vmin=0, vmax=1)
     _label(axes, core)
-    axes.set_xlim(0, end / mhz)
-    _mark_entry(axes, kernel.timeline.entry_cycles / mhz, core)
+    axes.set_xlim(strip_begin(begin, end) / mhz, end / mhz)
+    _mark_entry(axes, strip_begin(begin, end) / mhz, begin / mhz, core)
     # The first phase begins where the entry ends, which is marked already.
     for phase in kernel.timeline.phases[1:]:
         axes.axvline(phase.begin / mhz, color="black", linewidth=0.8, linestyle=":")
+    # A frame about all of it would say nothing.
+    if window != (begin, end):
+        axes.axvspan(window[0] / mhz, window[1] / mhz, fill=False, edgecolor="black", linewidth=1.2)
     axes.set_title(f"{kernel.name}, {core.label}: {kernel.cycles:,} cycles", fontsize=9, loc="left")
 
 
-def _draw_window(axes: Axes, kernel: KernelResult, core: CoreSpans, mhz: float) -> None:
-    begin, end = middle_window(kernel.timeline, core, _WINDOW_SPANS)
+def strip_begin(entry: int, end: int) -> float:
+    """Return the cycle at the left end of a plot: there is room for the strip of the entry, if it has one."""
+    return entry - _STRIP * (end - entry) if entry else 0.0
+
+
+def _draw_window(axes: Axes, core: CoreSpans, mhz: float, window: tuple[int, int]) -> None:
+    begin, end = window
     for row, pipe in enumerate(core.pipes):
         starts, ends = core.spans[pipe]
         inside = (ends > begin) & (starts < end)
@@ -118,22 +133,28 @@ def _draw_window(axes: Axes, kernel: KernelResult, core: CoreSpans, mhz: float) 
         axes.broken_barh(bars, (row - 0.4, 0.8), facecolor=COLOURS[pipe], edgecolor="white", linewidth=0.5)
     _label(axes, core)
     axes.set_xlim(begin / mhz, end / mhz)
-    axes.set_title(f"cycles {begin:,} to {end:,}, instruction by instruction", fontsize=9, loc="left")
+    title = f"cycles {begin:,} to {end:,}, instruction by instruction"
+    axes.set_title(title, fontsize=9, loc="left")
 
 
-def _mark_entry(axes: Axes, entry_us: float, core: CoreSpans) -> None:
-    """Grey the entry of a kernel and name it."""
+def _mark_entry(axes: Axes, begin_us: float, entry_us: float, core: CoreSpans) -> None:
+    """Draw the entry of a kernel as a grey strip, with its length."""
     if entry_us:
-        axes.axvspan(0, entry_us, facecolor="#DDDDDD", zorder=0.5)
+        axes.axvspan(begin_us, entry_us, facecolor="#DDDDDD", zorder=0.5)
+        axes.axvline(entry_us, color="#888888", linewidth=0.8)
         axes.text(
-            entry_us / 2,
+            (begin_us + entry_us) / 2,
             (len(core.pipes) - 1) / 2,
-            "entry",
+            f"entry {entry_us:.2f} us",
             ha="center",
             va="center",
             rotation=90,
-            fontsize=8,
+            fontsize=7,
         )
+        # Times before the entry's end would be those of the strip, which has no scale.
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=8))
+        most = axes.get_xlim()[1]
+        axes.set_xticks([tick for tick in axes.get_xticks() if entry_us <= tick <= most])
 
 
 def _label(axes: Axes, core: CoreSpans) -> None:

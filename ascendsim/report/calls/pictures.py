@@ -1,0 +1,156 @@
+"""The pictures of a run: products side by side, roofline, waits by cause, stages of the cube."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ascendsim.report.calls.stages import stages
+from ascendsim.report.columns import Entry
+from ascendsim.report.numbers import microseconds, percent
+from ascendsim.report.page.charts import Stack, stacked
+from ascendsim.report.page.records import Picture
+from ascendsim.report.page.roofline import Point, Roof, roofline
+from ascendsim.report.tables import TextTable
+
+if TYPE_CHECKING:
+    from ascendsim.ops.results import KernelResult
+    from ascendsim.profile import Profile
+
+MEGA = 1e6
+# What the cube waits for, in the order of the legend.
+_CAUSES = ("MTE1", "MTE2", "FIX", "V", "MTE3", "S", "M")
+
+
+class Named(NamedTuple):
+    """A kernel of a report, and what it is called there: its own name, or its layer's and its own."""
+
+    name: str
+    kernel: Entry
+
+
+def kernels_of(product: Entry) -> list[Named]:
+    """Return the kernels of a call, or of one convolution of each layer of a network."""
+    if "layers" not in product:
+        return [Named(kernel["name"], kernel) for kernel in product["kernels"]]
+    return [
+        Named(f"{layer['name']} {kernel['name']}", kernel)
+        for layer in product["layers"]
+        for kernel in layer["kernels"]
+    ]
+
+
+def products_picture(products: Sequence[Entry]) -> Picture:
+    """Draw where the microseconds of each product go: launch, entry, the products of the cube, all else."""
+    stacks = [Stack(product["variant"], tuple(_parts(product))) for product in products]
+    caption = (
+        "Microseconds of the call on each product: launches and entries of all its kernels, then the core "
+        "time of the kernels that multiply, and of all others."
+    )
+    return Picture(stacked(stacks, "us"), caption)
+
+
+def _parts(product: Entry) -> Iterator[tuple[str, float]]:
+    yield "launch", product["launch_us"]
+    yield "entry", product["entry_us"]
+    found: dict[str, float] = {}
+    for layer in product.get("layers") or [{"count": 1, "kernels": product["kernels"]}]:
+        for kernel in layer["kernels"]:
+            name = kernel["name"] if kernel["macs"] else "other kernels"
+            found[name] = found.get(name, 0.0) + layer["count"] * kernel["core_us"]
+    # The kernels that multiply first, so that they begin near each other.
+    yield from sorted(found.items(), key=lambda part: part[0] == "other kernels")
+
+
+def roof_of(product: Entry, profile: Profile) -> Roof | None:
+    """Return what the product can do in the format of the call; None where nothing is multiplied."""
+    for _, kernel in kernels_of(product):
+        if kernel["macs"] and kernel["cube_utilisation"]:
+            full = kernel["macs"] / kernel["cube_utilisation"]
+            peak = full / (kernel["cycles"] / product["cube_mhz"]) / MEGA
+            read = float(profile.links["l2_read"].total_bytes_per_cycle) * profile.clock.cube_mhz / MEGA
+            return Roof(peak, read)
+    return None
+
+
+def points_of(product: Entry) -> list[Point]:
+    """Return the kernels that multiply and read bytes, by their core time: without launch and entry."""
+    return [
+        Point(name, kernel["macs"] / moved, kernel["macs"] / kernel["core_us"] / MEGA)
+        for name, kernel in kernels_of(product)
+        if kernel["macs"] and kernel["core_us"] and (moved := kernel["bytes"].get("l2_read", 0))
+    ]
+
+
+def roofline_picture(points: Sequence[Point], roof: Roof) -> Picture:
+    """Draw the kernels below the roof."""
+    caption = (
+        "Each dot is a kernel on the cube: multiply-adds in its core time, over multiply-adds for each byte "
+        "that its cores read through L2. No kernel can be above the line: on its slope the link from L2 to "
+        "all cores is full, on its level all cubes work. "
+        f"They meet at {roof.ridge:,.3g} multiply-adds for each byte."
+    )
+    return Picture(roofline(points, roof), caption)
+
+
+def roofline_table(points: Sequence[Point], roof: Roof) -> TextTable:
+    """Show how far each kernel is below the roof, and which part of it is above the kernel."""
+    rows = tuple(
+        (
+            point.label,
+            f"{point.intensity:,.3g}",
+            f"{point.rate:,.3g}",
+            f"{roof.at(point.intensity):,.3g}",
+            "cube" if point.intensity >= roof.ridge else "L2",
+            percent(point.rate / roof.at(point.intensity)),
+        )
+        for point in points
+    )
+    headings = ("kernel", "multiply-adds / byte", "10^12 / s", "roof", "of", "reached")
+    return TextTable("Kernels below the roof", headings, frozenset({0, 4}), rows)
+
+
+def waits_picture(product: Entry) -> Picture | None:
+    """Draw where the cube's cycles go in each kernel that has it: busy, waits by cause, entry, idle."""
+    stacks = []
+    for name, kernel in kernels_of(product):
+        spent = kernel["occupation"].get("M")
+        if spent and kernel["macs"]:
+            us = kernel["cycles"] / product["cube_mhz"]
+            causes = sorted(spent["waiting"], key=_rank)
+            waits = [(f"waits for {cause.removeprefix('AIC.')}", spent["waiting"][cause]) for cause in causes]
+            shares = [("entry", spent["entry"]), ("busy", spent["busy"]), *waits, ("idle", spent["idle"])]
+            stacks.append(Stack(name, tuple((what, share * us) for what, share in shares)))
+    if not stacks:
+        return None
+    caption = (
+        "Where the microseconds of the cube go, mean of the cores: it multiplies, waits for a result or a "
+        "free slot of the named pipe, or has nothing to do (idle): its work has not come, or is through."
+    )
+    return Picture(stacked(stacks, "us"), caption)
+
+
+def _rank(cause: str) -> tuple[int, str]:
+    return (_CAUSES.index(cause) if cause in _CAUSES else len(_CAUSES)), cause
+
+
+def stages_picture(kernels: Sequence[KernelResult], profile: Profile) -> tuple[Picture, TextTable] | None:
+    """Draw how long each kernel fills, multiplies and drains, with the numbers; None: nothing multiplies."""
+    found = [(kernel.name, kernel.cycles, made) for kernel in kernels if (made := stages(kernel.timeline))]
+    if not found:
+        return None
+    mhz = profile.clock.cube_mhz
+    stacks = [
+        Stack(name, tuple((what, cycles / mhz) for what, cycles in made._asdict().items()))
+        for name, _, made in found
+    ]
+    caption = (
+        "The core whose cube ends last: entry of the kernel, fill until its first product, steady until its "
+        "last one, drain until all results are visible."
+    )
+    rows = tuple(
+        (name, *(microseconds(part / mhz) for part in made), microseconds(cycles / mhz))
+        for name, cycles, made in found
+    )
+    headings = ("kernel", "entry us", "fill us", "steady us", "drain us", "us without launch")
+    return Picture(stacked(stacks, "us"), caption), TextTable("", headings, frozenset({0}), rows)

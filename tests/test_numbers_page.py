@@ -1,0 +1,65 @@
+"""Does docs/numbers.md define every number as the code does, and name every table that is printed?"""
+
+import pytest
+from report_entries import GRADIENT as ENTRY
+from report_entries import NETWORK, PRODUCT
+
+from ascendsim.report.columns import CALL, ERRORS, GRADIENT, KERNEL, LAYER
+from ascendsim.report.markdown import markdown_table
+from ascendsim.report.tables import (
+    TextTable,
+    busy_table,
+    bytes_table,
+    gradient_table,
+    layer_table,
+    products_table,
+    time_table,
+)
+from tests.test_readme import ROOT
+
+PAGE = ROOT / "docs" / "numbers.md"
+HEADING = "## Names and definitions\n"
+PLACES = (
+    ("A call on a product (`products`)", CALL),
+    ("A kernel (`products.kernels`)", KERNEL),
+    ("A layer of a network (`products.layers`)", LAYER),
+    ("A gradient (`products.gradients`)", (*GRADIENT, *ERRORS)),
+)
+
+
+def definitions():
+    """The tables of all columns, as the page has them."""
+    parts = [HEADING]
+    for title, columns in PLACES:
+        rows = tuple((c.heading, f"`{c.name}`", c.unit, c.definition) for c in columns)
+        headings = ("in the tables", "in result.json", "unit", "meaning")
+        parts.append(f"### {title}\n\n{markdown_table(TextTable('', headings, frozenset(range(4)), rows))}\n")
+    return "\n".join(parts)
+
+
+def test_every_number_is_defined_as_in_the_code(update):
+    text = PAGE.read_text()
+    before = text.partition(HEADING)[0]
+    if update:
+        PAGE.write_text(before + definitions())
+        text = PAGE.read_text()
+    assert text == before + definitions(), "`pytest THIS_TEST --update` rewrites the tables"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        products_table([PRODUCT, PRODUCT | {"interval": None}]),
+        time_table(PRODUCT),
+        busy_table(PRODUCT),
+        bytes_table(PRODUCT),
+        gradient_table(PRODUCT | {"gradients": [ENTRY]}),
+        layer_table(NETWORK),
+    ],
+    ids=lambda table: table.title[:20],
+)
+def test_every_table_of_the_terminal_is_explained(table):
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    explained = [line.split("|")[1].strip() for line in lines]
+    beginnings = [title.partition(" ...")[0] for title in explained]
+    assert any(table.title.startswith(beginning) for beginning in beginnings if beginning), table.title
