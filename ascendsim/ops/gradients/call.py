@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.numerics.accumulation.settings import MathSettings
+    from ascendsim.ops.gradients.planes import Pixels
     from ascendsim.ops.schedules.base import Schedule
 
     Floats = NDArray[np.float32]
@@ -39,6 +40,8 @@ class Gradients:
         self._call, self._order, self._threads = call, order, threads
         self._given = {name: np.ascontiguousarray(values) for name, values in tensors.items()}
         self._operands: dict[tuple[str, str], Floats] = {}
+        # grad_output as grad_input has laid it out, by how its ties go to HF32.
+        self._laid_out: dict[str, Mapping[int, Pixels]] = {}
 
     def possible(self, wanted: Mask) -> Mask:
         """Return which of the wanted gradients can be made here; the executor has to make the others."""
@@ -77,7 +80,10 @@ class Gradients:
         """Return grad_input as it leaves the kernel of the product, and its format."""
         call, gemm, math = self._call, self._image.gemm, self._image_math
         a, w = (self._operand(name, math) for name in ("grad_output", "weight"))
-        sums = image_gradient(call.problem, gemm, self._image.order(), call.accumulation, a, w, self._threads)
+        order, model = self._image.order(), call.accumulation
+        sums, self._laid_out[math.hf32_ties] = image_gradient(
+            call.problem, gemm, order, model, a, w, self._threads
+        )
         return rounded(sums, gemm.output.dtype, math.overflow), gemm.output.dtype
 
     def _grad_weight(self) -> tuple[Floats, str]:
@@ -94,6 +100,7 @@ class Gradients:
             x,
             atomic=adds_atomically(self._filter, order),
             threads=self._threads,
+            laid_out=self._laid_out.get(math.hf32_ties),
         )
         made = gemm.output.dtype
         return (self._cast(sums, made, "float16"), "float16") if call.squeezed else (sums, made)
