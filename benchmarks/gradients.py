@@ -3,6 +3,7 @@
 - a layer (128->128 3x3 @28, batch 4), both cube gradients end to end, under several models: its share of the
   speed of numpy's float32 matmul of a 128x64x128 tile, one thread, timed in the same run
 - the same layer with timing, which is the path of instructions
+- what share bare panels of accumulators have, which no product can exceed (`panels.py`)
 - a small layer, and the three backward calls of a small network on images of 8x8: milliseconds
 - the layer again on two threads: how many times as fast as on one, on the clock
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from ascendsim import ConvProblem, convolution_backward
 from benchmarks.accumulation import seconds
+from benchmarks.panels import panel_gmacs
 from benchmarks.whole_calls import LAYER, numpy_gmacs
 
 RUNS = 15
@@ -90,6 +92,12 @@ def main() -> None:
             f"{path:15s} {case.dtype:8s} {case.model:22s} {gmacs:6.1f} GMAC/s, numpy {machine:5.1f}, "
             f"ratio {gmacs / machine:.2f} (target {case.target}){met}",
             flush=True,
+        )
+    for model in ("seq:RNE", "block:16:RNE"):
+        bare, machine = panel_gmacs(model), numpy_gmacs(0.2)
+        print(
+            f"bare panels     float16  {model:22s} {bare:6.1f} GMAC/s, numpy {machine:5.1f}, "
+            f"ratio {bare / machine:.2f}"
         )
     took = Call.of(SMALL).best(20, timing=False) * 1e3
     print(f"small layer: {took:.2f} ms (target 5){'' if took <= 5 else '  MISSED'}")

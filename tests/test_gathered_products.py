@@ -22,6 +22,8 @@ OTHERS = (
     "align:4:F24:RZ:acc",
     "fp16-acc(block:8:RNE)",
     "block:4:RNE+saturate",
+    "seq:RNE+ftz-in:-14",
+    "block:8:RNE+ftz-acc",
     "exact-mmad:RNE",
     "exact-mmad:RZ",
 )

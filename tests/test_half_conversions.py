@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ascendsim.numerics.compiled.gathered.halves import narrowed, widened
+from ascendsim.numerics.compiled.gathered.halves import narrowed, on_half_grid, widened
 
 CODES = np.arange(65536, dtype=np.uint16).view(np.float16)
 
@@ -27,12 +27,14 @@ def test_every_value_and_the_midpoints_with_their_neighbours_are_rounded_to_the_
     every = np.concatenate([finite.astype(np.float32), middles, *values])
     with np.errstate(all="ignore"):
         assert same_bits(narrowed(every), every.astype(np.float16))
+        assert same_bits(on_half_grid(every), every.astype(np.float16).astype(np.float32))
 
 
 def test_any_bits_are_rounded():
     values = np.random.default_rng(0).integers(0, 2**32, 300_001, dtype=np.uint32).view(np.float32)
     with np.errstate(all="ignore"):
         assert same_bits(narrowed(values), values.astype(np.float16))
+        assert same_bits(on_half_grid(values), values.astype(np.float16).astype(np.float32))
 
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (127,), (3, 5, 43), (4, 0, 2)])
@@ -41,6 +43,7 @@ def test_shapes_are_kept_and_strides_are_followed(shape):
     halves = values.astype(np.float16)
     assert same_bits(narrowed(values), halves)
     assert same_bits(narrowed(values.T), halves.T.copy())
+    assert same_bits(on_half_grid(values.T), halves.T.astype(np.float32).copy())
     assert same_bits(widened(halves.T), halves.T.astype(np.float32).copy())
 
 

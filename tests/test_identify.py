@@ -83,7 +83,7 @@ def test_a_model_is_found_from_float32_answers(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", [model for model in MODELS if "+saturate" not in model])
+@pytest.mark.parametrize("model", MODELS)
 def test_a_model_is_among_those_left_under_the_plans_of_the_products_library(model):
     # Its grids take shorter Mmads, so that a model is found among those that assume something of the cut.
     assert model in left(identify_format("float32", answered("float32", model)))
@@ -125,6 +125,17 @@ def test_however_the_kernels_cut_the_reduction(fmt, base_k):
         **answered(fmt, "block:16:RNE", routes=["grad_weight"], tiling=Tiling(64, 16, base_k)),
     }
     assert "block:16:RNE" in left(identify_format(fmt, made))
+
+
+@pytest.mark.parametrize("base_k", [16, 48])
+@pytest.mark.parametrize("model", ["seq:RNE+saturate", "block:8:RNE+saturate"])
+def test_where_an_mmad_ends_shows_in_what_saturates(model, base_k):
+    # Infinity becomes the largest value when an Mmad ends, so what is taken away after that comes off it, and
+    # before that not: at any length of Mmad these sums are others, wherever the blocks begin.
+    made = answered("float32", model, routes=["grad_weight"], tiling=Tiling(64, 16, base_k))
+    found = identify_format("float32", made)
+    assert model in left(found)
+    assert model.partition("+")[0] not in left(found)
 
 
 def test_and_where_parts_of_it_are_added_in_float32():

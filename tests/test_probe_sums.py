@@ -31,7 +31,8 @@ def test_the_three_calls_compute_the_same_sums(fmt):
 
 
 @pytest.mark.parametrize(
-    "text", ["seq:RZ", "block:4:RNE", "block:64:RNE", "exact-mmad:RNE", "tree:16:halves:RZ"]
+    "text",
+    ["seq:RZ", "block:4:RNE", "block:64:RNE", "exact-mmad:RNE", "tree:16:halves:RZ", "seq:RNE+saturate"],
 )
 def test_cuts_that_are_left_out_answer_like_one_that_is_not(text):
     model, v = AccumulationModel.parse(text), Case("matmul", "float32").vectors()

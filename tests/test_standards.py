@@ -85,6 +85,13 @@ def test_32_steps_are_within_the_limit_however_large_they_are(steps, ok):
     assert passed("mixed", [2.0**10 + 8 * steps] + [1.0] * 99, [2.0**10] + [1.0] * 99, "bfloat16") == ok
 
 
+def test_the_domain_of_small_values_has_a_limit_and_a_bound_or_neither():
+    # hifloat8 is judged by one standard alone, which has no such domain.
+    given = {fmt.name: (standards(fmt).small_below, standards(fmt).small_bound) for fmt in DTYPES}
+    assert {name for name, both in given.items() if both == (None, None)} == {"hifloat8"}
+    assert all(None not in both for name, both in given.items() if name != "hifloat8")
+
+
 def test_a_small_value_ends_where_the_limit_begins_and_its_bound_is_still_good():
     # float16: below 2^-11, off by more than 2^-16.
     reference = np.array([2.0**-11, 2.0**-12, 2.0**-12])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def decoded(values: Elements, dtype: str) -> Floats:
     Raises   as `decode`
     """
     if _is_long(values, dtype) and getattr(values, "dtype", None) == np.float16:
-        return _conversions()[0](values)  # type: ignore[arg-type]
+        return _conversions().widened(values)  # type: ignore[arg-type]
     return decode(values, dtype)
 
 
@@ -44,8 +44,7 @@ def rounded(values: Floats, target: str, overflow: str = "ieee", rounding: str |
     Raises   as `round_to`
     """
     if _is_long(values, target) and overflow == "ieee" and rounding in (None, "RINT"):
-        widened, narrowed = _conversions()
-        return widened(narrowed(values))
+        return _conversions().on_half_grid(values)
     return round_to(values, target, rounding=rounding, overflow=overflow)
 
 
@@ -55,9 +54,9 @@ def stored(values: Floats, target: str) -> Elements:
     Raises   as `encode`, for values that are off the grid
     """
     if _is_long(values, target):
-        widened, narrowed = _conversions()
-        made = narrowed(values)
-        if np.array_equal(widened(made), values, equal_nan=True):
+        made = _conversions().narrowed(values)
+        # As bits, which takes one pass; what has another payload of a NaN goes the long way.
+        if np.array_equal(_conversions().widened(made).view(np.int32), values.view(np.int32)):
             return made
     return encode(values, target)
 
@@ -66,9 +65,16 @@ def _is_long(values: Elements, dtype: str) -> bool:
     return dtype == HALF and values.size >= LEAST
 
 
-@cache
-def _conversions() -> tuple[Convert, Convert]:
-    """Return the compiled conversions: from binary16 to binary32, and back."""
-    from ascendsim.numerics.compiled.gathered.halves import narrowed, widened
+class _Conversions(NamedTuple):
+    """The compiled conversions: from binary16 to binary32, back, and both in turn."""
 
-    return widened, narrowed
+    widened: Convert
+    narrowed: Convert
+    on_half_grid: Convert
+
+
+@cache
+def _conversions() -> _Conversions:
+    from ascendsim.numerics.compiled.gathered.halves import narrowed, on_half_grid, widened
+
+    return _Conversions(widened, narrowed, on_half_grid)

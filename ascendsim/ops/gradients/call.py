@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.numerics.accumulation.settings import MathSettings
+    from ascendsim.ops.gradients.planes import Pixels
     from ascendsim.ops.schedules.base import Schedule
 
     Floats = NDArray[np.float32]
@@ -40,6 +41,8 @@ class Gradients:
         self._call, self._order, self._threads = call, order, threads
         self._given = {name: np.ascontiguousarray(values) for name, values in tensors.items()}
         self._operands: dict[tuple[str, str], Floats] = {}
+        # grad_output as grad_input has laid it out, by how its ties go to HF32.
+        self._laid_out: dict[str, Mapping[int, Pixels]] = {}
 
     def possible(self, wanted: Mask) -> Mask:
         """Return which of the wanted gradients can be made here; the executor has to make the others."""
@@ -80,7 +83,11 @@ class Gradients:
         a, w = (self._operand(name, math) for name in ("grad_output", "weight"))
         problem, factor = call.problem_of("grad_input"), call.merge_of("grad_input")
         a, w = with_channels(a, problem.grad_output[1]), block_diagonal(w, call.problem, factor)
-        sums = image_gradient(problem, gemm, self._image.order(), call.accumulation, a, w, self._threads)
+        order, model = self._image.order(), call.accumulation
+        sums, laid_out = image_gradient(problem, gemm, order, model, a, w, self._threads)
+        if "grad_weight" in call.plans and factor == call.merge_of("grad_weight"):
+            # With other groups merged it would read other images.
+            self._laid_out[math.hf32_ties] = laid_out
         sums = with_channels(sums, call.problem.input[1])
         return rounded(sums, gemm.output.dtype, math.overflow), gemm.output.dtype
 
@@ -100,6 +107,7 @@ class Gradients:
             x,
             atomic=adds_atomically(self._filter, order),
             threads=self._threads,
+            laid_out=self._laid_out.get(math.hf32_ties),
         )
         made, sums = gemm.output.dtype, diagonal_blocks(sums, call.problem, factor)
         return (self._cast(sums, made, "float16"), "float16") if call.squeezed else (sums, made)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ascendsim.numerics.compiled.gathered.factor import Factor, Values
+from ascendsim.numerics.compiled.gathered.factor import Factor
 from ascendsim.numerics.compiled.gathered.product import product_of
-from ascendsim.ops.gradients.planes import Planes, channels_last
+from ascendsim.ops.gradients.planes import Pixels, Planes
 from ascendsim.ops.gradients.streams import in_parts, part_of
 from ascendsim.ops.reference.sums import add_as_tree, add_in_order
 
@@ -37,11 +37,13 @@ def filter_gradient(
     *,
     atomic: bool,
     threads: int = 1,
+    laid_out: Mapping[int, Pixels] | None = None,
 ) -> Floats:
     """Return grad_weight in float32, before the conversion to its format.
 
     Shapes   grad_output and input as `problem` says, on the grid that the cube multiplies -> as weight
     atomic   the parts are added to a zero in global memory, part 0 first
+    laid_out grad_output by group, where grad_input has laid it out already
     """
     small, big = (input, grad_output) if problem.transposed else (grad_output, input)
     rows, columns, kernel = problem.small_channels, problem.big_channels, problem.kernel
@@ -49,11 +51,13 @@ def filter_gradient(
     big = big.reshape(problem.batch, problem.groups, columns, *problem.big_size)
     result = np.empty((problem.groups, rows, columns, *kernel), np.float32)
     for group in range(problem.groups):
-        sides = small[:, group], big[:, group], gemm
-        product = _Product(*sides, order, model, threads)
+        # A transposed convolution slides over grad_output, and reads it as it has padded it.
+        known = None if problem.transposed or laid_out is None else laid_out.get(group)
+        sides = known or Pixels.of(small[:, group]), big[:, group], gemm
+        product = _Product(problem, *sides, order, model, threads)
         whole = None
         if order.stream is not None:
-            whole = _Product(*sides, replace(order, k_split=1, stream=None), model, threads)
+            whole = _Product(problem, *sides, replace(order, k_split=1, stream=None), model, threads)
         for tap, pairs in enumerate(gemm.depths):
             total = product.total(pairs, atomic=atomic)
             if whole is not None and order.stream is not None:
@@ -76,11 +80,12 @@ def _together(parts: list[Floats], *, atomic: bool, tree: bool) -> Floats:
 
 
 class _Product:
-    """The product of one group: sides (N, C, D, H, W)."""
+    """The product of one group: the small side, and the big side (N, C, D, H, W)."""
 
     def __init__(
         self,
-        small: Floats,
+        problem: ConvProblem,
+        small: Pixels,
         big: Floats,
         gemm: WgradGemm,
         order: WgradOrder,
@@ -88,9 +93,8 @@ class _Product:
         threads: int,
     ) -> None:
         self._order, self._model, self._threads = order, model, threads
-        self._batch, self._rows, self._width = *small.shape[:2], small.shape[4]
-        self._small_depths, self._small_pixels = small.shape[2], prod(small.shape[3:])
-        self._small = Values(channels_last(small))
+        self._batch, self._rows, self._width = problem.batch, problem.small_channels, problem.small_size[2]
+        self._small = small
         self._planes = Planes.of(big, gemm.sliding, big.shape[1])
         # Columns: taps of the kernel, and for each of them the channels of the big side.
         self._columns = (self._planes.taps()[:, None] + np.arange(big.shape[1])).reshape(-1)
@@ -146,16 +150,11 @@ class _Product:
 
         Of all pixels, image after image, those are `taken`; `mmads` are the lengths of their Mmads.
         """
-        small = np.array([self._small_place(image, depth) for depth, _, image in images])
+        small = np.array([self._small.image(image, depth) for depth, _, image in images])
         big = np.array([self._planes.image(image, depth) for _, depth, image in images])
-        left = (small[:, None] + of_each * self._rows).reshape(-1)[taken]
+        left = (small[:, None] + self._small.pixels[of_each]).reshape(-1)[taken]
         right = (big[:, None] + self._planes.pixels()[of_each]).reshape(-1)[taken]
         ends = np.cumsum(mmads)
-        a = Factor(self._small, np.arange(self._rows), left)
+        a = Factor(self._small.values, np.arange(self._rows), left)
         b = Factor(self._planes.flat, self._columns, right)
         return product_of(self._model, a, b, ends, self._threads)
-
-    def _small_place(self, image: int, depth: int) -> int:
-        """Return where an image of the small side begins at a depth."""
-        place: int = (image * self._small_depths + depth) * self._small_pixels * self._rows
-        return place

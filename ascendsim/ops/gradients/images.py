@@ -11,7 +11,7 @@ import numpy as np
 from ascendsim.numerics.compiled.gathered.factor import Factor, Values
 from ascendsim.numerics.compiled.gathered.product import product_of
 from ascendsim.numerics.compiled.gathered.turned import turned
-from ascendsim.ops.gradients.planes import Planes
+from ascendsim.ops.gradients.planes import Pixels, Planes
 from ascendsim.ops.lowering.layouts import pack_weight
 from ascendsim.ops.problems.phases import Phase, phases_of
 from ascendsim.ops.problems.sliding import Sliding
@@ -36,10 +36,11 @@ def image_gradient(
     grad_output: Floats,
     weight: Floats,
     threads: int = 1,
-) -> Floats:
-    """Return the accumulators of grad_input, before the conversion to its format.
+) -> tuple[Floats, dict[int, Pixels]]:
+    """Return the accumulators of grad_input, and by group the pixels of grad_output where all are laid out.
 
-    Shapes   grad_output and weight as `problem` says, on the grid that the cube multiplies -> as input
+    Shapes   grad_output and weight as `problem` says, on the grid that the cube multiplies -> as input,
+             before the conversion to its format
     """
     made = gemm.sliding.out_size
     phases = _phases(gemm.sliding, order)
@@ -48,20 +49,25 @@ def image_gradient(
     result = np.zeros((problem.batch, problem.groups, columns, len(gemm.depths), *made), np.float32)
     size = gemm.source.shape[2], *gemm.sliding.image_size
     source = grad_output.reshape(problem.batch, problem.groups, -1, *size)
+    laid_out: dict[int, Pixels] = {}
     kernels = pack_weight(weight, problem, order.c0, reduce_small=not problem.transposed)
     for group, (phase, own) in itertools.product(range(problem.groups), phases):
         sliding, (top, left), (down, right) = phase.sliding, phase.first, phase.step
-        planes = Planes.of(source[:, group], sliding, gemm.channel_groups * order.c0)
+        images = source[:, group]
+        planes = Planes.of(images, sliding, gemm.channel_groups * order.c0)
+        # Planes that are mostly zeros would be kept for little.
+        if planes.values.size < 2 * images.size and (pixels := planes.inner()) is not None:
+            laid_out[group] = pixels
         taken = kernels[group, :, :, phase.rows, phase.cols, :, :columns]
         forward = taken[:, :, ::-1, ::-1] if gemm.backwards else taken
         product = _Product(planes, np.ascontiguousarray(forward), own, model, threads)
         for depth, pairs in enumerate(gemm.depths):
             sums = turned(product.sums(pairs).reshape(problem.batch, -1, columns))
             if sums.size == result.size:
-                return sums.reshape(problem.input)
-            pixels = sums.reshape(problem.batch, columns, *sliding.out_size)
-            result[:, group, :, depth, top::down, left::right] = pixels
-    return result.reshape(problem.input)
+                return sums.reshape(problem.input), laid_out
+            made_here = sums.reshape(problem.batch, columns, *sliding.out_size)
+            result[:, group, :, depth, top::down, left::right] = made_here
+    return result.reshape(problem.input), laid_out
 
 
 def _phases(sliding: Sliding, order: DgradOrder) -> list[tuple[Phase, DgradOrder]]:

@@ -1,4 +1,4 @@
-"""Images as a sliding kernel sees them: channels last, with the padding and the zeros between pixels."""
+"""Images with channels last: their pixels alone, or as a sliding kernel sees them, with padding and zeros."""
 
 from __future__ import annotations
 
@@ -18,6 +18,32 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
     Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Images (N, D) of which every pixel is there, its channels side by side.
+
+    size     elements from one image at one depth to the next
+    pixels   (H * W,): where in its image each pixel begins
+    """
+
+    values: Values
+    depths: int
+    size: int
+    pixels: Places
+
+    @classmethod
+    def of(cls, images: Floats) -> Pixels:
+        """Lay out images (N, C, D, H, W)."""
+        batch, channels, depths, *size = images.shape
+        pixels = prod(size)
+        turned_over = turned(images.reshape(batch, channels, -1))
+        return cls(Values(turned_over), depths, pixels * channels, np.arange(pixels) * channels)
+
+    def image(self, number: int, depth: int) -> int:
+        """Return where an image begins at a depth."""
+        return (number * self.depths + depth) * self.size
 
 
 @dataclass(frozen=True)
@@ -62,16 +88,22 @@ class Planes:
         place: int = (number * self.values.shape[1] + depth) * prod(self.values.shape[2:])
         return place
 
+    def inner(self) -> Pixels | None:
+        """Return the pixels of the images among all that is here; None if the kernel skips any."""
+        height, width = self.values.shape[2:4]
+        (rows, from_rows), (cols, from_cols) = (
+            _pixels(self.sliding, axis, extent) for axis, extent in enumerate((height, width))
+        )
+        given = from_rows.stop - from_rows.start, from_cols.stop - from_cols.start
+        if given != tuple(self.sliding.image_size):
+            return None
+        places = self._grid(np.arange(height)[rows], np.arange(width)[cols])
+        return Pixels(self.flat, self.values.shape[1], prod(self.values.shape[2:]), places)
+
     def _grid(self, rows: Places, cols: Places) -> Places:
         _, width, channels = self.values.shape[2:]
         places: Places = (rows[:, None] * width + cols) * channels
         return places.reshape(-1)
-
-
-def channels_last(images: Floats) -> Floats:
-    """Bring images (N, C, D, H, W) to (N, D, H, W, C)."""
-    batch, channels, *size = images.shape
-    return turned(images.reshape(batch, channels, -1)).reshape(batch, *size, channels)
 
 
 def _extent(sliding: Sliding, axis: int) -> int:

@@ -74,7 +74,10 @@ def telling_cuts(model: AccumulationModel, depth: int, unit: int) -> tuple[Cut, 
 
 
 def _places(model: AccumulationModel, cut: Cut, depth: int) -> object:
-    """Return what of a cut shows in the bits: its parts, and where blocks begin."""
+    """Return what of a cut shows in the bits: its parts, and where blocks begin or Mmads end."""
+    if model.overflow == "saturate":
+        # An accumulator beyond the largest value is brought back whenever an Mmad ends.
+        return tuple(tuple(mmad.start for mmad in part) for part in slices(cut, depth))
     # Chains round at every product, and `exact` at the end of a part, wherever Mmads begin.
     if model.kind in ("seq", "seq-muladd", "exact"):
         return cut.parts

@@ -15,8 +15,10 @@ from ascendsim.numerics.compiled.panels import (
     PANELS,
     ROWS,
     Value,
+    half_to_single,
     intrinsic,
     pack,
+    to_half,
     types,
     unpack,
     vector,
@@ -71,6 +73,12 @@ def _narrow(singles: Array, codes: Array, count: int) -> None:
         _write_halves(tile(singles, place, LANES), codes, place)
 
 
+@kernel
+def _round(singles: Array, target: Array, count: int) -> None:
+    for place in range(0, count, _PANEL):
+        store(half_to_single(to_half(tile(singles, place, LANES))), target, place, LANES)
+
+
 def widened(halves: Halves) -> Floats:
     """Return binary16 values as binary32, exactly: (any shape) -> the same."""
     if not HALF_CONVERSIONS:
@@ -95,6 +103,16 @@ def narrowed(singles: Floats) -> Halves:
     codes = np.empty(flat.size, np.uint16)
     _in_panels(_narrow, flat, codes)
     return codes.view(np.float16).reshape(singles.shape)
+
+
+def on_half_grid(singles: Floats) -> Floats:
+    """Return what `widened` makes of `narrowed`, in one pass: (any shape) -> the same."""
+    if not HALF_CONVERSIONS:
+        return widened(narrowed(singles))
+    flat = np.require(singles, None, ["C", "A", "W"]).reshape(-1)
+    made = np.empty(flat.size, np.float32)
+    _in_panels(_round, flat, made)
+    return made.reshape(singles.shape)
 
 
 def _in_panels(convert: Callable[[Array, Array, int], None], source: Array, target: Array) -> None:
