@@ -1,6 +1,5 @@
 """Compile plain functions into object code. Imports numba: only for what is in no cache."""
 
-from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final
 
@@ -76,8 +75,11 @@ def _compiled_entry(
     return made[functions[-1]]
 
 
-def _wrapper(entry: Any, arguments: tuple[str, ...], view: Callable[[Any], Any]) -> FunctionType:
-    """Return a function of one address that calls the entry with what the table there holds."""
+def _wrapper(entry: Any, arguments: tuple[str, ...], view: Any) -> FunctionType:
+    """Return a function of one address that calls the entry with what the table there holds.
+
+    view   makes of the type of an element what makes an array of an address and a length
+    """
     words: list[str] = []
     cells = 0
     names: dict[str, Any] = {"entry": entry, "view_int64": view(_types.int64)}
