@@ -82,8 +82,13 @@ def library_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling 
 def _chosen(gemm: DgradGemm, costs: Costs, grids: Sequence[Parts], cores: int) -> tuple[Parts, Tiles]:
     """Return the grid that is taken, and the tiles of a cell."""
     ranked = []
+    # Of a large batch many grids have cells alike, but for their images.
+    known: dict[tuple[int, int], Tiles] = {}
     for parts in grids:
-        tiles = min(_tilings(gemm, costs, parts), key=lambda found: found.cycles)
+        tiles = known.get((parts.m, parts.n))
+        if tiles is None:
+            tiles = min(_tilings(gemm, costs, parts), key=lambda found: found.cycles)
+            known[parts.m, parts.n] = tiles
         even = gemm.batch % parts.batch_dim == 0
         ranked.append((parts.images * tiles.cycles, not (even and parts.cells == cores), parts, tiles))
     # Of equal ones the first: the batch is cut before the image.
