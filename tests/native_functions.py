@@ -56,3 +56,10 @@ def unnamed_helper(numbers, index):
 
 def many(a, b, c, d, e, f, g, h, i, j):
     return a[0] + b * c[1] - d[0] + e * f + g[0] * h[1] + i - j
+
+
+def put(wide, narrow, codes, rates):
+    """Write numbers that not all of the arrays hold, and one that is converted; return all lengths."""
+    wide[1], narrow[1], codes[1], rates[1] = 2**40, 2**32 + 5, 300, 0.5
+    wide[2], narrow[2], codes[2], rates[2] = rates[1] + 2, rates[1] + 2, rates[1] + 2, rates[1] + 2
+    return len(wide) + len(narrow) + len(codes) + len(rates)

@@ -10,6 +10,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from ascendsim.errors import AscendSimError
+from ascendsim.native.cells import view_of
 from ascendsim.native.processor import ObjectCode, emit
 
 _log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ def build(
     _log.info("compiling %s, which is in no cache yet", functions[-1].__qualname__)
     try:
         entry = _compiled_entry(functions, bounds, inline)
-        wrapper = _wrapper(entry, arguments)
+        wrapper = _wrapper(entry, arguments, _view if bounds else view_of)
         made = _njit(_types.int64(_types.int64), boundscheck=bounds, **_OPTIONS)(wrapper)
     except (NumbaError, UnsupportedBytecodeError) as mistake:
         raise AscendSimError(
@@ -77,18 +78,21 @@ def _compiled_entry(
     return made[functions[-1]]
 
 
-def _wrapper(entry: Any, arguments: tuple[str, ...]) -> FunctionType:
-    """Return a function of one address that calls the entry with what the table there holds."""
+def _wrapper(entry: Any, arguments: tuple[str, ...], view: Any) -> FunctionType:
+    """Return a function of one address that calls the entry with what the table there holds.
+
+    view   makes of the type of an element what makes an array of an address and a length
+    """
     words: list[str] = []
     cells = 0
-    names: dict[str, Any] = {"entry": entry, "view_int64": _view(_types.int64)}
+    names: dict[str, Any] = {"entry": entry, "view_int64": view(_types.int64)}
     for kind in arguments:
         element = kind.removesuffix("[]")
         if element == kind:
             words.append(f"cells[{cells}]")
             cells += 1
         else:
-            names.setdefault(f"view_{element}", _view(getattr(_types, element)))
+            names.setdefault(f"view_{element}", view(getattr(_types, element)))
             words.append(f"view_{element}(cells[{cells}], cells[{cells + 1}])")
             cells += 2
     # One argument of each call more: only source text can say that.

@@ -92,8 +92,13 @@ def library_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling 
 def _chosen(gemm: DgradGemm, costs: Costs, grids: Sequence[Parts], cores: int) -> tuple[Parts, Tiles] | None:
     """Return the grid that is taken, and the tiles of a cell; None if there is no grid or no tile."""
     ranked = []
+    # Of a large batch many grids have cells alike, but for their images.
+    known: dict[tuple[int, int], Tiles | None] = {}
     for parts in grids:
-        tiles = min(_tilings(gemm, costs, parts), key=lambda found: found.cycles, default=None)
+        if (parts.m, parts.n) not in known:
+            found = min(_tilings(gemm, costs, parts), key=lambda found: found.cycles, default=None)
+            known[parts.m, parts.n] = found
+        tiles = known[parts.m, parts.n]
         if tiles is not None:
             uneven = gemm.batch % parts.batch_dim > 0
             ranked.append((parts.images * tiles.cycles, uneven or parts.cells < cores, parts, tiles))
