@@ -22,6 +22,14 @@ def update(request):
     return request.config.getoption("--update")
 
 
+@pytest.fixture
+def fresh_store(monkeypatch, tmp_path):
+    """Let studies find no answers from before. What is compiled stays, as that takes half a minute."""
+    compiled = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", os.environ.get("NUMBA_CACHE_DIR") or compiled)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
 @pytest.fixture(scope="session")
 def data_dir():
     """Folder with outside data (published tables, measurements), named by ASCENDSIM_DATA."""

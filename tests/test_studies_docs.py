@@ -1,12 +1,14 @@
 """Does docs/studies.md print what it says?"""
 
+import pytest
+
 from tests.test_readme import BLOCKS, ROOT, check_what_is_printed
 
 PAGE = ROOT / "docs" / "studies.md"
 
 
-def test_the_page_prints_what_it_says(update, monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # what the user has asked before is of no use
+@pytest.mark.usefixtures("fresh_store")
+def test_the_page_prints_what_it_says(update):
     check_what_is_printed(PAGE, {"console", "python"}, update)
 
 

@@ -1,8 +1,5 @@
 """Do the tutorials print what they say?"""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from tests.test_readme import BLOCKS, ROOT, check_what_is_printed
@@ -11,11 +8,8 @@ PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_tutorial_prints_what_it_says(page, update, monkeypatch, tmp_path):
-    # What the user has asked before is of no use, but what is compiled is: it stays where it is.
-    compiled = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    monkeypatch.setenv("NUMBA_CACHE_DIR", os.environ.get("NUMBA_CACHE_DIR") or compiled)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+@pytest.mark.usefixtures("fresh_store")
+def test_a_tutorial_prints_what_it_says(page, update):
     check_what_is_printed(page, {"console", "python"}, update)
 
 
