@@ -15,7 +15,7 @@ from ascendsim.ops.tiling.legal.space import Base
 from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.engine.point import Point
 from ascendsim.studies.engine.run import Budget, Engine, require_answer
-from ascendsim.studies.tuning.moves import neighbours
+from ascendsim.studies.tuning.moves import neighbours, nests_of
 from ascendsim.studies.tuning.records import SCORES, TilingQuestion, Trial
 from ascendsim.studies.tuning.space import Tilings, Wish
 
@@ -137,7 +137,7 @@ def tune(tuner: Tuner) -> tuple[Trial, Trial]:
     starts = [usual, tuner.chosen("search")]
     for trial in starts:
         # A nest of the product's own has fields that the usual one does not know.
-        if trial.plan.schedule == tilings.space.schedule:
+        if trial.plan.schedule in nests_of(tilings.space.schedule):
             _climb(tuner, tilings, trial)
     _draw(tuner, tilings)
     best = tuner.best
