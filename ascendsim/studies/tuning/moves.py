@@ -6,14 +6,27 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ascendsim.ops.plan import Plan
+from ascendsim.ops.schedules.catalogue import SCHEDULES, schedule_named
 from ascendsim.studies.tuning.space import Tilings, Wish
 
 
 def neighbours(plan: Plan, tilings: Tilings) -> list[Plan]:
-    """Return the plans one step away, each once: in base block, split, tiles of L1 or copies."""
+    """Return the plans one step away, each once: in base block, split, tiles of L1, copies or loop nest."""
     wish = Wish.of(plan.tiling)
-    found = (tilings.plan(wished) for wished in _wishes(wish, tilings))
-    return [near for near in dict.fromkeys(found) if near is not None and near != plan]
+    found = [tilings.plan(wished) for wished in _wishes(wish, tilings)]
+    same_nest = [replace(near, schedule=plan.schedule) for near in found if near is not None]
+    own = tilings.plan(wish)
+    other_nests = [replace(own, schedule=name) for name in nests_of(tilings.space.schedule)] if own else []
+    return [near for near in dict.fromkeys((*same_nest, *other_nests)) if near != plan]
+
+
+def nests_of(usual: str) -> tuple[str, ...]:
+    """Return the usual loop nest of a gradient, and those like it that only order its tasks otherwise."""
+    kind = schedule_named(usual)
+    alike = [
+        name for name, other in SCHEDULES.items() if issubclass(other, kind) and other.reads <= kind.reads
+    ]
+    return (usual, *(name for name in alike if name != usual))
 
 
 def _wishes(wish: Wish, tilings: Tilings) -> Iterator[Wish]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.tiling.legal.space import Base
-from ascendsim.studies.tuning.moves import neighbours
+from ascendsim.studies.tuning.moves import neighbours, nests_of
 from ascendsim.studies.tuning.operators import OperatorTilings
 from ascendsim.studies.tuning.records import Trial
 from ascendsim.studies.tuning.space import Tilings, Wish
@@ -39,7 +39,7 @@ def tune(tuner: Tuner) -> tuple[Trial, Trial]:
     if asked.nests != "operators":
         for trial in (usual, searched):
             # A nest of the product's own has fields that the usual one does not know.
-            if trial.plan.schedule == ours.space.schedule:
+            if trial.plan.schedule in nests_of(ours.space.schedule):
                 _climb(tuner, lambda plan: neighbours(plan, ours), trial)
         _draw(tuner, ours)
     best = tuner.best
