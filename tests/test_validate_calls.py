@@ -97,3 +97,16 @@ def test_measured_sums_of_the_910b2_are_met_within_20_percent_and_their_copies_t
     for case in cases:
         counted, estimated = case.counters["MTE2"]
         assert abs(estimated / counted - 1) < 0.15
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("ASCENDSIM_DATA" not in os.environ, reason="no outside data")
+def test_the_order_of_910b2_and_950pr_is_right_on_what_was_measured_on_both(measured):
+    # Cases 10 and 20 take longer on the 950PR, by 1.12 and 1.61 times.
+    names = [f"cb-dw3d-{case}-{chip}" for case in (10, 20) for chip in ("910b2", "950pr")]
+    own = [row for row in measured if isinstance(row, Row) and row.id in names]
+    cases = {case.id: case for case in compare_rows(own, ["calls"]).cases}
+    for older, newer in (names[:2], names[2:]):
+        assert cases[older].measured < cases[newer].measured
+        assert cases[older].estimated < cases[newer].estimated
+        assert abs(cases[newer].estimated / cases[newer].measured - 1) < 0.10
