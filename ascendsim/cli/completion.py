@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ from ascendsim.errors import ConfigError
 SHELLS = ("bash", "zsh", "tcsh")
 
 
-def add_completion(choices: Any) -> dict[str, Any]:
-    """Add the command, and return its parser by name."""
+Parsers = tuple[argparse.ArgumentParser, Mapping[str, Any]]
+
+
+def add_completion(choices: Any, make: Callable[[], Parsers]) -> dict[str, Any]:
+    """Add the command, and return its parser by name; `make` makes all parsers anew."""
     command = choices.add_parser(
         "completion",
         help="print what a shell needs to complete this command",
@@ -22,15 +26,12 @@ def add_completion(choices: Any) -> dict[str, Any]:
         allow_abbrev=False,
     )
     command.add_argument("shell", choices=SHELLS, help="whose script")
-    command.set_defaults(command=_completion)
+    command.set_defaults(command=partial(_completion, make))
     return {"completion": command}
 
 
-def _completion(arguments: Any) -> int:
-    from ascendsim.cli.parser import make_parser
-
-    parser, commands = make_parser()
-    print(script(arguments.shell, parser, commands))
+def _completion(make: Callable[[], Parsers], arguments: Any) -> int:
+    print(script(arguments.shell, *make()))
     return 0
 
 

@@ -125,7 +125,7 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
     profiles.add_argument("--json", action="store_true", help="print JSON")
     profiles.set_defaults(command=_profiles)
     others = {"check": add_check(choices), "validate": add_validate(choices)}
-    others |= add_probe(choices) | add_study(choices) | add_completion(choices)
+    others |= add_probe(choices) | add_study(choices) | add_completion(choices, make_parser)
     commands = {"run": run, "profiles": profiles, **others}
     for words, command in commands.items():
         # One that has commands below it leaves the option to them.
