@@ -85,7 +85,7 @@ def _refuse_repetition(command: Parser, words: Sequence[str]) -> None:
 def make_parser() -> tuple[Parser, dict[str, Parser]]:
     """Return the parser, and those of its commands by their words."""
     # allow_abbrev=False throughout: an abbreviation that works today is ambiguous with the next option.
-    from ascendsim.cli.check_options import add_check
+    from ascendsim.cli.checks.options import add_check
     from ascendsim.cli.completion import add_completion
     from ascendsim.cli.probe import add_probe
     from ascendsim.cli.study import add_study

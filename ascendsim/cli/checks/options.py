@@ -96,6 +96,6 @@ def names(text: str) -> tuple[str, str, str]:
 
 
 def _check(arguments: Any) -> int:
-    from ascendsim.cli.check import check
+    from ascendsim.cli.checks.check import check
 
     return check(arguments)

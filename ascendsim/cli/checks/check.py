@@ -10,7 +10,7 @@ from ascendsim.errors import AclnnError, ConfigError
 from ascendsim.progress import progress
 
 if TYPE_CHECKING:
-    from ascendsim.cli.check_calls import AskedCall
+    from ascendsim.cli.checks.calls import AskedCall
 
 ACCEPTED, REFUSED = 0, 1
 DEFAULT_RULES = ("documented", "shipped")
@@ -47,7 +47,7 @@ def check(arguments: Any) -> int:
 
 
 def _asked(arguments: Any) -> list[AskedCall]:
-    from ascendsim.cli.check_calls import call_in_words, calls_in_file
+    from ascendsim.cli.checks.calls import call_in_words, calls_in_file
 
     if arguments.file is None:
         return [call_in_words(arguments)]
@@ -61,7 +61,7 @@ def _pairs(asked: AskedCall, products: Any, rules: Any) -> list[tuple[str, str]]
 
     Raises   ConfigError with near misses for unknown names
     """
-    from ascendsim.cli.check_calls import TBC
+    from ascendsim.cli.checks.calls import TBC
     from ascendsim.rules import load_rules
 
     sets = {name: load_rules(name) for name in _rule_sets(rules or DEFAULT_RULES)}

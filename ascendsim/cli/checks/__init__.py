@@ -1,0 +1,1 @@
+"""`ascendsim check`: what the rules say of calls, without tensors."""
