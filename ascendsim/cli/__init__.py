@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from ascendsim.cli.parser import parse
-from ascendsim.cli.verbose import told
+from ascendsim.cli.shell.verbose import told
 from ascendsim.errors import AscendSimError
 
 __all__ = ["main"]

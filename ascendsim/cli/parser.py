@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 from ascendsim import __version__
 from ascendsim.cli.problem_options import add_problem
+from ascendsim.cli.shell.verbose import HELP
 from ascendsim.cli.values import natural, order, positive
-from ascendsim.cli.verbose import HELP
 from ascendsim.errors import ConfigError
 
 _EXAMPLES = """\
@@ -86,8 +86,8 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
     """Return the parser, and those of its commands by their words."""
     # allow_abbrev=False throughout: an abbreviation that works today is ambiguous with the next option.
     from ascendsim.cli.checks.options import add_check
-    from ascendsim.cli.completion import add_completion
     from ascendsim.cli.probe import add_probe
+    from ascendsim.cli.shell.completion import add_completion
     from ascendsim.cli.study import add_study
     from ascendsim.cli.validate import add_validate
 
