@@ -52,7 +52,7 @@ def test_a_parsed_model_is_the_record_with_those_fields() -> None:
 def test_a_field_that_is_not_given_is_the_one_that_the_class_says() -> None:
     # What is left out is part of the text all the same, so another default would make another model of it.
     assert str(AccumulationModel("align", 8)) == "align:8:F24:RNE"
-    assert str(AccumulationModel("tree", 8)) == "tree:8:adjacent:RNE"
+    assert str(AccumulationModel("tree")) == "tree:1:adjacent:RNE"
 
 
 def test_the_second_rounding_of_block_add_is_the_one_of_the_addition() -> None:
