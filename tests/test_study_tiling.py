@@ -10,7 +10,7 @@ from ascendsim.errors import ConfigError
 from ascendsim.report.studies.tiling import plan_text, tiling_page, tiling_sentence, waits_table
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.engine.store import Store
-from ascendsim.studies.tuning.moves import neighbours
+from ascendsim.studies.tuning.moves import neighbours, nests_of
 from ascendsim.studies.tuning.records import TilingQuestion, Trial
 from ascendsim.studies.tuning.search import _told
 from ascendsim.studies.tuning.space import Tilings, Wish
@@ -54,6 +54,21 @@ def test_every_neighbour_is_legal_and_another_plan(gradient):
     assert len(set(near)) == len(near)
     assert plan not in near
     assert [other for other in near if other.tiling not in legal] == []
+
+
+def test_a_neighbour_orders_the_same_tasks_otherwise_where_a_nest_does():
+    # `dgrad_columns_outer` is `dgrad` with its tasks sorted by columns; nests of shares obey other fields.
+    assert nests_of("dgrad") == ("dgrad", "dgrad_columns_outer")
+    assert nests_of("wgrad") == ("wgrad",)
+    tilings = Tilings(LAYER, "grad_input", "float16", PROFILE)
+    mask = (True, False, False)
+    plan = estimate(LAYER, product=PROFILE, output_mask=mask, tiling="search").plans["grad_input"]
+    assert plan.schedule == "dgrad"
+    assert "dgrad_columns_outer" in {near.schedule for near in neighbours(plan, tilings)}
+    # From there steps stay in the other nest, and one leads back.
+    other = replace(plan, schedule="dgrad_columns_outer")
+    back = [near for near in neighbours(other, tilings) if near.schedule == "dgrad"]
+    assert len(back) == 1
 
 
 def test_wishes_that_mean_the_same_are_one_plan():
