@@ -126,9 +126,14 @@ def test_the_page_gets_both_tables_between_its_marks(tmp_path, monkeypatch):
     assert "old" not in text
     assert "| 910: YOLOv5s | 1 |" in text
     assert "| `load3d.L0A.command_cycles` |" in text
+    # Effects on other classes of rows alone: there are none.
+    assert judge_fits.main([str(tmp_path / "rows.csv"), "layouts"]) == 0
+    text = page.read_text()
+    assert "| 910: YOLOv5s | 1 |" in text
+    assert "| `load3d.L0A.command_cycles` |" not in text
 
 
-@pytest.mark.parametrize("words", [[], ["/no/such/table.csv"]])
+@pytest.mark.parametrize("words", [[], ["/no/such/table.csv"], ["/no/such/table.csv", "gradients"]])
 def test_without_a_table_the_page_stays(words, capsys):
     assert judge_fits.main(words) == 2
     assert capsys.readouterr().err

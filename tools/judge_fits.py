@@ -1,10 +1,11 @@
 """Judge fitted figures by rows that they did not see, and write the tables into docs/validation.md.
 
-    python tools/judge_fits.py TABLE
+    python tools/judge_fits.py TABLE [CLASS ...]
 
 TABLE is what `validate --data` reads. Each network (on the 910B2, where there is one, each layer) is left
 out: the figures that saw its rows are fitted anew on the others and judged by it. Then every fitted figure is
-taken away, and what that does to kernels that it was not fitted on is counted. It takes some minutes.
+taken away, and what that does to kernels that it was not fitted on is counted: to those of the classes that
+are named (convolution, layouts, matmul), or of all. With matrix products it takes half an hour.
 """
 
 import sys
@@ -18,7 +19,7 @@ from ascendsim.report.tables import TextTable
 from ascendsim.validate.ablation import Effect, effects
 from ascendsim.validate.compare import Summary
 from ascendsim.validate.fits import LeftOut, leave_out
-from ascendsim.validate.schema import Row, read_rows
+from ascendsim.validate.schema import CLASSES, Row, read_rows
 
 PAGE = Path(__file__).parent.parent / "docs" / "validation.md"
 BEGIN, END = "<!-- written by tools/judge_fits.py -->\n", "<!-- end of what it writes -->\n"
@@ -83,11 +84,12 @@ def effects_table(found: Sequence[Effect]) -> TextTable:
     return TextTable("", ("figure", "rows that it moves", "errors", "without it"), frozenset({0}), rows)
 
 
-def section(rows: Sequence[Row]) -> str:
-    """Return what stands between the two marks of the page."""
+def section(rows: Sequence[Row], classes: Sequence[str] = ()) -> str:
+    """Return what stands between the two marks of the page; effects are those on some classes, or all."""
+    own = [row for row in rows if not classes or row.kind in classes]
     parts = [markdown_table(left_out_table(list(left_out(rows))))]
     for product in list_products():
-        found = list(effects(product.name, rows))
+        found = list(effects(product.name, own))
         table = effects_table(found)
         still = sum(not item.moved for item in found)
         if table.rows:
@@ -98,8 +100,8 @@ def section(rows: Sequence[Row]) -> str:
 
 def main(words: Sequence[str]) -> int:
     """Write the section."""
-    if len(words) != 1:
-        print("usage: python tools/judge_fits.py TABLE", file=sys.stderr)
+    if not words or not set(words[1:]) <= set(CLASSES):
+        print(f"usage: python tools/judge_fits.py TABLE [{'] ['.join(CLASSES)}]", file=sys.stderr)
         return 2
     try:
         rows = [row for row in read_rows(Path(words[0])) if isinstance(row, Row)]
@@ -108,7 +110,9 @@ def main(words: Sequence[str]) -> int:
         return 2
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
-    PAGE.write_text(before + BEGIN + section(rows) + END + rest.partition(END)[2], encoding="utf-8")
+    PAGE.write_text(
+        before + BEGIN + section(rows, words[1:]) + END + rest.partition(END)[2], encoding="utf-8"
+    )
     return 0
 
 
