@@ -137,8 +137,8 @@ def test_one_process_and_two_make_the_same_table():
     one, two = (rows_of(engine(jobs=jobs, compute=measure).answer(asked)) for jobs in (1, 2))
     assert one == two
     # For each start two products, each with a change of layout of both operands and of what it makes, and a
-    # cast, 2 x 4 + 1; and a row for the point that failed.
-    assert [row["label"] for row in one] == ["warm"] * 9 + ["cold"] * 9 + ["handed"] * 9 + ["refused"]
+    # cast, and zeros, 2 x 4 + 2; and a row for the point that failed.
+    assert [row["label"] for row in one] == ["warm"] * 10 + ["cold"] * 10 + ["handed"] * 10 + ["refused"]
 
 
 def test_a_failed_point_keeps_its_reason(tmp_path):

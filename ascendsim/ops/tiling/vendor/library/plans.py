@@ -12,6 +12,8 @@ from ascendsim.profile import Profile
 
 # The core for which its grids are known.
 ARCHITECTURE = "2201"
+# It looks at all even cuts of the channels: with more than any network has that would take minutes.
+MOST_CHANNELS = 2**16
 
 
 def library_plan(
@@ -33,6 +35,8 @@ def library_plan(
     """
     flat = problem.kernel[0] == problem.small_size[0] == problem.big_size[0] == 1
     if profile.npu_arch != ARCHITECTURE or not flat or problem.groups > 1 or problem.transposed:
+        return None
+    if max(problem.small_channels, problem.big_channels) > MOST_CHANNELS:
         return None
     if gradient == "grad_input":
         tiling = library_dgrad(DgradGemm.of(problem, compute_dtype, out_dtype), profile, blocks)
