@@ -51,10 +51,17 @@ def test_hf32_has_no_cast_kernel_and_fp16_has_one_for_each_input():
         made = names(convolution_backward(*given, [2], 1, 0, 1, False, 0, 1, ALL, kind))
         return [name for name in made if not name.startswith("transdata_")]
 
-    # Float32 is planned as the product's library does, whose zeros for atomic additions are a kernel.
+    # Gradients are planned as the product's library does, whose zeros for atomic additions are a kernel.
     assert call(1) == call(3) == call(0) == ["grad_bias", "grad_input", "memset_grad_weight", "grad_weight"]
     casts = ["cast_grad_output", "cast_weight", "cast_input"]
-    assert call(2) == ["grad_bias", *casts, "grad_input", "cast_grad_input", "grad_weight"]
+    assert call(2) == [
+        "grad_bias",
+        *casts,
+        "grad_input",
+        "cast_grad_input",
+        "memset_grad_weight",
+        "grad_weight",
+    ]
 
 
 @pytest.mark.parametrize(

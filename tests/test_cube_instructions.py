@@ -163,7 +163,7 @@ def test_fractals_are_counted_by_the_rows_they_span(offset, pixels, width, spans
     ],
 )
 def test_load3d_costs_by_stride_and_row_switches(stride, width, pixels, into_a, into_b):
-    w = window(64, 64, out_width=width, stride=(1, stride))
+    w = window(64, 64, c0=16, out_width=width, stride=(1, stride))
     view = Im2col(w, 0, pixels, 0, 3, 2)  # three (channel group, tap) pairs
     assert load(A0, view).cost(TOY) == Cost(2 + 3 * into_a, 10)
     assert load(B0, view).cost(TOY) == Cost(2 + 3 * into_b, 10)
@@ -179,7 +179,7 @@ def test_the_cost_of_load3d_depends_on_where_in_a_row_it_begins():
 
 def test_a_command_of_load3d_has_cycles_of_its_own():
     # 40 pixels are 3 fractals, of 5 (channel group, tap) pairs: 15 of 2 cycles each in rows of 64 pixels.
-    view = Im2col(window(64, 64, out_width=64), 0, 40, 0, 5, 2)
+    view = Im2col(window(64, 64, c0=16, out_width=64), 0, 40, 0, 5, 2)
     for covers, commands in (("matrix", 1), ("line", 3)):  # a line runs along the five
         profile = toy_split(**{"load3d.L0A.command_cycles": 7, "load3d.L0A.command_covers": covers})
         assert load(A0, view).cost(profile) == Cost(2 + 15 * 2 + commands * 7, 10)

@@ -26,7 +26,8 @@ from ascendsim.studies.hardware.enlarging import enlargings
 from ascendsim.studies.hardware.gains import _better_plans, study_hardware
 from ascendsim.studies.hardware.records import Doubt, Gain, LayerGain, Question, StudiedLayer
 from ascendsim.studies.tuning.records import TilingQuestion
-from ascendsim.studies.tuning.tune import Tuner, tune
+from ascendsim.studies.tuning.search import tune
+from ascendsim.studies.tuning.tune import Tuner
 from ascendsim.workloads import load_workload
 
 # A layer whose tensors pass L2 once: with nothing in it, memory decides.

@@ -70,6 +70,7 @@ MALFORMED = [
     ("transdata", "input_shape", "2x32x12", "the shape is (2, 32, 12); give four sizes"),
     ("transdata", "input_shape", "999999999x32x12x10", "no chip's memory"),
     ("transdata", "compute_dtype", "int4", "int4"),
+    ("forward", "groups", 5, "groups"),
     ("grad_bias", "input_shape", "32x1000", "give that of grad_output, (N, C, ...)"),
     ("grad_bias", "input_shape", "999999999x32x12x10", "no chip's memory"),
     ("grad_weight_call", "compute_dtype", "int8", "operands of int8 are not convolved"),

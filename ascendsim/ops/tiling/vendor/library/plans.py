@@ -5,6 +5,7 @@ from __future__ import annotations
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.tiling.vendor.library.dgrad import library_dgrad
 from ascendsim.ops.tiling.vendor.library.wgrad import library_wgrad
@@ -14,6 +15,8 @@ from ascendsim.profile import Profile
 ARCHITECTURE = "2201"
 # It looks at all even cuts of the channels: with more than any network has that would take minutes.
 MOST_CHANNELS = 2**16
+# What its kernels multiply; a core that is given a rate for 8 bits is not one that it knows.
+FORMATS = ("float32", "float16", "bfloat16")
 
 
 def library_plan(
@@ -36,7 +39,8 @@ def library_plan(
     flat = problem.kernel[0] == problem.small_size[0] == problem.big_size[0] == 1
     if profile.npu_arch != ARCHITECTURE or not flat or problem.groups > 1 or problem.transposed:
         return None
-    if max(problem.small_channels, problem.big_channels) > MOST_CHANNELS:
+    known = stored_name(compute_dtype) in FORMATS
+    if not known or max(problem.small_channels, problem.big_channels) > MOST_CHANNELS:
         return None
     if gradient == "grad_input":
         tiling = library_dgrad(DgradGemm.of(problem, compute_dtype, out_dtype), profile, blocks)
