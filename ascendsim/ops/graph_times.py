@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from ascendsim.errors import StoppedError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.lowering.graph import TransData
 from ascendsim.ops.results import KernelResult, Retimed
@@ -15,6 +16,7 @@ from ascendsim.program.kernel import Kernel
 from ascendsim.timing.kernel import measure_kernel, time_kernel
 from ascendsim.timing.l2.account import Start, left_by
 from ascendsim.timing.timeline import times_of
+from ascendsim.timing.times import stopped_words
 
 # How the kernels of a call find L2, if not each alike.
 CHAINED = "chained"
@@ -26,10 +28,20 @@ class GraphTimes:
     l2_start   how each kernel finds L2; "chained": the first one empty, each later one as those before it
                have left it
     folded     time one core for all that are alike
+    stop_above   cycles of all kernels above which nobody wants to know: then StoppedError is raised
     """
 
-    def __init__(self, profile: Profile, l2_start: str, engine: str | None, *, folded: bool = True) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        l2_start: str,
+        engine: str | None,
+        *,
+        folded: bool = True,
+        stop_above: int | None = None,
+    ) -> None:
         self._profile, self._engine, self._folded = profile, engine, folded
+        self._left = stop_above
         self._chained = l2_start == CHAINED
         self._start: Start = FrozenMap() if self._chained else l2_start
         self._starts: list[Start] = []
@@ -38,6 +50,10 @@ class GraphTimes:
     def add(self, kernel: Kernel, *, last: bool = False) -> KernelResult:
         """Time the next kernel of the call; what the `last` one leaves of L2 is not asked for."""
         result = self._timed(kernel)
+        if self._left is not None:
+            self._left -= result.cycles
+            if self._left < 0:
+                raise StoppedError(stopped_words(kernel.name, result.cycles + self._left))
         self.results.append(result)
         self._starts.append(self._start)
         if self._chained and not last:
@@ -66,7 +82,9 @@ class GraphTimes:
                 times = replace(before.times, kernel=kernel.name)
                 break
         else:
-            times = measure_kernel(kernel, self._profile, folded=self._folded, l2_start=self._start)
+            times = measure_kernel(
+                kernel, self._profile, folded=self._folded, l2_start=self._start, stop_above=self._left
+            )
         return summarise(kernel, self._profile, times, Retimed(make), "compiled")
 
 

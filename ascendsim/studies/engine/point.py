@@ -34,6 +34,7 @@ class Point:
     gradients  which of grad_input, grad_weight and grad_bias are made
     l2_start   "warm", "cold" or "handed"
     tiling     "product" or "search", by which plans are chosen on the changed product, or plans by gradient
+    stop_above cycles of all kernels above which it is of no interest: its answer is then that it is slower
     label      what the study calls it; no part of what is timed
     """
 
@@ -45,6 +46,7 @@ class Point:
     gradients: tuple[bool, bool, bool] = (True, True, False)
     l2_start: str = "warm"
     tiling: str | Mapping[str, Plan] = "product"
+    stop_above: int | None = None
     label: str = field(default="", compare=False)
 
     @property
@@ -76,7 +78,8 @@ class Point:
             # The answer will be this very reason.
             machine = (str(self.product), "refused", str(error))
         call = (self.dtype, self.cube_math_type, self.gradients, self.l2_start, self.plan_text)
-        return sha256(repr((code_version(), self.problem, machine, call)).encode()).hexdigest()
+        asked = (code_version(), self.problem, machine, call, self.stop_above)
+        return sha256(repr(asked).encode()).hexdigest()
 
     @property
     def values(self) -> dict[str, Any]:
