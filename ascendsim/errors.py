@@ -28,6 +28,10 @@ class CapacityError(AscendSimError):
         self.buffer = buffer
 
 
+class StoppedError(AscendSimError):
+    """An estimate was stopped as it had passed the bound that it was given."""
+
+
 class ProgramError(AscendSimError):
     """A schedule built a program that breaks the rules of the machine."""
 

@@ -62,6 +62,7 @@ MAY_IMPORT = {
     "ops/option_notes": {"ops/plan"},
     "ops/options": LOOPS | {"rules", "timing", "ops/lowering", "ops/option_notes", "ops/tiling"},
     "ops/graph_times": {
+        "errors",
         "frozen",
         "profile",
         "program",

@@ -152,6 +152,44 @@ def test_a_plan_that_is_too_slow_under_one_start_is_not_timed_under_the_next():
     assert all(made.score(made.trials[plan]) == float("inf") for plan in plans)
 
 
+def test_a_plan_stops_above_the_score_to_beat_and_only_then():
+    free = tuner()
+    plans = neighbours(free.chosen("product").plan, Tilings(LAYER, "grad_weight", "float16", PROFILE))[:8]
+    free.try_all(plans, "steps", float("inf"))
+    middle = sorted(map(free.score, free.trials.values()))[3]
+    # Launches count in a score and stop nothing, so that a plan a little slower is timed to its end.
+    for best, some_stop in ((middle, False), (middle / 2, True)):
+        made = tuner()
+        made.chosen("product")
+        made.try_all(plans, "steps", best)
+        assert made.stopped > 0 or not some_stop
+        for plan in plans:
+            # What beats the score is known as without a bound; of the others, that they do not.
+            if free.score(free.trials[plan]) < best:
+                assert made.trials[plan] == free.trials[plan]
+            else:
+                assert made.score(made.trials[plan]) >= best
+
+
+def test_neither_a_mean_nor_a_chain_stops():
+    tilings = Tilings(LAYER, "grad_weight", "float16", PROFILE)
+    for options in ({"score": "mean"}, {"starts": ("chained",)}):
+        made = tuner(**options)
+        usual = made.chosen("product")
+        made.try_all(neighbours(usual.plan, tilings)[:3], "steps", 99.0)
+        assert made.stopped == 0
+        assert {point.stop_above for point in made.timed.values()} == {None}
+
+
+def test_small_blocks_are_told_to_be_slow_by_the_heads_of_their_products():
+    # Per product 16^3 multiply-adds are one cycle's work, and 128^3 are 512, each behind the same head.
+    small, large = (Plan("wgrad", Tiling(side, side, side, used_cores=24)) for side in (16, 128))
+    made, head = tuner(), PROFILE.cube.mmad_head_cycles
+    least, of_large = (made.least_us(plan) - PROFILE.launch.base_us for plan in (small, large))
+    assert least / of_large == pytest.approx((1 + head) / (1 + head / 512))
+    assert least > 2 * of_large
+
+
 def test_the_mean_is_over_all_starts():
     made = tuner(score="mean")
     trial = Trial(Plan("wgrad", Tiling(16, 16, 16)), "steps", {"warm": 2.0, "handed": 4.0})

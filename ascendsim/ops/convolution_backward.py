@@ -116,6 +116,7 @@ def estimate(
     *,
     output_mask: Mask = (True, True, True),
     strides: Mapping[str, Sequence[int]] | None = None,
+    stop_above: int | None = None,
     **keywords: Unpack[CallOptions],
 ) -> Estimate:
     """Estimate the cycles of a call without tensors.
@@ -123,13 +124,21 @@ def estimate(
     Types    `dtype` is the format of all three inputs, or one for each of grad_output, input, weight: names,
              or numpy's types
     Views    `strides` of grad_output, input or weight in elements, where they are not contiguous
+    Bound    `stop_above`: cycles of all kernels above which the call is of no interest: timing stops there
     Keywords as `CallOptions` describes them
     Returns  one record for each kernel
-    Raises   as `convolution_backward`
+    Raises   as `convolution_backward`; StoppedError for a call of more cycles than `stop_above`
     """
     options = options_of("estimate", keywords)
+    stop = whole(0 if stop_above is None else stop_above)
+    if stop is None or stop < 0:
+        raise ConfigError(
+            f"estimate: stop_above is {shown(stop_above)}; it must be 0 or more cycles, or None"
+        )
     decision, call = planned_call(problem, options, dtype, cube_math_type, output_mask, strides)
-    results = time_graph(lower(call, decision.wanted), options.profile, options.l2_start, options.engine)
+    machine = options.profile, options.l2_start, options.engine
+    graph = lower(call, decision.wanted)
+    results = time_graph(graph, *machine, stop_above=None if stop_above is None else stop)
     return Estimate(**common_fields(options, decision, str(call.accumulation), results, call.plans))
 
 

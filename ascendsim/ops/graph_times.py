@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from ascendsim.errors import StoppedError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.known_times import known_times
 from ascendsim.ops.lowering.graph import Graph, TransData
@@ -18,6 +19,7 @@ from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.l2.account import Start, left_by
 from ascendsim.timing.l2.stack import L2State
 from ascendsim.timing.timeline import times_of
+from ascendsim.timing.times import stopped_words
 
 # How the kernels of a call find L2, if not each alike.
 CHAINED = "chained"
@@ -30,10 +32,20 @@ class GraphTimes:
     l2_start   how each kernel finds L2; "chained": the first one empty, each later one as those before it
                have left it; or what the first one finds of calls before
     folded     time one core for all that are alike
+    stop_above   cycles of all kernels above which nobody wants to know: then StoppedError is raised
     """
 
-    def __init__(self, profile: Profile, l2_start: Start, engine: str | None, *, folded: bool = True) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        l2_start: Start,
+        engine: str | None,
+        *,
+        folded: bool = True,
+        stop_above: int | None = None,
+    ) -> None:
         self._profile, self._engine, self._folded = profile, engine, folded
+        self._left = stop_above
         self._chained = l2_start == CHAINED or not isinstance(l2_start, str)
         self._start: Start = FrozenMap() if l2_start == CHAINED else l2_start
         self._starts: list[Start] = []
@@ -43,6 +55,10 @@ class GraphTimes:
         """Time the next kernel of the call; what the `last` one leaves of L2 is not asked for."""
         result = self._timed(kernel)
         _log.debug("%s on %s: %s cycles", kernel.name, self._profile.variant, f"{result.cycles:,}")
+        if self._left is not None:
+            self._left -= result.cycles
+            if self._left < 0:
+                raise StoppedError(stopped_words(kernel.name, result.cycles + self._left))
         self.results.append(result)
         self._starts.append(self._start)
         if self._chained and not last:
@@ -68,7 +84,8 @@ class GraphTimes:
                 times = replace(before.times, kernel=kernel.name)
                 break
         else:
-            times = known_times(kernel, self._profile, folded=self._folded, l2_start=self._start)
+            start, left = self._start, self._left
+            times = known_times(kernel, self._profile, folded=self._folded, l2_start=start, stop_above=left)
         return summarise(kernel, self._profile, times, Retimed(make), "compiled")
 
 

@@ -21,11 +21,16 @@ from ascendsim.timing.l2.account import Start
 from ascendsim.timing.times import KernelTimes
 
 
-def known_times(kernel: Kernel, profile: Profile, *, folded: bool, l2_start: Start) -> KernelTimes:
-    """Return where the cycles of a kernel went, as `measure_kernel` does."""
+def known_times(
+    kernel: Kernel, profile: Profile, *, folded: bool, l2_start: Start, stop_above: int | None = None
+) -> KernelTimes:
+    """Return where the cycles of a kernel went, as `measure_kernel` does.
+
+    Raises   StoppedError where a kernel that is not remembered takes more than `stop_above` cycles
+    """
     if kernel.recipe is None or not isinstance(l2_start, str):
         # What another kernel has left in L2 names tensors, and is hardly ever met again.
-        return measure_kernel(kernel, profile, folded=folded, l2_start=l2_start)
+        return measure_kernel(kernel, profile, folded=folded, l2_start=l2_start, stop_above=stop_above)
     tensors = tuple([_Shaped.of(tensor) for tensor in kernel.tensors.values()])
     asked = _Asked(kernel.recipe, tensors, folded, l2_start, profile.content, ref(kernel), ref(profile))
     return replace(_remembered(asked), kernel=kernel.name)

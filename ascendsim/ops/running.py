@@ -27,10 +27,18 @@ if TYPE_CHECKING:
 
 
 def time_graph(
-    graph: Graph, profile: Profile, l2_start: Start, engine: str | None = None
+    graph: Graph,
+    profile: Profile,
+    l2_start: Start,
+    engine: str | None = None,
+    *,
+    stop_above: int | None = None,
 ) -> list[KernelResult]:
-    """Return the cycles of every kernel; `l2_start` as `GraphTimes` has it."""
-    times = GraphTimes(profile, l2_start, engine)
+    """Return the cycles of every kernel; `l2_start` as `GraphTimes` has it.
+
+    Raises   StoppedError where they are more than `stop_above` in all
+    """
+    times = GraphTimes(profile, l2_start, engine, stop_above=stop_above)
     for at, node in enumerate(graph.nodes, start=1):
         if isinstance(node, TransData):
             times.rename(node)

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, StoppedError
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.l2.account import Start
 from ascendsim.timing.teams import teams_of
 from ascendsim.timing.timeline import PhaseTimeline, Timeline, times_of
-from ascendsim.timing.times import KernelTimes
+from ascendsim.timing.times import KernelTimes, stopped_words
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -57,14 +57,24 @@ def measure_kernel(
     folded: bool = True,
     l2_start: Start = "warm",
     engine: str = "compiled",
+    stop_above: int | None = None,
 ) -> KernelTimes:
-    """Return where the cycles of a kernel went: as `time_kernel`, without spans."""
+    """Return where the cycles of a kernel went: as `time_kernel`, without spans.
+
+    A kernel of at most `stop_above` cycles is timed as without a bound. Of a longer one the compiled engine
+    stops on its way, as soon as something is under way after that cycle; SimPy says so at the end.
+
+    Raises   also StoppedError for a kernel that takes more than `stop_above` cycles
+    """
     with _collector_paused():
         if _compiled(engine):
             from ascendsim.timing.fast.kernel import times
 
-            return times(kernel, profile, folded=folded, l2_start=l2_start)
-        return times_of(_simpy(kernel, profile, folded, l2_start))
+            return times(kernel, profile, folded=folded, l2_start=l2_start, stop_above=stop_above)
+        found = times_of(_simpy(kernel, profile, folded, l2_start))
+        if stop_above is not None and found.cycles > stop_above:
+            raise StoppedError(stopped_words(kernel.name, stop_above))
+        return found
 
 
 def _compiled(engine: str) -> bool:

@@ -119,3 +119,11 @@ def bound_by(busy: Mapping[str, float]) -> str:
     """Return the busiest pipe apart from S ("S" if there is no other)."""
     # S issues for all the others and is busy whatever binds; of equals the first in the order of PIPES.
     return max((pipe for pipe in PIPES if pipe != "S" and pipe in busy), key=lambda p: busy[p], default="S")
+
+
+def stopped_words(kernel: str, stop_above: int) -> str:
+    """Return what is said of a kernel that takes more cycles than somebody wants to know."""
+    return (
+        f"kernel {kernel}: takes more than {stop_above:,} cycles, the bound (stop_above); leave it out to "
+        "have all of them timed"
+    )

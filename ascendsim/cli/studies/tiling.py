@@ -82,8 +82,7 @@ def tiling(arguments: Any) -> int:
     with engine_of(arguments) as (engine, budget):
         answer, tuner = study_tiling(question, engine, budget)
         if arguments.table is not None:
-            tried = [tuner.point(start, t.plan) for t in tuner.trials.values() for start in t.times_us]
-            write_table(rows_of(engine.answer(tried)), arguments.table)
+            write_table(rows_of(engine.answer(list(tuner.timed.values()))), arguments.table)
     _print(answer, arguments)
     export_top(tuner, arguments)
     return 0

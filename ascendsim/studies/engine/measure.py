@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ascendsim.errors import AscendSimError
+from ascendsim.errors import AscendSimError, StoppedError
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate, KernelResult
@@ -17,13 +17,16 @@ from ascendsim.studies.engine.behind import left_before
 from ascendsim.studies.engine.plans import plan_of, plan_values
 from ascendsim.studies.engine.point import NETWORK, Point
 
+# Why a point has no times whose cycles exceed the bound that it was asked with.
+STOPPED = "slower than its bound"
+
 
 @dataclass(frozen=True)
 class Answer:
     """What timing a point gave, as the JSON in which it is kept: so a kept answer and a new one are alike.
 
     text   {"records": those of `Estimate.to_records`, "plans": by gradient, "layouts": names of the kernels
-           that change a layout}, or {"reason": why there is none}
+           that change a layout}, or {"reason": why there is none}; with "slower_than" where a bound is why
     """
 
     text: str
@@ -37,6 +40,17 @@ class Answer:
     def reason(self) -> str:
         """Why the point could not be timed; "" where it was."""
         return str(self._read.get("reason", ""))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it takes more cycles than the bound that it was asked with."""
+        return "slower_than" in self._read
+
+    @property
+    def layout_cycles(self) -> int:
+        """Cycles of the kernels on which no plan has a say: changes of layout."""
+        layouts = self._read.get("layouts", [])
+        return sum(int(row["cycles"]) for row in self.records if row["kernel"] in layouts)
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -79,9 +93,12 @@ def measure(point: Point) -> Answer:
     try:
         said: Any = {"output_mask": point.gradients, "product": point.profile, "tiling": point.tiling}
         if point.l2_start == NETWORK:
+            # Such a call is timed to its end: a bound spares time and moves no answer.
             result = estimate_behind(left_before(point), *call, **said)
         else:
-            result = estimate(*call, **said, l2_start=point.l2_start)
+            result = estimate(*call, **said, l2_start=point.l2_start, stop_above=point.stop_above)
+    except StoppedError:
+        return Answer(json.dumps({"slower_than": point.stop_above, "reason": STOPPED}))
     except AscendSimError as error:
         return Answer(json.dumps({"reason": f"{type(error).__name__}: {error}"}))
     plans = {kernel.name: plan_values(kernel.plan) for kernel in result.kernels if kernel.plan is not None}

@@ -38,6 +38,7 @@ class Point:
     l2_start   "warm", "cold", "handed", "chained", or "network": L2 holds what the calls `before` have left
     tiling     "product" or "search", by which plans are chosen on the changed product, or plans by gradient
     before     calls that ran before this one on the same product, the first one first; for "network"
+    stop_above cycles of all kernels above which it is of no interest: its answer is then that it is slower
     label      what the study calls it; no part of what is timed
     """
 
@@ -50,6 +51,7 @@ class Point:
     l2_start: str = "warm"
     tiling: str | Mapping[str, Plan] = "product"
     before: tuple[Before, ...] = ()
+    stop_above: int | None = None
     label: str = field(default="", compare=False)
 
     @property
@@ -81,7 +83,8 @@ class Point:
             # The answer will be this very reason.
             machine = (str(self.product), "refused", str(error))
         call = (self.dtype, self.cube_math_type, self.gradients, self.l2_start, self.before, self.plan_text)
-        return sha256(repr((code_version(), self.problem, machine, call)).encode()).hexdigest()
+        asked = (code_version(), self.problem, machine, call, self.stop_above)
+        return sha256(repr(asked).encode()).hexdigest()
 
     @property
     def values(self) -> dict[str, Any]:

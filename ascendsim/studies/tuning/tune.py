@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ascendsim.errors import ConfigError
@@ -34,11 +34,17 @@ def point_of(
     )
 
 
+# A start of L2 under which kernels beside the product hang on its plan, too.
+CHAINED = "chained"
+
+
 @dataclass
 class Tuner:
     """Scores plans of one gradient; remembers all, so that each is timed once.
 
     allowed   tells whether a plan may be called the best
+    pruned    plans that a bound told to be slow, and `stopped` those whose timing stopped on its way
+    timed     the calls by plan and start of L2
     """
 
     question: TilingQuestion
@@ -47,7 +53,10 @@ class Tuner:
     compute_dtype: str
     trials: dict[Plan, Trial] = field(default_factory=dict)
     pruned: int = 0
+    stopped: int = 0
     allowed: Callable[[Plan], bool] = lambda _: True
+    timed: dict[tuple[Plan, str], Point] = field(default_factory=dict)
+    _layouts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.question.score not in SCORES:
@@ -66,6 +75,18 @@ class Tuner:
         """Return the call of the gradient alone."""
         return point_of(self.question, start, tiling, changes)
 
+    def _bounded(self, start: str, plan: Plan, best: float) -> Point:
+        """Return the call of a plan that is of no interest above a score: its timing stops there."""
+        point = self.point(start, plan)
+        # One start that is slow says nothing of a mean; and in a chain other plans leave other L2 behind, so
+        # that changes of layout may take another time.
+        if self.question.score != "worst" or start not in self._layouts or best == float("inf"):
+            return point
+        # The score counts launches, of which there is one at least.
+        within_us = max(0.0, best - self.profile.launch.base_us)
+        cycles = int(within_us * self.profile.clock.cube_mhz) + 1
+        return replace(point, stop_above=cycles + self._layouts[start])
+
     def chosen(self, strategy: str) -> Trial:
         """Time the plan that a strategy chooses."""
         points = [self.point(start, strategy) for start in self.question.starts]
@@ -73,6 +94,9 @@ class Tuner:
         for point, answer in self.engine.answer(points, self.budget):
             sure = require_answer(point, answer)
             times[point.l2_start], plan = sure.planned_us, sure.plans[self.question.gradient]
+            if point.l2_start != CHAINED:
+                self._layouts[point.l2_start] = sure.layout_cycles
+            self.timed[plan, point.l2_start] = point
         assert plan is not None
         return self.trials.setdefault(plan, Trial(plan, strategy, FrozenMap(times)))
 
@@ -88,25 +112,35 @@ class Tuner:
             else:
                 alive[plan] = {}
         for start in self.question.starts:
-            points = {plan: self.point(start, plan) for plan in alive}
+            points = {plan: self._bounded(start, plan, best) for plan in alive}
             outcome = self.engine.answer(list(points.values()), self.budget)
             for plan, (_, answer) in zip(points, outcome, strict=True):
                 if answer is None:
                     alive.pop(plan)
+                elif answer.stopped:
+                    self.trials[plan] = Trial(plan, found_by, FrozenMap(alive.pop(plan)))
+                    self.stopped += 1
                 elif answer.reason:
                     self.trials[plan] = Trial(plan, found_by, FrozenMap(), answer.reason)
                     alive.pop(plan)
                 else:
                     alive[plan][start] = answer.planned_us
+                    self.timed[plan, start] = points[plan]
                     self.trials[plan] = Trial(plan, found_by, FrozenMap(alive[plan]))
                     if self.question.score == "worst" and answer.planned_us >= best:
                         alive.pop(plan)
 
     def least_us(self, plan: Plan) -> float:
-        """Return a time below which no plan with so many cores comes: its multiply-adds at full rate."""
-        rate = self.profile.cube.rate(self.compute_dtype).macs_per_cycle
-        cycles = self.question.problem.macs / (rate * plan.tiling.used_cores)
-        return float(cycles) / self.profile.clock.cube_mhz
+        """Return a time below which no plan with so many cores and such blocks comes.
+
+        A launch, its multiply-adds at full rate, and the head of every product of tiles: one makes at most
+        base_m x base_n x base_k of them, so that small blocks are told to be slow without being timed.
+        """
+        cube, t = self.profile.cube, plan.tiling
+        macs = self.question.problem.macs
+        products = macs / (t.base_m * t.base_n * t.base_k)
+        cycles = macs / cube.rate(self.compute_dtype).macs_per_cycle + products * cube.mmad_head_cycles
+        return float(cycles / t.used_cores) / self.profile.clock.cube_mhz + self.profile.launch.base_us
 
     def score(self, trial: Trial) -> float:
         """Return the microseconds that count; infinite where they are not all known."""

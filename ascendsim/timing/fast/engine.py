@@ -38,7 +38,8 @@ def land(m: Any, now: int) -> None:
 def run(m: Any) -> int:
     """Run a phase; `m` holds all tables (`state.py`).
 
-    Returns  FINISHED; STUCK if something waits for ever; FULL if HELD is too small
+    Returns  FINISHED; STUCK if something waits for ever; FULL if HELD is too small; STOPPED once a transfer
+             is under way after the cycle STOP
     """
     note_needs(m)
     for core in range(m[f.TEAMS]):
@@ -47,6 +48,8 @@ def run(m: Any) -> int:
         now = next_event(m)
         if now == f.NEVER or m[f.SHORT]:
             break
+        if now > m[f.STOP]:
+            return f.STOPPED
         dirty = settle(m, now)
         land(m, now)
         for link in range(f.LINKS):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ascendsim.errors import StoppedError
 from ascendsim.program.instruction import PIPES
 from ascendsim.program.kernel import Kernel
 from ascendsim.program.posts import bare, pipe_on, seen_from
@@ -15,12 +16,13 @@ from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.lanes import SliceBook
 from ascendsim.timing.fast.layouts import Layouts
 from ascendsim.timing.fast.phase import Answer, run_phase
+from ascendsim.timing.fast.state import NEVER
 from ascendsim.timing.fast.tables import Run
 from ascendsim.timing.l2.account import Start, account_of_lanes
 from ascendsim.timing.l2.lanes import Lane, PhaseLanes
 from ascendsim.timing.teams import Team, teams_of
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline
-from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseTimes
+from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseTimes, stopped_words
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -36,9 +38,17 @@ class _Timed(NamedTuple):
     answer: Answer
 
 
-def times(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_start: Start = "warm") -> KernelTimes:
+def times(
+    kernel: Kernel,
+    profile: Profile,
+    *,
+    folded: bool = True,
+    l2_start: Start = "warm",
+    stop_above: int | None = None,
+) -> KernelTimes:
     """Return where the cycles of a kernel went; as `measure_kernel`."""
-    phases, moved = _run(kernel, profile, folded, l2_start, recorded=False)
+    stop = NEVER if stop_above is None else stop_above
+    phases, moved = _run(kernel, profile, folded, l2_start, recorded=False, stop_above=stop)
     each = profile.scalar.issue_cycles
     made = [
         PhaseTimes(
@@ -72,7 +82,13 @@ def timeline(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_start:
 
 
 def _run(
-    kernel: Kernel, profile: Profile, folded: bool, l2_start: Start, *, recorded: bool
+    kernel: Kernel,
+    profile: Profile,
+    folded: bool,
+    l2_start: Start,
+    *,
+    recorded: bool,
+    stop_above: int = NEVER,
 ) -> tuple[list[_Timed], dict[str, int]]:
     book = CodeBook(profile)
     layouts = Layouts(book)
@@ -94,7 +110,11 @@ def _run(
             for team, made in zip(teams, numbers, strict=True)
             for cores, program in team.each()
         ]
-        answer = run_phase(phase.name, runs, outcomes, now, book, profile, recorded=recorded)
+        answer = run_phase(
+            phase.name, runs, outcomes, now, book, profile, recorded=recorded, stop_above=stop_above
+        )
+        if answer is None:
+            raise StoppedError(stopped_words(kernel.name, stop_above))
         end = int(answer.done.max(initial=now))
         timed.append(_Timed(phase.name, now, end, runs, answer))
         now = end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,13 +45,16 @@ def run_phase(
     profile: Profile,
     *,
     recorded: bool = False,
-) -> Answer:
+    stop_above: int = f.NEVER,
+) -> Answer | None:
     """Run all cores of one phase from cycle `begin` on.
 
+    Returns  None if the phase ends after the cycle `stop_above`
     Raises   ProgramError if the waits of a program go in a circle
     """
     counts = [len(run.program) for run in runs]
     figures, tables = phase_tables(runs, counts, outcomes, begin, book, profile, recorded=recorded)
+    figures[f.STOP] = stop_above
     memory, places = laid_out(figures, tables)
     status = ENGINE(memory)
     while status == f.FULL:
@@ -60,12 +63,22 @@ def run_phase(
         tables["entries"] = room_for_held(figures)
         memory, places = laid_out(figures, tables)
         status = ENGINE(memory)
+    if status == f.STOPPED:
+        return None
     if status != f.FINISHED:
         raise ProgramError(
             f"phase {name}: an instruction never starts: its waits go in a circle; waits must point "
             "backwards, as ProgramBuilder.build() makes them"
         )
-    teams, edges = len(runs), np.cumsum([0, *counts])
+    answer = _answer(memory, places, figures, counts, recorded=recorded)
+    return answer if answer.done.max(initial=begin) <= stop_above else None
+
+
+def _answer(
+    memory: Table, places: Mapping[str, slice], figures: Table, counts: Sequence[int], *, recorded: bool
+) -> Answer:
+    """Return what the tables of a run hold."""
+    teams, edges = len(counts), np.cumsum([0, *counts])
     units = int(figures[f.PIPES]) // f.UNIT
     spans = memory[places["spans"]].reshape(-1, 4)
     return Answer(

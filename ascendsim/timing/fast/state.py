@@ -26,7 +26,8 @@ TRANSFERS = FLOW + MOST_FLOWS * FLOW_COLUMNS
 ISSUE_CYCLES, FLAG_CYCLES, TRAFFICS, OUTCOMES, TEAMS, PIPES = range(6)
 QUEUE, HELD, ENTRY, TRAILED, MOVERS, PORTS, ROOM, SHORT = range(6, 14)
 # By link: its total, and how many flows are under way on it.
-TOTALS, UNDER_WAY, UNITS, MACHINE = 14, 17, 20, 21
+# STOP: the cycle after which nobody wants to know any more.
+TOTALS, UNDER_WAY, UNITS, STOP, MACHINE = 14, 17, 20, 21, 22
 # One program, of a core or of equal ones: where it is, which instructions it holds. STALLED has a bit for
 # each of its cores whose scalar unit waits for room in a queue.
 SEGMENT, LAST_SEGMENT, TIMES, STEP, LAST_STEP, AT, LAST_AT, COUNT = range(8)
@@ -69,7 +70,7 @@ LINK_NAMES = ("l2_read", "l2_write", "memory")
 LINKS = len(LINK_NAMES)
 NEVER = 1 << 62
 # What the engine answers.
-FINISHED, STUCK, FULL = 0, -1, -2
+FINISHED, STUCK, FULL, STOPPED = 0, -1, -2, -3
 
 
 # Tables in the order in which they lie in memory. Their places stand in the header behind the figures.
