@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ascendsim import convolution_backward, estimate
+from ascendsim import convolution_backward, estimate, legal_tilings
 from ascendsim.cube.mmad import Mmad
 from ascendsim.errors import ProgramError
 from ascendsim.ops.gradients.call import Gradients
@@ -15,6 +15,7 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.tiling.vendor.merging import product_merge
 from ascendsim.ops.tiling.vendor.names import from_vendor, to_vendor
+from ascendsim.ops.tiling.vendor.operators import vendor_plan
 from ascendsim.profile import load_profile
 from tests.both_engines import time_kernel
 from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
@@ -133,6 +134,14 @@ def test_exact_sums_are_those_of_groups_apart(product):
     assert apart(call).merge_of("grad_input") == 1
     for name in each:
         assert_same_bits(made[name], each[name], name)
+
+
+def test_rounded_sums_of_depthwise_groups_are_those_of_groups_apart():
+    # One channel of a group is one of the 16 of a tap's block; the model rounds each block once.
+    call, tensors = planned(DEPTHWISE, "910B2"), tensors_of(DEPTHWISE, data="wide")
+    made, _ = run(call, tensors, mask=ONLY_INPUT)
+    each, _ = run(apart(call), tensors, mask=ONLY_INPUT)
+    assert_same_bits(made["grad_input"], each["grad_input"])
 
 
 def test_zeros_take_places_in_a_block_of_the_sum():
@@ -254,6 +263,27 @@ def test_weights_on_the_diagonal_are_work_of_vector_cores(product):
 # --- plans
 
 
+@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
+def test_legal_tilings_are_of_the_merged_product(gradient):
+    found = legal_tilings(DEPTHWISE, gradient, "950PR_9589").sample(3)
+    assert {tiling.group_merge for tiling in found} == {16}
+    for tiling in found:
+        assert tiling in legal_tilings(DEPTHWISE, gradient, "950PR_9589")
+        assert replace(tiling, group_merge=1) not in legal_tilings(DEPTHWISE, gradient, "950PR_9589")
+    call = planned(DEPTHWISE, "950PR_9589", tilings={gradient: found[0]})
+    assert call.merge_of(gradient) == 16
+
+
+def test_the_operators_rules_plan_for_a_number_that_is_given():
+    # Groups of one channel, 16 or 4 of them as one, or each alone: a fractal of rows in any case.
+    plans = [
+        vendor_plan(DEPTHWISE, "grad_weight", "float16", PRODUCTS["950PR_9589"], group_merge=merge)
+        for merge in (0, 4, 1)
+    ]
+    assert [plan.group_merge for plan in plans] == [16, 4, 1]
+    assert [plan.base_m for plan in plans] == [16, 16, 16]
+
+
 def test_a_plan_says_how_many_and_is_read_back():
     plan = planned(DEPTHWISE, "950PR_9589").plans["grad_input"]
     assert plan.to_dict()["group_merge"] == 16
@@ -262,12 +292,12 @@ def test_a_plan_says_how_many_and_is_read_back():
 
 def test_the_vendors_name_of_it_is_read_and_written():
     # The entries of its tuning files are of the nest that deals shares, for grad_input of 910_95.
-    entry = {"baseM": 512, "baseN": 16, "baseK": 144, "enlarge": 16}
+    entry = {"baseM": 512, "baseN": 16, "baseK": 144, "enlarge": 8}
     partial = from_vendor("grad_input", entry)
-    assert partial.fields["group_merge"] == 16
+    assert partial.fields["group_merge"] == 8
     call = planned(DEPTHWISE, "950PR_9589", tilings={"grad_input": partial})
-    assert call.merge_of("grad_input") == 16
-    assert to_vendor("grad_input", call.plans["grad_input"])["enlarge"] == 16
+    assert call.merge_of("grad_input") == 8
+    assert to_vendor("grad_input", call.plans["grad_input"])["enlarge"] == 8
 
 
 @pytest.mark.parametrize("product", PRODUCTS)

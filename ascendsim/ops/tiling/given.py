@@ -84,9 +84,9 @@ class _Wanted(NamedTuple):
             )
         if isinstance(self.problem, MatmulProblem):
             raise UnsupportedError("matrix products have no nest that deals shares; leave schedule out")
-        made = product_tiling(self.problem, *of, hf32=hf32, deterministic=self.deterministic)
-        if self.group_merge not in (0, made.tiling.group_merge):
-            raise UnsupportedError(f"the operator takes {made.tiling.group_merge} groups as one")
+        made = product_tiling(
+            self.problem, *of, hf32=hf32, deterministic=self.deterministic, group_merge=self.group_merge
+        )
         return replace(made, chosen_by="product")
 
     def gemm(self, profile: Profile) -> Any:

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan, Tiling, even_parts
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.tiling.legal.dgrad import DgradSpace
-from ascendsim.ops.tiling.legal.space import Base, Cut, Space
-from ascendsim.ops.tiling.legal.wgrad import WgradSpace
+from ascendsim.ops.tiling.legal.gradients import space_of
+from ascendsim.ops.tiling.legal.space import Base, Cut
 from ascendsim.profile import Profile
 
 # Base sizes above hold no useful reduction in L0 of any product; of a reduction, no L0A holds more.
@@ -47,11 +44,7 @@ class Tilings:
     def __init__(self, problem: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> None:
         if gradient not in ("grad_input", "grad_weight"):
             raise ConfigError(f"gradient is {gradient!r}; it must be grad_input or grad_weight")
-        self.space: Space = (
-            DgradSpace(DgradGemm.of(problem, compute_dtype), profile)
-            if gradient == "grad_input"
-            else WgradSpace(WgradGemm.of(problem, compute_dtype), profile)
-        )
+        self.space = space_of(problem, gradient, compute_dtype, profile)
         self.sizes = tuple(
             tuple(sorted(even_parts(legal[-1], legal.step, most)))
             for legal, most in zip(self.space.sizes, MOST.values(), strict=True)
@@ -75,7 +68,12 @@ class Tilings:
             rounds = -(-footprint.tasks // space.most_cores(footprint.tasks))
             cores = max(1, -(-footprint.tasks // rounds))
             al0, bl0, cl0 = l0
-            tiling = Tiling(*base, *steps, *cut.copies, al0, bl0, cl0, k_split=wish.k_split, used_cores=cores)
+            tiling = Tiling(
+                *(*base, *steps, *cut.copies, al0, bl0, cl0),
+                k_split=wish.k_split,
+                used_cores=cores,
+                group_merge=space.group_merge,
+            )
             return Plan(space.schedule, tiling)
         return None
 

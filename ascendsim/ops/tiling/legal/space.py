@@ -55,6 +55,7 @@ class Space(ABC):
     splits   those of k_split
     c0       channels that leave L0C together; 0: rows of a plain matrix
     ub_taken bytes of UB that something else than results takes
+    group_merge  groups of the convolution that the product has as one
     """
 
     schedule: str
@@ -62,6 +63,7 @@ class Space(ABC):
     splits: range
     c0: int
     ub_taken: int = 0
+    group_merge: int = 1
 
     def __init__(self, gemm: Any, profile: Profile) -> None:
         self.gemm, self.profile = gemm, profile

@@ -11,12 +11,9 @@ from ascendsim.arguments import shown
 from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.catalogue import schedule_named
-from ascendsim.ops.tiling.legal.dgrad import DgradSpace
+from ascendsim.ops.tiling.legal.gradients import space_of
 from ascendsim.ops.tiling.legal.space import COPIES, Base, Cut, Footprint, Space
-from ascendsim.ops.tiling.legal.wgrad import WgradSpace
 from ascendsim.profile import Profile, load_profile
 
 # So many draws in a row that do not fit make it worth counting whether anything does.
@@ -47,9 +44,7 @@ def legal_tilings(
     profile = profile if isinstance(profile, Profile) else load_profile(profile)
     compute_dtype = "hf32" if hf32 else dtype
     profile.cube.rate(compute_dtype)
-    if gradient == "grad_input":
-        return LegalTilings(DgradSpace(DgradGemm.of(problem, compute_dtype), profile))
-    return LegalTilings(WgradSpace(WgradGemm.of(problem, compute_dtype), profile))
+    return LegalTilings(space_of(problem, gradient, compute_dtype, profile))
 
 
 class LegalTilings:
@@ -70,6 +65,7 @@ class LegalTilings:
     k_split        grad_input: up to the groups of channels; grad_weight: up to the cores, and to the runs of
                    pixels. More parts are accepted, and wait for a core or are empty
     used_cores     up to the cores, and to the tasks: more would get none
+    group_merge    as many as the product's operator takes as one
 
     Some that are listed still mean the same plan, as finding them takes a look at every task: copies that no
     second tile comes for, slices that base_k cuts alike, and rows that end runs of different lengths.
@@ -80,7 +76,7 @@ class LegalTilings:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._reads = schedule_named(space.schedule).reads
+        self._reads = schedule_named(space.schedule).obeyed()
 
     @cached_property
     def count(self) -> int:
@@ -97,12 +93,14 @@ class LegalTilings:
                 most = space.ways(footprint) or (0, 0, 0)
                 copies = product(*(COPIES[:each] for each in most))
                 for l0, cores in product(copies, range(1, space.most_cores(footprint.tasks) + 1)):
-                    yield _tiling(cut, l0, cores)
+                    yield self._tiling(cut, l0, cores)
 
     def __contains__(self, tiling: object) -> bool:
         if not isinstance(tiling, Tiling) or not set(tiling.set_fields()) <= self._reads:
             return False
         space, t = self._space, tiling
+        if t.group_merge != space.group_merge:
+            return False
         base = Base(t.base_m, t.base_n, t.base_k)
         copies = (t.al1_buffers, t.bl1_buffers)
         if not all(size in legal for size, legal in zip(base, space.sizes, strict=True)):
@@ -156,13 +154,13 @@ class LegalTilings:
         footprint = space.footprint(cut)
         if footprint is None or not self._fits(footprint, l0):
             return None
-        return _tiling(cut, l0, rng.randint(1, space.most_cores(footprint.tasks)))
+        return self._tiling(cut, l0, rng.randint(1, space.most_cores(footprint.tasks)))
 
     def _fits(self, footprint: Footprint, copies: tuple[int, ...]) -> bool:
         most = self._space.ways(footprint)
         return most is not None and all(each <= held for each, held in zip(copies, most, strict=True))
 
-
-def _tiling(cut: Cut, l0: tuple[int, ...], cores: int) -> Tiling:
-    (m, n, k), (ka, kb), (al1, bl1), (al0, bl0, cl0) = cut.base, cut.steps, cut.copies, l0
-    return Tiling(m, n, k, ka, kb, al1, bl1, al0, bl0, cl0, cut.k_split, cores)
+    def _tiling(self, cut: Cut, l0: tuple[int, ...], cores: int) -> Tiling:
+        (m, n, k), (ka, kb), (al1, bl1), (al0, bl0, cl0) = cut.base, cut.steps, cut.copies, l0
+        sizes = m, n, k, ka, kb, al1, bl1, al0, bl0, cl0
+        return Tiling(*sizes, cut.k_split, cores, group_merge=self._space.group_merge)

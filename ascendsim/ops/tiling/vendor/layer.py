@@ -41,6 +41,7 @@ class Layer:
     pads                before and after, along each axis
     itemsize            bytes of an element in memory; `true_fp32`: float32 that the cube does not round
     transposed_forward  grad_input stands for the forward pass of a transposed convolution
+    merges              whether groups may be merged; not so where the caller has merged them
     """
 
     batch: int
@@ -57,6 +58,7 @@ class Layer:
     true_fp32: bool = False
     transposed_forward: bool = False
     layouts: Layouts = PLAIN_LAYOUTS
+    merges: bool = True
 
     @classmethod
     def of(
@@ -124,7 +126,7 @@ class Layer:
 
     def merge_factor(self, unit: int) -> int:
         """Return how many groups together fill fractals, with the big side's channels in steps of `unit`."""
-        return filling_groups(self.groups, self.ci, self.co, unit)
+        return filling_groups(self.groups, self.ci, self.co, unit) if self.merges else 1
 
     def merged(self, factor: int) -> Layer:
         """Return the layer whose groups are so many of this one's, with zeros off the diagonal."""

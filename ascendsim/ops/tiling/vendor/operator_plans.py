@@ -21,12 +21,14 @@ def operator_plan(
     profile: Profile,
     *,
     deterministic: bool = False,
+    merge: int = 0,
 ) -> tuple[Plan | None, str]:
     """Return the plan of a gradient, or None and why: "" where another library makes it.
 
     gradient        "grad_input" or "grad_weight"
     compute_dtype   what the cube multiplies
     deterministic   whether parts of grad_weight may be added in one order only: then it streams (stream-K)
+    merge           groups that are computed as one; 0: as many as the operator takes
     """
     flat = problem.kernel[0] == problem.small_size[0] == problem.big_size[0] == 1
     other_library = flat and not (gradient == "grad_weight" and deterministic)
@@ -40,6 +42,7 @@ def operator_plan(
             profile,
             hf32=compute_dtype == "hf32",
             deterministic=deterministic,
+            group_merge=merge,
         )
     except (CapacityError, UnsupportedError) as error:
         # What to do instead, which follows the reason, is what a search does.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.tiling.vendor.arch22.dgrad_block import basic_block as dgrad_block
 from ascendsim.ops.tiling.vendor.arch22.dgrad_grid import core_grid as dgrad_grid
 from ascendsim.ops.tiling.vendor.arch22.wgrad_block import basic_block as wgrad_block
@@ -35,6 +38,7 @@ def vendor_plan(
     deterministic: bool = False,
     transposed_forward: bool = False,
     layouts: Layouts = PLAIN_LAYOUTS,
+    group_merge: int = 0,
 ) -> VendorPlan:
     """Return the plan of one gradient as the operators of 910B, 910_93 and 910_95 choose it.
 
@@ -43,16 +47,22 @@ def vendor_plan(
     deterministic       whether grad_weight may be added in one order only; 910_95 never adds in another
     transposed_forward  whether grad_input is the forward pass of a transposed convolution
     layouts             how the user's tensors lie
+    group_merge         groups that are taken as one, whatever the operator's rule says; 0: by its rule
 
     Raises   UnsupportedError where the operator refuses the layer, or its rule is not known; CapacityError
              if no tile fits in L1
     Source   how the host code of the public operators (ops-nn) chooses, held against the tilings that their
              unit tests expect
     """
+    if group_merge:
+        problem = merged(problem, group_merge)
     layer = Layer.of(problem, dtype, hf32=hf32, transposed_forward=transposed_forward, layouts=layouts)
+    layer = replace(layer, merges=not group_merge)
     _require_known(problem, layer, gradient, dtype, profile)
     machine = Machine.of(profile)
     plan = plan_of_layer(layer, machine, gradient, dtype, profile.npu_arch, deterministic=deterministic)
+    if plan is not None and group_merge:
+        plan = replace(plan, group_merge=group_merge)
     if plan is None and gradient == "grad_input" and profile.npu_arch == "2201" and not _has_blocks(layer):
         raise UnsupportedError(
             f"product's plan of grad_input on {profile.variant}: no core grid suits this layer, so that the "

@@ -40,9 +40,7 @@ def product_plan(
         found = library_plan(whole, *arguments, out_dtype, blocks=blocks)
     if found is not None:
         return merging(found, merge or usual), ""
-    if merge not in (0, usual):
-        return None, f"product's plan of {gradient}: its operator takes {usual} groups as one, not {merge}"
-    return operator_plan(problem, *arguments, deterministic=deterministic)
+    return operator_plan(problem, *arguments, deterministic=deterministic, merge=merge)
 
 
 def merging(plan: Plan, merge: int) -> Plan:

@@ -36,6 +36,7 @@ def product_tiling(
     deterministic: bool = False,
     transposed_forward: bool = False,
     layouts: Layouts = PLAIN_LAYOUTS,
+    group_merge: int = 0,
 ) -> Plan:
     """Return the plan of one gradient as the product chooses it; arguments as of `vendor_plan`.
 
@@ -50,6 +51,7 @@ def product_tiling(
         deterministic=deterministic,
         transposed_forward=transposed_forward,
         layouts=layouts,
+        group_merge=group_merge,
     )
     problem = merged(problem, found.group_merge)
     lacking = _lacking(found, problem, C0_BYTES // dtype_named(dtype).itemsize)
