@@ -17,7 +17,7 @@ from ascendsim.workloads import load_workload
 from tools.enlarged import changes_of, slower_of
 
 # What docs/timing.md says that a better figure cost at most, as a part of a call.
-MOST = 0.012
+MOST = 0.0006
 PAGE = Path(__file__).parent.parent / "docs" / "enlarged.md"
 
 
@@ -41,7 +41,7 @@ def check(product, studied, step=1):
 
 def test_no_better_figure_costs_more_than_the_page_says():
     # Every fourth figure, of a layer that suffered from more cores.
-    check("910_95", layers("s3b1_1x1a", batch=32), step=4)
+    check("910_95", layers("s2b1_1x1a", batch=32), step=4)
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_figures_that_are_left_out_change_nothing(product):
 
 def test_a_slower_call_is_told_with_the_waits_that_make_it_so():
     # The largest case of the page: a core fetches what L2 misses twice as fast, and shares a link otherwise.
-    studied = layers("s3b1_1x1a", batch=32)
+    studied = layers("s2b1_1x1a", batch=32)
     (change,) = (c for c in changes_of(load_profile("910B2")) if "memory.per_core_bytes" in c.name)
     (gain,) = gains("910B2", (change,), studied)
     (one,) = slower_of("910B2", gain, studied)
