@@ -15,6 +15,7 @@ from ascendsim.errors import (
     DataError,
     ProgramError,
     ShapeError,
+    StoppedError,
     UnsupportedError,
     WorkerError,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "ProgramError",
     "Schedule",
     "ShapeError",
+    "StoppedError",
     "Tiling",
     "UnsupportedError",
     "WorkerError",

@@ -69,3 +69,16 @@ def test_a_short_array_needs_no_compiler():
         "assert 'numba' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("values", [np.float64, np.int32, ">f4"])
+@pytest.mark.parametrize("size", [4, 8 * LEAST])
+def test_carriers_of_another_type_are_told_as_the_definition_tells_them(values, size):
+    # Compiled code would read their bytes as those of float32.
+    wrong = np.ones(size, values)
+    for cast, definition in ((rounded, round_to), (stored, encode)):
+        with pytest.raises(UnsupportedError) as told:
+            definition(wrong, "float16")
+        with pytest.raises(UnsupportedError) as found:
+            cast(wrong, "float16")
+        assert str(found.value) == str(told.value)

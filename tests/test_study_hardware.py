@@ -315,6 +315,17 @@ def test_the_command_answers_first_and_computes_once(capsys, tmp_path):
     assert printed[0] == printed[1]
 
 
+@pytest.mark.parametrize("change", ["cores.cube=many", "cores.vector=many", "cores.cube=16,many"])
+def test_cores_that_are_no_number_are_told_as_other_figures_are(change, capsys, tmp_path):
+    from ascendsim.cli import main
+
+    words = ("study", "hardware", "s5b1_3x3", "--change", change, "--no-interval", "--jobs", "1")
+    status = main([*words, "--store", str(tmp_path / "s")])
+    out, err = capsys.readouterr()
+    assert "got 'many', expected an integer" in " ".join((out + err).split())
+    assert status == (0 if "16" in change else 2)
+
+
 def test_the_command_writes_page_and_table(answer, tmp_path):
     words = (
         "--store",

@@ -96,6 +96,31 @@ def test_no_plan_is_faster_than_its_bound(gradient):
         assert asked.least_us(plan) <= result.time_us
 
 
+VOLUMES = {
+    # Of three taps in depth one meets the only depth; of six pairs of tap and depth four meet one of two.
+    "one depth": ConvProblem((4, 64, 1, 14, 14), (64, 64, 3, 3, 3), padding=(1, 1, 1)),
+    "two depths": ConvProblem((2, 64, 2, 9, 9), (64, 64, 3, 3, 3), padding=(1, 2, 2)),
+}
+
+
+def test_taps_that_meet_padding_alone_are_not_counted():
+    # Along H and W of 9 pixels, 3 taps and 2 of padding, 11 pixels are made: 9 of them meet under each tap.
+    assert VOLUMES["two depths"].met_macs == 2 * 64 * 64 * 4 * 27 * 27
+    # 14 pixels of padding 1: 13, 14 and 13 of them meet.
+    assert VOLUMES["one depth"].met_macs == 4 * 64 * 64 * 1 * 40 * 40
+
+
+@pytest.mark.parametrize("layer", VOLUMES.values(), ids=VOLUMES)
+@pytest.mark.parametrize("gradient", GRADIENTS)
+@pytest.mark.parametrize("product", ["910B2", "950PR_9589"])
+def test_no_plan_of_a_padded_volume_is_faster_than_its_bound(layer, gradient, product):
+    asked = TilingQuestion("a test", product, layer, gradient, trials=2, doubt=False)
+    made = Tuner(asked, Engine(Store(), 1), Budget(), "float16")
+    for strategy in ("product", "search"):
+        trial = made.chosen(strategy)
+        assert made.least_us(trial.plan) <= min(trial.times_us.values())
+
+
 # ---- The search
 
 

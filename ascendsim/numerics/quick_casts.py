@@ -43,7 +43,8 @@ def rounded(values: Floats, target: str, overflow: str = "ieee", rounding: str |
     Special  the payload of a NaN is not promised
     Raises   as `round_to`
     """
-    if _is_long(values, target) and overflow == "ieee" and rounding in (None, "RINT"):
+    to_nearest = overflow == "ieee" and rounding in (None, "RINT")
+    if to_nearest and _is_long(values, target) and values.dtype == np.float32:
         return _conversions().on_half_grid(values)
     return round_to(values, target, rounding=rounding, overflow=overflow)
 
@@ -53,7 +54,7 @@ def stored(values: Floats, target: str) -> Elements:
 
     Raises   as `encode`, for values that are off the grid
     """
-    if _is_long(values, target):
+    if _is_long(values, target) and values.dtype == np.float32:
         made = _conversions().narrowed(values)
         # As bits, which takes one pass; what has another payload of a NaN goes the long way.
         if np.array_equal(_conversions().widened(made).view(np.int32), values.view(np.int32)):

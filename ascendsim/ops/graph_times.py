@@ -45,7 +45,7 @@ class GraphTimes:
         stop_above: int | None = None,
     ) -> None:
         self._profile, self._engine, self._folded = profile, engine, folded
-        self._left = stop_above
+        self._stop_above = self._left = stop_above
         self._chained = l2_start == CHAINED or not isinstance(l2_start, str)
         self._start: Start = FrozenMap() if l2_start == CHAINED else l2_start
         self._starts: list[Start] = []
@@ -53,12 +53,15 @@ class GraphTimes:
 
     def add(self, kernel: Kernel, *, last: bool = False) -> KernelResult:
         """Time the next kernel of the call; what the `last` one leaves of L2 is not asked for."""
-        result = self._timed(kernel)
+        try:
+            result = self._timed(kernel)
+        except StoppedError:  # by what the kernels before had left of the bound
+            raise self._stopped(kernel) from None
         _log.debug("%s on %s: %s cycles", kernel.name, self._profile.variant, f"{result.cycles:,}")
         if self._left is not None:
             self._left -= result.cycles
             if self._left < 0:
-                raise StoppedError(stopped_words(kernel.name, result.cycles + self._left))
+                raise self._stopped(kernel)
         self.results.append(result)
         self._starts.append(self._start)
         if self._chained and not last:
@@ -69,6 +72,10 @@ class GraphTimes:
         """Note that the next kernel sees a tensor in another layout: what L2 holds of it has another name."""
         if self._chained and not isinstance(self._start, str):
             self._start = _renamed(self._start, {change.source.name: change.target.name})
+
+    def _stopped(self, kernel: Kernel) -> StoppedError:
+        assert self._stop_above is not None
+        return StoppedError(stopped_words(kernel.name, self._stop_above))
 
     def _timed(self, kernel: Kernel) -> KernelResult:
         # As a call that pickles: a timeline itself is too large to travel. Unless the caller names an engine,

@@ -47,7 +47,12 @@ KERNEL = (
         "microseconds",
         "From the first instruction to the end of the last core: (cycles - entry_cycles) / clock.",
     ),
-    Column("cores_used", "cores", "", "Cores that have work in at least one phase of the kernel."),
+    Column(
+        "cores_used",
+        "cores",
+        "",
+        "Cores of the cube and of vectors, together, with work in at least one phase of the kernel.",
+    ),
     Column(
         "cube_utilisation",
         "cube",

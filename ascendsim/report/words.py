@@ -169,7 +169,9 @@ def common_lines(products: Sequence[Entry]) -> list[str]:
 def _kernel_notes(product: Entry) -> list[str]:
     parts = [product] if "kernels" in product else product["layers"]
     kernels = [kernel for part in parts for kernel in part["kernels"]]
-    return list(dict.fromkeys(f"{k['name']}: {k['note']}" for k in kernels if k["note"]))
+    # What the call says already is not said again.
+    own = [k for k in kernels if k["note"] and k["note"] not in product["notes"]]
+    return list(dict.fromkeys(f"{k['name']}: {k['note']}" for k in own))
 
 
 def _text(value: Any) -> str:

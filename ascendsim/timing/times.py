@@ -122,8 +122,8 @@ def bound_by(busy: Mapping[str, float]) -> str:
 
 
 def stopped_words(kernel: str, stop_above: int) -> str:
-    """Return what is said of a kernel that takes more cycles than somebody wants to know."""
+    """Return what is said where a kernel, or a call with it, passes the cycles that are of interest."""
     return (
-        f"kernel {kernel}: takes more than {stop_above:,} cycles, the bound (stop_above); leave it out to "
+        f"kernel {kernel}: with it the cycles pass {stop_above:,}, the bound (stop_above); leave it out to "
         "have all of them timed"
     )

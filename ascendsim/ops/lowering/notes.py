@@ -36,7 +36,7 @@ def merges(call: Call, gradient: str) -> str:
     return (
         f"grad_input takes {merge} groups as one, whose weights have zeros beside the diagonal, as in the "
         "shipped operator: Inf or NaN in grad_output of one of them is NaN in grad_input of all (0 x Inf). "
-        'tiling={"grad_input": {"group_merge": 1}} keeps groups apart.'
+        "A plan with group_merge 1 keeps groups apart."
     )
 
 

@@ -189,6 +189,22 @@ class ConvProblem:
         kd, kh, kw = self.kernel
         return self.batch * d * h * w * self.weight[0] * self.weight[1] * kd * kh * kw
 
+    @property
+    def met_macs(self) -> int:
+        """Multiply-adds of one gradient whose tap meets an element of the big side, not its padding.
+
+        A nest may skip the others, and cannot skip these.
+        """
+        axes = zip(
+            *(self.kernel, self.small_size, self.big_size, self.strides, self.dilations, self.pads),
+            strict=True,
+        )
+        met = 1
+        for taps, small, big, stride, dilation, (pad, _) in axes:
+            places = (pixel * stride + tap * dilation - pad for tap in range(taps) for pixel in range(small))
+            met *= sum(0 <= place < big for place in places)
+        return self.batch * self.weight[0] * self.weight[1] * met
+
     def check_grad_output(self, shape: tuple[int, ...]) -> None:
         """Compare the shape of a grad_output tensor with what the problem needs.
 

@@ -59,7 +59,7 @@ def _design(
         # that a formula of no figure is told at once.
         if not values:
             raise
-        return Design(name, values, 0.0, reason=str(error))
+        return Design(name, values, 0.0, reason=" ".join(str(error).split()))
     if question.budget is not None and cost > question.budget:
         return Design(name, values, cost, reason="over the budget")
     usual_us = tuned_us = 0.0

@@ -176,7 +176,9 @@ def _with_cores_idle(
     be launched may be more than they save.
     """
     figures = profile.figures
-    added = {path for path, value in values.items() if path in CORES and value > figures[path].value}
+    # What is no number is refused where the calls are timed.
+    numbers = {path: value for path, value in values.items() if isinstance(value, int | float)}
+    added = {path for path, value in numbers.items() if path in CORES and value > figures[path].value}
     if not added:
         return {}
     others = FrozenMap[str, Any]({path: value for path, value in values.items() if path not in added})

@@ -133,11 +133,12 @@ class Tuner:
     def least_us(self, plan: Plan) -> float:
         """Return a time below which no plan with so many cores and such blocks comes.
 
-        A launch, its multiply-adds at full rate, and the head of every product of tiles: one makes at most
-        base_m x base_n x base_k of them, so that small blocks are told to be slow without being timed.
+        A launch, the multiply-adds that no nest can skip at full rate, and the head of every product of
+        tiles: one makes at most base_m x base_n x base_k of them, so that small blocks are told to be slow
+        without being timed.
         """
         cube, t = self.profile.cube, plan.tiling
-        macs = self.question.problem.macs
+        macs = self.question.problem.met_macs
         products = macs / (t.base_m * t.base_n * t.base_k)
         cycles = macs / cube.rate(self.compute_dtype).macs_per_cycle + products * cube.mmad_head_cycles
         return float(cycles / t.used_cores) / self.profile.clock.cube_mhz + self.profile.launch.base_us
