@@ -10,7 +10,8 @@ from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.problems.packed import C0_BYTES, groups_of
 from ascendsim.ops.results import KernelResult
 from ascendsim.ops.running import time_graph
-from ascendsim.ops.schedules.vector.relayout import GradientRelayout, PixelRelayout, Relayout, WeightRelayout
+from ascendsim.ops.schedules.vector.relayout import PixelRelayout, Relayout
+from ascendsim.ops.schedules.vector.taps import GradientRelayout, WeightRelayout
 from ascendsim.profile import Profile
 from ascendsim.program.places import GmTensor
 

@@ -11,7 +11,8 @@ from math import prod
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.schedules.vector.diagonal import DiagonalGradient, DiagonalWeight
-from ascendsim.ops.schedules.vector.relayout import GradientRelayout, PixelRelayout, WeightRelayout
+from ascendsim.ops.schedules.vector.relayout import PixelRelayout
+from ascendsim.ops.schedules.vector.taps import GradientRelayout, WeightRelayout
 from ascendsim.program.places import GmTensor
 
 

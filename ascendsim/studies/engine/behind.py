@@ -12,7 +12,8 @@ from ascendsim.ops.sequences import L2Left, left_by_call
 from ascendsim.profile import Profile
 from ascendsim.studies.engine.point import Before, Point
 
-# What a kernel leaves in L2 follows from these and from its plan: no figure of speed has a say in it.
+# What a kernel leaves in L2 follows from these and from its plan. Calls before keep the plans of the product
+# with its own speeds, as a change of speed is asked about one call.
 SIZES = ("buffers.", "cores.", "cube.", "generation.", "l2.")
 # A network's layers on some products; each is kept with the tensors that L2 holds, a few dozen numbers.
 KEPT = 1024

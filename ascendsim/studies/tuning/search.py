@@ -99,7 +99,10 @@ def _axes(tilings: Tilings) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _told(tuner: Tuner, plan: Plan | None) -> float | None:
-    """Return what Optuna is told of a plan: its score, or the worst time where only some are known."""
+    """Return what Optuna is told of a plan: its score, or the worst time where only some are known.
+
+    None where no time is known: of no plan, a refused one, or one that was stopped or not timed.
+    """
     trial = tuner.trials.get(plan) if plan else None
     if trial is None or not trial.times_us:
         return None

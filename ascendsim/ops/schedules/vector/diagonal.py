@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ascendsim.ops.schedules.vector.relayout import Box, Index, Side, TapRelayout, part
+from ascendsim.ops.schedules.vector.relayout import Box, Index, Side, part
+from ascendsim.ops.schedules.vector.taps import TapRelayout
 from ascendsim.vector.diagonal import OffDiagonal, OntoDiagonal
 
 

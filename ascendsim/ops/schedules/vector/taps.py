@@ -1,0 +1,128 @@
+"""Changes of layout of tensors with taps: weights that are read, gradients of weights as they were made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ascendsim.ops.schedules.vector.relayout import Box, Relayout, Side, part
+from ascendsim.vector.relayout import Turn
+
+
+class TapRelayout(Relayout):
+    """A change of weights or of their gradient; a run of taps goes on from one kernel depth to the next."""
+
+    @property
+    def planes(self) -> int:
+        """Groups."""
+        return self.packed.shape[0]
+
+    @property
+    def area(self) -> int:
+        """Taps of all kernel depths, which follow each other row after row."""
+        return self.plain.shape[3] * self.plain.shape[4]
+
+    @property
+    def depth_area(self) -> int:
+        """Taps of one kernel depth."""
+        return self.plain.shape[4]
+
+    def _kept_taps(self, box: Box) -> tuple[range, range]:
+        """Return the kernel depths of a box and its taps of each: of whole depths, or a part of one."""
+        each = self.depth_area
+        depth, first = divmod(box.taps.start, each)
+        if first == 0 and len(box.taps) >= each:
+            return range(depth, box.taps.stop // each), range(each)
+        return range(depth, depth + 1), range(first, first + len(box.taps))
+
+    def _channels(self, box: Box, first: slice, second: slice) -> Side:
+        """Return where the taps of some channels lie, row after row."""
+        outer, inner = first.stop - first.start, second.stop - second.start
+        depths, taps = self._kept_taps(box)
+        # The taps of neighbouring channels follow each other.
+        runs = outer if len(box.taps) == self.area else outer * inner
+        run = outer * inner * len(box.taps) * self.plain.itemsize // runs
+        place = (box.plane, first, second, part(depths), part(taps))
+        return Side(place, (outer, inner, len(depths), len(taps)), runs, run)
+
+    def fractals(self, box: Box) -> Side:
+        """Return C0 channels of each tap of a weight to be read, a row of columns each."""
+        # On the device fractals lie together.
+        depths, taps = self._kept_taps(box)
+        size = len(box.line) * self.c0
+        shape = (len(depths), len(box.c1), len(taps), self.c0, len(box.line))
+        place = (box.plane, part(depths), part(box.c1), part(taps), slice(None), part(box.line))
+        return Side(place, shape, len(box.c1) * len(box.taps), size * self.packed.itemsize)
+
+    def rows_of(self, box: Box, c1: range) -> Side:
+        """Return some groups of channels of each row of a grad_weight."""
+        depths, taps = self._kept_taps(box)
+        shape = (len(depths), len(box.line), len(c1), len(taps), self.c0)
+        # Sixteen rows of a tap make a fractal, which lies together on the device.
+        runs = len(c1) * len(box.taps)
+        run = len(box.line) * self.c0 * self.packed.itemsize
+        place = (box.plane, part(depths), part(box.line), part(c1), part(taps))
+        return Side(place, shape, runs, run)
+
+
+@dataclass(frozen=True)
+class WeightRelayout(TapRelayout):
+    """A change of a weight, which grad_input reads; `reduces_small`: in groups are the channels of S."""
+
+    reduces_small: bool = True
+
+    c0_axis: ClassVar[int] = -2
+
+    @property
+    def line(self) -> int:
+        """Columns, padded."""
+        return self.packed.shape[5]
+
+    @property
+    def _columns(self) -> int:
+        return self.plain.shape[2 if self.reduces_small else 1]
+
+    def plain_side(self, box: Box) -> Side:
+        """Return the channels of the box, with the taps of each."""
+        kept = self._kept(box.c1)
+        columns = slice(box.line.start, min(box.line.stop, self._columns))
+        return self._channels(box, *((kept, columns) if self.reduces_small else (columns, kept)))
+
+    def packed_side(self, box: Box) -> Side:
+        """Return C0 channels of each tap, a row of columns each."""
+        return self.fractals(box)
+
+    def turn(self, box: Box) -> Turn:
+        """Return (S, B, KD, T) -> (KD, C1, T, C0, columns)."""
+        made = self.packed_side(box).shape
+        depths, groups, taps, c0, columns = made
+        if self.reduces_small:
+            split: tuple[int, ...] = (groups, c0, columns, depths, taps)
+            return Turn((groups * c0, columns, depths, taps), split, (3, 0, 4, 1, 2), made, made)
+        split = (columns, groups, c0, depths, taps)
+        return Turn((columns, groups * c0, depths, taps), split, (3, 1, 4, 2, 0), made, made)
+
+
+@dataclass(frozen=True)
+class GradientRelayout(TapRelayout):
+    """A change of a grad_weight, as it was made, back to row after row."""
+
+    @property
+    def line(self) -> int:
+        """Rows, the channels of S."""
+        return self.plain.shape[1]
+
+    def plain_side(self, box: Box) -> Side:
+        """Return the rows of the box, with the taps of its channels."""
+        return self._channels(box, part(box.line), self._kept(box.c1))
+
+    def packed_side(self, box: Box) -> Side:
+        """Return the groups of the box for each of its rows."""
+        return self.rows_of(box, box.c1)
+
+    def turn(self, box: Box) -> Turn:
+        """Return (KD, rows, C1, T, C0) -> (rows, B, KD, T)."""
+        made = self.packed_side(box).shape
+        depths, rows, groups, taps, c0 = made
+        merged = (rows, groups * c0, depths, taps)
+        return Turn(made, made, (1, 2, 4, 0, 3), merged, self.plain_side(box).shape)
