@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ascendsim.cube.tile_reads import Im2col, TapRows, Window
-from ascendsim.errors import ConfigError, ProgramError
+from ascendsim.errors import ConfigError
 from ascendsim.functional import run_kernel
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.lower import lower
@@ -21,6 +21,7 @@ from ascendsim.profile import load_profile
 from ascendsim.program.builder import HAZARDS
 from tests.both_engines import time_kernel
 from tests.conv_cases import assert_same_bits, call_of, kernels_with_inputs, run, tensors_of
+from tests.hazards import outcomes_of
 from tests.strict_memory import strict
 from tests.toy_profiles import toy_split
 
@@ -145,18 +146,7 @@ def test_every_instruction_touches_what_it_declares_and_fits_in_its_slot(name):
 def outcomes(hazards):
     """Return the different results of random orders with some classes of waits; a failure counts as one."""
     problem = PROBLEMS["three channels"]
-    call, tensors = planned(problem), tensors_of(problem, data="integers")
-    [(kernel, gm)] = [(k, gm) for k, gm in kernels_with_inputs(call, tensors) if k.name == "grad_input"]
-    schedule = replace(call.schedule("grad_input"), hazards=hazards)
-    kernel, found = replace(kernel, phases=schedule.phases()), set()
-    for seed in range(4):
-        memory = dict(gm)
-        try:
-            run_kernel(kernel, memory, order=seed)
-            found.add(memory[schedule.gemm.output.name].tobytes())
-        except (ProgramError, ValueError) as error:
-            found.add(str(error))
-    return found
+    return outcomes_of(planned(problem), tensors_of(problem, data="integers"), hazards)
 
 
 def test_a_missing_class_of_waits_is_found():

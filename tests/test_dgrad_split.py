@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ascendsim.errors import ConfigError, ProgramError
+from ascendsim.errors import ConfigError
 from ascendsim.functional import run_kernel
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.lower import lower
@@ -21,6 +21,7 @@ from ascendsim.ops.schedules import blocks
 from ascendsim.program.builder import HAZARDS
 from tests.both_engines import time_kernel
 from tests.conv_cases import UNIFIED, assert_same_bits, call_of, kernels_with_inputs, run, tensors_of
+from tests.hazards import outcomes_of
 from tests.nests import Unrolling, plain
 from tests.strict_memory import strict
 from tests.toy_profiles import toy_split
@@ -168,18 +169,7 @@ def test_pixels_that_meet_no_tap_are_zeros():
 
 def outcomes(name, axes, hazards):
     """Return the different results of random orders with some classes of waits; a failure counts as one."""
-    call, tensors = planned(PROBLEMS[name], axes), tensors_of(PROBLEMS[name], data="integers")
-    [(kernel, gm)] = [(k, gm) for k, gm in kernels_with_inputs(call, tensors) if k.name == "grad_input"]
-    schedule = replace(call.schedule("grad_input"), hazards=hazards)
-    kernel, found = replace(kernel, phases=schedule.phases()), set()
-    for seed in range(4):
-        memory = dict(gm)
-        try:
-            run_kernel(kernel, memory, order=seed)
-            found.add(memory[schedule.gemm.output.name].tobytes())
-        except (ProgramError, ValueError) as error:
-            found.add(str(error))
-    return found
+    return outcomes_of(planned(PROBLEMS[name], axes), tensors_of(PROBLEMS[name], data="integers"), hazards)
 
 
 @pytest.mark.parametrize("axes", ["h", "hw"])
