@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -237,6 +239,16 @@ def test_a_run_that_ends_early_has_a_status(monkeypatch, capsys, raised, status,
     monkeypatch.setattr("ascendsim.cli.run.read_request", end)
     assert main(["run"]) == status
     assert capsys.readouterr().err.startswith(says)
+
+
+def test_a_reader_that_leaves_early_is_no_mistake():
+    # `ascendsim profiles | head`: the pipe is closed before the table is printed.
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "ascendsim", "profiles"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_a_slip_in_the_simulator_itself_is_not_hidden(monkeypatch):

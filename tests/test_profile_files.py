@@ -173,7 +173,15 @@ def test_what_a_file_says_about_itself_is_checked_too(tmp_path):
 def test_an_unknown_product_gets_a_hint():
     assert "did you mean 910B?" in refusal("ascend910bx")
     assert "did you mean 310P3?" in refusal("Ascend310P33")
-    assert "products are 310P, 910, 910B, 910_93, 910_95. The path of a .toml file" in refusal("gpu")
+    products = "Products are 310P, 910, 910B, 910_93, 910_95; `ascendsim profiles` lists their variants. "
+    assert f"unknown product 'gpu'; {products}The path of a .toml file" in refusal("gpu")
+
+
+def test_the_name_of_a_family_leads_to_its_variants():
+    # The platform files have 950PR and 950DT variants alone; the nearest name of a product would be 910.
+    told = refusal("950pr")
+    assert "variants begin so, such as 950PR_" in told
+    assert "did you mean" not in told
 
 
 # ---- Do a user's own file and overrides work?

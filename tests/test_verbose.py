@@ -14,11 +14,12 @@ SMALL = ("--input", "1,16,6,6", "--weight", "16,16,1,1", "--cycles-only", "--mas
 def test_the_command_tells_what_it_times_only_if_it_is_asked_to(capsys):
     assert main(["run", *SMALL]) == 0
     quiet = capsys.readouterr()
-    assert main(["run", *SMALL, "-v"]) == 0
-    told = capsys.readouterr()
     assert quiet.err == ""
-    assert "ascendsim.ops.graph_times: grad_input on 910B2: " in told.err
-    assert told.out == quiet.out
+    for words in (["run", *SMALL, "-v"], ["-v", "run", *SMALL]):
+        assert main(words) == 0
+        told = capsys.readouterr()
+        assert "ascendsim.ops.graph_times: grad_input on 910B2: " in told.err
+        assert told.out == quiet.out
 
 
 def test_a_command_after_a_verbose_one_is_quiet_again(capsys):
@@ -41,10 +42,9 @@ def test_a_program_hears_the_package_through_logging(caplog):
 
 def test_every_command_takes_it():
     _, commands = make_parser()
-    leaves = [name for name in commands if not any(other.startswith(f"{name} ") for other in commands)]
-    assert set(commands) - set(leaves) == {"study"}
-    for name in leaves:
-        assert "-v" in commands[name]._option_string_actions, name
+    assert "study" in commands
+    for name, command in commands.items():
+        assert "-v" in command._option_string_actions, name
 
 
 @pytest.mark.parametrize("name", ["ascendsim", "ascendsim.ops.graph_times"])

@@ -14,10 +14,14 @@ __all__ = ["main"]
 
 USER_ERROR = 2
 INTERRUPTED = 130
+READER_LEFT = 141  # as a shell reports a process that was ended by a closed pipe: 128 + 13
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status: 0, 2 for a mistake of the user, 130 when interrupted."""
+    """Run the command and return its exit status.
+
+    0; 2 for a mistake of the user; 130 when interrupted; 141 when the reader of a pipe has left
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     arguments = None  # parsing may fail before there are any
     try:
@@ -40,5 +44,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader of our output has left (as `head` does); keep Python from complaining when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return INTERRUPTED
+        return READER_LEFT
     return USER_ERROR

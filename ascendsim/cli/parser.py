@@ -127,10 +127,10 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
     others = {"check": add_check(choices), "validate": add_validate(choices)}
     others |= add_probe(choices) | add_study(choices) | add_completion(choices, make_parser)
     commands = {"run": run, "profiles": profiles, **others}
-    for words, command in commands.items():
-        # One that has commands below it leaves the option to them.
-        if not any(name.startswith(f"{words} ") for name in commands):
-            command.add_argument("-v", "--verbose", action="store_true", help=HELP)
+    parser.add_argument("-v", "--verbose", action="store_true", help=HELP)
+    for command in commands.values():
+        # No default below: it would overwrite what stands before the command's word.
+        command.add_argument(*("-v", "--verbose"), action="store_true", default=argparse.SUPPRESS, help=HELP)
     return parser, commands
 
 

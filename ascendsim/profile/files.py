@@ -188,7 +188,12 @@ def _locate(name: str) -> tuple[Path, str]:
             known.append(variant)
     products = [path.stem for path in shipped]
     near = nearest(plain, [*products, *known])
-    what = f"did you mean {near}?" if near else "products are " + ", ".join(products) + "."
+    # A family's name is the beginning of its variants' names: 950 of 950PR_9589.
+    family = [variant for variant in known if plain and variant.lower().startswith(plain)]
+    guess = f"did you mean {near}? " if near else ""
+    if family:
+        guess = f"{len(family)} variants begin so, such as {family[-1]}. "
+    what = f"{guess}Products are {', '.join(products)}; `ascendsim profiles` lists their variants."
     raise ConfigError(f"unknown product {shown(name)}; {what} The path of a .toml file works as well")
 
 

@@ -47,12 +47,20 @@ PLAIN_WIDTH = 100
 UNBOUNDED = 100_000
 
 
+class _Console(Console):
+    """A console that leaves it to the command what a reader who has left (as `head` does) means."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error that rich would turn into exit status 1."""
+        raise  # what rich has caught as it calls this
+
+
 def make_console() -> Console:
     """Return a console on stdout: as wide as the terminal; in a pipe paragraphs have 100 columns."""
     if sys.stdout.isatty():
-        return Console(highlight=False)
+        return _Console(highlight=False)
     # rich would take the width of a terminal that is not written to, or 80.
-    return Console(highlight=False, width=PLAIN_WIDTH)
+    return _Console(highlight=False, width=PLAIN_WIDTH)
 
 
 def print_document(document: Entry, console: Console | None = None, *, details: bool = False) -> None:
