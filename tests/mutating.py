@@ -1,7 +1,9 @@
 """A copy of the project with one line changed, and some tests run on it."""
 
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,8 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parent.parent
+# A changed line can make a loop endless. In seconds of processors, so that a busy machine changes nothing.
+PATIENCE = 900
 COPIED = ("ascendsim", "tests", "docs", "configs")
 
 
@@ -34,7 +38,8 @@ def source_of(file):
 def run_copy(folder, file, old, new, tests):
     """Run tests (names, with spaces between) on a copy with one change; return the finished process.
 
-    Exit status 1: tests ran and some failed; 0: nobody noticed; 2: the copy cannot even be imported.
+    Exit status 1: tests ran and some failed; 0: nobody noticed; 2: the copy cannot even be imported; minus
+    SIGXCPU: the tests of the copy found no end.
     """
     for name in COPIED:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -44,12 +49,21 @@ def run_copy(folder, file, old, new, tests):
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("ASCENDSIM_DATA", None)  # the project's own tests must notice
     command = [sys.executable, "-m", "pytest", "-x", *(f"tests/{name}.py" for name in tests.split())]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, preexec_fn=limit_time
+    )
+
+
+def limit_time():
+    """End the process that calls this, and each that it starts, when it has computed for too long."""
+    resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE, PATIENCE + 5))
 
 
 def assert_noticed(done):
-    """A test must have failed, not the import."""
-    assert done.returncode == 1, f"no test noticed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    """A test must have failed or found no end, not the import."""
+    assert done.returncode in (1, -signal.SIGXCPU), (
+        f"no test noticed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    )
 
 
 def checks_of(every, tests):

@@ -66,6 +66,26 @@ def test_a_network_takes_and_writes_plans_layer_by_layer(record, refusal, tmp_pa
     assert "has plans of c, which is no layer of what is run; there is a, b" in refusal("run", *words)
 
 
+def test_tables_that_nothing_reads_are_told(capsys, tmp_path):
+    network, plans = tmp_path / "net.toml", tmp_path / "plans.toml"
+    network.write_text(
+        LAYERS.replace("}]", '}, { name = "b", input = [16, 6, 6], weight = [16, 16, 1, 1] }]')
+    )
+    plans.write_text(
+        "[grad_weight]\nbase_m = 16\n[a.grad_weight]\nbase_m = 32\n[b.grad_input]\nbase_m = 32\n"
+    )
+    words = ("--workload", str(network), "--tiling", str(plans), "--cycles-only")
+    unused = f"{plans}: not used, as this run makes none of them: "
+    for asked, told in (
+        ((), ""),  # a is the first layer, of which training makes grad_weight alone
+        (("--mask", "input"), f"{unused}grad_weight, a.grad_weight\n"),
+    ):
+        assert main(["run", *words, *asked]) == 0
+        assert capsys.readouterr().err == told
+    assert main(["run", "b", *words, "--mask", "weight"]) == 0
+    assert capsys.readouterr().err == f"{unused}a.grad_weight, b.grad_input\n"
+
+
 def test_the_vendors_names_are_written_with_a_word_about_what_they_lack(tmp_path, capsys):
     file = tmp_path / "entry.toml"
     words = (*CALL, "--mask", "weight", "--write-tiling", str(file), "--tiling-names", "vendor")

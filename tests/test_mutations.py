@@ -4,6 +4,11 @@ A row names the file, the text to change (it must occur exactly once), what it b
 have to notice.  Rows whose change cannot alter any result do not belong here.
 """
 
+import signal
+import subprocess
+import sys
+
+import mutating
 import pytest
 from mutating import Mutation, assert_noticed, run_copy, source_of
 
@@ -105,3 +110,17 @@ def test_the_copy_passes_unchanged(tmp_path):
 def test_a_changed_line_makes_a_test_fail(mutation, tmp_path):
     file, old, new, tests, _ = mutation
     assert_noticed(run_copy(tmp_path, f"numerics/{file}", old, new, tests or TESTS))
+
+
+def test_a_copy_whose_tests_find_no_end_counts_as_noticed(monkeypatch):
+    monkeypatch.setattr(mutating, "PATIENCE", 1)  # second of a processor
+    endless = [sys.executable, "-c", "while True: pass"]
+    done = subprocess.run(endless, preexec_fn=mutating.limit_time, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGXCPU
+    assert_noticed(done)
+
+
+def test_a_copy_that_passes_or_cannot_run_is_not_noticed():
+    for status in (0, 2):
+        with pytest.raises(AssertionError, match="no test noticed"):
+            assert_noticed(subprocess.CompletedProcess([], status, "", ""))

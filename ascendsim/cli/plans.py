@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.cli.request import Network
+from ascendsim.cli.values import GRADIENTS
 from ascendsim.errors import CapacityError, ConfigError, DataError
 
 if TYPE_CHECKING:
-    from ascendsim.cli.request import Network, Single
+    from ascendsim.cli.request import Single
     from ascendsim.ops.tiling.plan_files import PlanFile
     from ascendsim.report.columns import Entry
 
@@ -41,6 +43,26 @@ def read_tiling(arguments: Any, request: Single | Network) -> None:
     arguments.plan_file = read_plans(given)
     _require_layers(arguments.plan_file, request)
     _require_entries(arguments.plan_file, request)
+    idle = list(_unused(arguments.plan_file, request, arguments.layer))
+    if idle:
+        print(f"{given}: not used, as this run makes none of them: {', '.join(idle)}", file=sys.stderr)
+
+
+def _unused(file: PlanFile, request: Single | Network, layer: str | None) -> Iterator[str]:
+    """Yield the tables of a file that are for gradients or layers that are not run."""
+    if isinstance(request, Network):
+        masks = {each.name: request.mask_of(each) for each in request.layers}
+    else:
+        masks = {layer or "": request.mask}
+    made = {
+        name: {each for each, wanted in zip(GRADIENTS, mask, strict=True) if wanted}
+        for name, mask in masks.items()
+    }
+    yield from (
+        each for each in file.plans if each in GRADIENTS and not any(each in one for one in made.values())
+    )
+    for name, plans in file.layers.items():
+        yield from (f"{name}.{each}" for each in plans if each not in made.get(name, ()))
 
 
 def tiling_of(arguments: Any, layer: str | None = None) -> Any:
