@@ -7,6 +7,7 @@ import pytest
 from ascendsim import ConvProblem, estimate
 from ascendsim.cli import main
 from ascendsim.cli.parser import make_parser
+from ascendsim.cli.shell.verbose import COMPILING, told
 
 SMALL = ("--input", "1,16,6,6", "--weight", "16,16,1,1", "--cycles-only", "--mask", "input")
 
@@ -17,9 +18,20 @@ def test_the_command_tells_what_it_times_only_if_it_is_asked_to(capsys):
     assert quiet.err == ""
     for words in (["run", *SMALL, "-v"], ["-v", "run", *SMALL]):
         assert main(words) == 0
-        told = capsys.readouterr()
-        assert "ascendsim.ops.graph_times: grad_input on 910B2: " in told.err
-        assert told.out == quiet.out
+        loud = capsys.readouterr()
+        assert "ascendsim.ops.graph_times: grad_input on 910B2: " in loud.err
+        assert loud.out == quiet.out
+
+
+@pytest.mark.parametrize(("terminal", "lines"), [(True, [COMPILING]), (False, [])])
+def test_a_person_is_told_once_that_code_is_compiled(monkeypatch, capsys, terminal, lines):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    compiled = logging.getLogger("ascendsim.native.build")
+    with told(wanted=False):
+        for function in ("one", "two"):
+            compiled.info("compiling %s, which is in no cache yet", function)
+    compiled.info("compiling %s, which is in no cache yet", "three")
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 def test_a_command_after_a_verbose_one_is_quiet_again(capsys):

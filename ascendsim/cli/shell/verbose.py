@@ -1,27 +1,58 @@
-"""`-v`: what the package tells of its work, on standard error."""
+"""What the package tells of its work on standard error: all of it with `-v`."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 HELP = "say on standard error what is compiled, timed and computed"
 
 
+# Printed once, where a person looks on: a pipe stays as quiet as it is.
+COMPILING = "ascendsim: compiling for this machine; it takes some seconds and is kept for the next time"
+
+
 @contextmanager
 def told(*, wanted: bool) -> Iterator[None]:
-    """Write the messages of the package to standard error as long as this lasts, if that is wanted."""
-    if not wanted:
-        yield
-        return
-    logger = logging.getLogger("ascendsim")
+    """Write the messages of the package to standard error as long as this lasts, if that is wanted.
+
+    If not, a terminal is told one thing: that code is compiled, since that makes a first run long.
+    """
     # Made here and not at the top: standard error may be another one for each command, as in tests.
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(relativeCreated)8.0f ms  %(name)s: %(message)s"))
+    if wanted:
+        handler: logging.Handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(relativeCreated)8.0f ms  %(name)s: %(message)s"))
+        with _heard("ascendsim", handler, logging.DEBUG):
+            yield
+    elif sys.stderr.isatty():
+        with _heard("ascendsim.native.build", _Once(), logging.INFO):
+            yield
+    else:
+        yield
+
+
+class _Once(logging.Handler):
+    """Answers the first message about a compilation with a line for the reader, and later ones with none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said = False
+
+    def emit(self, record: logging.LogRecord) -> None:  # noqa: ARG002 - which function it is says little
+        if not self._said:
+            self._said = True
+            print(COMPILING, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _heard(name: str, handler: logging.Handler, level: int) -> Iterator[None]:
+    """Give a logger a handler and a level as long as this lasts."""
+    logger = logging.getLogger(name)
     before = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
+    logger.setLevel(level)
     try:
         yield
     finally:
