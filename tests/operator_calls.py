@@ -10,7 +10,7 @@ from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 from ascendsim.ops.convolution_backward import decide
 from ascendsim.ops.operands import Operand, spread
-from ascendsim.ops.options import Options
+from ascendsim.ops.options.call import Options
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.rules import ConvolutionBackwardCall

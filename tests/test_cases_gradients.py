@@ -18,7 +18,7 @@ from ascendsim import ConvProblem, conv_tbc_backward, convolution_backward
 from ascendsim.numerics.formats.casts import encode, round_to
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.formats.format_rounding import narrow_to_odd
-from ascendsim.ops.options import Options
+from ascendsim.ops.options.call import Options
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.rules import ConvTbcBackwardCall, resolve
 from ascendsim.rules.products import rule_product

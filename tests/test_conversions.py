@@ -10,7 +10,7 @@ from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.formats.casts import encode
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.lower import lower
-from ascendsim.ops.options import Options
+from ascendsim.ops.options.call import Options
 from ascendsim.ops.tiling.given import plans_of
 from tests.operator_calls import as_carrier
 from tests.toy_profiles import toy_split, toy_unified

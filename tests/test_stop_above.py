@@ -6,7 +6,7 @@ from ascendsim import ConvProblem, estimate
 from ascendsim.errors import ConfigError, StoppedError
 from ascendsim.ops.convolution_backward import planned_call
 from ascendsim.ops.lowering.lower import lower
-from ascendsim.ops.options import options_of
+from ascendsim.ops.options.call import options_of
 from ascendsim.studies.engine.measure import measure
 from ascendsim.studies.engine.point import Point
 from ascendsim.timing.kernel import ENGINES, measure_kernel

@@ -17,7 +17,7 @@ from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, resolv
 from ascendsim.rules.typed import CHECK, typed
 
 if TYPE_CHECKING:
-    from ascendsim.ops.options import Options
+    from ascendsim.ops.options.call import Options
     from ascendsim.profile import Profile
 
 INVALID = 161002  # ACLNN_ERR_PARAM_INVALID
@@ -141,7 +141,7 @@ def first_phase(
 
 def _own_options(options: Any) -> FrozenMap[str, Any]:
     """Return the keywords of the operator that are no arguments of the interface."""
-    from ascendsim.ops.options import CallOptions
+    from ascendsim.ops.options.keywords import CallOptions
 
     # What the interface's own arguments say is said once.
     known = [
@@ -162,7 +162,8 @@ def _own_options(options: Any) -> FrozenMap[str, Any]:
 def _resolved(profile: Profile, rules: Any, given: Mapping[str, Any]) -> Options:
     """Return the operator's options, whose values are looked at before anything is planned."""
     from ascendsim.numerics.accumulation.models import AccumulationModel
-    from ascendsim.ops.options import Options, require_order
+    from ascendsim.ops.options.call import Options
+    from ascendsim.ops.options.keywords import require_order
 
     try:
         require_order(given.get("order", "program"))

@@ -10,7 +10,7 @@ from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decisi
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Call
     from ascendsim.ops.lowering.graph import Graph
-    from ascendsim.ops.options import Options
+    from ascendsim.ops.options.call import Options
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.ops.problems.views import View
 

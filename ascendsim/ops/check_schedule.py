@@ -10,7 +10,7 @@ from ascendsim.errors import ConfigError, ProgramError
 from ascendsim.ops.convolution_backward import planned_call
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
 from ascendsim.ops.lowering.lower import lower
-from ascendsim.ops.options import options_of
+from ascendsim.ops.options.call import options_of
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import name_of, run_graph

@@ -13,7 +13,8 @@ from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.lower import append_gradients
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand
-from ascendsim.ops.options import CallOptions, Options, options_of, require_order
+from ascendsim.ops.options.call import Options, options_of
+from ascendsim.ops.options.keywords import CallOptions, require_order
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.views import View

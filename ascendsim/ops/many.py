@@ -11,7 +11,8 @@ from ascendsim.arguments import shown
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.convolution_backward import estimate
-from ascendsim.ops.options import CallOptions, Options, Product, require_known
+from ascendsim.ops.options.call import Options
+from ascendsim.ops.options.keywords import CallOptions, Product, require_known
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import Estimate
 from ascendsim.parallel import in_order, worker_count

@@ -14,7 +14,8 @@ from ascendsim.ops.lowering import matmul_formats
 from ascendsim.ops.lowering.cube import product_kernel
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.vector import VectorKernels
-from ascendsim.ops.options import Options, ProductOptions, options_of, require_order
+from ascendsim.ops.options.call import Options, options_of
+from ascendsim.ops.options.keywords import ProductOptions, require_order
 from ascendsim.ops.problems.hf32 import full_name, stored_name
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, problem_of
 from ascendsim.ops.results import Estimate, MatmulResult

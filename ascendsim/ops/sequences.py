@@ -11,8 +11,9 @@ from ascendsim.frozen import FrozenMap
 from ascendsim.ops.convolution_backward import planned_call
 from ascendsim.ops.graph_times import CHAINED, left_by_graph
 from ascendsim.ops.lowering.lower import lower
-from ascendsim.ops.option_notes import L2_NOTES
-from ascendsim.ops.options import CallOptions, options_of
+from ascendsim.ops.options.call import options_of
+from ascendsim.ops.options.keywords import CallOptions
+from ascendsim.ops.options.notes import L2_NOTES
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import Estimate
 from ascendsim.ops.running import common_fields, time_graph

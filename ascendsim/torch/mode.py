@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ascendsim.errors import AscendSimError, ConfigError
-from ascendsim.ops.options import Options, Product
+from ascendsim.ops.options.call import Options
+from ascendsim.ops.options.keywords import Product
 from ascendsim.torch.dispatch import ByTorch, ConvolutionMode
 from ascendsim.torch.judging import judged_backward, judged_forward
 from ascendsim.torch.layers import Filter, Layer, PerLayer, checked_filter, wanted

@@ -9,7 +9,8 @@ from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.numerics.formats.dtypes import DTYPES, find
-from ascendsim.ops.options import CallOptions, Options, Product, require_known
+from ascendsim.ops.options.call import Options
+from ascendsim.ops.options.keywords import CallOptions, Product, require_known
 from ascendsim.profile import Profile
 from ascendsim.rules import load_rules
 

@@ -1,21 +1,21 @@
-"""The keywords that all operators share, and what they resolve to."""
+"""What the keywords of a call resolve to: product, arithmetic, plans and notes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, cast
 
-from ascendsim.arguments import items, shown, truth, whole
+from ascendsim.arguments import items, shown, truth
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, AccumulationModel
 from ascendsim.numerics.formats.controls import FIXPIPE_PRESETS
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.lowering.call import GRADIENTS, Call, leaves_in
-from ascendsim.ops.option_notes import L2_NOTES, ROWS_NOTE, STRIDED_NOTE, UNTIMED_NOTE, whose_tilings
+from ascendsim.ops.options.keywords import CallOptions, Product, Schedules, Tilings, refusal, require_known
+from ascendsim.ops.options.notes import L2_NOTES, ROWS_NOTE, STRIDED_NOTE, UNTIMED_NOTE, whose_tilings
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
@@ -30,56 +30,7 @@ from ascendsim.profile import Profile, is_file_name, load_profile
 from ascendsim.rules import Decision
 from ascendsim.timing.kernel import ENGINES
 
-Product = str | Path | Profile
-OnePlan = Tiling | Plan | PartialPlan | str | Path
-# A mapping holds plans by gradient, or fields of one partial plan.
-Tilings = OnePlan | Mapping[str, OnePlan | Mapping[str, Any]] | Mapping[str, Any] | None
-Schedules = str | type | Sequence[str | type] | Mapping[str, str | type] | None
-
 LONGEST_MODEL = 200  # no model has a name half as long; a message should stay short
-
-
-class ProductOptions(TypedDict, total=False):
-    """Keywords of every operator.
-
-    product        name of a product or variant, path of a TOML file, or a loaded Profile
-    accumulation   name of an accumulation model; None: the product's default for the compute dtype
-    tiling         a Tiling (or a Plan of another call) for the one product computed on the cube, or
-                   {"grad_input": ..., "grad_weight": ...}; None or "product": chosen as the product's
-                   operators choose, where their rules are known; "search": by this simulator's search.
-                   In place of a tiling a dict of some of its fields, or of `block_dim`, the blocks that a
-                   kernel is launched with: the rules choose the rest. Or a file of plans (`read_plans`)
-    schedule       a loop nest by its name, or a class derived from ascendsim.Schedule; several of them in a
-                   list, or {"grad_input": ...}; None: the usual ones
-    l2_start       "warm" (L2 holds what a run of the same kernel leaves in it), "cold", "handed" (it holds
-                   the first input alone) or "chained" (empty as the call begins; each later kernel finds
-                   what those before it have left)
-    engine         "compiled" or "simpy", which find the same cycles; None: cycles from the first, which is
-                   fast, and spans, where they are asked for, from the second, which is the definition
-    """
-
-    product: Product
-    accumulation: str | AccumulationModel | None
-    tiling: Tilings
-    schedule: Schedules
-    l2_start: str
-    engine: str | None
-
-
-class CallOptions(ProductOptions, total=False):
-    """Keywords of the convolution operators, besides those of every operator.
-
-    deterministic  add the parts of grad_weight in a fixed order; None: as the rule set says. Where the rule
-                   set says that a product has one order, neither value changes it
-    output_dtypes  formats of the three gradients; None: those of input, weight and grad_output (or bias)
-    rules          rule set that says what is accepted and in which type it computes
-    fixpipe        which of the vendor's pages says when Fixpipe saturates: "ctrl48" or "c-api-pages"
-    """
-
-    deterministic: bool | None
-    output_dtypes: Sequence[str | None] | None
-    rules: str | Path
-    fixpipe: str
 
 
 def options_of(function: str, given: Mapping[str, Any], known: type = CallOptions) -> Options:
@@ -91,18 +42,6 @@ def options_of(function: str, given: Mapping[str, Any], known: type = CallOption
     # The TypedDict is read, so that what a type checker accepts and what runs are the same list.
     require_known(function, given, list(known.__annotations__))
     return Options(**given)
-
-
-def require_known(function: str, given: Iterable[str], names: Sequence[str]) -> None:
-    """Refuse keywords that a function does not take.
-
-    Raises   TypeError, as Python does, with near misses
-    """
-    for name in given:
-        if name not in names:
-            near = get_close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(names)}"
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; {hint}")
 
 
 @dataclass(frozen=True)
@@ -131,16 +70,16 @@ class Options:
             if not isinstance(value, str) or value not in known:
                 if name == "engine" and value is None:
                     continue
-                raise _refusal(name, value, f"one of {', '.join(known)}" + ", or None" * (name == "engine"))
+                raise refusal(name, value, f"one of {', '.join(known)}" + ", or None" * (name == "engine"))
         if not isinstance(self.rules, str | Path):
-            raise _refusal("rules", self.rules, "the name of a rule set, or the path of a .toml file")
+            raise refusal("rules", self.rules, "the name of a rule set, or the path of a .toml file")
         if not isinstance(self.product, str | Path | Profile):
-            raise _refusal("product", self.product, "a name, the path of a .toml file, or a loaded Profile")
+            raise refusal("product", self.product, "a name, the path of a .toml file, or a loaded Profile")
         model = self.accumulation
         if not isinstance(model, str | AccumulationModel | None) or len(str(model)) > LONGEST_MODEL:
-            raise _refusal("accumulation", self.accumulation, "the text of a model, a model or None")
+            raise refusal("accumulation", self.accumulation, "the text of a model, a model or None")
         if self.deterministic is not None and truth(self.deterministic) is None:
-            raise _refusal("deterministic", self.deterministic, "true, false or None")
+            raise refusal("deterministic", self.deterministic, "true, false or None")
         if is_plan_file(self.tiling):
             object.__setattr__(self, "tiling", read_plans(cast("Path", self.tiling)).plans)
         plans = tuple(self.tiling.values()) if isinstance(self.tiling, Mapping) else (self.tiling,)
@@ -149,7 +88,7 @@ class Options:
         if self.tiling is not None and not all(map(_is_plan, plans)):
             others = f"one of {', '.join(STRATEGIES)}, a file, or None"
             rule = f'a Tiling, {{"grad_input": Tiling(...), ...}}, {others}'
-            raise _refusal("tiling", self.tiling, rule)
+            raise refusal("tiling", self.tiling, rule)
         self._check_output_dtypes()
 
     def _check_output_dtypes(self) -> None:
@@ -157,7 +96,7 @@ class Options:
             return
         given = items(self.output_dtypes)
         if given is None:
-            raise _refusal("output_dtypes", self.output_dtypes, "three formats, None: default")
+            raise refusal("output_dtypes", self.output_dtypes, "three formats, None: default")
         if len(given) != 3:
             raise ConfigError(
                 f"output_dtypes has {len(given)} entries {shown(given)}; it needs three, None: default"
@@ -288,19 +227,3 @@ def _is_plan(given: object) -> bool:
     return isinstance(given, Tiling | Plan | PartialPlan | LayerEntries | Mapping) or (
         isinstance(given, str) and given in STRATEGIES
     )
-
-
-def require_order(order: Any) -> None:
-    """Refuse an order of execution without a meaning, before anything is computed.
-
-    Raises   ConfigError
-    """
-    if isinstance(order, str) and order in ("program", "arrival"):
-        return
-    seed = None if isinstance(order, str) else whole(order)
-    if seed is None or seed < 0:
-        raise _refusal("order", order, '"program", "arrival" or a whole number of 0 or more, the seed')
-
-
-def _refusal(name: str, given: object, rule: str) -> ConfigError:
-    return ConfigError(f"{name} is {shown(given)}; it must be {rule}")

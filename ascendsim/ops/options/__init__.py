@@ -1,0 +1,1 @@
+"""The keywords of operators, and what they resolve to."""
