@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from ascendsim.rules.calls import Call, ConvTbcBackwardCall
 from ascendsim.rules.checked import CheckedConvolution, CheckedTbc
-from ascendsim.rules.conv_arguments import ARGUMENT_CHECKS
-from ascendsim.rules.conv_empty import EMPTY_CHECKS, FIRST_EMPTY_CHECKS, RELATED_EMPTY_CHECKS
-from ascendsim.rules.conv_inner import INNER_CHECKS
-from ascendsim.rules.conv_shapes import SHAPE_CHECKS
+from ascendsim.rules.convolution.arguments import ARGUMENT_CHECKS
+from ascendsim.rules.convolution.empty import EMPTY_CHECKS, FIRST_EMPTY_CHECKS, RELATED_EMPTY_CHECKS
+from ascendsim.rules.convolution.inner import INNER_CHECKS
+from ascendsim.rules.convolution.shapes import SHAPE_CHECKS
 from ascendsim.rules.cube_math import cube_math_warnings
 from ascendsim.rules.decision import Decision
 from ascendsim.rules.from_cube import with_cube

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ascendsim.rules.checked import CheckedConvolution
-from ascendsim.rules.conv_shapes import bias_sizes as bias_sizes_by_page
-from ascendsim.rules.conv_shapes import (
+from ascendsim.rules.convolution.shapes import bias_sizes as bias_sizes_by_page
+from ascendsim.rules.convolution.shapes import (
     bias_sizes_problem,
     padding_lengths,
     ranks,

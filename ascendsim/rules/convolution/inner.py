@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ascendsim.rules.checked import CheckedConvolution
-from ascendsim.rules.conv_shapes import indivisible, unequal_batch, unrelated
+from ascendsim.rules.convolution.shapes import indivisible, unequal_batch, unrelated
 from ascendsim.rules.cube_math import CUBE_MATH_TYPES, EIGHT_BITS
 from ascendsim.rules.limits import first_exceeded
 from ascendsim.rules.model import ABSENT
