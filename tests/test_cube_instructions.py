@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
+from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe, StallCube
 from ascendsim.cube.load3d import row_spans
 from ascendsim.cube.mmad import Mmad, PipeBarrier
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B, Placement
@@ -448,6 +448,16 @@ def test_leaving_l0c_through_ub_costs_float32_bytes_on_the_pipe_of_the_path():
     copy = CopyL0cToUb(UB, C0, 0, 3, "float16", 33, pipe="V")
     assert copy.cost(toy_unified()) == Cost(8 + 2, 10)
     assert (copy.pipe, copy.reads, copy.writes) == ("V", (C0,), (UB,))
+
+
+def test_the_cube_stands_still_for_a_share_of_the_reads_of_l0c():
+    # 33 elements are 132 bytes of float32: 33 / 32 cycles at 128 bytes a cycle, a quarter of them begun.
+    stall = StallCube(33)
+    stall.execute(memory())
+    assert (stall.pipe, stall.reads, stall.writes) == ("M", (), ())
+    assert stall.cost(toy_unified(**{"paths.L0C_UB.m_stall_share": 0.25})) == Cost(1)
+    assert StallCube(1024).cost(toy_unified(**{"paths.L0C_UB.m_stall_share": 0.25})) == Cost(8)
+    assert StallCube(1024).cost(toy_unified()) == Cost(0)
 
 
 def test_a_barrier_drains_its_pipe_and_touches_nothing():

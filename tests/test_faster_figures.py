@@ -30,6 +30,7 @@ def test_figures_are_made_faster_in_the_right_direction():
     assert better_value("links.memory.efficiency", 0.95) == 1.0
     assert better_value("links.memory.nominal_tb_per_s", 1.5) == 3.0
     assert better_value("vector.repeat_cycles.unary", 1) == 1
+    assert better_value("paths.L0C_UB.m_stall_share", 0.5) == 0.25
     assert better_value("queues.cube.M", 16) == 32
     assert better_value("launch.base_us", 0.4) == 0.2
     none = {"cores.cube": 24, "npu_arch": "2201", "l2.line_bytes": 512}

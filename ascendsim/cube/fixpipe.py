@@ -142,3 +142,31 @@ class CopyL0cToUb(_CopyL0cToUb, SlotToSlot):
         # to.
         path = profile.paths["L0C_UB"]
         return Cost(path.head_cycles + ceil(4 * self.elements / path.bytes_per_cycle), path.latency_cycles)
+
+
+class _StallCube(NamedTuple):
+    elements: int
+
+
+class StallCube(_StallCube, Command):
+    """Keep M still while the vector unit reads a finished tile of so many elements out of L0C.
+
+    Cost     a share of the cycles of reading float32 (`m_stall_share` of the path L0C_UB). Where M would wait
+             for that tile anyway it costs nothing
+    """
+
+    __slots__ = ()
+    pipe = "M"
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.elements
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Do nothing to the data."""
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles that M loses."""
+        path = profile.paths["L0C_UB"]
+        return Cost(ceil(path.m_stall_share * (4 * self.elements / path.bytes_per_cycle)))

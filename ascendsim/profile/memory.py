@@ -40,6 +40,7 @@ class DataPath:
     transposing_bytes_per_cycle
                             the rate where fractals are turned over on the way, or channels that lie apart are
                             brought together (0: the same)
+    m_stall_share           share of its cycles in which M stands still, as both use L0C
     """
 
     pipe: str
@@ -54,6 +55,7 @@ class DataPath:
     buffer_bytes: int = 0
     drain_bytes_per_cycle: Exact = 0
     transposing_bytes_per_cycle: Exact = 0
+    m_stall_share: float = 0.0
 
     @property
     def turning(self) -> DataPath:

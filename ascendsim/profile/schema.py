@@ -83,6 +83,7 @@ TREE: dict[str, Any] = {
             "buffer_bytes": Maybe(POSITIVE),
             "drain_bytes_per_cycle": Maybe(RATE),
             "transposing_bytes_per_cycle": Maybe(RATE),
+            "m_stall_share": Maybe(number(0, 1)),
         },
     ),
     "load3d": {

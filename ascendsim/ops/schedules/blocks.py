@@ -48,8 +48,9 @@ class BlockProgram(ABC):
         # Weights lie in groups of so many channels on the device.
         small_groups = 0 < weights_of < FRACTAL_COLUMNS
         # Results, and pixels that get zeros between them, share UB.
+        size, tiles = (sizes.m, sizes.n, c0), cut.tiling.cl0_buffers
         self.out = Writeback(
-            b, cut.profile, target, sizes.m, sizes.n, c0, cut=small_groups, ub_share=1 + spread
+            b, cut.profile, target, *size, cut=small_groups, ub_share=1 + spread, l0c_tiles=tiles
         )
         self.insertion = ZeroInsertion(b) if spread else None
 

@@ -132,7 +132,8 @@ class _MatmulProgram:
         b = self.b = ProgramBuilder(schedule.profile, schedule.hazards)
         sizes = Sizes(m, n, min(round_up(t.base_k, k0), k), m * self.chunk_a * size, n * self.chunk_b * size)
         self.left, self.right, self.l0a, self.l0b, self.l0c = tile_rings(b, t, sizes, size)
-        self.out = Writeback(b, schedule.profile, schedule.gemm.c, m, n, 0, unit_flag=t.unit_flag)
+        target, copies = schedule.gemm.c, t.cl0_buffers
+        self.out = Writeback(b, schedule.profile, target, m, n, 0, unit_flag=t.unit_flag, l0c_tiles=copies)
         # With two copies in L1 the next tiles arrive while these are read, in the steady state.
         self.prefetches = (
             t.al1_buffers > 1 and t.bl1_buffers > 1 and self.p.k > max(self.chunk_a, self.chunk_b)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
-from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
+from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe, StallCube
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import UnsupportedError
 from ascendsim.profile import Profile
@@ -24,7 +24,8 @@ class Writeback:
     With a path L0C_GM a tile leaves by Fixpipe; with L0C_UB and UB_GM it goes through UB, in as many pieces
     of columns as its part of UB, one of `ub_share`, asks for. `c0` > 0 writes NC1HWC0, else a plain matrix.
     `unit_flag` lets Fixpipe begin with the last product into a tile. `cut` says that the device lays a plain
-    matrix in groups of 8 channels.
+    matrix in groups of 8 channels. L0C holds `l0c_tiles` of them: of several M makes one while V reads
+    another, and stands still for part of that.
 
     Raises   UnsupportedError if the product has neither path
     """
@@ -41,6 +42,7 @@ class Writeback:
         unit_flag: bool = False,
         cut: bool = False,
         ub_share: int = 1,
+        l0c_tiles: int = 2,
     ) -> None:
         self._b = builder
         self._tensor = tensor
@@ -57,6 +59,8 @@ class Writeback:
                 "L0C_UB and UB_GM"
             )
         self._pipe = profile.paths["L0C_UB"].pipe
+        # Of a lone tile there is nothing to say: the next product into it waits until it has been read.
+        self._stalls = l0c_tiles > 1 and profile.paths["L0C_UB"].m_stall_share > 0
         # Pieces of whole fractals, or of whole groups of channels, and two of them in UB: one is converted
         # while the other one leaves.
         unit = c0 or profile.cube.n0
@@ -82,6 +86,9 @@ class Writeback:
             place = self._b.gm(self._tensor, find, task, 0, n)
             self._b.add(Fixpipe(place, source, m * n * size, self._c0, atomic, self._unit_flag, self._cut))
             return
+        if self._stalls:
+            # Behind the tile's last product and before the first one of the next.
+            self._b.add(StallCube(m * n))
         for first in range(0, n, self._piece):
             count = min(self._piece, n - first)
             slot = self._ring.next()

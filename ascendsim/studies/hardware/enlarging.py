@@ -54,7 +54,7 @@ def better_value(path: str, value: Any) -> Any:
     # The nearest part of L2 answers so much earlier; queues and buffers hold more.
     if name in ("spread_cycles", "buffer_bytes") or path.startswith("queues."):
         return 2 * value
-    if name in ("request_fixed_share", "row_cycles"):
+    if name in ("request_fixed_share", "row_cycles", "m_stall_share"):
         return value / 2
     if "cycles_per" in name or name.endswith("_cycles") or ".repeat_cycles." in path or "_cycles." in path:
         return max(_least(path), value // 2)
