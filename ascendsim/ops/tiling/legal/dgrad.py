@@ -98,7 +98,7 @@ class DgradSpace(Space):
     def _cells(self, base: Base, k_split: int, grid: Grid) -> Footprint:
         """Return what the tiles of even parts take, and how many cells there are."""
         whole = self._footprint(base, k_split, in_row=False)
-        return whole._replace(tasks=grid.pixel_dim * max(1, grid.n_dim))
+        return whole._replace(tasks=grid.cells)
 
     def count(self) -> int:
         """Return the number of legal tilings; tiles in L1 are counted for all steps at once."""

@@ -35,6 +35,14 @@ class Grid(NamedTuple):
     pixel_dim: int = 0
     n_dim: int = 0
 
+    @property
+    def cells(self) -> int:
+        """How many there are."""
+        return self.pixel_dim * max(1, self.n_dim)
+
+
+NO_GRID = Grid()
+
 
 class Cut(NamedTuple):
     """The fields that decide which tiles lie in L1."""
@@ -43,7 +51,7 @@ class Cut(NamedTuple):
     k_split: int
     steps: tuple[int, int]
     copies: tuple[int, int]
-    grid: Grid = Grid()
+    grid: Grid = NO_GRID
 
 
 class Footprint(NamedTuple):
@@ -108,7 +116,7 @@ class Space(ABC):
         """Yield the legal cuts with a base block, and what they take."""
         for k_split in self.splits:
             for steps, *copies in product(self.steps(base.k, k_split), COPIES, COPIES):
-                for grid in (Grid(), *self.grids(base)):
+                for grid in (NO_GRID, *self.grids(base)):
                     cut = Cut(base, k_split, steps, (copies[0], copies[1]), grid)
                     footprint = self.footprint(cut)
                     if footprint is not None:

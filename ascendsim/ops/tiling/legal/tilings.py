@@ -13,7 +13,7 @@ from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.ops.tiling.legal.gradients import space_of
-from ascendsim.ops.tiling.legal.space import COPIES, Base, Cut, Footprint, Grid, Space
+from ascendsim.ops.tiling.legal.space import COPIES, NO_GRID, Base, Cut, Footprint, Grid, Space
 from ascendsim.profile import Profile, load_profile
 
 # So many draws in a row that do not fit make it worth counting whether anything does.
@@ -115,7 +115,7 @@ class LegalTilings:
         steps = (t.step_ka, t.step_kb)
         if steps not in space.steps(t.base_k, t.k_split):
             return False
-        if grid != Grid() and grid not in space.grids(base):
+        if grid != NO_GRID and grid not in space.grids(base):
             return False
         footprint = space.footprint(Cut(base, t.k_split, steps, copies, grid))
         most = footprint and space.ways(footprint)
@@ -159,7 +159,7 @@ class LegalTilings:
         if not self._fits(space.least(base), l0):
             return None
         # Cells are many more than none of them, which so is drawn as often as any.
-        grid, grids = Grid(), space.grids(base)
+        grid, grids = NO_GRID, space.grids(base)
         if grids and rng.random() < 0.5:
             grid = rng.choice(grids)
         cut = Cut(base, k_split, rng.choice(space.steps(base.k, k_split)), l1, grid)
