@@ -31,7 +31,7 @@ WHOLE = (
     *("base_m", "base_n", "base_k", "step_ka", "step_kb", "used_cores"),
     *("al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers"),
 )
-UNCUT = ("single_core_k", "depth_dim", "strip_w", *GRID)
+UNCUT = ("single_core_k", "depth_dim", "strip_w", "pixel_dim", *GRID)
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,9 @@ class Tiling:
                    used_cores. 0 beside another one is 1; all of them 0: no grid, tasks in contiguous ranges.
                    Nests that deal shares (`dgrad_shares`, `wgrad_shares`) know batch_dim alone: parts of the
                    images, in grad_weight of images and depths; 0: every one is a task of its own
+    pixel_dim      grad_input: even parts of the pixels of all images, counted on from image to image; parts
+                   of a grid instead of `batch_dim` and `m_dim`, with `n_dim` beside it. A part cuts what it
+                   has of an image into base blocks of nearly equal length, base_m at most; 0: no such parts
 
     Raises   ConfigError if a size is not a positive integer, a word none of those named here, or a switch
              no bool
@@ -116,6 +119,7 @@ class Tiling:
     kernel_split: str = ""
     strip_w: int = 0
     group_merge: int = 1
+    pixel_dim: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""
@@ -141,7 +145,7 @@ class Tiling:
     @property
     def has_grid(self) -> bool:
         """Whether a grid says which core makes what."""
-        return any(getattr(self, name) for name in GRID)
+        return any(getattr(self, name) for name in (*GRID, "pixel_dim"))
 
     @property
     def block_m(self) -> int:

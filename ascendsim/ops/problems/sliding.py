@@ -7,6 +7,7 @@ between its pixels, grad_weight and the forward direction over the big side as i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import lcm
 from typing import NamedTuple
 
 from ascendsim.cube.movers import Placement
@@ -143,8 +144,14 @@ class Sliding:
             return low, high - low + 1, None, 0
         return low, high - low + 1, slice(first, last + 1), first * step - low
 
-    def rows_spanned(self, pixels: int) -> int:
-        """Return the most output rows that an aligned range of so many pixels spans."""
+    def rows_spanned(self, pixels: int, unit: int = 0) -> int:
+        """Return the most output rows that an aligned range of so many pixels spans.
+
+        unit   ranges begin at multiples of it; 0: at multiples of `pixels`
+        """
+        if unit:
+            begins = range(0, lcm(unit, self.out_size[1]), unit)
+            return max((first % self.out_size[1] + pixels - 1) // self.out_size[1] for first in begins) + 1
         # Ranges begin at multiples of `pixels`. Where that and the width fit into each other no range begins
         # inside one row and ends inside another; else one may begin at the last pixel of a row.
         width = self.out_size[1]
@@ -152,10 +159,13 @@ class Sliding:
             return -(-pixels // width)
         return pixels // width + 2 if pixels > width else 2
 
-    def tile_bytes(self, pixels: int, taps: Taps, *, in_row: bool) -> int:
-        """Return the largest L1 need of a tile of so many pixels: in one row, or of whole rows."""
+    def tile_bytes(self, pixels: int, taps: Taps, *, in_row: bool, unit: int = 0) -> int:
+        """Return the largest L1 need of a tile of so many pixels: in one row, or of whole rows.
+
+        unit   as for `rows_spanned`
+        """
         # An upper limit for every range at once: a choice of tiling cannot look at each of them.
-        out_rows = 1 if in_row else min(self.rows_spanned(pixels), self.out_size[0])
+        out_rows = 1 if in_row else min(self.rows_spanned(pixels, unit), self.out_size[0])
         out_cols = min(pixels, self.out_size[1]) if in_row or out_rows == 1 else self.out_size[1]
         rows = self._reach(0, out_rows, taps.rows)
         cols = self._reach(1, out_cols, taps.cols)

@@ -129,6 +129,10 @@ def _read_by(kind: type[Schedule], plan: Plan) -> Plan:
 def _on_grid(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling: Filling) -> Tiling:
     """Return the tiling with the parts of the grid that are not given, and base blocks inside its cells."""
     given = {axis: max(1, partial.fields[axis]) for axis in GRID if axis in partial.fields}
+    # Even parts of all pixels stand for those of images and of their tiles; blocks cut themselves.
+    if partial.fields.get("pixel_dim"):
+        free: dict[str, Any] = {axis: 0 for axis in GRID if axis not in partial.fields}
+        return replace(tiling, **free)
     # A grid cuts the reduction of grad_weight itself: parts that are asked for come without one.
     if not given and kind.makes == "grad_weight" and "k_split" in partial.fields and "m_dim" in kind.reads:
         return replace(tiling, batch_dim=0, m_dim=0, n_dim=0, k_dim=0)

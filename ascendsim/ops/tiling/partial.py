@@ -38,7 +38,7 @@ class PartialPlan:
         made = Tiling(**{**_ANY, **self.fields})
         object.__setattr__(self, "fields", FrozenMap({name: getattr(made, name) for name in self.fields}))
         cells = 1
-        for axis in GRID:
+        for axis in (*GRID, "pixel_dim"):
             cells *= max(1, self.fields.get(axis, 1))
         if self.block_dim and cells > self.block_dim:
             raise ConfigError(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.schedules.catalogue import SCHEDULES, schedule_named
+from ascendsim.ops.tiling.legal.space import NO_GRID
 from ascendsim.studies.tuning.space import Tilings, Wish
 
 
@@ -46,8 +47,20 @@ def _wishes(wish: Wish, tilings: Tilings) -> Iterator[Wish]:
     for place, copies in enumerate(wish.copies):
         turned = 1 if copies == 2 else 2
         yield replace(wish, copies=(*wish.copies[:place], turned, *wish.copies[place + 1 :]))
+    yield from _evenly(wish, tilings)
     # One tile at a time leaves twice the room for each of them.
     yield replace(wish, copies=(1, 1, *wish.copies[2:]), reduction_a=2 * wish.reduction_a)
+
+
+def _evenly(wish: Wish, tilings: Tilings) -> Iterator[Wish]:
+    """Yield the wish with even parts of all pixels, as long blocks of which as fit cut images freely."""
+    if wish.grid.pixel_dim:
+        yield replace(wish, grid=NO_GRID)
+    for grid in tilings.balanced(wish.base):
+        for k in (wish.base.k, wish.base.k // 2 // 16 * 16):
+            cut = replace(wish, base=wish.base._replace(k=max(16, k)), grid=grid)
+            yield cut
+            yield tilings.longest(cut)
 
 
 def _near(size: int, sizes: tuple[int, ...], unit: int) -> list[int]:

@@ -37,7 +37,8 @@ def tune(tuner: Tuner) -> tuple[Trial, Trial]:
         for trial in sorted(begun, key=tuner.score):
             _climb(tuner, operators.neighbours, trial)
     if asked.nests != "operators":
-        for trial in (usual, searched):
+        # The best first: trials may be used up before the other has its turn.
+        for trial in sorted((usual, searched), key=tuner.score):
             # A nest of the product's own has fields that the usual one does not know.
             if trial.plan.schedule in nests_of(ours.space.schedule):
                 _climb(tuner, lambda plan: neighbours(plan, ours), trial)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan, Tiling, even_parts
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.tiling.legal.gradients import space_of
-from ascendsim.ops.tiling.legal.space import Base, Cut
+from ascendsim.ops.tiling.legal.space import NO_GRID, Base, Cut, Grid
 from ascendsim.profile import Profile
 
 # Base sizes above hold no useful reduction in L0 of any product; of a reduction, no L0A holds more.
@@ -21,6 +21,7 @@ class Wish:
 
     reduction_a, reduction_b  of the part that an L1 tile of the left and the right operand holds
     copies                    of the tiles in L1 (left, right) and in L0A, L0B, L0C
+    grid                      even parts of all pixels and parts of the columns, if any
     """
 
     base: Base
@@ -28,6 +29,7 @@ class Wish:
     reduction_a: int
     reduction_b: int
     copies: tuple[int, ...]
+    grid: Grid = NO_GRID
 
     @classmethod
     def of(cls, tiling: Tiling) -> Wish:
@@ -35,7 +37,9 @@ class Wish:
         t = tiling
         copies = (t.al1_buffers, t.bl1_buffers, t.al0_buffers, t.bl0_buffers, t.cl0_buffers)
         base = Base(t.base_m, t.base_n, t.base_k)
-        return cls(base, t.k_split, t.step_ka * t.base_k, t.step_kb * t.base_k, copies)
+        # Of other grids there are no plans here: their base blocks are dealt in ranges.
+        grid = Grid(t.pixel_dim, t.n_dim) if t.pixel_dim else NO_GRID
+        return cls(base, t.k_split, t.step_ka * t.base_k, t.step_kb * t.base_k, copies, grid)
 
 
 class Tilings:
@@ -57,8 +61,11 @@ class Tilings:
             return None
         if wish.k_split not in space.splits or space.ways(space.least(base)) is None:
             return None
+        grid = self._grid(wish)
+        if grid is None:
+            return None
         for steps in self._steps(wish):
-            cut = Cut(base, wish.k_split, steps, (wish.copies[0], wish.copies[1]))
+            cut = Cut(base, wish.k_split, steps, (wish.copies[0], wish.copies[1]), grid)
             footprint = space.footprint(cut)
             most = footprint and space.ways(footprint)
             if footprint is None or most is None:
@@ -73,9 +80,46 @@ class Tilings:
                 k_split=wish.k_split,
                 used_cores=cores,
                 group_merge=space.group_merge,
+                pixel_dim=grid.pixel_dim,
+                n_dim=grid.n_dim,
             )
             return Plan(space.schedule, tiling)
         return None
+
+    def _grid(self, wish: Wish) -> Grid | None:
+        """Return the cells nearest to the wish; None where its even parts are those of whole blocks."""
+        asked = wish.grid
+        if not asked.pixel_dim:
+            return NO_GRID
+        # Where columns have fewer blocks than parts: fewer parts, or as many cells by more parts of pixels.
+        near = [
+            grid
+            for grid in self.space.grids(wish.base)
+            if grid.cells == asked.cells or (grid.pixel_dim == asked.pixel_dim and grid.n_dim <= asked.n_dim)
+        ]
+        cores = self.space.profile.cores.cube
+        return max(near, key=lambda grid: (grid == asked, min(grid.cells, cores), grid.n_dim), default=None)
+
+    def balanced(self, base: Base) -> list[Grid]:
+        """Return the grids that give every core as much: of few column parts, side by side or in turns."""
+        cores = self.space.profile.cores.cube
+        made = []
+        for grid in self.space.grids(base):
+            columns = max(1, grid.n_dim)
+            beside = columns <= 3 and grid.pixel_dim == cores // columns
+            if beside or (grid.pixel_dim == cores and columns == -(-self.space.gemm.columns // base.n)):
+                made.append(grid)
+        return made
+
+    def longest(self, wish: Wish) -> Wish:
+        """Return the wish with the longest block that L0 holds in as many copies."""
+        for m in reversed(self.space.sizes[0][: MOST["m"] // 16]):
+            base = wish.base._replace(m=m)
+            footprint = self.space.footprint(Cut(base, wish.k_split, (1, 1), (1, 1), wish.grid))
+            most = footprint and self.space.ways(footprint)
+            if most and all(held >= copies for held, copies in zip(most, wish.copies[2:], strict=True)):
+                return replace(wish, base=base)
+        return wish
 
     def _steps(self, wish: Wish) -> list[tuple[int, int]]:
         """Return the steps that mean different tiles, the largest up to the wish first."""

@@ -24,7 +24,7 @@ class DgradProgram(BlockProgram):
         """Append one base block: for each part, kernel depth, box of taps in L1, base_k: multiply."""
         tiles, parts, pairs = self.tiles, self.cut.parts, self.cut.gemm.depths[task.depth]
         # Tasks are alike if their tiles have equal shapes; which of them are still in L1 the rings know.
-        shape = self.cut.pixel_shapes[task.first_pixel], task.columns, len(pairs)
+        shape = self.cut.pixel_shapes[task.first_pixel, task.pixels], task.columns, len(pairs)
         places = {
             self.left: tuple([_left_place(task, source) for _, source in pairs]),
             self.right: tuple([_right_place(task, kernel) for kernel, _ in pairs]),

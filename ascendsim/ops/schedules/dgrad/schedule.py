@@ -30,7 +30,7 @@ class Dgrad(BlockSchedule):
 
     name: ClassVar[str] = "dgrad"
     makes: ClassVar[str] = "grad_input"
-    reads: ClassVar[frozenset[str]] = TILES | {"k_split", "batch_dim", "m_dim", "n_dim"}
+    reads: ClassVar[frozenset[str]] = TILES | {"k_split", "batch_dim", "m_dim", "n_dim", "pixel_dim"}
 
     @cached_property
     def tasks(self) -> DgradTasks:

@@ -122,7 +122,7 @@ class DgradShares(Dgrad):
 
     name: ClassVar[str] = "dgrad_shares"
     reads: ClassVar[frozenset[str]] = (
-        Dgrad.reads
+        Dgrad.reads - {"pixel_dim"}
         | {"single_core_m", "single_core_n", "single_core_k", "batch_dim", "depth_dim"}
         | {"mapping", "task_order"}
     )

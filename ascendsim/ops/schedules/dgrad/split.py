@@ -58,7 +58,7 @@ class SplitProgram(BlockProgram):
         """Append one base block of one phase: for each kernel depth, channels in L1, base_k: multiply."""
         cut, own, tiles = self.cut, self.cut.cuts[task.phase], self.tiles[task.phase]
         pairs = self.cut.gemm.depths[task.depth]
-        shape = task.phase, own.pixel_shapes[task.first_pixel], task.columns, len(pairs)
+        shape = task.phase, own.pixel_shapes[task.first_pixel, task.pixels], task.columns, len(pairs)
         places = {
             self.left: tuple([cut.left_place(task, source) for _, source in pairs]),
             self.right: tuple([cut.right_place(task, kernel) for kernel, _ in pairs]),

@@ -206,7 +206,7 @@ class SplitTasks:
         rounds = counts_of(tasks) if isinstance(tasks, Rotation) else ()
         return rounds, tuple(
             (
-                (task.phase, self.cuts[task.phase].pixel_shapes[task.first_pixel], task.columns),
+                (task.phase, self.cuts[task.phase].pixel_shapes[task.first_pixel, task.pixels], task.columns),
                 tuple(
                     (
                         numbers["left", self.left_place(task, source)],

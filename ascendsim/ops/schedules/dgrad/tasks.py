@@ -20,6 +20,7 @@ from ascendsim.ops.plan import Tiling, chunks, require_whole_units, shares
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment, Taps, cut_taps, even_slices, segments_of
+from ascendsim.ops.schedules.dgrad.even import EvenCut, require_even
 from ascendsim.ops.schedules.ranges import Cells, TaskRange
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.profile import Profile
@@ -64,10 +65,14 @@ class DgradTasks:
                 f"tiling of grad_input: k_split is {self.tiling.k_split}, but the reduction has "
                 f"{self.gemm.channel_groups} groups of {c0} channels; take no more parts"
             )
+        require_even(self.tiling)
 
     @cached_property
     def in_row(self) -> bool:
         """Whether pixel tiles must stay inside one row, because whole rows do not fit in L1."""
+        # Even parts of all pixels end anywhere, so their tiles cross rows.
+        if self.tiling.pixel_dim:
+            return False
         # A tile that crosses rows needs whole rows of the image, one inside a row only its own columns.
         whole = self.gemm.sliding.tile_bytes(self.tiling.base_m, self.left_boxes[0], in_row=False)
         right = self.tiling.bl1_buffers * self._right_bytes(min(self.tiling.base_n, self.gemm.columns))
@@ -132,7 +137,9 @@ class DgradTasks:
 
     @cached_property
     def pixel_tiles(self) -> list[tuple[int, int]]:
-        """Pixel ranges of one image."""
+        """Pixel ranges of one image; where images are cut differently, of all of them."""
+        if self._even:
+            return self._even.pixel_tiles()
         return self.gemm.sliding.pixel_tiles(self.tiling.base_m, in_row=self.in_row)
 
     @cached_property
@@ -154,14 +161,23 @@ class DgradTasks:
         ]
 
     @cached_property
-    def tasks(self) -> TaskRange:
+    def tasks(self) -> TaskRange | Cells:
         """All base blocks that anything contributes to: groups, images, blocks of an image."""
+        if self._even:
+            return self.together(self.cells)
         return TaskRange(range(self.gemm.groups), self.gemm.batch, self.blocks, self._task)
 
+    @cached_property
+    def _even(self) -> EvenCut | None:
+        return EvenCut(self.gemm, self.tiling, self._task) if self.tiling.pixel_dim else None
+
     @property
-    def cells(self) -> list[TaskRange]:
+    def cells(self) -> Sequence[TaskRange | Cells]:
         """The cells of the grid: of images, then of column blocks, then of pixel tiles the fastest."""
         t = self.tiling
+        if self._even:
+            parts = chunks(len(self.column_tiles), t.n_dim)
+            return self._even.cells([[self.column_tiles[at] for at in part] for part in parts])
         found = []
         for images in chunks(self.gemm.batch, t.batch_dim):
             for part in chunks(len(self.column_tiles), t.n_dim):
@@ -174,11 +190,12 @@ class DgradTasks:
         return [cell for cell in found if len(cell)]
 
     @staticmethod
-    def together(cells: Sequence[TaskRange]) -> Cells:
+    def together(cells: Sequence[TaskRange | Cells]) -> Cells:
         """Return the tasks of several cells."""
-        return Cells(cells)
+        return Cells([own for cell in cells for own in (cell.ranges if isinstance(cell, Cells) else (cell,))])
 
-    def _task(self, group: int, image: int, block: Block) -> Task:
+    @staticmethod
+    def _task(group: int, image: int, block: Block) -> Task:
         return Task(group, image, *block)
 
     @cached_property
@@ -226,7 +243,7 @@ class DgradTasks:
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
         return tuple(
             (
-                self.pixel_shapes[task.first_pixel],
+                self.pixel_shapes[task.first_pixel, task.pixels],
                 task.columns,
                 tuple(
                     (
@@ -244,16 +261,16 @@ class DgradTasks:
         """Number the blocks of an image by the shapes of their tiles."""
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
         shapes = self.pixel_shapes
-        return [numbers[shapes[first_pixel], columns] for _, first_pixel, _, _, columns in self.blocks]
+        return [numbers[shapes[first, pixels], columns] for _, first, pixels, _, columns in self.blocks]
 
     @cached_property
-    def pixel_shapes(self) -> dict[int, int]:
+    def pixel_shapes(self) -> dict[tuple[int, int], int]:
         """Number the pixel ranges by the shape of their tiles."""
         # Where a tile lies in the image costs nothing; how much of its window is padding shows in its sizes.
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
         tiles = self.left_tiles
         return {
-            first: numbers[
+            (first, pixels): numbers[
                 pixels, *(tiles[first, pixels, box]._replace(rows=None, cols=None) for box in self.left_boxes)
             ]
             for first, pixels in self.pixel_tiles

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from ascendsim.cube.load3d import FRACTAL_ROWS
 from ascendsim.cube.tile_reads import round_up
+from ascendsim.ops.plan import chunks
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.taps import Taps, first_box
+from ascendsim.ops.schedules.dgrad.even import ends_of_parts
 from ascendsim.ops.schedules.dgrad.room import taken_bytes
-from ascendsim.ops.tiling.legal.space import COPIES, Base, Cut, Footprint, Space
+from ascendsim.ops.tiling.legal.space import COPIES, Base, Cut, Footprint, Grid, Space
 from ascendsim.profile import Profile
 
 Mask = NDArray[np.bool_]
@@ -24,7 +26,7 @@ class DgradSpace(Space):
     """Cuts of an image product: pixels in whole fractals, channels and reduction in groups of C0.
 
     As many parts of the reduction as it has groups of channels. Of numbers of slices for which a tile in L1
-    holds the same box of taps, the least.
+    holds the same box of taps, the least. Even parts of all pixels where one of them ends inside an image.
     """
 
     schedule = "dgrad"
@@ -41,7 +43,10 @@ class DgradSpace(Space):
         )
         self.splits = range(1, gemm.channel_groups + 1)
         # The same few tiles are asked for again and again.
-        self._tile_bytes = cache(lambda pixels, box, in_row: s.tile_bytes(pixels, box, in_row=in_row))
+        self._tile_bytes = cache(
+            lambda pixels, box, in_row, unit: s.tile_bytes(pixels, box, in_row=in_row, unit=unit)
+        )
+        self._even_parts = cache(self._parts_inside_images)
 
     def steps(self, base_k: int, k_split: int) -> Sequence[tuple[int, int]]:
         """Return the (step_ka, step_kb) that cut the reduction into different tiles."""
@@ -66,10 +71,34 @@ class DgradSpace(Space):
         """Return what a cut takes; None where L1 does not hold it, or where a smaller cut means the same."""
         boxes = self._boxes(cut.base.k, cut.k_split)
         lefts, rights = ([boxes[step]] for step in cut.steps)
+        if cut.grid.pixel_dim:
+            even = self._held_evenly(cut.base, lefts, rights, cut.copies)
+            return self._cells(cut.base, cut.k_split, cut.grid) if even.all() else None
         whole, in_row = self._held(cut.base, lefts, rights, cut.copies)
         if not whole.any() and not in_row.any():
             return None
         return self._footprint(cut.base, cut.k_split, in_row=bool(in_row.any()))
+
+    def grids(self, base: Base) -> list[Grid]:
+        """Return the cells: even parts of all pixels, times each number of parts of the columns."""
+        blocks = -(-self.gemm.columns // base.n)
+        columns = [parts for parts in range(1, blocks + 1) if len(chunks(blocks, parts)) == parts]
+        return [Grid(p, 0 if n == 1 else n) for p in self._even_parts(base.m) for n in columns]
+
+    def _parts_inside_images(self, base_m: int) -> list[int]:
+        """Return the numbers of even parts of which one ends inside an image: others cut whole images."""
+        each, most = -(-self.gemm.sliding.pixels // FRACTAL_ROWS), base_m // FRACTAL_ROWS
+        depths = sum(map(bool, self.gemm.depths))
+        total = self.gemm.groups * self.gemm.batch * depths * each
+        ends = {
+            parts: ends_of_parts(total, parts, each, most) for parts in range(2, self.most_cores(total) + 1)
+        }
+        return [parts for parts, found in ends.items() if any(at % each for at in found)]
+
+    def _cells(self, base: Base, k_split: int, grid: Grid) -> Footprint:
+        """Return what the tiles of even parts take, and how many cells there are."""
+        whole = self._footprint(base, k_split, in_row=False)
+        return whole._replace(tasks=grid.cells)
 
     def count(self) -> int:
         """Return the number of legal tilings; tiles in L1 are counted for all steps at once."""
@@ -85,12 +114,26 @@ class DgradSpace(Space):
             for copies in product(COPIES, COPIES):
                 held = self._held(base, boxes, boxes, copies)
                 total += sum(each * int(kind.sum()) for each, kind in zip(completed, held, strict=True))
+        return total + self._count_even()
+
+    def _count_even(self) -> int:
+        """Return the number of those with even parts of all pixels."""
+        boxes_of = cache(lambda base_k, k_split: list(self._boxes(base_k, k_split).values()))
+        total = 0
+        for base in self.bases():
+            grids = self.grids(base)
+            for k_split in self.splits if grids else ():
+                cells = [self._cells(base, k_split, grid) for grid in grids]
+                cores = sum(self.most_cores(each.tasks) for each in cells)
+                boxes = boxes_of(base.k, k_split)
+                held = [self._held_evenly(base, boxes, boxes, each) for each in product(COPIES, COPIES)]
+                total += self.completions(cells[0]) * cores * sum(int(kind.sum()) for kind in held)
         return total
 
     def _all_held(self, base: Base, largest: Taps) -> bool:
         """Return whether L1 holds two copies of the largest tiles, and so all others."""
         most = COPIES[-1]
-        tiles = self._tile_bytes(base.m, largest, False) + self._column_bytes(base.n) * largest.groups
+        tiles = self._tile_bytes(base.m, largest, False, 0) + self._column_bytes(base.n) * largest.groups
         return bool(most * tiles <= self.l1_room((most, most)))
 
     def _column_bytes(self, base_n: int) -> int:
@@ -114,7 +157,7 @@ class DgradSpace(Space):
         right = right_copies * self._column_bytes(base.n) * np.array([box.groups for box in rights])
 
         def needed(pixels: int, *, in_row: bool) -> NDArray[np.int64]:
-            left = left_copies * np.array([self._tile_bytes(pixels, box, in_row) for box in lefts])
+            left = left_copies * np.array([self._tile_bytes(pixels, box, in_row, 0) for box in lefts])
             needs: NDArray[np.int64] = left[:, None] + right
             return needs
 
@@ -127,3 +170,12 @@ class DgradSpace(Space):
             # Both are as long as a row, so the shorter one stands for this one.
             row &= needed(shorter, in_row=False) <= capacity
         return whole <= room, row
+
+    def _held_evenly(
+        self, base: Base, lefts: list[Taps], rights: list[Taps], copies: tuple[int, int]
+    ) -> Mask:
+        """Return for each pair of tiles whether L1 holds them wherever a range of whole fractals begins."""
+        tiles = np.array([self._tile_bytes(base.m, box, False, FRACTAL_ROWS) for box in lefts])
+        right = copies[1] * self._column_bytes(base.n) * np.array([box.groups for box in rights])
+        held: Mask = copies[0] * tiles[:, None] + right <= self.l1_room(copies)
+        return held

@@ -29,6 +29,21 @@ class Base(NamedTuple):
     k: int
 
 
+class Grid(NamedTuple):
+    """The cells that cores make: even parts of all pixels, and parts of the columns; 0: none."""
+
+    pixel_dim: int = 0
+    n_dim: int = 0
+
+    @property
+    def cells(self) -> int:
+        """How many there are."""
+        return self.pixel_dim * max(1, self.n_dim)
+
+
+NO_GRID = Grid()
+
+
 class Cut(NamedTuple):
     """The fields that decide which tiles lie in L1."""
 
@@ -36,6 +51,7 @@ class Cut(NamedTuple):
     k_split: int
     steps: tuple[int, int]
     copies: tuple[int, int]
+    grid: Grid = NO_GRID
 
 
 class Footprint(NamedTuple):
@@ -91,14 +107,20 @@ class Space(ABC):
             if self.ways(self.least(base)):
                 yield base
 
+    def grids(self, base: Base) -> Sequence[Grid]:
+        """Return the cells that a base block may be dealt by; none, which stands beside them, is left out."""
+        del base
+        return ()
+
     def cuts(self, base: Base) -> Iterator[tuple[Cut, Footprint]]:
         """Yield the legal cuts with a base block, and what they take."""
         for k_split in self.splits:
             for steps, *copies in product(self.steps(base.k, k_split), COPIES, COPIES):
-                cut = Cut(base, k_split, steps, (copies[0], copies[1]))
-                footprint = self.footprint(cut)
-                if footprint is not None:
-                    yield cut, footprint
+                for grid in (NO_GRID, *self.grids(base)):
+                    cut = Cut(base, k_split, steps, (copies[0], copies[1]), grid)
+                    footprint = self.footprint(cut)
+                    if footprint is not None:
+                        yield cut, footprint
 
     def ways(self, footprint: Footprint) -> tuple[int, int, int] | None:
         """Return the most copies of the tiles in L0A, L0B and L0C; None if any does not fit."""

@@ -13,7 +13,7 @@ from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.ops.tiling.legal.gradients import space_of
-from ascendsim.ops.tiling.legal.space import COPIES, Base, Cut, Footprint, Space
+from ascendsim.ops.tiling.legal.space import COPIES, NO_GRID, Base, Cut, Footprint, Grid, Space
 from ascendsim.profile import Profile, load_profile
 
 # So many draws in a row that do not fit make it worth counting whether anything does.
@@ -64,11 +64,16 @@ class LegalTilings:
                    1 or 2
     k_split        grad_input: up to the groups of channels; grad_weight: up to the cores, and to the runs of
                    pixels. More parts are accepted, and wait for a core or are empty
-    used_cores     up to the cores, and to the tasks: more would get none
+    pixel_dim, n_dim
+                   of grad_input: none, or even parts of all pixels, up to the cores, one of which ends inside
+                   an image, alone or times each number of parts of the column blocks. Other grids, of whole
+                   images and base blocks, are left out
+    used_cores     up to the cores, and to the tasks or cells: more would get none
     group_merge    as many as the product's operator takes as one
 
     Some that are listed still mean the same plan, as finding them takes a look at every task: copies that no
-    second tile comes for, slices that base_k cuts alike, and rows that end runs of different lengths.
+    second tile comes for, slices that base_k cuts alike, rows that end runs of different lengths, and even
+    parts that ranges of whole blocks make, too.
 
     `len()` and `count` are exact. Base blocks and what L1 holds of them are gone through; copies in L0 and
     cores are multiplied, not listed. That takes seconds for a layer of ResNet-50.
@@ -99,9 +104,9 @@ class LegalTilings:
         if not isinstance(tiling, Tiling) or not set(tiling.set_fields()) <= self._reads:
             return False
         space, t = self._space, tiling
-        if t.group_merge != space.group_merge:
+        if t.group_merge != space.group_merge or t.batch_dim or t.m_dim or t.k_dim:
             return False
-        base = Base(t.base_m, t.base_n, t.base_k)
+        base, grid = Base(t.base_m, t.base_n, t.base_k), Grid(t.pixel_dim, t.n_dim)
         copies = (t.al1_buffers, t.bl1_buffers)
         if not all(size in legal for size, legal in zip(base, space.sizes, strict=True)):
             return False
@@ -110,7 +115,9 @@ class LegalTilings:
         steps = (t.step_ka, t.step_kb)
         if steps not in space.steps(t.base_k, t.k_split):
             return False
-        footprint = space.footprint(Cut(base, t.k_split, steps, copies))
+        if grid != NO_GRID and grid not in space.grids(base):
+            return False
+        footprint = space.footprint(Cut(base, t.k_split, steps, copies, grid))
         most = footprint and space.ways(footprint)
         if footprint is None or most is None or t.used_cores > space.most_cores(footprint.tasks):
             return False
@@ -121,8 +128,9 @@ class LegalTilings:
         """Draw so many legal tilings; equal seeds draw equal ones.
 
         Every field is drawn uniformly over its legal values, given the fields that these depend on (the steps
-        on base_k and k_split, the cores on the tasks). What no buffer holds is drawn anew as a whole. So
-        fields are uniform where buffers do not decide, and large blocks are as rare as they fit.
+        on base_k and k_split, the cores on the tasks); half of them have no even parts. What no buffer holds
+        is drawn anew as a whole. So fields are uniform where buffers do not decide, and large blocks are as
+        rare as they fit.
 
         Raises   CapacityError if nothing fits
         """
@@ -150,7 +158,11 @@ class LegalTilings:
         # Most draws end here: two sizes of three are often too large for L0.
         if not self._fits(space.least(base), l0):
             return None
-        cut = Cut(base, k_split, rng.choice(space.steps(base.k, k_split)), l1)
+        # Cells are many more than none of them, which so is drawn as often as any.
+        grid, grids = NO_GRID, space.grids(base)
+        if grids and rng.random() < 0.5:
+            grid = rng.choice(grids)
+        cut = Cut(base, k_split, rng.choice(space.steps(base.k, k_split)), l1, grid)
         footprint = space.footprint(cut)
         if footprint is None or not self._fits(footprint, l0):
             return None
@@ -163,4 +175,5 @@ class LegalTilings:
     def _tiling(self, cut: Cut, l0: tuple[int, ...], cores: int) -> Tiling:
         (m, n, k), (ka, kb), (al1, bl1), (al0, bl0, cl0) = cut.base, cut.steps, cut.copies, l0
         sizes = m, n, k, ka, kb, al1, bl1, al0, bl0, cl0
-        return Tiling(*sizes, cut.k_split, cores, group_merge=self._space.group_merge)
+        merge, (pixel_dim, n_dim) = self._space.group_merge, cut.grid
+        return Tiling(*sizes, cut.k_split, cores, group_merge=merge, pixel_dim=pixel_dim, n_dim=n_dim)
