@@ -74,9 +74,11 @@ def _steps(phase: Phase, number: int, order: str | int | Order) -> Iterator[tupl
     """Yield the instructions of a phase in the asked order."""
     # Core after core is legal: inside a phase cores share nothing but atomic additions.
     if order == "program":
+        # Programs of cores that reserve the same share code, and such cores need not be neighbours.
+        emitters: dict[int, object] = {}
         for work in phase.work:
-            # Named, so that the code which the next program shares with this one is still there.
             program = work.build()
+            emitters[id(program.keeps)] = program.keeps
             for instruction in program.expanded():
                 yield work.core, instruction
         return
