@@ -36,6 +36,7 @@ def run_kernel(
     *,
     order: str | int | Order = "program",
     observe: Observer | None = None,
+    at_once: bool = False,
 ) -> None:
     """Execute a kernel on tensors in GM, which it changes in place.
 
@@ -45,6 +46,8 @@ def run_kernel(
              inside every pipe, drawn from that seed; or for every phase its instructions in order, such as
              `timing.arrivals` tells them
     Observe  is called after each instruction, with its phase and core
+    At once  phases that can do their work at once (`Phase.at_once`) do so, unless an order is asked for other
+             than that of the program, or somebody observes; otherwise every instruction is executed
     Raises   ProgramError where a program reads what was never written
     """
     # NaN spoils whatever reads it, so an element that nobody wrote shows in the result.
@@ -52,9 +55,13 @@ def run_kernel(
         if name not in gm:
             gm[name] = np.full(tensor.shape, np.nan, dtype=np.float32).view(kernel.math.carrier)
     shared: dict[Any, Any] = {}
+    at_once = at_once and order == "program" and observe is None
     # Overflow and NaN are results here, as on the device; numpy would warn of them.
     with np.errstate(all="ignore"):
         for number, phase in enumerate(kernel.phases):
+            if at_once and phase.at_once is not None:
+                phase.at_once(CoreMemory(gm, kernel.math, shared))
+                continue
             # Slots do not outlive a phase: each core begins the next one with a program of its own.
             memories = {work.core: CoreMemory(gm, kernel.math, shared) for work in phase.work}
             for core, instruction in _steps(phase, number, order):
@@ -67,9 +74,11 @@ def _steps(phase: Phase, number: int, order: str | int | Order) -> Iterator[tupl
     """Yield the instructions of a phase in the asked order."""
     # Core after core is legal: inside a phase cores share nothing but atomic additions.
     if order == "program":
+        # Programs of cores that reserve the same share code, and such cores need not be neighbours.
+        emitters: dict[int, object] = {}
         for work in phase.work:
-            # Named, so that the code which the next program shares with this one is still there.
             program = work.build()
+            emitters[id(program.keeps)] = program.keeps
             for instruction in program.expanded():
                 yield work.core, instruction
         return

@@ -58,11 +58,17 @@ def counted(shape):
 
 
 def changed(change, values, profile, order="program"):
-    """Run the kernel of a change, each instruction held to what it declares; return what it makes."""
+    """Run the kernel of a change, each instruction held to what it declares; return what it makes.
+
+    Done at once, without instructions, it must make the same.
+    """
     kernel = kernel_of(change, profile)
     assert set(np.unique(check_gm(kernel)[change.target.name])) == {1}  # every element is written, once
     gm = {change.source.name: values.reshape(change.source.shape)}
+    at_once = dict(gm)
     run_kernel(strict(kernel, change.source.itemsize), gm, order=order)
+    run_kernel(kernel, at_once, at_once=True)
+    assert np.array_equal(at_once[change.target.name], gm[change.target.name])
     return gm[change.target.name]
 
 

@@ -150,7 +150,7 @@ def execute(
         # What a kernel before has begun, such as zeros to which this one adds.
         if tensor.role == "output" and name in gm:
             own[name] = gm[name].reshape(tensor.shape)
-    run_kernel(kernel, own, order=order, observe=observe)
+    run_kernel(kernel, own, order=order, observe=observe, at_once=True)
     gm.update({name: own[name] for name, tensor in kernel.tensors.items() if tensor.role == "output"})
 
 

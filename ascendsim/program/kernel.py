@@ -16,6 +16,7 @@ from ascendsim.program.program import Program
 
 if TYPE_CHECKING:
     from ascendsim.numerics.accumulation.settings import MathSettings
+    from ascendsim.program.memory import CoreMemory
 
 
 class Core(NamedTuple):
@@ -83,10 +84,15 @@ class Deferred(Sequence[CoreWork]):
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Work of all cores between two barriers."""
+    """Work of all cores between two barriers.
+
+    `at_once`, where there is one, does to the tensors in GM what all programs of the phase do together,
+    without instructions. It is there for results only, and must give the bits of the programs.
+    """
 
     name: str
     work: Sequence[CoreWork]
+    at_once: Callable[[CoreMemory], None] | None = None
 
     def teams(self) -> Iterator[tuple[CoreWork, ...]]:
         """Yield the work of all cores of one kind with one signature, team after team."""

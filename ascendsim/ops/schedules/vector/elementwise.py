@@ -10,6 +10,7 @@ from typing import Any
 
 from ascendsim.cube.mmad import PipeBarrier
 from ascendsim.ops.plan import shares
+from ascendsim.ops.schedules.vector import at_once
 from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Core, CoreWork, Phase
@@ -74,7 +75,8 @@ def store(b: ProgramBuilder, tensor: GmTensor, place: tuple[Any, ...], slot: Slo
 def zero_fill(profile: Profile, tensor: GmTensor, value: float = 0.0) -> Phase:
     """Return the phase that sets a whole flat tensor to zero (or another value, in its format)."""
     build = partial(_fill_program, tensor, value)
-    return flat_phase("zero fill", profile, tensor.shape[0], tensor.itemsize, build)
+    phase = flat_phase("zero fill", profile, tensor.shape[0], tensor.itemsize, build)
+    return replace(phase, at_once=partial(at_once.fill, tensor, value))
 
 
 def _fill_program(tensor: GmTensor, value: float, profile: Profile, first: int, count: int) -> Program:
@@ -96,7 +98,8 @@ def cast(profile: Profile, source: GmTensor, target: GmTensor) -> Phase:
     # The wider side decides how much fits into UB, and how many repeats V takes.
     widest = max(source.itemsize, target.itemsize)
     build = partial(_cast_program, source, target, widest)
-    return flat_phase("cast", profile, source.shape[0], widest, build)
+    phase = flat_phase("cast", profile, source.shape[0], widest, build)
+    return replace(phase, at_once=partial(at_once.convert, source, target))
 
 
 def _cast_program(

@@ -18,6 +18,7 @@ from math import prod
 
 from ascendsim.ops.plan import shares
 from ascendsim.ops.problems.packed import C0_BYTES
+from ascendsim.ops.schedules.vector.at_once import change_layout
 from ascendsim.ops.schedules.vector.boxes import Cut, extents
 from ascendsim.ops.schedules.vector.elementwise import vector_cores
 from ascendsim.ops.schedules.vector.relayout import Box, Relayout, Side
@@ -34,7 +35,7 @@ def transdata(profile: Profile, change: Relayout) -> Phase:
 
     Raises   CapacityError if UB does not hold a group of channels of one fractal
     """
-    return Phase("transdata", Deferred(partial(_work, profile, change)))
+    return Phase("transdata", Deferred(partial(_work, profile, change)), partial(change_layout, change))
 
 
 def _work(profile: Profile, change: Relayout) -> tuple[CoreWork, ...]:
