@@ -204,25 +204,3 @@ def test_the_note_on_rows_is_there_where_no_kernel_changes_layouts():
         kernel for kernel in estimate(DEEP, product="910B").kernels if kernel.name == "grad_input"
     ]
     assert "row after row" in grad_input.kernel.note
-
-
-@pytest.mark.parametrize(
-    ("problem", "product", "dtype", "told"),
-    [
-        # grad_output is spread before strides of 3 and more; the result of one tap after any stride.
-        (ConvProblem((1, 16, 12, 12), (16, 16, 3, 3), 3), "910B", "float16", "before this grad_input"),
-        (ConvProblem((1, 16, 12, 12), (16, 16, 3, 3), 3), "910", "float16", "before this grad_input"),
-        (ConvProblem((1, 16, 12, 12), (16, 16, 3, 3), 3), "910B", "bfloat16", ""),
-        (ConvProblem((1, 16, 12, 12), (16, 16, 3, 3), 2), "910B", "float16", ""),
-        (ConvProblem((1, 16, 12, 12), (16, 16, 1, 1), 2), "910B", "bfloat16", "spreads the result"),
-        (ConvProblem((1, 16, 12, 12), (16, 16, 1, 1)), "910B", "float16", ""),
-        (ConvProblem((1, 16, 12, 12), (16, 16, 3, 3), 3), "910_95", "float16", ""),
-        (ConvProblem((1, 16, 12, 12, 12), (16, 16, 3, 3, 3), 3), "910B", "float32", ""),
-        (ConvProblem((1, 16, 4, 4), (16, 16, 3, 3), 3, transposed=True), "910B", "float16", ""),
-    ],
-    ids=str,
-)
-def test_a_kernel_that_is_not_built_is_named(problem, product, dtype, told):
-    notes = [note for note in estimate(problem, dtype, product=product).notes if "Dilation" in note]
-    assert len(notes) == bool(told)
-    assert all(told in note for note in notes)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ascendsim.numerics.quick_casts import rounded
 from ascendsim.ops.gradients.bias import bias_gradient
+from ascendsim.ops.gradients.dilated import spread
 from ascendsim.ops.gradients.filters import filter_gradient
 from ascendsim.ops.gradients.images import image_gradient
 from ascendsim.ops.gradients.orders import adds_atomically, can_follow
@@ -81,14 +82,18 @@ class Gradients:
         """Return grad_input as it leaves the kernel of the product, and its format."""
         call, gemm, math = self._call, self._image.gemm, self._image_math
         a, w = (self._operand(name, math) for name in ("grad_output", "weight"))
-        problem, factor = call.problem_of("grad_input"), call.merge_of("grad_input")
+        problem, factor, dilated = call.problem_of("grad_input"), call.merge_of("grad_input"), call.dilated
+        if dilated and dilated.spreads == "grad_output":
+            a = spread(a, dilated)
         a, w = with_channels(a, problem.grad_output[1]), block_diagonal(w, call.problem, factor)
         order, model = self._image.order(), call.accumulation
         sums, laid_out = image_gradient(problem, gemm, order, model, a, w, self._threads)
-        if "grad_weight" in call.plans and factor == call.merge_of("grad_weight"):
-            # With other groups merged it would read other images.
+        if "grad_weight" in call.plans and not dilated and factor == call.merge_of("grad_weight"):
+            # With other groups merged, or pixels spread, it would read other images.
             self._laid_out[math.hf32_ties] = laid_out
         sums = with_channels(sums, call.problem.input[1])
+        if dilated and dilated.spreads == "grad_input":
+            sums = spread(sums, dilated)
         return rounded(sums, gemm.output.dtype, math.overflow), gemm.output.dtype
 
     def _grad_weight(self) -> tuple[Floats, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
@@ -13,6 +14,7 @@ from ascendsim.numerics.formats.dtypes import DType, dtype
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.dilated import Dilated
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name, stored_name
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.packed import C0_BYTES
@@ -63,6 +65,9 @@ class Call:
         gemm: DgradGemm | WgradGemm
         if gradient == "grad_input":
             gemm = DgradGemm.of(problem, self.compute_dtype, self.leaves_in("grad_input"))
+            if self.dilated and self.dilated.spreads == "grad_output":
+                # A tensor of its own: grad_weight reads grad_output as it is.
+                gemm = replace(gemm, source=replace(gemm.source, name=f"{gemm.source.name} dilated"))
         else:
             gemm = WgradGemm.of(problem, self.compute_dtype)
         sums = self.generation.deterministic_sum if self.deterministic else "atomic"
@@ -73,8 +78,14 @@ class Call:
         return self.plans[gradient].tiling.group_merge
 
     def problem_of(self, gradient: str) -> ConvProblem:
-        """Return the convolution that the cube sees when it makes a gradient: with merged groups."""
-        return merged(self.problem, self.merge_of(gradient))
+        """Return the convolution that the cube sees when it makes a gradient: with merged groups, dilated."""
+        dilated = self.dilated if gradient == "grad_input" else None
+        return merged(dilated.problem if dilated else self.problem, self.merge_of(gradient))
+
+    @cached_property
+    def dilated(self) -> Dilated | None:
+        """How grad_input is made if a Dilation kernel stands beside its own."""
+        return Dilated.of(self.problem, self.compute_dtype, self.profile)
 
     def math(self, gradient: str) -> MathSettings:
         """Return the arithmetic of the kernel that makes a gradient on the cube."""

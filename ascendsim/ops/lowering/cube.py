@@ -7,6 +7,7 @@ them. Each gradient changes grad_output for itself there: an AlexNet step on the
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from ascendsim.numerics.accumulation.settings import MathSettings
@@ -19,13 +20,16 @@ from ascendsim.ops.lowering.layouts import (
     unpack_weight,
     with_channels,
 )
-from ascendsim.ops.lowering.notes import merges, not_built, not_modelled
+from ascendsim.ops.lowering.notes import merges, not_modelled
 from ascendsim.ops.lowering.op_types import grad_input_type, grad_weight_type, writes_rows
 from ascendsim.ops.lowering.relayouts import activation_in, activation_out, weight_in, weight_out
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.plan import Plan
+from ascendsim.ops.problems.dilated import Dilated
+from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.packed import activation
 from ascendsim.ops.schedules.base import Schedule
+from ascendsim.ops.schedules.vector.dilation import Spreading
 from ascendsim.ops.schedules.vector.transdata import transdata
 from ascendsim.program.kernel import Kernel, Phase
 from ascendsim.program.places import GmTensor
@@ -58,7 +62,7 @@ def grad_input(call: Call, graph: GraphBuilder) -> None:
     """Append the kernel of grad_input, which writes the format in which it leaves the cube."""
     p, whole, schedule = call.problem, call.problem_of("grad_input"), call.schedule("grad_input")
     output = schedule.gemm.output
-    _pack(call, graph, "grad_output", "grad_input", schedule.gemm.source)
+    _grad_output(call, graph, schedule.gemm.source)
     # Where every kernel does, a note of the call says it.
     rows = writes_rows(call)
     note = WRITES_ROWS if rows and call.generation.changes_layouts else ""
@@ -72,9 +76,44 @@ def grad_input(call: Call, graph: GraphBuilder) -> None:
 
         graph.unpacked("grad_input", output, p.input, unpack)
         return
+    if call.dilated and call.dilated.spreads == "grad_input":
+        output = _dilated(call, graph, call.dilated, output)
     made = graph.make("grad_input", p.input, output.dtype)
     _vector(call, graph).transdata("transdata_grad_input", activation_out(output, made, p.input, channels))
     graph.holds("grad_input", made, p.input)
+
+
+def _grad_output(call: Call, graph: GraphBuilder, source: GmTensor) -> None:
+    """Bring grad_output into what the kernel of grad_input reads."""
+    dilated = call.dilated
+    if dilated is None or dilated.spreads != "grad_output":
+        _pack(call, graph, "grad_output", "grad_input", source)
+        return
+    p = merged(call.problem, call.merge_of("grad_input"))
+    plain = activation("grad_output", p, p.small_size, p.small_channels, call.storage)
+    _pack(call, graph, "grad_output", "grad_input", plain)
+    _dilated(call, graph, dilated, plain, source)
+
+
+def _dilated(
+    call: Call, graph: GraphBuilder, dilated: Dilated, source: GmTensor, target: GmTensor | None = None
+) -> GmTensor:
+    """Append the Dilation of a tensor (groups, N, 1, C1, pixels..., C0); return its result.
+
+    target   a tensor for the result; None: (groups, N, 1, C1, H * W, C0), as the cube leaves it
+    """
+    outer, c0, planes = source.shape[:4], source.shape[-1], prod(source.shape[:4])
+    # Both ways it is the small side whose pixels are spread.
+    height, width = call.problem.small_size[1:]
+    if target is None:
+        shape = *outer, prod(dilated.size), c0
+        target = replace(source, name=f"{source.name} dilated", shape=shape)
+    folded = (
+        replace(source, shape=(planes, height, width, c0), role="input"),
+        replace(target, shape=(planes, *dilated.size, c0), role="output"),
+    )
+    _vector(call, graph).dilate(dilated.spreads, Spreading(*folded, dilated.step, dilated.first))
+    return target
 
 
 def _with_weights(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: Kernel) -> Kernel:
@@ -133,9 +172,7 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
 def _product(call: Call, gradient: str, schedule: Schedule, op_type: str, note: str = "") -> Kernel:
     """Return the kernel that makes a gradient by its schedule."""
     macs, math = call.problem.macs, call.math(gradient)
-    notes = " ".join(
-        filter(None, (merges(call, gradient), not_modelled(call, gradient), not_built(call, gradient), note))
-    )
+    notes = " ".join(filter(None, (merges(call, gradient), not_modelled(call, gradient), note)))
     plan = call.plans[gradient]
     return product_kernel(gradient, schedule, plan, math, macs, call.compute_dtype, op_type, notes)
 

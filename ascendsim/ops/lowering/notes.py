@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 # Generations whose operator has been read; older ones lower convolutions in other ways.
 OPERATORS: Final = ("2201", "3510")
 WINOGRAD_PAD: Final = 8
-LARGEST_INNER_STRIDE: Final = 2  # zeros for larger ones are inserted by a kernel before
 WINOGRAD_CHANNELS: Final = 64
 WINOGRAD_BLOCKS: Final = 16
 WINOGRAD_TILES: Final = 512_000
@@ -58,28 +57,6 @@ def not_modelled(call: Call, gradient: str) -> str:
             f"The operator may compute {gradient} of these shapes by a matrix product, which cuts the "
             f"reduction in its own way{ties}; that is not modelled yet: the bits are those of the "
             "convolution kernel."
-        )
-    return ""
-
-
-def not_built(call: Call, gradient: str) -> str:
-    """Name the kernels that the product's operator runs around a gradient and this simulator does not.
-
-    Source   public ops-nn at e5c3fa932, as read: the operator's interface code
-    """
-    p = call.problem
-    if gradient != "grad_input" or p.transposed or p.rank == 3 or not call.generation.changes_layouts:
-        return ""
-    stride = max(p.strides)
-    if set(p.kernel) == {1} and stride > 1:
-        return (
-            "The operator makes this grad_input with stride 1 and spreads the result by a Dilation kernel, "
-            "which is not built: here one kernel writes it spread."
-        )
-    if stride > LARGEST_INNER_STRIDE and call.storage.name != "bfloat16":
-        return (
-            "The operator spreads grad_output by a Dilation kernel before this grad_input, which then has "
-            "stride 1; it is not built: here the kernel itself inserts the zeros."
         )
     return ""
 

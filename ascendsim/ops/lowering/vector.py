@@ -12,6 +12,7 @@ from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.notes import squeezed
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts, lane_sums
+from ascendsim.ops.schedules.vector.dilation import Spreading, dilation
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, ordered_sum, zero_fill
 from ascendsim.ops.schedules.vector.relayout import Relayout
 from ascendsim.ops.schedules.vector.strided import gather
@@ -63,6 +64,14 @@ class VectorKernels:
         # As bits, which nothing rounds: Inf stays Inf where conversions saturate.
         name = self.graph.fresh(kernel)
         self._add(name, phases, tensors, "float32", op_type="TransData", recipe=change.recipe)
+
+    def dilate(self, name: str, spreading: Spreading) -> None:
+        """Append the kernel that spreads the pixels of a tensor in the cube's layout over zeros."""
+        tensors, how = (spreading.source, spreading.target), (spreading.step, spreading.first)
+        # As bits, like a change of layout.
+        phases = (dilation(self.profile, spreading),)
+        recipe = "dilation", *how
+        self._add(f"dilation_{name}", phases, tensors, "float32", op_type="Dilation", recipe=recipe)
 
     def convert(self, name: str, target: str, kernel: str = "", note: str = "") -> None:
         """Append the kernel that converts one whole tensor.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.ops.lowering.call import Call, vector_overflow
+from ascendsim.ops.reference.dilated import spread
 from ascendsim.ops.reference.merged import merged_dgrad, merged_wgrad
 from ascendsim.ops.reference.ordered import reduction_of
 from ascendsim.ops.reference.sums import bias_gradient
@@ -61,7 +62,13 @@ def _grad_input(call: Call, a: Floats, w: Floats, reduce: Reduce) -> Floats:
     """Return grad_input as it leaves the cube."""
     # Parts are added in float32 and converted by vector cores, whose overflow may differ from Fixpipe's.
     order = call.schedule("grad_input").order()
-    sums = merged_dgrad(call.problem, call.merge_of("grad_input"), a, w, order, reduce)
+    dilated = call.dilated
+    problem = dilated.problem if dilated else call.problem
+    if dilated and dilated.spreads == "grad_output":
+        a = spread(a, dilated)
+    sums = merged_dgrad(problem, call.merge_of("grad_input"), a, w, order, reduce)
+    if dilated and dilated.spreads == "grad_input":
+        sums = spread(sums, dilated)
     return round_to(sums, call.leaves_in("grad_input"), overflow=call.math("grad_input").overflow)
 
 

@@ -50,12 +50,12 @@ def pieces(tile: ImageTile, most_bytes: int) -> Iterator[Piece]:
     for begin in product(range(0, w.channels, channels), range(0, w.rows, rows), range(0, w.cols, cols)):
         sizes = zip(begin, (channels, rows, cols), (w.channels, w.rows, w.cols), strict=True)
         own = [range(first, min(first + size, whole)) for first, size, whole in sizes]
-        source_rows, row = _taken(own[1], at.row, at.row_step, taken[0])
-        source_cols, col = _taken(own[2], at.col, at.col_step, taken[1])
+        source_rows, row = lines_in(own[1], at.row, at.row_step, taken[0])
+        source_cols, col = lines_in(own[2], at.col, at.col_step, taken[1])
         yield Piece(own[0], own[1], own[2], source_rows, source_cols, (row, col))
 
 
-def _taken(part: range, at: int, step: int, count: int) -> tuple[range, int]:
+def lines_in(part: range, at: int, step: int, count: int) -> tuple[range, int]:
     """Return which of `count` lines, line i at `at` + i * `step`, a part holds, and where its first lies."""
     first = max(0, -(-(part.start - at) // step))
     end = min(count, (part.stop - 1 - at) // step + 1)

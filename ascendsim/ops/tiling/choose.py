@@ -10,6 +10,7 @@ from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.dilated import kernel_problem
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.wgrad import WgradGemm
@@ -53,6 +54,8 @@ def choose_tiling(
     """
     if strategy not in STRATEGIES:
         raise ConfigError(f"strategy is {strategy!r}; it must be one of {', '.join(STRATEGIES)}")
+    if isinstance(problem, ConvProblem):
+        problem = kernel_problem(problem, gradient, dtype, profile)
     machine = _Machine(profile.content, ref(profile))
     return _remembered(
         problem, gradient, dtype, hf32, deterministic, out_dtype, strategy, group_merge, machine

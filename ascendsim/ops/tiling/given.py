@@ -11,6 +11,7 @@ from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.dilated import kernel_problem
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.problems.merged import merged
@@ -93,8 +94,9 @@ class _Wanted(NamedTuple):
         """Return the product that the plan cuts."""
         if isinstance(self.problem, MatmulProblem):
             return MatmulGemm.of(self.problem, self.compute_dtype, self.out_dtype)
-        usual = product_merge(self.problem, self.gradient, self.compute_dtype, profile)
-        problem = merged(self.problem, self.group_merge or usual)
+        whole = kernel_problem(self.problem, self.gradient, self.compute_dtype, profile)
+        usual = product_merge(whole, self.gradient, self.compute_dtype, profile)
+        problem = merged(whole, self.group_merge or usual)
         if self.gradient == "grad_input":
             return DgradGemm.of(problem, self.compute_dtype, self.out_dtype)
         return WgradGemm.of(problem, self.compute_dtype)

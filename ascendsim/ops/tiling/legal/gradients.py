@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.dilated import kernel_problem
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.tiling.legal.dgrad import DgradSpace
@@ -15,6 +16,7 @@ from ascendsim.profile import Profile
 
 def space_of(problem: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> Space:
     """Return the cuts of "grad_input" or "grad_weight", whose operands the cube multiplies so."""
+    problem = kernel_problem(problem, gradient, compute_dtype, profile)
     merge = product_merge(problem, gradient, compute_dtype, profile)
     whole = merged(problem, merge)
     space: Space
