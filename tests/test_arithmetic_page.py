@@ -74,8 +74,9 @@ def test_the_code_of_the_section_runs():
         exec(compile(block, "docs/arithmetic.md", "exec"), {})
 
 
-def test_the_code_on_arithmetics_prints_what_stands_below_it(capsys):
-    section = PAGE.partition("\n## Arithmetics side by side\n")[2].partition("\n## ")[0]
+@pytest.mark.parametrize("title", ["Arithmetics side by side", "grad_weight by Winograd"])
+def test_the_code_of_a_section_prints_what_stands_below_it(capsys, title):
+    section = PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     (printed,) = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
     exec(compile(code, "docs/arithmetic.md", "exec"), {})

@@ -385,6 +385,7 @@ NUMERICS = {
     "quick_casts": {"formats", "compiled"},
     "standards": {"formats"},
     "metric_columns": set(),
+    "winograd": set(),
     "metric_chunks": {"formats", "standards"},
     "metrics": {"formats", "standards", "metric_chunks"},
 }

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ascendsim.ops.problems.winograd import Clusters
+
 
 @dataclass(frozen=True)
 class DgradOrder:
@@ -81,6 +83,30 @@ class WgradOrder:
     shares: tuple[int, ...] = ()
     stream: StreamOrder | None = None
     grid: tuple[tuple[range, range], ...] = ()
+
+
+class WinogradBlock(NamedTuple):
+    """Some channels of both sides of the result, with all their taps."""
+
+    first_small: int
+    small: int
+    first_big: int
+    big: int
+
+
+@dataclass(frozen=True)
+class WinogradOrder:
+    """The order of a grad_weight by Winograd: sums over the clusters of tiles, one Mmad a cluster and point.
+
+    clusters  the clusters, in the order in which they are added
+    parts     parts of the reduction of the `streamed` blocks: part p takes clusters count * p // parts ... of
+              all. Each is brought to taps by itself, and these are added as 0, 1, 2, ..., beginning with
+              part 0. All other elements are added as a whole
+    """
+
+    clusters: Clusters
+    parts: int = 1
+    streamed: tuple[WinogradBlock, ...] = ()
 
 
 @dataclass(frozen=True)
