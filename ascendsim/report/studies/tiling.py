@@ -10,6 +10,15 @@ from ascendsim.report.numbers import microseconds
 from ascendsim.report.page.charts import Stack, stacked
 from ascendsim.report.page.records import Page, Picture, Section
 from ascendsim.report.studies.hardware import share
+from ascendsim.report.studies.tiling_courses import (
+    BRIEF,
+    course_record,
+    course_sections,
+    deciding,
+    path_table,
+    stages_table,
+)
+from ascendsim.report.studies.tiling_courses import DEFINITIONS as COURSES
 from ascendsim.report.tables import TextTable
 from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.tuning.records import TilingAnswer, Trial, Waits
@@ -34,6 +43,7 @@ DEFINITIONS = {
     "that they use), or because one start of L2 was slow enough already.",
     "winner": "A plan that is faster under every start by more than the margin, and at both ends of every "
     "assumed figure.",
+    **COURSES,
     **L2_STARTS,
 }
 
@@ -83,6 +93,12 @@ def waits_table(waits: Waits) -> TextTable:
     return TextTable(title, headings, frozenset({0}), (*rows, total), total=True)
 
 
+def tiling_tables(answer: TilingAnswer) -> list[TextTable]:
+    """Return what a terminal shows: of the critical paths those of the start that decides, in brief."""
+    path = path_table(deciding(answer), BRIEF)
+    return [plan_table(answer), *map(waits_table, answer.waits), stages_table(answer.courses), path]
+
+
 def _row(what: str, before: int, after: int) -> tuple[str, ...]:
     return what, f"{before:,}", f"{after:,}", f"{after - before:+,}"
 
@@ -115,6 +131,7 @@ def tiling_page(answer: TilingAnswer, made: Mapping[str, str]) -> Page:
     sections = (
         Section("Plan against plan", tuple(notes(answer)), (), (plan_table(answer),)),
         Section("Why", (), (picture,), tuple(waits_table(waits) for waits in answer.waits)),
+        *course_sections(answer.courses),
         Section("The best plan as a file", (plan_text(answer),), collapsed=True),
     )
     title = f"What beats the plan of {answer.question.gradient}? {answer.question.title} on {answer.variant}"
@@ -149,6 +166,7 @@ def tiling_record(answer: TilingAnswer) -> dict[str, Any]:
             }
             for waits in answer.waits
         ],
+        "courses": [course_record(course) for course in answer.courses],
     }
 
 
