@@ -55,8 +55,10 @@ def tiling_sentence(answer: TilingAnswer) -> str:
     tried = sum(answer.tried.values())
     if answer.best.plan == answer.usual.plan:
         return f"{where}: none of {tried} plans beats the usual one."
-    saved = " and ".join(f"{share(answer.saved(start))} % with L2 {start}" for start in question.starts)
-    lead = f"{where}: the best of {tried} plans saves {saved}"
+    saved = " and ".join(_saved(answer, start) for start in question.starts)
+    # One verb for all starts where they agree.
+    saved = saved if saved.count("costs") else "saves " + saved.replace("saves ", "")
+    lead = f"{where}: the best of {tried} plans {saved}"
     if answer.wins:
         at = f", and does so at all {answer.ends} ends of assumed figures" if answer.ends else ""
         return f"{lead}, more than the margin of {share(question.margin)} %{at}."
@@ -64,7 +66,15 @@ def tiling_sentence(answer: TilingAnswer) -> str:
         return (
             f"{lead}, but is no winner: it loses at {answer.lost[0]} (of {answer.ends} ends that were tried)."
         )
+    slower = [start for start in question.starts if answer.saved(start) < 0]
+    if slower:
+        return f"{lead}; it is no winner, as it loses with L2 {' and '.join(slower)}."
     return f"{lead}, but is no winner: the margin, the model's own error, is {share(question.margin)} %."
+
+
+def _saved(answer: TilingAnswer, start: str) -> str:
+    saved = answer.saved(start)
+    return f"{'costs' if saved < 0 else 'saves'} {share(abs(saved))} % with L2 {start}"
 
 
 def plan_table(answer: TilingAnswer) -> TextTable:
