@@ -38,9 +38,11 @@ def codesign_sentence(answer: DesignAnswer) -> str:
         saved = share(1 - best.tuned_us / as_is.tuned_us)
         compared = f", {saved} % less than the product as it is ({as_is.cost:g})"
     timed = sum(not design.reason for design in answer.designs)
+    refused = sum(design.refused for design in answer.designs)
+    tail = f"; {refused} {'is' if refused == 1 else 'are'} refused" if refused else ""
     return (
         f"{where}: the fastest design{within} is {best.name}, which costs {best.cost:g} and takes "
-        f"{microseconds(best.tuned_us)} us{compared}; {len(front)} of {timed} designs are on the front."
+        f"{microseconds(best.tuned_us)} us{compared}; {len(front)} of {timed} designs are on the front{tail}."
     )
 
 
@@ -52,10 +54,12 @@ def codesign_table(answer: DesignAnswer) -> TextTable:
 
 
 def _row(design: Design, front: tuple[Design, ...]) -> tuple[str, ...]:
+    cost = "-" if design.cost is None else f"{design.cost:g}"
     if design.reason:
-        return design.name, f"{design.cost:g}", "", "", design.reason.partition("\n")[0]
+        why = design.reason.partition("\n")[0]
+        return design.name, cost, "-", "-", f"refused: {why}" if design.refused else why
     times = microseconds(design.usual_us), microseconds(design.tuned_us)
-    return design.name, f"{design.cost:g}", *times, "yes" if design in front else ""
+    return design.name, cost, *times, "yes" if design in front else ""
 
 
 def codesign_page(answer: DesignAnswer, made: Mapping[str, str]) -> Page:
@@ -64,7 +68,7 @@ def codesign_page(answer: DesignAnswer, made: Mapping[str, str]) -> Page:
     dots = [
         Dot(design.name, design.cost, design.tuned_us, marked=design in front)
         for design in answer.designs
-        if not design.reason
+        if design.cost is not None and not design.reason
     ]
     pictures = (
         (
