@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ascendsim.report.numbers import microseconds
@@ -48,25 +48,30 @@ def codesign_sentence(answer: DesignAnswer) -> str:
 
 def codesign_table(answer: DesignAnswer) -> TextTable:
     """Show every design, the product as it is first."""
-    rows = tuple(_row(design, answer.front) for design in answer.designs)
+    front = _names(answer.front)
+    rows = tuple(_row(design, front) for design in answer.designs)
     headings = ("design", "cost", "usual us", "tuned us", "front")
     return TextTable("Designs", headings, frozenset({0, 4}), rows)
 
 
-def _row(design: Design, front: tuple[Design, ...]) -> tuple[str, ...]:
+def _names(designs: Iterable[Design]) -> frozenset[str]:
+    return frozenset(design.name for design in designs)
+
+
+def _row(design: Design, front: frozenset[str]) -> tuple[str, ...]:
     cost = "-" if design.cost is None else f"{design.cost:g}"
     if design.reason:
         why = design.reason.partition("\n")[0]
         return design.name, cost, "-", "-", f"refused: {why}" if design.refused else why
     times = microseconds(design.usual_us), microseconds(design.tuned_us)
-    return design.name, cost, *times, "yes" if design in front else ""
+    return design.name, cost, *times, "yes" if design.name in front else ""
 
 
 def codesign_page(answer: DesignAnswer, made: Mapping[str, str]) -> Page:
     """Return the page of a study; `made` says how."""
-    front = answer.front
+    front = _names(answer.front)
     dots = [
-        Dot(design.name, design.cost, design.tuned_us, marked=design in front)
+        Dot(design.name, design.cost, design.tuned_us, marked=design.name in front)
         for design in answer.designs
         if design.cost is not None and not design.reason
     ]
@@ -87,7 +92,7 @@ def codesign_page(answer: DesignAnswer, made: Mapping[str, str]) -> Page:
 
 def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
     """Return the answer as plain values."""
-    front = answer.front
+    front = _names(answer.front)
     names = ("name", "cost", "usual_us", "tuned_us", "reason")
     return {
         "answer": codesign_sentence(answer),
@@ -97,7 +102,7 @@ def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
         "budget": answer.question.budget,
         "designs": [
             {name: getattr(design, name) for name in names}
-            | {"figures": dict(design.figures), "front": design in front}
+            | {"figures": dict(design.figures), "front": design.name in front}
             for design in answer.designs
         ],
     }
