@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
 
 # Between two lines in a pipe: a log stays short, and whoever reads it knows that work goes on.
 QUIET_SECONDS = 30.0
@@ -26,7 +26,10 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
         with _lines(lambda: f"{len(begun)} of {total}: {begun[-1]}" if begun else f"0 of {total}"):
             yield begun.append
         return
-    with _bar() as bar:
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}")
+    with _bar(*columns) as bar:
         task = bar.add_task("", total=total)
         told = False
 
@@ -39,25 +42,47 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
         yield advance
 
 
+class Counted:
+    """Tells how far a study is, in the same words and numbers on a terminal and in a pipe.
+
+    A study has stages, each with points of its own, and how many will come is not known before: so two counts
+    are told, of the stage and of the whole. `computed` is the second one.
+    """
+
+    def __init__(self, show: Callable[[int, int, str], None]) -> None:
+        self.computed = 0
+        self._show = show
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        """Take in that a point was computed: the `done`th of `total` of its stage."""
+        self.computed += 1
+        said = f"{done} of {total} points of this stage, {self.computed} computed in all: {name}"
+        self._show(done, total, said)
+
+
 @contextmanager
-def counted() -> Iterator[Callable[[int, int, str], None]]:
-    """Give a function to call with (done, all of this stage, name of the one just done).
+def counted() -> Iterator[Counted]:
+    """Give what to call with (done, all of this stage, name of the one just done).
 
     On a terminal a bar; in a pipe a line every ten seconds on standard error, so that a log shows life.
     """
     if not sys.stderr.isatty():
-        yield _LineNowAndThen()
+        line = _LineNowAndThen()
+        yield Counted(lambda _done, _total, said: line(said))
         return
-    with _bar() as bar:
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+
+    with _bar(BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False)) as bar:
         task = bar.add_task("", total=None)
-        yield lambda done, total, name: bar.update(task, completed=done, total=total, description=name)
+        yield Counted(
+            lambda done, total, said: bar.update(task, completed=done, total=total, description=said)
+        )
 
 
-def _bar() -> Progress:
+def _bar(*columns: ProgressColumn) -> Progress:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
@@ -69,10 +94,10 @@ class _LineNowAndThen:
     def __init__(self) -> None:
         self._last = monotonic()
 
-    def __call__(self, done: int, total: int, name: str) -> None:
+    def __call__(self, said: str) -> None:
         if monotonic() - self._last >= self.SECONDS:
             self._last = monotonic()
-            print(f"{done} of {total} points of this stage: {name}", file=sys.stderr, flush=True)
+            print(said, file=sys.stderr, flush=True)
 
 
 @contextmanager

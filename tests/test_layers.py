@@ -239,7 +239,8 @@ RECORDS = {
         "studies/records.py",
         "studies/tuning/records.py",
     ),
-    *("timing/critical_path.py", "timing/timeline.py", "timing/times.py"),
+    *("timing/critical_path.py", "timing/stages.py", "timing/tiles.py"),
+    *("timing/timeline.py", "timing/times.py"),
 }
 LEAVES = {"errors", "numerics", "profile", "report", "validate"}
 EXECUTORS = {"functional.py", "ops/graph_times.py", "ops/running.py", "timing/kernel.py"}

@@ -21,10 +21,10 @@ from ascendsim.report.calls.pictures import (
     stages_picture,
     waits_picture,
 )
-from ascendsim.report.calls.stages import Stages, stages
 from ascendsim.report.document import Run, run_document
 from ascendsim.report.page.html import render
 from ascendsim.report.page.roofline import Point, Roof, roofline
+from ascendsim.timing.stages import Stages, stages
 from ascendsim.timing.timeline import PhaseTimeline, Timeline
 from tests.headless import needs_chromium, opened
 from tests.test_study_page import Reader

@@ -8,7 +8,12 @@ from test_study_hardware import LAYERS, STREAM
 from ascendsim import estimate, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.profile import Cost, parse_changes
-from ascendsim.report.studies.codesign import codesign_page, codesign_sentence
+from ascendsim.report.studies.codesign import (
+    codesign_page,
+    codesign_record,
+    codesign_sentence,
+    codesign_table,
+)
 from ascendsim.studies.codesign.designs import study_codesign
 from ascendsim.studies.codesign.records import Design, DesignAnswer, DesignQuestion
 from ascendsim.studies.engine.run import Budget, Engine
@@ -99,12 +104,23 @@ def test_tuned_plans_are_never_slower_than_usual_ones(answer):
 def test_what_is_over_the_budget_is_not_timed():
     found = answered(question(CORES, budget=24, tilings=1))
     assert [design.reason for design in found.designs] == ["", "", "over the budget"]
+    assert not any(design.refused for design in found.designs)
+    assert codesign_table(found).rows[2] == ("cores.cube=x2", "48", "-", "-", "over the budget")
     assert "within 24" in codesign_sentence(found)
 
 
 def test_a_design_that_cannot_be_has_its_reason():
     found = answered(question("buffers.L0A.capacity_bytes=0", tilings=1))
-    assert "buffers.L0A.capacity_bytes" in found.designs[1].reason
+    refused = found.designs[1]
+    assert "buffers.L0A.capacity_bytes" in refused.reason
+    assert refused.refused
+    # There is no such product, so that nothing of it has a cost.
+    assert refused.cost is None
+    row = codesign_table(found).rows[1]
+    assert row[:4] == ("buffers.L0A.capacity_bytes=0", "-", "-", "-")
+    assert row[4].startswith("refused: ")
+    assert codesign_sentence(found).endswith("1 of 1 designs are on the front; 1 is refused.")
+    assert codesign_record(found)["designs"][1]["cost"] is None
 
 
 def test_a_figure_of_two_groups_is_refused():
@@ -151,3 +167,15 @@ def test_the_command_answers_first(capsys, tmp_path):
     assert (tmp_path / "study.html").exists()
     assert main([*words, *more, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["designs"]) == 2
+
+
+def test_designs_of_which_all_are_refused_are_a_mistake(refusal, tmp_path):
+    words = ["study", "codesign", "s5b1_1x1a", "--cost", "cores.cube", "--l2-start", "warm"]
+    words += ["--tilings", "2", "--jobs", "1", "--store", str(tmp_path / "s")]
+    change = ["--change", "buffers.L0A.capacity_bytes=0"]
+    told = " ".join(refusal(*words, *change).split())
+    assert "study codesign: every design is refused; buffers.L0A.capacity_bytes=0: " in told
+    # One that can be timed makes an answer, with the refused one named.
+    from ascendsim.cli import main
+
+    assert main([*words, "--change", "buffers.L0A.capacity_bytes=0,x2"]) == 0

@@ -1,5 +1,6 @@
 """Does a study answer each point once, with what `estimate` says, whoever computes it?"""
 
+import io
 import json
 import sqlite3
 from dataclasses import replace
@@ -203,7 +204,41 @@ def test_a_pipe_gets_a_line_now_and_then_on_standard_error(capsys, monkeypatch):
         # After 9 seconds nothing, after 10 a line, a second later nothing.
         for done in (1, 2, 3):
             tell(done, 3, f"point {done}")
-    assert capsys.readouterr() == ("", "2 of 3 points of this stage: point 2\n")
+    said = "2 of 3 points of this stage, 2 computed in all: point 2\n"
+    assert capsys.readouterr() == ("", said)
+
+
+class Terminal(io.StringIO):
+    """Standard error that is a terminal."""
+
+    def isatty(self):
+        """Say so."""
+        return True
+
+
+def test_a_bar_and_lines_tell_the_same_counts_over_all_stages(capsys, monkeypatch):
+    """Two stages, of 3 and of 2 points: both ways count the second stage anew, and the whole on."""
+    steps = [(1, 3, "a"), (2, 3, "b"), (3, 3, "c"), (1, 2, "d"), (2, 2, "e")]
+    monkeypatch.setattr(progress._LineNowAndThen, "SECONDS", 0)
+    with progress.counted() as tell:
+        for step in steps:
+            tell(*step)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-2:] == [
+        "1 of 2 points of this stage, 4 computed in all: d",
+        "2 of 2 points of this stage, 5 computed in all: e",
+    ]
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    for seen, step in enumerate(steps):
+        with progress.counted() as tell:
+            for before in steps[: seen + 1]:
+                tell(*before)
+        # The bar is drawn once more when it ends, with its last words.
+        assert lines[seen] in terminal.getvalue(), step
+    assert tell.computed == 5
 
 
 # ---- The store

@@ -286,6 +286,18 @@ def test_what_is_not_nothing_is_not_printed_as_nothing(part, text):
     assert share(part) == text
 
 
+def test_columns_of_intervals_are_left_out_where_none_was_asked_for(doubtful):
+    assert hardware_table(doubtful).headings[-3:] == ("saves", "between", "verdict")
+    # With L2 handed a faster memory saves something, so that there is no verdict of "no change" either.
+    table = hardware_table(answered(question(MEMORY, starts=("handed",))))
+    assert table.headings[-2:] == ("better us", "saves")
+    assert {len(row) for row in table.rows} == {len(table.headings)}
+    # With L2 warm it changes nothing: a verdict without an interval.
+    warm = hardware_table(answered(question(MEMORY, starts=("warm",))))
+    assert warm.headings[-2:] == ("saves", "verdict")
+    assert warm.rows[0][-1] == "no change"
+
+
 def test_the_page_has_every_change_under_every_start(doubtful):
     page = hardware_page(doubtful, {"command": "c"})
     assert page.answer == hardware_sentence(doubtful)

@@ -13,7 +13,7 @@ from test_timing import PLAIN, profiles, programs, read
 from ascendsim.ops.results import Retimed
 from ascendsim.ops.summary import summarise
 from ascendsim.program.kernel import Core, CoreWork, Phase
-from ascendsim.timing.critical_path import PathStep, critical_path, cycles_by_cause
+from ascendsim.timing.critical_path import PathStep, critical_path, cycles_by_cause, cycles_by_pipe
 from ascendsim.timing.timeline import times_of
 from ascendsim.timing.times import Occupation, average_busy, bound_by, occupation
 
@@ -166,6 +166,26 @@ def test_the_critical_path_names_every_cause():
     }
 
 
+def test_the_critical_path_is_told_by_pipe_and_cause():
+    # The steps above: each latency is that of the pipe whose result it is, each flag goes to a pipe.
+    assert cycles_by_pipe(critical_path(chain())) == {
+        "issue by S": 1,
+        "MTE2 busy": 10,
+        "latency of MTE2": 3,
+        "flag to M": 2,
+        "M busy": 4,
+        "latency of M": 5,
+        "flag to V": 2,
+        "V busy": 6,
+    }
+
+
+def test_entry_and_barriers_are_no_pipes():
+    made = kernel([program(Fake("M", 5))], [program(Fake("V", 4))])
+    path = critical_path(time_kernel(made, PLAIN.but(start_cycles=7, barrier_cycles=3)))
+    assert cycles_by_pipe(path) == {"entry": 7, "M busy": 5, "barrier": 3, "V busy": 4}
+
+
 @pytest.mark.parametrize(
     ("issue", "steps"),
     [
@@ -195,9 +215,9 @@ def test_the_critical_path_goes_through_a_full_queue(depth):
 def test_the_critical_path_crosses_barriers_to_the_core_that_was_last():
     made = kernel([program(Fake("M", 5)), program(Fake("M", 8))], [program(Fake("V", 4))])
     assert critical_path(time_kernel(made, PLAIN.but(barrier_cycles=3))) == [
-        PathStep("M", 0, 8, "phase 0", Core("cube", 1), 0),
+        PathStep("M", 0, 8, "phase 0", Core("cube", 1), 0, "M"),
         PathStep("barrier", 8, 11, "phase 0"),
-        PathStep("V", 11, 15, "phase 1", CORE, 0),
+        PathStep("V", 11, 15, "phase 1", CORE, 0, "V"),
     ]
 
 
@@ -205,8 +225,8 @@ def test_the_critical_path_begins_with_the_entry():
     made = kernel([program(Fake("M", 5))], [program(Fake("V", 4))])
     assert critical_path(time_kernel(made, PLAIN.but(start_cycles=7))) == [
         PathStep("entry", 0, 7, "phase 0"),
-        PathStep("M", 7, 12, "phase 0", CORE, 0),
-        PathStep("V", 12, 16, "phase 1", CORE, 0),
+        PathStep("M", 7, 12, "phase 0", CORE, 0, "M"),
+        PathStep("V", 12, 16, "phase 1", CORE, 0, "V"),
     ]
 
 
@@ -221,6 +241,7 @@ def test_the_critical_path_has_no_gap(phases, profile, entry):
     path = critical_path(timeline)
     assert [step.begin for step in path] == [0, *(step.end for step in path)][: len(path)]
     assert (path[-1].end if path else 0) == timeline.cycles
+    assert sum(cycles_by_pipe(path).values()) == timeline.cycles
     assert all(step.end - step.begin == profile.flag_cycles for step in path if step.cause == "flag")
     assert all((step.end - step.begin) == profile.issue_cycles for step in path if step.cause == "S")
 

@@ -25,6 +25,20 @@ class TextTable(NamedTuple):
     total: bool = False
 
 
+def without_empty(table: TextTable, names: Sequence[str]) -> TextTable:
+    """Leave out those of these columns that have nothing in any row."""
+    kept = [
+        at
+        for at, heading in enumerate(table.headings)
+        if heading not in names or any(row[at] for row in table.rows)
+    ]
+    return table._replace(
+        headings=tuple(table.headings[at] for at in kept),
+        left=frozenset(new for new, at in enumerate(kept) if at in table.left),
+        rows=tuple(tuple(row[at] for at in kept) for row in table.rows),
+    )
+
+
 def time_table(product: Entry, *, share: bool | None = None) -> TextTable:
     """Show the time of each kernel by what it goes to, its cores, and how far it uses the cubes.
 

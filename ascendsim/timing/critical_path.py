@@ -15,7 +15,8 @@ class PathStep(NamedTuple):
 
     `cause` is a pipe (the instruction of that number held it; S: was being issued), "latency" (until its
     result was visible), "flag" (until another pipe had woken it up), "barrier" (between phases, no core) or
-    "entry" (until the scalar units are ready for the first instruction, no core).
+    "entry" (until the scalar units are ready for the first instruction, no core). `pipe` is that of the
+    instruction, whatever the cause; "" without one.
     """
 
     cause: str
@@ -24,6 +25,7 @@ class PathStep(NamedTuple):
     phase: str
     core: Core | None = None
     instruction: int = -1
+    pipe: str = ""
 
 
 class _Event(NamedTuple):
@@ -61,6 +63,19 @@ def cycles_by_cause(path: list[PathStep]) -> dict[str, int]:
     return dict(sorted(totals.items(), key=lambda item: -item[1]))
 
 
+def cycles_by_pipe(path: list[PathStep]) -> dict[str, int]:
+    """Return how many cycles of a critical path each cause takes on each pipe, in the order of the path.
+
+    By words: "MTE2 busy", "latency of MTE2", "flag to M", "issue by S", "barrier", "entry".
+    """
+    totals: dict[str, int] = {}
+    for step in path:
+        said = {"latency": f"latency of {step.pipe}", "flag": f"flag to {step.pipe}", "S": "issue by S"}
+        name = said.get(step.cause, f"{step.cause} busy") if step.pipe else step.cause
+        totals[name] = totals.get(name, 0) + step.end - step.begin
+    return totals
+
+
 def _steps_of(phase: PhaseTimeline, work: CoreTimeline) -> list[PathStep]:
     """Return the steps of the program that finished last, the last one first."""
     # Backwards: each event has one cause that was over last, while one cause may have many effects.
@@ -76,8 +91,9 @@ def _steps_of(phase: PhaseTimeline, work: CoreTimeline) -> list[PathStep]:
         since = phase.begin if before is None else times[before.what][before.instruction]
         # Two events of one cycle make no step, but the chain goes through both.
         if since < time:
-            core = work.cores[0].beside(core_of(pipes[event.instruction]))
-            steps.append(PathStep(cause, since, time, phase.name, core, event.instruction))
+            pipe = pipes[event.instruction]
+            core = work.cores[0].beside(core_of(pipe))
+            steps.append(PathStep(cause, since, time, phase.name, core, event.instruction, bare(pipe)))
         event = before
     return steps
 

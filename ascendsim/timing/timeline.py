@@ -64,6 +64,15 @@ class Timeline:
         return self.phases[0].begin if self.phases else 0
 
 
+def work_of(phase: PhaseTimeline, core: Core) -> tuple[CoreTimeline | None, int]:
+    """Return the work that covers a core, and the number of the core in its program; None: it has none."""
+    for work in phase.cores:
+        for number in range(len(work.program.sizes)):
+            if core in [one.beside(number) for one in work.cores]:
+                return work, number
+    return None, 0
+
+
 def times_of(timeline: Timeline) -> KernelTimes:
     """Return where the cycles of a kernel went, told from its spans."""
     phases = []

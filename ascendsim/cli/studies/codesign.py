@@ -56,8 +56,20 @@ def codesign(arguments: Any) -> int:
     question = _question(arguments)
     with engine_of(arguments) as (engine, budget):
         answer = study_codesign(question, engine, budget)
+        _require_one(answer)
     _print(answer, arguments)
     return 0
+
+
+def _require_one(answer: DesignAnswer) -> None:
+    """Refuse a question of which no design can be timed but, perhaps, the product as it is.
+
+    Raises   ConfigError with the first reason
+    """
+    changed = [design for design in answer.designs if design.figures]
+    if changed and all(design.refused for design in changed):
+        first = changed[0]
+        raise ConfigError(f"study codesign: every design is refused; {first.name}: {first.reason}")
 
 
 def _question(arguments: Any) -> DesignQuestion:

@@ -68,12 +68,9 @@ def engine_of(arguments: Any) -> Iterator[tuple[Engine, Budget]]:
     from ascendsim.studies.engine.run import Budget, Engine
     from ascendsim.studies.engine.store import Store
 
-    computed = 0
     with Store(arguments.store or _default_store()) as store, counted() as tell:
 
         def advance(done: int, total: int, point: Any) -> None:
-            nonlocal computed
-            computed += 1
             tell(done, total, point.label)
 
         yield (
@@ -81,7 +78,7 @@ def engine_of(arguments: Any) -> Iterator[tuple[Engine, Budget]]:
             Budget(arguments.time, arguments.trials),
         )
     kept = arguments.store or "the user's cache"
-    print(f"{computed} points computed, the rest taken from {kept}", file=sys.stderr)
+    print(f"{tell.computed} points computed, the rest taken from {kept}", file=sys.stderr)
 
 
 def write_study_page(arguments: Any, page: Page) -> None:

@@ -126,11 +126,10 @@ def _print(answer: TilingAnswer, arguments: Any) -> None:
     from ascendsim.ops.tiling.plan_files import write_plans
     from ascendsim.report.studies.tiling import (
         notes,
-        plan_table,
         tiling_page,
         tiling_record,
         tiling_sentence,
-        waits_table,
+        tiling_tables,
     )
 
     print_answer(
@@ -138,7 +137,7 @@ def _print(answer: TilingAnswer, arguments: Any) -> None:
         answer,
         tiling_record,
         tiling_sentence,
-        lambda answer: [plan_table(answer), *map(waits_table, answer.waits)],
+        tiling_tables,
         notes,
     )
     if arguments.write_plan is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.report.calls.stages import stages
 from ascendsim.report.columns import Entry
 from ascendsim.report.numbers import microseconds, percent
 from ascendsim.report.page.charts import Stack, stacked
 from ascendsim.report.page.records import Picture
 from ascendsim.report.page.roofline import Point, Roof, roofline
 from ascendsim.report.tables import TextTable
+from ascendsim.timing.stages import stages
 
 if TYPE_CHECKING:
     from ascendsim.ops.results import KernelResult

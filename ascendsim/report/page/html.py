@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.errors import DataError
 from ascendsim.report.files import make_folder, write_text
+from ascendsim.report.page.fitting import fitted, without_details
 from ascendsim.report.page.records import Page
 
 if TYPE_CHECKING:
@@ -23,12 +24,16 @@ def render(page: Page) -> str:
 
 
 def write_page(path: Path, page: Page) -> None:
-    """Write a page, whole or not at all.
+    """Write a page, whole or not at all; of a page above 5 MB, which no browser opens quickly, fewer details.
 
-    Raises   DataError for a page above 5 MB, which no browser opens quickly, or a folder that takes no file
+    Raises   DataError for a page above 5 MB even without details, or a folder that takes no file
     """
     text = render(page)
     size = len(text.encode())
+    if size > LARGEST_BYTES:
+        rest = len(render(without_details(page)).encode())
+        text = render(fitted(page, LARGEST_BYTES - rest))
+        size = len(text.encode())
     if size > LARGEST_BYTES:
         raise DataError(
             f"{path}: the page has {size:,} bytes, more than {LARGEST_BYTES:,}; study fewer layers, "

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ascendsim.program.posts import bare, core_of
+from ascendsim.timing.timeline import work_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.program.kernel import Core
-    from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline
+    from ascendsim.timing.timeline import Timeline
 
     Cycles = NDArray[np.int64]
 
@@ -62,7 +63,7 @@ def _spans_of(timeline: Timeline, core: Core, name: str) -> CoreSpans:
     # A core may stand for other ones in each phase; the label tells the most that ever did the same.
     alike = 0
     for phase in timeline.phases:
-        work, number = _work_of(phase, core)
+        work, number = work_of(phase, core)
         if work is None:
             continue
         alike = max(alike, len(work.cores))
@@ -73,15 +74,6 @@ def _spans_of(timeline: Timeline, core: Core, name: str) -> CoreSpans:
     pipes = tuple(pipe for pipe in PIPE_ORDER if pipe in starts)
     label = f"{name} {core.index}" + (f" (and {alike - 1} alike)" if alike > 1 else "")
     return CoreSpans(label, pipes, {pipe: (np.array(starts[pipe]), np.array(ends[pipe])) for pipe in pipes})
-
-
-def _work_of(phase: PhaseTimeline, core: Core) -> tuple[CoreTimeline | None, int]:
-    """Return the work that covers a core, and the number of the core in its program."""
-    for work in phase.cores:
-        for number in range(len(work.program.sizes)):
-            if core in [one.beside(number) for one in work.cores]:
-                return work, number
-    return None, 0
 
 
 def coverage(starts: Cycles, ends: Cycles, begin: int, end: int, bins: int) -> NDArray[np.float64]:

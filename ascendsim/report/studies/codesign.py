@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ascendsim.report.numbers import microseconds
@@ -38,33 +38,42 @@ def codesign_sentence(answer: DesignAnswer) -> str:
         saved = share(1 - best.tuned_us / as_is.tuned_us)
         compared = f", {saved} % less than the product as it is ({as_is.cost:g})"
     timed = sum(not design.reason for design in answer.designs)
+    refused = sum(design.refused for design in answer.designs)
+    tail = f"; {refused} {'is' if refused == 1 else 'are'} refused" if refused else ""
     return (
         f"{where}: the fastest design{within} is {best.name}, which costs {best.cost:g} and takes "
-        f"{microseconds(best.tuned_us)} us{compared}; {len(front)} of {timed} designs are on the front."
+        f"{microseconds(best.tuned_us)} us{compared}; {len(front)} of {timed} designs are on the front{tail}."
     )
 
 
 def codesign_table(answer: DesignAnswer) -> TextTable:
     """Show every design, the product as it is first."""
-    rows = tuple(_row(design, answer.front) for design in answer.designs)
+    front = _names(answer.front)
+    rows = tuple(_row(design, front) for design in answer.designs)
     headings = ("design", "cost", "usual us", "tuned us", "front")
     return TextTable("Designs", headings, frozenset({0, 4}), rows)
 
 
-def _row(design: Design, front: tuple[Design, ...]) -> tuple[str, ...]:
+def _names(designs: Iterable[Design]) -> frozenset[str]:
+    return frozenset(design.name for design in designs)
+
+
+def _row(design: Design, front: frozenset[str]) -> tuple[str, ...]:
+    cost = "-" if design.cost is None else f"{design.cost:g}"
     if design.reason:
-        return design.name, f"{design.cost:g}", "", "", design.reason.partition("\n")[0]
+        why = design.reason.partition("\n")[0]
+        return design.name, cost, "-", "-", f"refused: {why}" if design.refused else why
     times = microseconds(design.usual_us), microseconds(design.tuned_us)
-    return design.name, f"{design.cost:g}", *times, "yes" if design in front else ""
+    return design.name, cost, *times, "yes" if design.name in front else ""
 
 
 def codesign_page(answer: DesignAnswer, made: Mapping[str, str]) -> Page:
     """Return the page of a study; `made` says how."""
-    front = answer.front
+    front = _names(answer.front)
     dots = [
-        Dot(design.name, design.cost, design.tuned_us, marked=design in front)
+        Dot(design.name, design.cost, design.tuned_us, marked=design.name in front)
         for design in answer.designs
-        if not design.reason
+        if design.cost is not None and not design.reason
     ]
     pictures = (
         (
@@ -83,7 +92,7 @@ def codesign_page(answer: DesignAnswer, made: Mapping[str, str]) -> Page:
 
 def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
     """Return the answer as plain values."""
-    front = answer.front
+    front = _names(answer.front)
     names = ("name", "cost", "usual_us", "tuned_us", "reason")
     return {
         "answer": codesign_sentence(answer),
@@ -93,7 +102,7 @@ def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
         "budget": answer.question.budget,
         "designs": [
             {name: getattr(design, name) for name in names}
-            | {"figures": dict(design.figures), "front": design in front}
+            | {"figures": dict(design.figures), "front": design.name in front}
             for design in answer.designs
         ],
     }

@@ -8,7 +8,7 @@ from typing import Any
 from ascendsim.report.numbers import microseconds, value
 from ascendsim.report.page.charts import Bar, tornado
 from ascendsim.report.page.records import Page, Picture, Section
-from ascendsim.report.tables import TextTable
+from ascendsim.report.tables import TextTable, without_empty
 from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.hardware.records import Gain, HardwareAnswer
 
@@ -129,7 +129,9 @@ def hardware_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
         *(("tuned us", "tuned saves") if tuned else ()),
         "verdict",
     )
-    return TextTable("What each change buys", headings, frozenset({0, 1, len(headings) - 1}), rows)
+    table = TextTable("What each change buys", headings, frozenset({0, 1, len(headings) - 1}), rows)
+    # Without intervals nothing lies between, and seldom there is a verdict.
+    return without_empty(table, ("between", "verdict"))
 
 
 def _tuned(tuned_us: tuple[float, float] | None) -> tuple[str, str]:

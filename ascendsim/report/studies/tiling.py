@@ -10,6 +10,15 @@ from ascendsim.report.numbers import microseconds
 from ascendsim.report.page.charts import Stack, stacked
 from ascendsim.report.page.records import Page, Picture, Section
 from ascendsim.report.studies.hardware import share
+from ascendsim.report.studies.tiling_courses import (
+    BRIEF,
+    course_record,
+    course_sections,
+    deciding,
+    path_table,
+    stages_table,
+)
+from ascendsim.report.studies.tiling_courses import DEFINITIONS as COURSES
 from ascendsim.report.tables import TextTable
 from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.tuning.records import TilingAnswer, Trial, Waits
@@ -34,6 +43,7 @@ DEFINITIONS = {
     "that they use), or because one start of L2 was slow enough already.",
     "winner": "A plan that is faster under every start by more than the margin, and at both ends of every "
     "assumed figure.",
+    **COURSES,
     **L2_STARTS,
 }
 
@@ -45,8 +55,10 @@ def tiling_sentence(answer: TilingAnswer) -> str:
     tried = sum(answer.tried.values())
     if answer.best.plan == answer.usual.plan:
         return f"{where}: none of {tried} plans beats the usual one."
-    saved = " and ".join(f"{share(answer.saved(start))} % with L2 {start}" for start in question.starts)
-    lead = f"{where}: the best of {tried} plans saves {saved}"
+    saved = " and ".join(_saved(answer, start) for start in question.starts)
+    # One verb for all starts where they agree.
+    saved = saved if saved.count("costs") else "saves " + saved.replace("saves ", "")
+    lead = f"{where}: the best of {tried} plans {saved}"
     if answer.wins:
         at = f", and does so at all {answer.ends} ends of assumed figures" if answer.ends else ""
         return f"{lead}, more than the margin of {share(question.margin)} %{at}."
@@ -54,7 +66,15 @@ def tiling_sentence(answer: TilingAnswer) -> str:
         return (
             f"{lead}, but is no winner: it loses at {answer.lost[0]} (of {answer.ends} ends that were tried)."
         )
+    slower = [start for start in question.starts if answer.saved(start) < 0]
+    if slower:
+        return f"{lead}; it is no winner, as it loses with L2 {' and '.join(slower)}."
     return f"{lead}, but is no winner: the margin, the model's own error, is {share(question.margin)} %."
+
+
+def _saved(answer: TilingAnswer, start: str) -> str:
+    saved = answer.saved(start)
+    return f"{'costs' if saved < 0 else 'saves'} {share(abs(saved))} % with L2 {start}"
 
 
 def plan_table(answer: TilingAnswer) -> TextTable:
@@ -81,6 +101,12 @@ def waits_table(waits: Waits) -> TextTable:
     headings = ("", "usual", "best", "difference")
     total = _row("all cycles", waits.before, waits.after)
     return TextTable(title, headings, frozenset({0}), (*rows, total), total=True)
+
+
+def tiling_tables(answer: TilingAnswer) -> list[TextTable]:
+    """Return what a terminal shows: of the critical paths those of the start that decides, in brief."""
+    path = path_table(deciding(answer), BRIEF)
+    return [plan_table(answer), *map(waits_table, answer.waits), stages_table(answer.courses), path]
 
 
 def _row(what: str, before: int, after: int) -> tuple[str, ...]:
@@ -115,6 +141,7 @@ def tiling_page(answer: TilingAnswer, made: Mapping[str, str]) -> Page:
     sections = (
         Section("Plan against plan", tuple(notes(answer)), (), (plan_table(answer),)),
         Section("Why", (), (picture,), tuple(waits_table(waits) for waits in answer.waits)),
+        *course_sections(answer.courses),
         Section("The best plan as a file", (plan_text(answer),), collapsed=True),
     )
     title = f"What beats the plan of {answer.question.gradient}? {answer.question.title} on {answer.variant}"
@@ -149,6 +176,7 @@ def tiling_record(answer: TilingAnswer) -> dict[str, Any]:
             }
             for waits in answer.waits
         ],
+        "courses": [course_record(course) for course in answer.courses],
     }
 
 

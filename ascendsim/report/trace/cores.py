@@ -22,8 +22,8 @@ from ascendsim.report.trace.events import (
     pipe_row,
     span,
 )
-from ascendsim.report.trace.tiles import deliveries, levels
 from ascendsim.report.trace.traffic import Bytes
+from ascendsim.timing.tiles import deliveries, levels
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, issue_cycles, released_by
 
 

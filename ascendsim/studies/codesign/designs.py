@@ -9,7 +9,7 @@ from typing import Any
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.profile import load_profile
-from ascendsim.studies.codesign.records import Design, DesignAnswer, DesignQuestion
+from ascendsim.studies.codesign.records import OVER_BUDGET, Design, DesignAnswer, DesignQuestion
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.hardware.records import StudiedLayer
 from ascendsim.studies.sweep import ranged_figures
@@ -59,9 +59,9 @@ def _design(
         # that a formula of no figure is told at once.
         if not values:
             raise
-        return Design(name, values, 0.0, reason=" ".join(str(error).split()))
+        return Design(name, values, None, reason=" ".join(str(error).split()))
     if question.budget is not None and cost > question.budget:
-        return Design(name, values, cost, reason="over the budget")
+        return Design(name, values, cost, reason=OVER_BUDGET)
     usual_us = tuned_us = 0.0
     try:
         for layer in question.layers:

@@ -10,6 +10,8 @@ from typing import Any
 from ascendsim.profile import Change, Cost
 from ascendsim.studies.hardware.records import StudiedLayer
 
+OVER_BUDGET = "over the budget"
+
 
 @dataclass(frozen=True, slots=True)
 class DesignQuestion:
@@ -38,6 +40,7 @@ class Design:
     """One combination of changes.
 
     figures   dotted path -> value; empty for the product as it is
+    cost      None where figures contradict each other, so that there is no product to cost anything
     usual_us  microseconds of all layers with their counts under the plans that its operators choose, without
               changes of layout
     tuned_us  the same under the best plan of each gradient that was found
@@ -46,10 +49,15 @@ class Design:
 
     name: str
     figures: Mapping[str, Any]
-    cost: float
+    cost: float | None
     usual_us: float = 0.0
     tuned_us: float = 0.0
     reason: str = ""
+
+    @property
+    def refused(self) -> bool:
+        """Whether it cannot be timed; what costs too much could be, and is not asked about."""
+        return self.reason not in ("", OVER_BUDGET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +73,13 @@ class DesignAnswer:
     @property
     def front(self) -> tuple[Design, ...]:
         """The designs that no other beats in time at no more cost, the cheapest first."""
-        timed = sorted(
-            (design for design in self.designs if not design.reason), key=lambda d: (d.cost, d.tuned_us)
-        )
+        timed = [
+            (design.cost, design.tuned_us, design)
+            for design in self.designs
+            if design.cost is not None and not design.reason
+        ]
         found: list[Design] = []
-        for design in timed:
+        for _, _, design in sorted(timed, key=lambda row: row[:2]):
             if not found or design.tuned_us < found[-1].tuned_us:
                 found.append(design)
         return tuple(found)

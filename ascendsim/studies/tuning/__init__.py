@@ -8,4 +8,5 @@ operators plans of the operators' nests, and their neighbours
 tune      plans timed, each once
 search    steps from the product's plan, then Optuna
 waits     where the cycles of two plans go, and differ
+courses   how two plans run: stages, critical paths, what buffers hold
 """

@@ -102,12 +102,49 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
+class BufferUse:
+    """What one on-chip buffer holds while a product runs, of the core of its kind that ends last.
+
+    reserved_bytes  what the program's slots take
+    tiles           (purpose, copies, bytes of each) of the slots: two copies take turns (ping-pong)
+    most_bytes      the most that hold a tile at a time, and `mean_bytes` over the product's cycles
+    curve           mean bytes held in equal parts of the time of the longer of two plans
+    """
+
+    buffer: str
+    capacity_bytes: int
+    reserved_bytes: int
+    tiles: tuple[tuple[str, int, int], ...]
+    most_bytes: int
+    mean_bytes: float
+    curve: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How the gradient runs under both plans and one start; both kinds of parts add up to its cycles.
+
+    stages          "entry", "fill", "steady" and "drain" of the product (`timing/stages.py`), "other kernels"
+    path            its critical path by pipe and cause, and "other kernels"
+    cycles          of the product under the slower of the two plans: the length of the curves
+    before, after   buffers of the product
+    """
+
+    start: str
+    stages: tuple[Part, ...]
+    path: tuple[Part, ...]
+    cycles: int
+    before: tuple[BufferUse, ...]
+    after: tuple[BufferUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TilingAnswer:
     """What beats the product's plan.
 
     usual     the plan that a call follows by default, and its times
     best      the best plan of all that were tried; `usual` itself where none is better
-    waits     by start
+    waits     by start, and `courses`
     tried     tilings that were timed, pruned (a bound or one start said enough) and refused
     ends      ends of assumed figures at which both were timed; `lost` those at which the best is slower
     """
@@ -119,6 +156,7 @@ class TilingAnswer:
     usual: Trial
     best: Trial
     waits: tuple[Waits, ...]
+    courses: tuple[Course, ...]
     tried: Mapping[str, int]
     ends: int = 0
     lost: tuple[str, ...] = ()

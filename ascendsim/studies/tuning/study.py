@@ -12,6 +12,7 @@ from ascendsim.ops.results import Estimate
 from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.sweep import ends, ranged_figures
+from ascendsim.studies.tuning.courses import course_of
 from ascendsim.studies.tuning.records import TilingAnswer, TilingQuestion
 from ascendsim.studies.tuning.search import tune
 from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of
@@ -32,10 +33,11 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
     refused = sum(bool(trial.reason) for trial in found)
     tried = {"timed": full, "pruned": len(found) - full - refused, "refused": refused}
     mhz, name = profile.clock.cube_mhz, question.gradient
-    results = []
+    waits, courses = [], []
     for start in question.starts:
         before, after = (_estimate(question, profile, trial.plan, start) for trial in (usual, best))
-        results.append(waits_of(start, name, before, after, mhz))
+        waits.append(waits_of(start, name, before, after, mhz))
+        courses.append(course_of(start, name, before, after, profile))
     answer = TilingAnswer(
         question,
         profile.variant,
@@ -43,7 +45,8 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
         len(ranged_figures(profile)),
         usual,
         best,
-        tuple(results),
+        tuple(waits),
+        tuple(courses),
         FrozenMap(tried),
     )
     if question.doubt and best.plan != usual.plan:
