@@ -92,6 +92,16 @@ def test_conv4_keeps_its_images_whole():
     assert (grid(tiling), base(tiling)) == ((8, 1, 3, 1), (256, 128, 16))
 
 
+def test_a_part_of_the_only_row_brings_no_more_of_the_big_side_than_it_needs():
+    # A cell is images of one row of 4000 pixels. 21 Mmads of 32 pixels need 672 of 64 channels of the small
+    # side, and 680 of the four channel groups that 192 columns under 9 taps may touch, in 4 bytes each: twice
+    # 172032 + 87040 of 524288 bytes. 25 Mmads would be the next even cut, with 204800 + 103424.
+    row = ConvProblem((64, 64, 1, 4000), (64, 64, 1, 9), padding=(0, 4))
+    tiling = tiling_of(row, "grad_weight")
+    assert base(tiling) == (64, 192, 32)
+    assert (tiling.step_ka, tiling.step_kb) == (21, 21)
+
+
 def test_a_side_that_l1_does_not_hold_whole_is_sixteen_fractals_long_at_most():
     # AlexNet's conv1: 19 of 55 rows see 83 rows of 224 pixels of 32 bytes, more than L1 holds. Of the 61
     # fractals of 121 taps 16 make 4 even blocks; 31, in 2 blocks, would take fewer loads of grad_output.

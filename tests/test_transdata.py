@@ -121,6 +121,18 @@ def test_a_grad_weight_comes_back_without_the_rows_and_columns_that_fill_up(prob
     assert np.array_equal(made.reshape(p.weight), unpack_weight(values, p, 16))
 
 
+@pytest.mark.parametrize("rows", [1, 7, 17, 24])
+def test_rows_of_a_weight_that_fill_up_whole_fractals_are_zeros(rows):
+    # Cores take 8 rows at a time, and the last ones of 16 or 32 may be beyond those that there are.
+    values = counted((rows, 10, 3, 1))
+    made = changed(change_of("NCHW->FRACTAL_Z", values.shape, "float32", 8), values, SPLIT)
+    whole = -(-rows // 16) * 16
+    expected = np.zeros((2, 3, 8, whole), np.float32)  # groups of channels, taps, channels, rows
+    for row, channel, tap in np.ndindex(rows, 10, 3):
+        expected[channel // 8, tap, channel % 8, row] = values[row, channel, tap, 0]
+    assert np.array_equal(made.reshape(expected.shape), expected)
+
+
 @pytest.mark.parametrize("order", [0, 1])
 def test_any_legal_order_gives_the_same_bits(order):
     p, values = PROBLEMS[1], counted(PROBLEMS[1].input)

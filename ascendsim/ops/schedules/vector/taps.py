@@ -41,7 +41,7 @@ class TapRelayout(Relayout):
         depths, taps = self._kept_taps(box)
         # The taps of neighbouring channels follow each other.
         runs = outer if len(box.taps) == self.area else outer * inner
-        run = outer * inner * len(box.taps) * self.plain.itemsize // runs
+        run = outer * inner * len(box.taps) * self.plain.itemsize // max(1, runs)
         place = (box.plane, first, second, part(depths), part(taps))
         return Side(place, (outer, inner, len(depths), len(taps)), runs, run)
 
@@ -85,7 +85,8 @@ class WeightRelayout(TapRelayout):
     def plain_side(self, box: Box) -> Side:
         """Return the channels of the box, with the taps of each."""
         kept = self._kept(box.c1)
-        columns = slice(box.line.start, min(box.line.stop, self._columns))
+        # Lines are whole fractals: of few columns their last parts are nothing but zeros.
+        columns = slice(min(box.line.start, self._columns), min(box.line.stop, self._columns))
         return self._channels(box, *((kept, columns) if self.reduces_small else (columns, kept)))
 
     def packed_side(self, box: Box) -> Side:

@@ -157,14 +157,17 @@ class _Search:
         fix = result / READ_BYTES + result / WRITE_BYTES
         return Tiles(m, n, k, blocks * (max(steps * max(mmad, mte1), mte2) + fix))
 
-    def _window_bytes(self, grid: Grid, n: int, rows: int) -> int:
-        """Bytes of the big side that a run of columns needs for some output rows."""
+    def _window_bytes(self, grid: Grid, n: int, rows: int, pixels: int = 0) -> int:
+        """Bytes of the big side that a run of columns needs for some output rows, or for pixels of one."""
         s, whole = self.gemm.sliding, self.gemm.all_taps
         taps, groups = whole.rows * whole.cols, n * self._units
         cut = groups % taps and taps % groups
         channels = min(-(-whole.channels // grid.columns), -(-groups // taps) + bool(cut))
         height = min(s.image_size[0], (rows - 1) * s.stride[0] + (s.kernel[0] - 1) * s.dilation[0] + 1)
-        return channels * height * s.image_size[1] * s.c0 * s.itemsize
+        width = s.image_size[1]
+        if rows == 1 and pixels:
+            width = min(width, (pixels - 1) * s.stride[1] + (s.kernel[1] - 1) * s.dilation[1] + 1)
+        return channels * height * width * s.c0 * s.itemsize
 
     def step(self, grid: Grid, tiles: Tiles) -> int:
         """Return the most Mmads whose pixels fit into L1 in two copies, evenly; 0 if not even one does."""
@@ -175,7 +178,7 @@ class _Search:
             run = step * tiles.pixels
             high = min(rows, -(-run // s.out_size[1]) + (run % s.out_size[1] > 0))
             left = run * tiles.m * FRACTAL * s.itemsize
-            if 2 * (left + self._window_bytes(grid, tiles.n, high)) <= capacity:
+            if 2 * (left + self._window_bytes(grid, tiles.n, high, run)) <= capacity:
                 return step
         return 0
 
