@@ -30,6 +30,7 @@ def tune(tuner: Tuner) -> tuple[Trial, Trial]:
     ours, operators = Tilings(*of), OperatorTilings(*of)
     usual, searched = tuner.chosen("product"), tuner.chosen("search")
     tuner.allowed = lambda plan: asked.nests != "operators" or operators.has(plan)
+    tuner.same = operators.spelled
     if asked.nests != "ours" and (asked.nests == "operators" or operators.has(usual.plan)):
         tuner.try_all(operators.starts(), "rules", float("inf"))
         begun = [trial for plan, trial in tuner.trials.items() if operators.has(plan) and trial.times_us]
@@ -100,12 +101,14 @@ def _axes(tilings: Tilings) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _told(tuner: Tuner, plan: Plan | None) -> float | None:
-    """Return what Optuna is told of a plan: its score, or the worst time where only some are known.
+    """Return what Optuna is told of a plan: its score, or else what it is known not to beat.
 
-    None where no time is known: of no plan, a refused one, or one that was stopped or not timed.
+    Of a plan that was stopped that is the score to beat, of one that was not timed its bound, of one that is
+    timed under some starts the worst of these. None where nothing is known: of no plan, or a refused one.
     """
-    trial = tuner.trials.get(plan) if plan else None
-    if trial is None or not trial.times_us:
+    trial = tuner.trials.get(tuner.same(plan)) if plan else None
+    if trial is None or trial.reason:
         return None
     score = tuner.score(trial)
-    return score if isfinite(score) else max(trial.times_us.values())
+    known = score if isfinite(score) else max((trial.above_us, *trial.times_us.values()))
+    return known or None
