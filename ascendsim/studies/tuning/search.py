@@ -16,6 +16,8 @@ from ascendsim.studies.tuning.tune import Tuner
 
 # Plans that are asked for at once: the same for any number of processes, so that these change nothing.
 BATCH = 8
+# Neighbours that are tried before a step is taken.
+GROUP = 12
 # Returns the plans one step away.
 Steps = Callable[[Plan], list[Plan]]
 
@@ -49,16 +51,23 @@ def tune(tuner: Tuner) -> tuple[Trial, Trial]:
 
 
 def _climb(tuner: Tuner, steps: Steps, trial: Trial) -> None:
-    """Go to the best neighbour until none is better."""
-    here = trial
+    """Go to better neighbours until none is better: to the best of each group, from where the next goes on.
+
+    Neighbours come in an order of kinds of steps. A look at all of them would use up many trials for a step
+    in one direction.
+    """
+    here, group, idle = trial, 0, 0
     while tuner.left > 0:
         near = steps(here.plan)
-        tuner.try_all(near, "steps", tuner.score(here))
-        known = [tuner.trials[plan] for plan in near if plan in tuner.trials]
+        groups = max(1, -(-len(near) // GROUP))
+        own = near[group % groups * GROUP :][:GROUP]
+        tuner.try_all(own, "steps", tuner.score(here))
+        known = [tuner.trials[plan] for plan in own if plan in tuner.trials]
         best = min(known, key=tuner.score, default=here)
-        if tuner.score(best) >= tuner.score(here):
+        better = tuner.score(best) < tuner.score(here)
+        here, idle, group = (best, 0, group + 1) if better else (here, idle + 1, group + 1)
+        if idle >= groups:
             return
-        here = best
 
 
 def _draw(tuner: Tuner, tilings: Tilings) -> None:
