@@ -1,5 +1,7 @@
 """Does the study of tilings find plans of the operators' nests, which a device can be given?"""
 
+from dataclasses import replace
+
 import pytest
 from vendor_tilings import GRADIENTS, overrides_of, problem_of, records
 
@@ -9,6 +11,7 @@ from ascendsim.ops.tiling.entries.layers import layer_of
 from ascendsim.ops.tiling.given import plans_of
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.engine.store import Store
+from ascendsim.studies.tuning.export import top
 from ascendsim.studies.tuning.operators import OperatorTilings
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
@@ -59,6 +62,47 @@ def test_a_last_round_is_cut_anew_for_other_blocks():
     found = near.neighbours(near.starts()[0])
     # 64 rows x 576 columns in blocks leave different numbers of tasks for 32 cores.
     assert len({plan.tiling.k_split for plan in found}) > 1
+
+
+@pytest.mark.parametrize(("gradient", "problem"), [("grad_input", STRIDED), ("grad_weight", LAYER)])
+def test_a_block_longer_than_the_product_is_one_plan_with_that_as_long_as_it(gradient, problem):
+    own = tilings(gradient, problem)
+    mask = gradient == "grad_input", gradient == "grad_weight", False
+    for plan in own.starts():
+        # 64 channels, 576 of them with taps, at most 784 pixels of an image: 1024 is more than any.
+        fields = {"base_m": 1024, "single_core_m": 1024, "base_n": 16, "single_core_n": 1024, "base_k": 16}
+        fields |= {
+            "step_ka": 1,
+            "step_kb": 1,
+            "al0_buffers": 1,
+            "cl0_buffers": 1,
+            "k_split": 1,
+            "stream_axis": "",
+        }
+        longer = replace(plan, tiling=replace(plan.tiling, **fields))
+        spelled = own.spelled(longer)
+        assert spelled != longer
+        assert max(spelled.tiling.base_m, spelled.tiling.single_core_n) < 1024
+        assert own.spelled(spelled) == spelled
+        made = [
+            next(
+                kernel.times
+                for kernel in estimate(
+                    problem, product=PROFILE, output_mask=mask, tiling={gradient: each}
+                ).kernels
+                if kernel.plan
+            )
+            for each in (longer, spelled)
+        ]
+        assert made[0] == made[1]
+
+
+def test_no_two_of_the_exported_plans_are_one():
+    asked = tuner(nests="operators", trials=40)
+    tune(asked)
+    own = tilings("grad_weight")
+    best = [own.spelled(trial.plan) for trial in top(asked, 10)]
+    assert len(set(best)) == len(best) > 1
 
 
 def test_plans_for_a_device_are_of_its_nests_and_can_be_written():

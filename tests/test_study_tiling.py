@@ -232,6 +232,34 @@ def test_optuna_is_told_the_score_that_was_asked_for():
     assert [_told(made, plan) for plan in (full, part, None)] == [3.0, 2.0, None]
 
 
+def test_optuna_is_told_what_a_plan_that_was_not_timed_to_its_end_does_not_beat():
+    made = tuner()
+    stopped, bounded, begun, refused = (Plan("wgrad", Tiling(16 * at, 16, 16)) for at in range(1, 5))
+    made.trials[stopped] = Trial(stopped, "optuna", {}, above_us=7.0)
+    made.trials[bounded] = Trial(bounded, "optuna", {}, above_us=9.0)
+    made.trials[begun] = Trial(begun, "optuna", {"warm": 3.0}, above_us=5.0)
+    made.trials[refused] = Trial(refused, "optuna", {}, "L1 is short")
+    assert [_told(made, plan) for plan in (stopped, bounded, begun, refused)] == [7.0, 9.0, 5.0, None]
+
+
+def test_a_plan_that_stops_or_is_bounded_keeps_the_score_that_it_does_not_beat():
+    free = tuner()
+    plans = neighbours(free.chosen("product").plan, Tilings(LAYER, "grad_weight", "float16", PROFILE))[:8]
+    free.try_all(plans, "steps", float("inf"))
+    made = tuner()
+    made.chosen("product")
+    best = sorted(map(free.score, free.trials.values()))[3] / 2
+    made.try_all(plans, "steps", best)
+    assert made.stopped > 0
+    for plan in plans:
+        trial = made.trials[plan]
+        assert (
+            best
+            <= max((trial.above_us, *trial.times_us.values()))
+            <= max(best, free.score(free.trials[plan]))
+        )
+
+
 def test_another_score_is_refused():
     with pytest.raises(ConfigError, match="score is 'best'; it must be one of worst, mean"):
         tuner(score="best")

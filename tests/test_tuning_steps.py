@@ -10,8 +10,8 @@ from ascendsim.ops.tiling.legal.space import Grid
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.engine.store import Store
 from ascendsim.studies.tuning.moves import neighbours
-from ascendsim.studies.tuning.records import TilingQuestion
-from ascendsim.studies.tuning.search import tune
+from ascendsim.studies.tuning.records import TilingQuestion, Trial
+from ascendsim.studies.tuning.search import _climb, tune
 from ascendsim.studies.tuning.space import Tilings, Wish
 from ascendsim.studies.tuning.tune import Tuner
 from ascendsim.workloads.loader import load_workload
@@ -75,3 +75,50 @@ def test_even_parts_beat_the_search_by_5_percent_in_200_plans_and_20_seconds():
     assert len(tuner.trials) <= 200
     assert best.plan.tiling.pixel_dim
     assert tuner.score(best) <= 0.95 * tuner.score(tuner.chosen("search"))
+
+
+def at(size):
+    """A plan that stands for a number."""
+    return Plan("wgrad", Tiling(size, 16, 16))
+
+
+class Scored:
+    """Stands for a tuner: the score of a plan is how far its base_m is from 100; `groups` were asked for."""
+
+    def __init__(self, trials):
+        self.trials, self.left, self.groups = {}, trials, []
+
+    def try_all(self, plans, found_by, best):
+        """Remember the plans that are new."""
+        assert best == self.score(self.here)
+        self.groups.append([plan.tiling.base_m for plan in plans])
+        new = {plan: Trial(plan, found_by, {}) for plan in plans if plan not in self.trials}
+        self.trials |= new
+        self.left -= len(new)
+
+    def neighbours(self, plan):
+        """30 steps: twelve down, twelve down and one up by one, and six, of which one is up by ten."""
+        self.here = Trial(plan, "steps", {})
+        size = plan.tiling.base_m
+        return [at(size - step) for step in (*range(1, 13), *range(13, 24), -1, 24, 25, 26, -10, 27, 28)]
+
+    @staticmethod
+    def score(trial):
+        """Return how far it is."""
+        return abs(100 - trial.plan.tiling.base_m)
+
+
+def test_a_climb_steps_after_each_group_of_neighbours_and_ends_where_none_is_better():
+    made = Scored(10_000)
+    _climb(made, made.neighbours, Trial(at(78), "steps", {}))
+    # Groups of 12, 12 and 6 in turn. Down is no better, so 78 stays; one up is 79, from where ten up is 89.
+    # Again: 90, 100. Nothing is better than that, which three groups say.
+    assert [len(group) for group in made.groups] == [12, 12, 6, 12, 12, 6, 12, 12, 6]
+    assert [max(group) for group in made.groups] == [77, 79, 89, 88, 90, 100, 99, 101, 110]
+
+
+def test_a_climb_ends_where_trials_do():
+    # The third group begins from 51 and asks for one number again: 29 plans are new.
+    made = Scored(29)
+    _climb(made, made.neighbours, Trial(at(50), "steps", {}))
+    assert len(made.groups) == 3

@@ -7,14 +7,18 @@ that is changed is asked for, the cores that get work and the cut of a last roun
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ascendsim.errors import AscendSimError
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.phases import phases_of
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.ops.tiling.complete import FRACTAL
 from ascendsim.ops.tiling.given import plans_of
+from ascendsim.ops.tiling.legal.gradients import space_of
 from ascendsim.ops.tiling.partial import PartialPlan
 from ascendsim.profile import Profile
 
@@ -39,6 +43,7 @@ class OperatorTilings:
     def __init__(self, problem: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> None:
         self.gradient = gradient
         self._asked = problem, [gradient], compute_dtype, profile
+        self._space = space_of(problem, gradient, compute_dtype, profile)
 
     def starts(self) -> list[Plan]:
         """Return what the product's rules say of each nest that takes the layer, each plan once."""
@@ -58,11 +63,34 @@ class OperatorTilings:
         made = (self._plan(str(plan.schedule), changed) for changed in _moves(fields, self.gradient))
         return [near for near in dict.fromkeys(made) if near is not None and near != plan]
 
+    def spelled(self, plan: Plan) -> Plan:
+        """Return the plan with blocks and shares no longer than the product, which they stand for as a whole.
+
+        Plans of other nests, or of groups merged otherwise, come back as they are.
+        """
+        tiling, gemm = plan.tiling, self._space.gemm
+        if not self.has(plan) or tiling.group_merge != self._space.group_merge:
+            return plan
+        if isinstance(gemm, DgradGemm):
+            phases = phases_of(gemm.sliding, tiling.kernel_split) if tiling.kernel_split else ()
+            sizes = max([phase.sliding.pixels for phase in phases] or [gemm.sliding.pixels]), gemm.columns
+        else:
+            sizes = gemm.rows, gemm.all_taps.groups * gemm.sliding.c0
+        unit = max(FRACTAL, gemm.sliding.c0)
+        m, n = (-(-size // unit) * unit for size in sizes)
+        clipped = {
+            "base_m": min(tiling.base_m, m),
+            "base_n": min(tiling.base_n, n),
+            "single_core_m": min(tiling.single_core_m, m),
+            "single_core_n": min(tiling.single_core_n, n),
+        }
+        return replace(plan, tiling=replace(tiling, **clipped))
+
     def _plan(self, nest: str, fields: Mapping[str, Any]) -> Plan | None:
         """Return the whole plan with these fields; None where there is none."""
         given = {self.gradient: PartialPlan(dict(fields), nest)}
         try:
-            return plans_of(*self._asked, given, {})[self.gradient]
+            return self.spelled(plans_of(*self._asked, given, {})[self.gradient])
         except AscendSimError:
             return None
 

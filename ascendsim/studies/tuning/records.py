@@ -64,12 +64,14 @@ class Trial:
     times_us  microseconds by start, of the kernels on which the plan has a say: changes of layout are left
               out, and so is a start that could not change the score any more
     reason    why it could not be timed; "" where it was
+    above_us  a score that it is known not to beat, where timing stopped or a bound said enough; else 0
     """
 
     plan: Plan
     found_by: str
     times_us: Mapping[str, float]
     reason: str = ""
+    above_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

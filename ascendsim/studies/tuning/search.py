@@ -16,6 +16,8 @@ from ascendsim.studies.tuning.tune import Tuner
 
 # Plans that are asked for at once: the same for any number of processes, so that these change nothing.
 BATCH = 8
+# Neighbours that are tried before a step is taken.
+GROUP = 12
 # Returns the plans one step away.
 Steps = Callable[[Plan], list[Plan]]
 
@@ -30,6 +32,7 @@ def tune(tuner: Tuner) -> tuple[Trial, Trial]:
     ours, operators = Tilings(*of), OperatorTilings(*of)
     usual, searched = tuner.chosen("product"), tuner.chosen("search")
     tuner.allowed = lambda plan: asked.nests != "operators" or operators.has(plan)
+    tuner.same = operators.spelled
     if asked.nests != "ours" and (asked.nests == "operators" or operators.has(usual.plan)):
         tuner.try_all(operators.starts(), "rules", float("inf"))
         begun = [trial for plan, trial in tuner.trials.items() if operators.has(plan) and trial.times_us]
@@ -48,16 +51,23 @@ def tune(tuner: Tuner) -> tuple[Trial, Trial]:
 
 
 def _climb(tuner: Tuner, steps: Steps, trial: Trial) -> None:
-    """Go to the best neighbour until none is better."""
-    here = trial
+    """Go to better neighbours until none is better: to the best of each group, from where the next goes on.
+
+    Neighbours come in an order of kinds of steps. A look at all of them would use up many trials for a step
+    in one direction.
+    """
+    here, group, idle = trial, 0, 0
     while tuner.left > 0:
         near = steps(here.plan)
-        tuner.try_all(near, "steps", tuner.score(here))
-        known = [tuner.trials[plan] for plan in near if plan in tuner.trials]
+        groups = max(1, -(-len(near) // GROUP))
+        own = near[group % groups * GROUP :][:GROUP]
+        tuner.try_all(own, "steps", tuner.score(here))
+        known = [tuner.trials[plan] for plan in own if plan in tuner.trials]
         best = min(known, key=tuner.score, default=here)
-        if tuner.score(best) >= tuner.score(here):
+        better = tuner.score(best) < tuner.score(here)
+        here, idle, group = (best, 0, group + 1) if better else (here, idle + 1, group + 1)
+        if idle >= groups:
             return
-        here = best
 
 
 def _draw(tuner: Tuner, tilings: Tilings) -> None:
@@ -100,12 +110,14 @@ def _axes(tilings: Tilings) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _told(tuner: Tuner, plan: Plan | None) -> float | None:
-    """Return what Optuna is told of a plan: its score, or the worst time where only some are known.
+    """Return what Optuna is told of a plan: its score, or else what it is known not to beat.
 
-    None where no time is known: of no plan, a refused one, or one that was stopped or not timed.
+    Of a plan that was stopped that is the score to beat, of one that was not timed its bound, of one that is
+    timed under some starts the worst of these. None where nothing is known: of no plan, or a refused one.
     """
-    trial = tuner.trials.get(plan) if plan else None
-    if trial is None or not trial.times_us:
+    trial = tuner.trials.get(tuner.same(plan)) if plan else None
+    if trial is None or trial.reason:
         return None
     score = tuner.score(trial)
-    return score if isfinite(score) else max(trial.times_us.values())
+    known = score if isfinite(score) else max((trial.above_us, *trial.times_us.values()))
+    return known or None

@@ -43,6 +43,7 @@ class Tuner:
     """Scores plans of one gradient; remembers all, so that each is timed once.
 
     allowed   tells whether a plan may be called the best
+    same      returns the one spelling of a plan: plans of one spelling are timed once
     pruned    plans that a bound told to be slow, and `stopped` those whose timing stopped on its way
     timed     the calls by plan and start of L2
     """
@@ -55,6 +56,7 @@ class Tuner:
     pruned: int = 0
     stopped: int = 0
     allowed: Callable[[Plan], bool] = lambda _: True
+    same: Callable[[Plan], Plan] = lambda plan: plan
     timed: dict[tuple[Plan, str], Point] = field(default_factory=dict)
     _layouts: dict[str, int] = field(default_factory=dict)
 
@@ -102,12 +104,14 @@ class Tuner:
 
     def try_all(self, plans: Sequence[Plan], found_by: str, best: float) -> None:
         """Time plans that are new, under one start after the other; what cannot beat `best` stops."""
-        new = [plan for plan in dict.fromkeys(plans) if plan not in self.trials]
+        known = {self.same(plan) for plan in self.trials}
+        new = [plan for plan in dict.fromkeys(map(self.same, plans)) if plan not in known]
         alive: dict[Plan, dict[str, float]] = {}
         for plan in new[: max(0, self.left)]:
             # The bound needs no timing, and holds for every start.
-            if self.least_us(plan) >= best:
-                self.trials[plan] = Trial(plan, found_by, FrozenMap(), "")
+            least = self.least_us(plan)
+            if least >= best:
+                self.trials[plan] = Trial(plan, found_by, FrozenMap(), above_us=least)
                 self.pruned += 1
             else:
                 alive[plan] = {}
@@ -118,7 +122,7 @@ class Tuner:
                 if answer is None:
                     alive.pop(plan)
                 elif answer.stopped:
-                    self.trials[plan] = Trial(plan, found_by, FrozenMap(alive.pop(plan)))
+                    self.trials[plan] = Trial(plan, found_by, FrozenMap(alive.pop(plan)), above_us=best)
                     self.stopped += 1
                 elif answer.reason:
                     self.trials[plan] = Trial(plan, found_by, FrozenMap(), answer.reason)
