@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # The steps of each phase in the order in which to take them: which core, and which instruction of its
 # program.
 Order = Sequence[Sequence[tuple[Core, int]]]
+# Instructions that are written out all at once.
+SHORT = 2048
 Observer = Callable[[Phase, Core, Instruction], None]
 
 
@@ -79,7 +81,9 @@ def _steps(phase: Phase, number: int, order: str | int | Order) -> Iterator[tupl
         for work in phase.work:
             program = work.build()
             emitters[id(program.keeps)] = program.keeps
-            for instruction in program.expanded():
+            # A short program may be kept by its kernel for another run, and its instructions with it.
+            short = len(program) <= SHORT
+            for instruction in program.instructions if short else program.expanded():
                 yield work.core, instruction
         return
     if isinstance(order, str):

@@ -14,6 +14,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 
 import numpy as np
 
+from ascendsim.ops.lowering.known import KeptProgram
 from ascendsim.ops.results import Retimed
 from ascendsim.program.kernel import Deferred
 from ascendsim.program.places import GmTensor, Slot
@@ -51,6 +52,9 @@ def parts_of(value):
     """Yield (name, part) of all that makes a value what it is; what it works out when asked, too."""
     if isinstance(value, Retimed):
         yield "timeline", value.timeline
+    elif isinstance(value, KeptProgram):
+        # Whether the program has been written by now is no part of it.
+        yield "build", value._build
     elif isinstance(value, np.ndarray):
         yield from (("dtype", value.dtype), ("shape", value.shape), ("bytes", value.tobytes()))
     elif isinstance(value, bytearray):

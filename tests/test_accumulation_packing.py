@@ -82,14 +82,13 @@ def test_a_workspace_fits_into_its_memory(m, k, n, block):
     how = Rounding(RNE, False, 0.0)
     work = prepare(a, b, memory, KernelModel(block, how, False, how, True))
     packed = work.a_low - work.a
-    last_of_c = work.c_extents + 2 * groups(m, ROWS)
-    assert last_of_c <= memory.doubles.size
+    assert work.b_extents + 2 * groups(n, LANES) * work.blocks <= memory.doubles.size
     assert work.a_single + packed <= memory.spare
     padded = groups(m, ROWS) * ROWS * groups(n, LANES) * LANES
     assert memory.spare + padded + 7 <= memory.singles.size
     # Parts in their order, each with room for what it holds.
     starts = [work.result, work.start, work.flags, work.limbs, work.a, work.b, work.a_low, work.b_low]
-    starts += [work.a_extents, work.b_extents, work.c_extents]
+    starts += [work.a_extents, work.b_extents]
     assert starts == sorted(starts)
     assert work.b_extents - work.a_extents == 2 * groups(m, ROWS) * work.blocks
     assert work.blocks == groups(k, block)

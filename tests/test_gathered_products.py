@@ -3,6 +3,8 @@
 Expected is `accumulate`, which is held to the exact definitions elsewhere, called once for each Mmad.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from adversarial import CLASSES, same_bits, tile
@@ -11,7 +13,7 @@ from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.compiled.gathered.cuts import cuts_of, is_known
 from ascendsim.numerics.compiled.gathered.factor import Factor, Span, Values
-from ascendsim.numerics.compiled.gathered.product import prepared, product_of
+from ascendsim.numerics.compiled.gathered.product import prepared, product_of, products_of
 from ascendsim.numerics.compiled.gathered.turned import turn_to, turned
 
 # Those with a kernel of their own, those without, and those that see where an Mmad ends.
@@ -62,7 +64,7 @@ LAYS = (by_rows, by_steps, in_runs)
 
 def one_by_one(model, a, b, ends, c):
     """Add the Mmads of a product (m, k) x (k, n) to c, each by itself."""
-    for first, last in zip([0, *ends[:-1]], ends, strict=True):
+    for first, last in pairwise([0, *ends]):
         accumulate(model, a[:, first:last].copy(), b[first:last].copy(), c)
     return c
 
@@ -76,7 +78,8 @@ def test_hard_operands_and_any_accumulators_give_the_bits_of_single_mmads(model,
     ends = np.array([16, 32, 41, 80, K])
     left, right = LAYS[len(data) % 3](a), LAYS[len(grid + data) % 3](b.T.copy())
     want = one_by_one(model, a, b, ends, c.copy())
-    prepared(model, left, right, cuts_of(model, ends, 32)).add(Span(0, M), Span(0, N), c)
+    cuts = cuts_of(model, ends, 32)
+    prepared(model, left, right, cuts).add(Span(0, M), Span(0, N), cuts, c)
     assert same_bits(c, want)
 
 
@@ -97,10 +100,11 @@ def test_rows_and_columns_can_be_added_apart(model):
     a, b, c = tile("normal", "fp16", 16, K, 96)
     ends = np.array([48, K])
     whole, parts = c.copy(), c.copy()
-    product = prepared(model, by_rows(a), by_steps(b.T.copy()), cuts_of(model, ends, 32))
-    product.add(Span(0, 16), Span(0, 96), whole)
+    cuts = cuts_of(model, ends, 32)
+    product = prepared(model, by_rows(a), by_steps(b.T.copy()), cuts)
+    product.add(Span(0, 16), Span(0, 96), cuts, whole)
     for rows, columns in ((Span(8, 16), Span(0, 64)), (Span(0, 8), Span(0, 96)), (Span(8, 16), Span(64, 96))):
-        product.add(rows, columns, parts)
+        product.add(rows, columns, cuts, parts)
     assert same_bits(parts, whole)
 
 
@@ -168,3 +172,29 @@ def test_only_kinds_that_have_been_thought_about_are_known():
     assert all(is_known(parse(model)) for model in OWN + OTHERS)
     assert not is_known(parse("exact:RNE"))
     assert not is_known(parse("block:cube_k:RNE"))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("model", [*OWN, "tree:8:adjacent:RNE", "exact-mmad:RNE"])
+def test_products_that_follow_each_other_have_the_bits_of_each_alone(model, threads):
+    model = parse(model)
+    a, b, _ = tile("wide", "fp16", 7, K, 40)
+    # Mmads of 16, 25, none, 3 and 39 products, and a product without any at both ends and in between.
+    parts = [[], [16, 25], [], [3], [39], []]
+    ends = np.cumsum([length for part in parts for length in part])
+    for lay in LAYS:
+        counts = [len(part) for part in parts]
+        together = products_of(model, lay(a), lay(b.T.copy()), ends, counts, threads)
+        assert together.shape == (6, 7, 40)
+        first = 0
+        for part, made in zip(parts, together, strict=True):
+            last = first + sum(part)
+            alone = one_by_one(
+                model,
+                a[:, first:last],
+                b[first:last],
+                np.cumsum(part, dtype=int),
+                np.zeros((7, 40), np.float32),
+            )
+            assert same_bits(made, alone)
+            first = last

@@ -11,6 +11,7 @@ from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
+from ascendsim.ops.lowering.known import known_graph
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand, spread
@@ -101,7 +102,7 @@ def convolution_backward(
         call = options.call(_problem(asked, decision), decision, views)
         model, plans = str(call.accumulation), call.plans
         if timing:
-            graph = lower(call, decision.wanted)
+            graph = known_graph(call, decision.wanted)
             results, made = run_graph(graph, *machine, carriers, order, options.engine)
         else:
             made = make_gradients(call, decision.wanted, carriers, options, order, count)

@@ -1,8 +1,9 @@
-"""The times of kernels on vector cores, remembered from call to call.
+"""The times of kernels, remembered from call to call.
 
 The layers of a network change the layout of the same shapes again and again, and a tuning run does it with
 every tiling. What such a kernel takes follows from few things; two that agree in all of them take the same
-cycles. Kernels of the cube are timed anew each time.
+cycles. Kernels of the cube are timed anew each time, but for those of calls that are remembered as a whole
+(`lowering/known.py`).
 """
 
 from __future__ import annotations

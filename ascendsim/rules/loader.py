@@ -23,7 +23,9 @@ CUBE_TABLES = ("dtypes", "dtypes_transposed", "cube_math")
 
 def rule_set_names() -> tuple[str, ...]:
     """List the shipped rule sets, the default first."""
-    found = sorted(path.stem for path in rules_directory().glob("*.toml") if path.stem != PRODUCTS)
+    # By hand, as this is asked for with every call: a glob takes as long as all the rest of a load.
+    files = [path for path in rules_directory().iterdir() if path.suffix == ".toml"]
+    found = sorted(path.stem for path in files if path.stem != PRODUCTS)
     # Documented first, since its promises are what a user can rely on.
     return tuple(sorted(found, key=lambda name: name != "documented"))
 

@@ -7,6 +7,7 @@ From the bottom up; each module imports only from lines above its own:
     rounding_mode     the processor's own rounding toward zero, while a kernel runs
     panel_memory      panels and scalars from and to memory
     panel_rounding    sticky doubles, two-term sums, one correct rounding in any mode
+    lanes             a panel reduced to one scalar
     extents           largest magnitude and lowest set bit of operands: the proofs that doubles suffice
     long_integer      the exact sum of any terms
     packing           operands packed for panels, accumulators in whole panels

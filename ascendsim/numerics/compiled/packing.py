@@ -66,10 +66,17 @@ def pack(a: Array, b: Array, target: Array, offset: int) -> tuple[int, int, int]
 @called
 def _pack_rows(a: Array, target: Array, first: int) -> int:
     m, k = a.shape
-    for i in range(group_count(m, ROWS) * ROWS):
-        place = first + i // ROWS * ROWS * k + i % ROWS
+    whole = m // ROWS * ROWS
+    for i in range(0, whole, ROWS):
+        # All rows of a group at once: side by side they are written as they follow each other.
         for t in range(k):
-            put(target, place + t * ROWS, at(a, i * k + t) if i < m else np.float32(0.0))
+            place = first + i * k + t * ROWS
+            for row in range(ROWS):
+                put(target, place + row, at(a, (i + row) * k + t))
+    for i in range(whole, group_count(m, ROWS) * ROWS):
+        for t in range(k):
+            place = first + whole * k + t * ROWS + i - whole
+            put(target, place, at(a, i * k + t) if i < m else np.float32(0.0))
     return int(first + group_count(m, ROWS) * ROWS * k)
 
 

@@ -67,8 +67,7 @@ class Workspace(NamedTuple):
 
     doubles    a, b             packed operands, one after the other
                a_low, b_low     low halves of their significands, for `split3`
-               a_extents, ...   largest magnitude and smallest lowest bit, per group and block;
-                                those of c, per row group, are for the kernel to fill in
+               a_extents, ...   largest magnitude and smallest lowest bit, per group and block
                start            a panel: accumulators before a careful sum
                result           a panel: sticky sums after it, and scratch memory for rounding
                flags            a panel: positive where a sum is not found yet
@@ -89,7 +88,6 @@ class Workspace(NamedTuple):
     b_low: int
     a_extents: int
     b_extents: int
-    c_extents: int
     start: int
     result: int
     flags: int
@@ -132,13 +130,13 @@ def prepare(a: Array, b: Array, memory: Memory, model: KernelModel) -> Workspace
         fill_low_halves(doubles, first, a_low, a_low)
     row_groups, column_groups = group_count(a.shape[0], ROWS), group_count(b.shape[1], LANES)
     b_extents = measure(doubles, first, doubles, a_extents, row_groups, ROWS, k, model.block)
-    c_extents = measure(doubles, second, doubles, b_extents, column_groups, LANES, k, model.block)
+    measure(doubles, second, doubles, b_extents, column_groups, LANES, k, model.block)
     # Filled in by the kernels that use them, and by some only when a first panel needs them. No magnitude is
     # below zero, NaN included, so this says that they are not there yet.
     a_single = aligned(singles, 0)
     put(singles, a_single, -1.0)
     b_single = a_single + second - first
-    operands = (first, second, a_low, b_low, a_extents, b_extents, c_extents)
+    operands = (first, second, a_low, b_low, a_extents, b_extents)
     others = (start, result, flags, limbs, a_single, b_single, memory.extra)
     return Workspace(doubles, singles, k, blocks, *operands, *others)
 

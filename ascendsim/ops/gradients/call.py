@@ -11,8 +11,9 @@ from ascendsim.numerics.quick_casts import rounded
 from ascendsim.ops.gradients.bias import bias_gradient
 from ascendsim.ops.gradients.dilated import spread
 from ascendsim.ops.gradients.filters import filter_gradient
+from ascendsim.ops.gradients.followed import Followed, followed
 from ascendsim.ops.gradients.images import image_gradient
-from ascendsim.ops.gradients.orders import adds_atomically, can_follow
+from ascendsim.ops.gradients.orders import adds_atomically
 from ascendsim.ops.lowering.call import Call, Mask, vector_overflow
 from ascendsim.ops.lowering.layouts import block_diagonal, diagonal_blocks, with_channels
 from ascendsim.ops.problems.hf32 import as_multiplied
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from ascendsim.numerics.accumulation.settings import MathSettings
     from ascendsim.ops.gradients.planes import Pixels
-    from ascendsim.ops.schedules.base import Schedule
 
     Floats = NDArray[np.float32]
 
@@ -47,8 +47,7 @@ class Gradients:
 
     def possible(self, wanted: Mask) -> Mask:
         """Return which of the wanted gradients can be made here; the executor has to make the others."""
-        image = wanted[0] and can_follow(self._call, "grad_input", self._image, self._order)
-        filter_ = wanted[1] and can_follow(self._call, "grad_weight", self._filter, self._order)
+        image, filter_ = wanted[0] and self._image.possible, wanted[1] and self._filter.possible
         return image, filter_, wanted[2]
 
     def make(self, mask: Mask) -> dict[str, Floats]:
@@ -67,12 +66,12 @@ class Gradients:
             }
 
     @cached_property
-    def _image(self) -> Schedule:
-        return self._call.schedule("grad_input")
+    def _image(self) -> Followed:
+        return followed(self._call, "grad_input", self._order)
 
     @cached_property
-    def _filter(self) -> Schedule:
-        return self._call.schedule("grad_weight")
+    def _filter(self) -> Followed:
+        return followed(self._call, "grad_weight", self._order)
 
     @cached_property
     def _image_math(self) -> MathSettings:
@@ -80,13 +79,13 @@ class Gradients:
 
     def _grad_input(self) -> tuple[Floats, str]:
         """Return grad_input as it leaves the kernel of the product, and its format."""
-        call, gemm, math = self._call, self._image.gemm, self._image_math
+        call, gemm, math = self._call, self._image.schedule.gemm, self._image_math
         a, w = (self._operand(name, math) for name in ("grad_output", "weight"))
         problem, factor, dilated = call.problem_of("grad_input"), call.merge_of("grad_input"), call.dilated
         if dilated and dilated.spreads == "grad_output":
             a = spread(a, dilated)
         a, w = with_channels(a, problem.grad_output[1]), block_diagonal(w, call.problem, factor)
-        order, model = self._image.order(), call.accumulation
+        order, model = self._image.additions, call.accumulation
         sums, laid_out = image_gradient(problem, gemm, order, model, a, w, self._threads)
         if "grad_weight" in call.plans and not dilated and factor == call.merge_of("grad_weight"):
             # With other groups merged, or pixels spread, it would read other images.
@@ -98,7 +97,8 @@ class Gradients:
 
     def _grad_weight(self) -> tuple[Floats, str]:
         """Return grad_weight as it leaves the kernel of the product, or squeezed through float16."""
-        call, gemm, order = self._call, self._filter.gemm, self._filter.order()
+        call, schedule, order = self._call, self._filter.schedule, self._filter.additions
+        gemm = schedule.gemm
         math = call.math("grad_weight")
         a, x = (self._operand(name, math) for name in ("grad_output", "input"))
         problem, factor = call.problem_of("grad_weight"), call.merge_of("grad_weight")
@@ -110,7 +110,7 @@ class Gradients:
             call.accumulation,
             a,
             x,
-            atomic=adds_atomically(self._filter, order),
+            atomic=adds_atomically(schedule, order),
             threads=self._threads,
             laid_out=self._laid_out.get(math.hf32_ties),
         )

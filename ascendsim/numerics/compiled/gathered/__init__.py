@@ -4,7 +4,6 @@ From the bottom up; each module imports only from lines above its own, and from 
 
     factor     one of the two matrices: its elements by places in an array
     cuts       where a reduction may be cut into pieces without a change of the bits
-    lanes      a panel reduced to one scalar
     places     elements of a factor, taken for a panel
     measured   extents of a factor's elements, and of pieces of a reduction
     chain      seq and seq-muladd in RNE

@@ -10,7 +10,6 @@ import numpy as np
 
 from ascendsim.numerics.compiled.block_sums import SAFE_UNIT, Block, careful_sum, is_exact, is_far_from_ties
 from ascendsim.numerics.compiled.gathered.factor import Factor, Floats, Places, Span
-from ascendsim.numerics.compiled.gathered.lanes import reach_and_unit
 from ascendsim.numerics.compiled.gathered.measured import (
     Lines,
     Piece,
@@ -21,6 +20,7 @@ from ascendsim.numerics.compiled.gathered.measured import (
 )
 from ascendsim.numerics.compiled.gathered.places import copy_columns, copy_rows, rows_from
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
+from ascendsim.numerics.compiled.lanes import reach_and_unit
 from ascendsim.numerics.compiled.long_integer import LIMBS, clear
 from ascendsim.numerics.compiled.packing import (
     MARGIN,
@@ -58,24 +58,25 @@ class Blocks:
     """Products under `block:K:RNE`, whose factors are measured once.
 
     Shapes   a (m, k), b (n, k), m and n whole multiples of ROWS and LANES
-    Cuts     of the reduction; blocks begin at each, and full blocks end at all but the ends of Mmads
+    Cuts     of all reductions; blocks begin at each, and full blocks end at all but the ends of Mmads
     block    products of a block
     """
 
     def __init__(self, a: Factor, b: Factor, cuts: Places, block: int) -> None:
         self._a, self._b = left_lines(a, cuts, block), right_lines(b)
-        self._cuts = cuts
         usual = Rounding(RNE, False, 0.0)
         self._model = KernelModel(block, usual, False, usual, False)
 
-    def add(self, rows: Span, columns: Span, c: Floats) -> None:
-        """Add the product to some rows and columns of c (m, n)."""
-        longest, block = int(np.diff(self._cuts).max()), self._model.block
+    def add(self, rows: Span, columns: Span, cuts: Places, c: Floats) -> None:
+        """Add what lies between the first and the last cut to some rows and columns of c (m, n)."""
+        if len(cuts) < 2:
+            return
+        longest, block = int(np.diff(cuts).max()), self._model.block
         groups = min(rows.stop - rows.start, _LINES) // ROWS
         measured = 2 * (groups + 3) * -(-longest // block)
         doubles = np.empty(longest * (ROWS + LANES) + 3 * PANEL + LIMBS + measured + 4 * MARGIN)
         singles = np.empty(longest * (ROWS + LANES) + MARGIN, np.float32)
-        _blocks(self._a, self._b, self._cuts, c, doubles, singles, longest, rows, columns, self._model)
+        _blocks(self._a, self._b, cuts, c, doubles, singles, longest, rows, columns, self._model)
 
 
 @kernel
@@ -117,13 +118,13 @@ def _shared_out(doubles: Array, singles: Array, longest: int, parts: int) -> tup
     b = aligned(doubles, limbs + LIMBS)
     a = b + longest * LANES
     a_extents = a + longest * ROWS
-    b_extents, c_extents = a_extents + 2 * parts, a_extents + 4 * parts
+    b_extents = a_extents + 2 * parts
     b_single = aligned(singles, 0)
     a_single = b_single + longest * LANES
     # As if they were filled in: this is done block by block, where it is needed.
     put(singles, a_single, 0.0)
-    places = (a, b, 0, 0, a_extents, b_extents, c_extents, start, result, flags, limbs, a_single, b_single, 0)
-    return Workspace(doubles, singles, longest, parts, *places), c_extents + 2
+    places = (a, b, 0, 0, a_extents, b_extents, start, result, flags, limbs, a_single, b_single, 0)
+    return Workspace(doubles, singles, longest, parts, *places), b_extents + 2 * parts
 
 
 @inlined

@@ -22,15 +22,17 @@ class Chain:
     Shapes   a (m, k), b (n, k), m and n whole multiples of ROWS and LANES; cuts of the reduction, anywhere
     """
 
-    def __init__(self, a: Factor, b: Factor, cuts: Places, fused: bool) -> None:
-        self._product = a, b, cuts
+    def __init__(self, a: Factor, b: Factor, fused: bool) -> None:
+        self._product = a.elements, b.elements
         self._fused = fused
 
-    def add(self, rows: Span, columns: Span, c: Floats) -> None:
-        """Add the product to some rows and columns of c (m, n)."""
-        a, b, cuts = self._product
+    def add(self, rows: Span, columns: Span, cuts: Places, c: Floats) -> None:
+        """Add what lies between the first and the last cut to some rows and columns of c (m, n)."""
+        if len(cuts) < 2:
+            return
+        a, b = self._product
         together = np.empty(int(np.diff(cuts).max()) * LANES + MARGIN, np.float32)
-        _chain(a.elements, b.elements, cuts, c, rows, columns, together, self._fused)
+        _chain(a, b, cuts, c, rows, columns, together, self._fused)
 
 
 @kernel

@@ -1,5 +1,6 @@
 """Make a product whose reduction was cut into many Mmads."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Protocol
@@ -19,8 +20,8 @@ _STEPS, _WRITTEN_STEPS = 96, 160
 class Product(Protocol):
     """A product of two factors under a model, ready to be added to accumulators."""
 
-    def add(self, rows: Span, columns: Span, c: Floats) -> None:
-        """Add it to some rows and columns of c (m, n)."""
+    def add(self, rows: Span, columns: Span, cuts: Places, c: Floats) -> None:
+        """Add what lies between the first and the last cut to some rows and columns of c (m, n)."""
 
 
 def product_of(model: AccumulationModel, a: Factor, b: Factor, ends: Places, threads: int = 1) -> Floats:
@@ -31,27 +32,59 @@ def product_of(model: AccumulationModel, a: Factor, b: Factor, ends: Places, thr
     Threads  share the accumulators; what one of them is does not depend on the others, nor on how many share
     Raises   as `accumulate`
     """
+    made: Floats = products_of(model, a, b, ends, [len(ends)], threads)[0]
+    return made
+
+
+def products_of(
+    model: AccumulationModel, a: Factor, b: Factor, ends: Places, counts: Sequence[int], threads: int = 1
+) -> Floats:
+    """Return the accumulators of products whose reductions follow each other along k, each from +0 on.
+
+    Shapes   a (m, k), b (n, k), ends (Mmads,), counts (products,): how many of the Mmads each has
+             -> (products, m, n)
+    Raises   as `accumulate`
+    """
     m, n = len(a.lines), len(b.lines)
     if not len(ends):
-        return np.zeros((m, n), np.float32)
-    cuts = cuts_of(model, ends, _STEPS if _is_usual(model) else _WRITTEN_STEPS)
+        return np.zeros((len(counts), m, n), np.float32)
+    cuts = _cuts(model, ends, counts)
     # Whole panels where panels are filled: what is over repeats the last line, and is cut off again.
     rows, columns = _panel(model)
     a, b = a.filled(rows), b.filled(columns)
-    c = np.zeros((len(a.lines), len(b.lines)), np.float32)
-    product = prepared(model, a, b, cuts)
+    c = np.zeros((len(counts), len(a.lines), len(b.lines)), np.float32)
+    product = prepared(model, a, b, np.concatenate(cuts))
     if threads == 1:
-        product.add(Span(0, len(c)), Span(0, c.shape[1]), c)
+        whole = Span(0, len(a.lines)), Span(0, len(b.lines))
+        for own, cells in zip(cuts, c, strict=True):
+            product.add(*whole, own, cells)
     else:
-        shares = _shares(c.shape, (rows, columns), threads)
+        shares = _shares(c.shape[1:], (rows, columns), threads)
         with ThreadPoolExecutor(threads) as pool:
+            tasks = [
+                pool.submit(product.add, *share, own, cells)
+                for own, cells in zip(cuts, c, strict=True)
+                for share in shares
+            ]
             # Asked for one after the other, so that an error of any of them is raised here.
-            for done in [pool.submit(product.add, *share, c) for share in shares]:
+            for done in tasks:
                 done.result()
-    return c[:m, :n]
+    return c[:, :m, :n]
 
 
-def _shares(shape: tuple[int, int], panel: tuple[int, int], count: int) -> list[tuple[Span, Span]]:
+def _cuts(model: AccumulationModel, ends: Places, counts: Sequence[int]) -> list[Places]:
+    """Return for each product where its reduction begins, is cut and ends."""
+    most = _STEPS if _is_usual(model) else _WRITTEN_STEPS
+    cuts: list[Places] = []
+    begin = first = 0
+    for count in counts:
+        own = ends[first : first + count]
+        cuts.append(begin + cuts_of(model, own - begin, most) if count else np.array([begin]))
+        begin, first = int(own[-1]) if count else begin, first + count
+    return cuts
+
+
+def _shares(shape: Sequence[int], panel: tuple[int, int], count: int) -> list[tuple[Span, Span]]:
     """Cut accumulators into at most `count` parts of whole panels, along the axis that has more of these."""
     panels = [-(-size // unit) for size, unit in zip(shape, panel, strict=True)]
     axis = int(panels[1] > panels[0])
@@ -72,7 +105,7 @@ def prepared(model: AccumulationModel, a: Factor, b: Factor, cuts: Places) -> Pr
     from ascendsim.numerics.compiled.gathered.chain import Chain
 
     # A block of one product is a fused step of a chain.
-    return Chain(a, b, cuts, model.kind != "seq-muladd")
+    return Chain(a, b, model.kind != "seq-muladd")
 
 
 def _panel(model: AccumulationModel) -> tuple[int, int]:
@@ -97,17 +130,18 @@ class WrittenOut:
     _LINES = 512  # rows at a time, so that a piece of both factors stays in the nearer caches
 
     def __init__(self, model: AccumulationModel, a: Factor, b: Factor, cuts: Places) -> None:
-        self._model, self._a, self._b, self._cuts = model, a, b, cuts
+        del cuts  # of use to kernels that measure their factors beforehand
+        self._model, self._a, self._b = model, a, b
 
-    def add(self, rows: Span, columns: Span, c: Floats) -> None:
-        """Add it to some rows and columns of c (m, n)."""
+    def add(self, rows: Span, columns: Span, cuts: Places, c: Floats) -> None:
+        """Add what lies between the first and the last cut to some rows and columns of c (m, n)."""
         from ascendsim.numerics.compiled.gathered.places import write_columns, write_rows
 
         b = self._b.part(slice(*columns))
         for line in range(rows.start, rows.stop, self._LINES):
             some = slice(line, min(line + self._LINES, rows.stop))
             a, cells = self._a.part(some), np.ascontiguousarray(c[some, slice(*columns)])
-            for first, last in pairwise(self._cuts.tolist()):
+            for first, last in pairwise(cuts.tolist()):
                 left = np.empty((len(a.lines), last - first), np.float32)
                 right = np.empty((last - first, len(b.lines)), np.float32)
                 write_rows(a.elements, first, last, left)

@@ -16,8 +16,9 @@ from ascendsim.numerics.compiled.block_sums import (
     widened,
 )
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
+from ascendsim.numerics.compiled.lanes import reach_and_unit
 from ascendsim.numerics.compiled.packing import Accumulators, give_back, read_panel, whole_panels, write_panel
-from ascendsim.numerics.compiled.panel_memory import at, store, tile
+from ascendsim.numerics.compiled.panel_memory import store, tile
 from ascendsim.numerics.compiled.panel_rounding import is_plain, rounded, sum_for
 from ascendsim.numerics.compiled.panels import (
     LANES,
@@ -31,7 +32,7 @@ from ascendsim.numerics.compiled.panels import (
     widen,
 )
 from ascendsim.numerics.compiled.rounding_mode import round_to_nearest, round_toward_zero
-from ascendsim.numerics.compiled.workspace import KernelModel, Memory, Workspace, measure, memory_for, prepare
+from ascendsim.numerics.compiled.workspace import KernelModel, Memory, Workspace, memory_for, prepare
 
 Array = Any
 Panel = Any
@@ -65,12 +66,9 @@ def _run(work: Workspace, cells: Accumulators, model: KernelModel) -> None:
     """Take all accumulators through all blocks, each panel by the fastest way that is proven for it."""
     out_of_line()
     usual = is_plain(model.sum) and not model.separate and not model.split
-    groups, n = cells.rows // ROWS, cells.columns
-    measure(cells.values, cells.first, work.doubles, work.c_extents, groups, ROWS, n, n)
-    for j in range(0, n, LANES):
+    for j in range(0, cells.columns, LANES):
         for i in range(0, cells.rows, ROWS):
-            known = work.c_extents + i // ROWS * 2
-            reach, unit = at(work.doubles, known), at(work.doubles, known + 1)
+            reach, unit = reach_and_unit(read_panel(cells, i, j))
             if _proven(work, i, j, reach, unit, model):
                 _proven_panel(work, cells, i, j, model)
             elif usual and model.sum.cuts:

@@ -1,0 +1,100 @@
+"""The kernels of calls, remembered from call to call with their programs and times.
+
+A training run makes the same backward calls in every step, on other values. What the kernels of such a call
+are, which instructions they run and what these take follows from the call alone; so it is worked out once. A
+result for which every instruction is executed then takes little more than the work of the instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+
+from ascendsim.ops.lowering.call import Call, Mask
+from ascendsim.ops.lowering.graph import Graph
+from ascendsim.ops.lowering.lower import lower
+from ascendsim.program.kernel import CoreWork, Deferred, Kernel, Phase
+from ascendsim.program.program import Program
+
+# The programs of a larger call take up more memory than the time to write them is worth: its products alone
+# take seconds.
+MOST_MACS = 1 << 30
+# Instructions of a program that is kept.
+MOST_INSTRUCTIONS = 2048
+
+
+def known_graph(call: Call, mask: Mask) -> Graph:
+    """Return the kernels of a call as `lower` does; equal calls of moderate size have the same ones."""
+    told = told_of(call)
+    return lower(call, mask) if told is None else _remembered(_Asked(told, mask, call))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """All that the kernels of a call follow from."""
+
+    told: Hashable
+    mask: Mask
+    call: Call = field(compare=False)
+
+
+def told_of(call: Call) -> Hashable:
+    """Return all that tells a call from others; None of a call of which nothing is to be remembered."""
+    # A schedule of the user's own may be another one tomorrow, under the same name.
+    own = any(not isinstance(plan.schedule, str) for plan in call.plans.values())
+    if own or call.problem.macs > MOST_MACS:
+        return None
+    # Two plans are equal whoever chose them, but the kernels say who did.
+    plans = [(name, plan, plan.chosen_by, plan.instead) for name, plan in call.plans.items()]
+    mappings = tuple(call.dtypes.items()), tuple(plans), tuple(call.views.items())
+    others = call.accumulation, call.compute_dtype, call.deterministic, call.fixpipe, call.direct_outputs
+    return call.problem, call.profile.content, call.profile.variant, mappings, others
+
+
+# As many as the layers of a large network that differ.
+@lru_cache(maxsize=32)
+def _remembered(asked: _Asked) -> Graph:
+    graph = lower(asked.call, asked.mask)
+    nodes = tuple([_keeping(node, asked) if isinstance(node, Kernel) else node for node in graph.nodes])
+    return replace(graph, nodes=nodes)
+
+
+def _keeping(kernel: Kernel, asked: _Asked) -> Kernel:
+    """Return a kernel that keeps its programs, and whose times are remembered."""
+    recipe = kernel.recipe or (kernel.name, asked.told, asked.mask)
+    return replace(kernel, phases=tuple(map(_kept, kernel.phases)), recipe=recipe)
+
+
+def _kept(phase: Phase) -> Phase:
+    # What is done at once needs no program, and is timed once for all calls.
+    if phase.at_once is not None:
+        return phase
+    return replace(phase, work=Deferred(partial(_kept_work, phase.work)))
+
+
+def _kept_work(work: Sequence[CoreWork]) -> tuple[CoreWork, ...]:
+    return tuple([replace(one, build=KeptProgram(one.build)) for one in work])
+
+
+class KeptProgram:
+    """Builds a program once, if it is a short one; a pickle holds how, and not the program."""
+
+    __slots__ = ("_build", "_program")
+
+    def __init__(self, build: Callable[[], Program]) -> None:
+        self._build = build
+        self._program: Program | None = None
+
+    def __reduce__(self) -> tuple[type[KeptProgram], tuple[Callable[[], Program]]]:
+        """Pickle without the program."""
+        return KeptProgram, (self._build,)
+
+    def __call__(self) -> Program:
+        """Return the program."""
+        if self._program is not None:
+            return self._program
+        program = self._build()
+        if len(program) <= MOST_INSTRUCTIONS:
+            self._program = program
+        return program
