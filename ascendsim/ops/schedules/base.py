@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -111,6 +111,11 @@ class Schedule(ABC):
 
     @cached_property
     def _signatures(self) -> dict[Hashable, int]:
+        return {}
+
+    @property
+    def relaid(self) -> Mapping[str, GmTensor]:
+        """The operands whose layout the kernel's own vector cores change first, and the tensors they make."""
         return {}
 
     @property

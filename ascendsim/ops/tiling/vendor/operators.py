@@ -15,6 +15,7 @@ from ascendsim.ops.tiling.vendor.arch22.wgrad_library import library
 from ascendsim.ops.tiling.vendor.arch22.wgrad_stream import stream_k as wgrad_streams
 from ascendsim.ops.tiling.vendor.arch35.dgrad import grad_input as dgrad_35
 from ascendsim.ops.tiling.vendor.arch35.wgrad import stream_k as wgrad_35
+from ascendsim.ops.tiling.vendor.arch35.winograd import takes_winograd, winograd
 from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layer, Layouts, Machine
 from ascendsim.ops.tiling.vendor.plan import VendorPlan
 from ascendsim.profile import Profile
@@ -24,8 +25,6 @@ DTYPES = ("float16", "bfloat16", "float32")
 EIGHT_BITS = ("hifloat8",)
 # The widest step of load3d; 910_95 splits kernels with wider ones, 910B and 910_93 refuse them.
 MOST_STRIDE = 63
-# Winograd needs 3 x 3 taps, unit stride, and so many blocks of 64 x 64 channels.
-WINOGRAD_SIDE, WINOGRAD_BLOCKS, WINOGRAD_PAD = 64, 16, 2
 
 
 def vendor_plan(
@@ -84,7 +83,9 @@ def plan_of_layer(
     arch   the npu_arch: "2201" for 910B and 910_93, "3510" for 910_95
     """
     if arch == "3510":
-        return dgrad_35(layer, machine) if gradient == "grad_input" else wgrad_35(layer, machine)
+        if gradient == "grad_input":
+            return dgrad_35(layer, machine)
+        return (winograd(layer, machine) if takes_winograd(layer) else None) or wgrad_35(layer, machine)
     if gradient == "grad_input":
         # Two strategies, and no third: the library's own tiling, which takes over, is not public.
         return dgrad_block(layer, machine) if _has_blocks(layer) else dgrad_grid(layer, machine)
@@ -118,16 +119,5 @@ def _require_known(problem: ConvProblem, layer: Layer, gradient: str, dtype: str
         reason = f"a stride above {MOST_STRIDE} is refused by the operator (load3d cannot step so wide)"
     elif arch == "2201" and gradient == "grad_input" and layer.groups > 1:
         reason = "grouped grad_input is tiled by the vendor's closed library"
-    elif arch == "3510" and gradient == "grad_weight" and takes_winograd(layer):
-        reason = "the operator takes Winograd here, whose sizes are not known"
     if reason:
         raise UnsupportedError(f"product's plan of {gradient} on {profile.variant}: {reason}")
-
-
-def takes_winograd(layer: Layer) -> bool:
-    """Tell whether grad_weight of 910_95 is computed by Winograd F(2x2, 3x3)."""
-    blocks = (layer.co // WINOGRAD_SIDE) * (layer.ci // WINOGRAD_SIDE)
-    unit = max(*layer.stride[1:], *layer.dilation[1:]) == 1 and layer.groups == 1
-    small = all(before == after <= WINOGRAD_PAD for before, after in layer.pads[1:])
-    flat = layer.kernel == (1, 3, 3) and layer.input[0] == 1
-    return layer.true_fp32 and flat and unit and small and blocks >= WINOGRAD_BLOCKS

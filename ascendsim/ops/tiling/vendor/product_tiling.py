@@ -121,6 +121,9 @@ def _split(tiling: Tiling, plan: VendorPlan, problem: ConvProblem) -> Tiling:
 
 def _grad_weight(plan: VendorPlan, problem: ConvProblem) -> Plan:
     """Return the plan of grad_weight."""
+    if plan.strategy == "winograd":
+        named = {name: getattr(plan, name) for name in SAME}
+        return Plan("wgrad_winograd", Tiling(**named, k_split=plan.stream_ways))
     if plan.strategy == "stream_k":
         tiling = replace(
             _tiling(plan, "grad_weight"),
