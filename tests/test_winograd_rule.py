@@ -8,6 +8,7 @@ from vendor_tilings import layer_of, machine_of, records
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.aclnn.operators import asked_by_operator
+from ascendsim.errors import ConfigError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.ops.tiling.vendor.arch35.winograd import takes_winograd
@@ -141,6 +142,50 @@ def test_the_recorded_plan_is_one_by_winograd(data_dir):
     others = records(data_dir, "dW", "arch35")
     assert len(others) > 10
     assert not any(takes_winograd(layer_of(record)) for record in others)
+
+
+@pytest.mark.parametrize(
+    ("given", "schedule", "sizes"),
+    [
+        ({"base_m": 32}, "wgrad_winograd", (32, 64, 32)),
+        ({"al1_buffers": 1}, "wgrad_winograd", (64, 64, 32)),
+        # 128 channels at 16 points leave room for 32 in L0C: 128 * 32 * 16 * 4 bytes are 256 KiB.
+        ({"base_m": 128}, "wgrad_winograd", (128, 32, 32)),
+        # A Mmad of 16 tiles is none that Winograd has: the operator's plan of the direct sum takes its place.
+        ({"base_k": 16}, "wgrad_stream", (256, 144, 16)),
+        ({"cl0_buffers": 2}, "wgrad_stream", (128, 144, 32)),
+    ],
+    ids=str,
+)
+def test_a_part_of_a_plan_is_filled_in_by_the_nest_that_knows_it(given, schedule, sizes):
+    options = {"product": "950PR_9589", "output_mask": (False, True, False)}
+    r = estimate(WIDE, "float32", tiling={"grad_weight": given}, **options)
+    found = r.plans["grad_weight"]
+    assert found.schedule == schedule
+    assert (found.tiling.base_m, found.tiling.base_n, found.tiling.base_k) == sizes
+
+
+@pytest.mark.parametrize("name", ["wgrad", "wgrad_stream"])
+def test_another_nest_takes_no_sizes_of_winograd(name):
+    options = {"product": "950PR_9589", "output_mask": (False, True, False)}
+    found = estimate(WIDE, "float32", schedule=name, **options).plans["grad_weight"]
+    direct = vendor_plan(WIDE, "grad_weight", "float32", PR, by_winograd=False)
+    assert direct.strategy == "stream_k"
+    assert found.schedule == name
+    # Columns are (channel, tap) there: a multiple of 9 taps of 8 channels.
+    assert found.tiling.base_n % 72 == 0
+
+
+def test_winograd_takes_no_sizes_of_another_nest():
+    # 64 channels are one block: the operator takes the direct sum, with other base sizes.
+    layer = ConvProblem((8, 64, 28, 28), (64, 64, 3, 3), 1, 1)
+    options = {"product": "950PR_9589", "output_mask": (False, True, False)}
+    assert estimate(layer, "float32", **options).plans["grad_weight"].schedule == "wgrad_stream"
+    found = estimate(layer, "float32", schedule="wgrad_winograd", **options).plans["grad_weight"]
+    assert (found.tiling.base_k, found.tiling.step_ka, found.tiling.cl0_buffers) == (32, 1, 1)
+    given = {"grad_weight": {"base_k": 16}}
+    with pytest.raises(ConfigError, match="base_k is 16; by Winograd it is 32"):
+        estimate(layer, "float32", schedule="wgrad_winograd", tiling=given, **options)
 
 
 def test_every_float32_grad_weight_of_the_networks_runs_under_the_operators_plan():

@@ -23,6 +23,8 @@ PLANE: Final = POINTS * POINTS
 # The way of points into L1, and of sums out of L0C, goes through UB; only 910_95 has both paths.
 PATHS: Final = (("UB", "L1"), ("L0C", "UB"))
 WHOLE: Final = -1
+# A Mmad takes the tiles of a cluster; L1 holds one cluster a tile, and L0C one tile a point.
+FIXED: Final = {"base_k": CLUSTER, "step_ka": 1, "step_kb": 1, "cl0_buffers": 1}
 
 
 class Task(NamedTuple):
@@ -117,8 +119,7 @@ class WinogradCut:
                 f"cube multiplies {self.gemm.compute_dtype}; take another schedule of grad_weight"
             )
         require_whole_units("grad_weight", t, {"base_m": 16, "base_n": 16}, self.profile)
-        fixed = {"base_k": CLUSTER, "step_ka": 1, "step_kb": 1, "cl0_buffers": 1}
-        for name, value in fixed.items():
+        for name, value in FIXED.items():
             if getattr(t, name) != value:
                 raise ConfigError(
                     f"tiling of grad_weight: {name} is {getattr(t, name)}; by Winograd it is {value}: a Mmad "

@@ -49,8 +49,11 @@ class WinogradProgram:
         cores = range(1, 1 + VECTOR_CORES)
         self._makers = [PointsOf(b, cut, cut.sides[1], on, UB_SHARE) for on in cores]
         strip = left * c0 * c0 * FLOAT32_BYTES
-        self._sums = [b.ring("UB", strip, f"sums {on}", PLANE * COPIES, on) for on in cores]
-        self._taps = [b.ring("UB", TAPS * TAPS * strip, f"taps {on}", COPIES, on) for on in cores]
+        # Two copies, unless a block is so large that UB has one.
+        both = COPIES * (PLANE + TAPS * TAPS) * strip <= b.capacity("UB") // UB_SHARE
+        copies = COPIES if both else 1
+        self._sums = [b.ring("UB", strip, f"sums {on}", PLANE * copies, on) for on in cores]
+        self._taps = [b.ring("UB", TAPS * TAPS * strip, f"taps {on}", copies, on) for on in cores]
         # Whose turn it is of the vector cores: it has no place in any buffer.
         self._turns = b.handover(0, "turn", VECTOR_CORES)
 

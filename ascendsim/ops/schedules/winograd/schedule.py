@@ -12,7 +12,7 @@ from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.base import TILES, Schedule
 from ascendsim.ops.schedules.order import WinogradOrder
 from ascendsim.ops.schedules.vector.blocks import Piece, block_sums
-from ascendsim.ops.schedules.winograd.cut import Task, WinogradCut
+from ascendsim.ops.schedules.winograd.cut import FIXED, Task, WinogradCut
 from ascendsim.ops.schedules.winograd.points import left_points
 from ascendsim.ops.schedules.winograd.program import WinogradProgram
 from ascendsim.program.kernel import Core, CoreWork, Phase
@@ -37,6 +37,7 @@ class WgradWinograd(Schedule):
     name: ClassVar[str] = "wgrad_winograd"
     makes: ClassVar[str] = "grad_weight"
     reads: ClassVar[frozenset[str]] = TILES | {"k_split"}
+    fixed: ClassVar[Mapping[str, int]] = FIXED
 
     def __post_init__(self) -> None:
         """Refuse a tiling that would be obeyed in part, or that no program can follow."""

@@ -38,6 +38,7 @@ def vendor_plan(
     transposed_forward: bool = False,
     layouts: Layouts = PLAIN_LAYOUTS,
     group_merge: int = 0,
+    by_winograd: bool = True,
 ) -> VendorPlan:
     """Return the plan of one gradient as the operators of 910B, 910_93 and 910_95 choose it.
 
@@ -47,6 +48,7 @@ def vendor_plan(
     transposed_forward  whether grad_input is the forward pass of a transposed convolution
     layouts             how the user's tensors lie
     group_merge         groups that are taken as one, whatever the operator's rule says; 0: by its rule
+    by_winograd         whether grad_weight may be computed by Winograd, where the operator does so
 
     Raises   UnsupportedError where the operator refuses the layer, or its rule is not known; CapacityError
              if no tile fits in L1
@@ -59,7 +61,8 @@ def vendor_plan(
     layer = replace(layer, merges=not group_merge)
     _require_known(problem, layer, gradient, dtype, profile)
     machine = Machine.of(profile)
-    plan = plan_of_layer(layer, machine, gradient, dtype, profile.npu_arch, deterministic=deterministic)
+    arguments = layer, machine, gradient, dtype, profile.npu_arch
+    plan = plan_of_layer(*arguments, deterministic=deterministic, by_winograd=by_winograd)
     if plan is not None and group_merge:
         plan = replace(plan, group_merge=group_merge)
     if plan is None and gradient == "grad_input" and profile.npu_arch == "2201" and not _has_blocks(layer):
@@ -76,7 +79,14 @@ def vendor_plan(
 
 
 def plan_of_layer(
-    layer: Layer, machine: Machine, gradient: str, dtype: str, arch: str, *, deterministic: bool = False
+    layer: Layer,
+    machine: Machine,
+    gradient: str,
+    dtype: str,
+    arch: str,
+    *,
+    deterministic: bool = False,
+    by_winograd: bool = True,
 ) -> VendorPlan | None:
     """Return what the first strategy of the operator says that takes the layer; None if no tile fits in L1.
 
@@ -85,7 +95,8 @@ def plan_of_layer(
     if arch == "3510":
         if gradient == "grad_input":
             return dgrad_35(layer, machine)
-        return (winograd(layer, machine) if takes_winograd(layer) else None) or wgrad_35(layer, machine)
+        found = winograd(layer, machine) if by_winograd and takes_winograd(layer) else None
+        return found or wgrad_35(layer, machine)
     if gradient == "grad_input":
         # Two strategies, and no third: the library's own tiling, which takes over, is not public.
         return dgrad_block(layer, machine) if _has_blocks(layer) else dgrad_grid(layer, machine)

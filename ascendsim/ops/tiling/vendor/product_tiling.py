@@ -37,6 +37,7 @@ def product_tiling(
     transposed_forward: bool = False,
     layouts: Layouts = PLAIN_LAYOUTS,
     group_merge: int = 0,
+    by_winograd: bool = True,
 ) -> Plan:
     """Return the plan of one gradient as the product chooses it; arguments as of `vendor_plan`.
 
@@ -52,6 +53,7 @@ def product_tiling(
         transposed_forward=transposed_forward,
         layouts=layouts,
         group_merge=group_merge,
+        by_winograd=by_winograd,
     )
     problem = merged(problem, found.group_merge)
     lacking = _lacking(found, problem, C0_BYTES // dtype_named(dtype).itemsize)
