@@ -40,15 +40,18 @@ def winograd_gradient(
     small = small.reshape(problem.batch, -1, *problem.small_size[1:])
     big = big.reshape(problem.batch, -1, *problem.big_size[1:])
     sides = [_points(small, order.clusters, None), _points(big, order.clusters, pads)]
-    whole = _taps(sides, range(len(order.clusters)), model, threads)
-    if order.streamed:
+    chosen = np.zeros((small.shape[1], big.shape[1]), bool)
+    for block in order.streamed:
+        columns = slice(block.first_big, block.first_big + block.big)
+        chosen[block.first_small : block.first_small + block.small, columns] = True
+    found = []
+    if not chosen.all():
+        found.append(_taps(sides, range(len(order.clusters)), model, threads))
+    if chosen.any():
         parts = [order.clusters.part(part, order.parts) for part in range(order.parts)]
-        sums = add_in_order([_taps(sides, own, model, threads) for own in parts])
-        for block in order.streamed:
-            rows = slice(block.first_small, block.first_small + block.small)
-            columns = slice(block.first_big, block.first_big + block.big)
-            whole[rows, columns] = sums[rows, columns]
-    return whole.reshape(problem.weight)
+        found.append(add_in_order([_taps(sides, own, model, threads) for own in parts]))
+    made = found[0] if len(found) == 1 else np.where(chosen[:, :, None, None], found[1], found[0])
+    return made.reshape(problem.weight)
 
 
 def _points(images: Floats, clusters: Clusters, pads: tuple[int, int] | None) -> list[Floats]:
@@ -88,5 +91,5 @@ def _sums(
     steps = np.arange(taken.start * CLUSTER, taken.stop * CLUSTER)
     ends = np.arange(CLUSTER, CLUSTER * len(taken) + 1, CLUSTER)
     for pair in zip(*sides, strict=True):
-        a, b = (Factor(Values(one), np.arange(len(one)) * one.shape[1], steps) for one in pair)
+        a, b = (Factor(Values(one), np.arange(len(one)) * one.shape[1], steps, CLUSTER) for one in pair)
         yield product_of(model, a, b, ends, threads)

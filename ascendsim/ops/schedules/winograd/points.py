@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from ascendsim.ops.plan import shares
 from ascendsim.ops.problems.winograd import CLUSTER, Cluster
 from ascendsim.ops.schedules.vector.elementwise import vector_cores
-from ascendsim.ops.schedules.winograd.cut import FLOAT32_BYTES, PLANE, Load, Side, WinogradCut
+from ascendsim.ops.schedules.winograd.cut import WinogradCut
+from ascendsim.ops.schedules.winograd.units import FLOAT32_BYTES, PLANE, Load, Side
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import CoreWork, Deferred, Phase
 from ascendsim.program.places import GmTensor, Slot

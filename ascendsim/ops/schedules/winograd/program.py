@@ -11,8 +11,9 @@ from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.cube.tile_reads import Im2col, Transposed, Window
 from ascendsim.numerics.winograd import TAPS
 from ascendsim.ops.problems.winograd import CLUSTER
-from ascendsim.ops.schedules.winograd.cut import FLOAT32_BYTES, PLANE, WHOLE, Load, Task, WinogradCut
+from ascendsim.ops.schedules.winograd.cut import WinogradCut
 from ascendsim.ops.schedules.winograd.points import COPIES, PointsOf
+from ascendsim.ops.schedules.winograd.units import FLOAT32_BYTES, PLANE, WHOLE, Load, Task
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.places import GmTensor, Slot
 from ascendsim.program.posts import VECTOR_CORES

@@ -12,9 +12,10 @@ from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.base import TILES, Schedule
 from ascendsim.ops.schedules.order import WinogradOrder
 from ascendsim.ops.schedules.vector.blocks import Piece, block_sums
-from ascendsim.ops.schedules.winograd.cut import FIXED, Task, WinogradCut
+from ascendsim.ops.schedules.winograd.cut import WinogradCut
 from ascendsim.ops.schedules.winograd.points import left_points
 from ascendsim.ops.schedules.winograd.program import WinogradProgram
+from ascendsim.ops.schedules.winograd.units import FIXED, Task
 from ascendsim.program.kernel import Core, CoreWork, Phase
 from ascendsim.program.places import GmTensor
 from ascendsim.program.posts import VECTOR_CORES
