@@ -91,7 +91,9 @@ def test_every_element_is_written_once_and_nothing_else_is_read():
         assert (written["grad_weight DNC1HWC0"] == 1).all()
 
 
-@pytest.mark.parametrize(("problem", "tiling", "profile"), [CASES[0], CASES[3], CASES[-1]], ids=str)
+@pytest.mark.parametrize(
+    ("problem", "tiling", "profile"), [CASES[0], CASES[3], CASES[-1]], ids=["padded", "much padding", "parts"]
+)
 def test_every_instruction_touches_what_it_declares_and_fits_in_its_slot(problem, tiling, profile):
     call, tensors = planned(problem, tiling, profile), tensors_of(problem, "float32")
     for kernel, gm in kernels_with_inputs(call, tensors):
