@@ -147,8 +147,18 @@ def plain(program):
 
 def plain_instruction(made):
     """An instruction with its slots by place, and its slice of GM by name and index."""
-    fields = [(f.buffer, f.index, f.size_bytes) if isinstance(f, Slot) else f for f in made]
+    fields = [plain_slot(f) if isinstance(f, Slot) else f for f in made]
+    fields = [[plain_slot(slot) for slot in f] if slots_of(f) else f for f in fields]
     return type(made), [(f.tensor.name, f.index) if hasattr(f, "tensor") else f for f in fields]
+
+
+def plain_slot(slot):
+    return slot.buffer, slot.index, slot.size_bytes
+
+
+def slots_of(field):
+    """Whether a field is a tuple of slots."""
+    return type(field) is tuple and bool(field) and all(isinstance(one, Slot) for one in field)
 
 
 def nest_kernel(*programs):

@@ -6,54 +6,10 @@ import pytest
 
 from ascendsim import ConvProblem, estimate
 
-WIDE = ConvProblem((1, 256, 16, 16), (256, 256, 3, 3), 1, 1)
-
 
 def notes(problem, dtype="float32", product="910_95", **options):
     result = estimate(problem, dtype, product=product, **options)
     return [note for note in result.notes if "not modelled yet" in note]
-
-
-def winograd(problem, **options):
-    return any("Winograd" in note for note in notes(problem, **options))
-
-
-def test_a_wide_float32_3x3_on_950_may_be_winograd():
-    # 256 / 64 = 4 blocks of channels on both sides, 4 * 4 = 16 together: just enough.
-    (note,) = notes(WIDE)
-    assert note.startswith("The operator may compute this grad_weight by Winograd")
-
-
-@pytest.mark.parametrize(
-    "problem",
-    [
-        ConvProblem((1, 255, 16, 16), (256, 255, 3, 3), 1, 1),  # 3 * 4 blocks
-        ConvProblem((1, 256, 16, 16), (256, 256, 3, 3), 2, 1),
-        ConvProblem((1, 256, 16, 16), (256, 256, 3, 3), 1, 2, dilation=2),
-        ConvProblem((1, 256, 16, 16), (256, 256, 1, 1)),
-        ConvProblem((1, 256, 16, 16), (256, 256, 3, 3), 1, (1, 2, 1, 1)),
-        ConvProblem((1, 512, 16, 16), (512, 256, 3, 3), 1, 1, groups=2),
-        ConvProblem((1, 256, 2, 16, 16), (256, 256, 1, 3, 3), 1, (0, 1, 1)),
-    ],
-    ids=["channels", "stride", "dilation", "kernel", "uneven", "groups", "3-D"],
-)
-def test_each_condition_on_the_shapes_counts(problem):
-    assert not winograd(problem, output_mask=(False, True, False))
-
-
-def test_so_does_each_condition_on_the_formats():
-    assert not winograd(WIDE, cube_math_type=3)
-    assert not winograd(WIDE, dtype="float16")
-    assert not winograd(WIDE, product="910B")
-    assert not winograd(WIDE, output_mask=(True, False, False))
-
-
-def test_a_large_batch_of_tiles_is_left_to_the_direct_kernel():
-    # 512,000 tiles of 2 x 2 are the most: 8000 images of 8 x 8 tiles, the last ones half full.
-    at_most = ConvProblem((8000, 256, 15, 15), (256, 256, 3, 3), 1, 1)
-    assert winograd(at_most, output_mask=(False, True, False))
-    one_more = replace(at_most, input=(8001, 256, 15, 15))
-    assert not winograd(one_more, output_mask=(False, True, False))
 
 
 @pytest.mark.parametrize("product", ["910B", "910_95"])

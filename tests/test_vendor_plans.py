@@ -8,7 +8,7 @@ import pytest
 from ascendsim import ConvProblem
 from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.ops.tiling.vendor.layer import Layer, Machine
-from ascendsim.ops.tiling.vendor.operators import plan_of_layer, takes_winograd, vendor_plan
+from ascendsim.ops.tiling.vendor.operators import plan_of_layer, vendor_plan
 from ascendsim.ops.tiling.vendor.stream import Tail, tail_of
 from ascendsim.ops.tiling.vendor.windows import dgrad_rows, rows_touched, wgrad_channels, wgrad_rows
 from ascendsim.profile import load_profile
@@ -237,7 +237,6 @@ def test_half_of_l1_makes_another_plan():
         (problem(kernel=1, size=200, stride=64), "grad_weight", B2, "float16", "stride above 63"),
         (GROUPED, "grad_input", B2, "float16", "closed library"),
         (problem(transposed=True), "grad_input", PR, "float16", "forward convolution"),
-        (problem(256, 256, 16), "grad_weight", PR, "float32", "Winograd"),
     ],
 )
 def test_what_no_rule_is_known_for_is_refused(given, gradient, profile, dtype, words):
@@ -250,15 +249,6 @@ def test_what_fits_in_no_tile_is_refused():
     wide = ConvProblem((1, 1, 510, 510), (1, 1, 2, 2), dilation=255)
     with pytest.raises(CapacityError, match="524288 bytes"):
         plan(wide, "grad_input")
-
-
-def test_winograd_is_for_float32_alone():
-    layer = Layer.of(problem(256, 256, 16), "float32")
-    assert takes_winograd(layer)
-    assert not takes_winograd(Layer.of(problem(256, 256, 16), "float32", hf32=True))
-    assert not takes_winograd(Layer.of(problem(256, 256, 16, stride=2), "float32"))
-    # (128 / 64) * (256 / 64) = 8 blocks of channels are too few.
-    assert not takes_winograd(Layer.of(problem(256, 128, 16), "float32"))
 
 
 def test_a_transposed_convolution_forwards_never_takes_basic_blocks():

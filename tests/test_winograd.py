@@ -89,7 +89,8 @@ def test_every_pixel_of_the_small_side_lies_in_one_tile(name):
 
 def test_parts_take_all_clusters_in_order():
     clusters = Clusters.of(3, (14, 14))  # 7 x 7 tiles: 2 clusters an image, 6 in all
-    assert [list(clusters.part(part, 4)) for part in range(4)] == [[0], [1, 2], [3], [4, 5]]
+    assert [list(clusters.part(part, 2)) for part in range(2)] == [[0, 1, 2], [3, 4, 5]]
+    assert [list(clusters.part(part, 4)) for part in range(4)] == [[0, 1], [2, 3], [4, 5], []]
     assert clusters.at(3) == (1, 1, 0)
 
 
@@ -179,14 +180,14 @@ def test_every_sum_is_rounded_as_fractions_say():
 
 
 def test_parts_are_brought_to_taps_and_then_added():
-    problem = ConvProblem((2, 2, 9, 7), (1, 2, 3, 3), 1, 1)
+    problem = ConvProblem((3, 2, 9, 7), (1, 2, 3, 3), 1, 1)
     tensors = tensors_of(problem, "float32", "wide")
     cut = order_of(problem, 3, (WinogradBlock(0, 1, 1, 1),))
     made = by_definition(problem, tensors, cut)
-    # Channel 0 is not in the block. Of channel 1: clusters 0; 1; 2 and 3.
+    # Channel 0 is not in the block. Of channel 1: two of six clusters each.
     assert_same_bits(made[:, :1], by_definition(problem, tensors)[:, :1])
     sides = tensors["grad_output"][:, 0], tensors["input"][:, 1]
-    parts = [in_fractions(problem, *sides, run) for run in ([0], [1], [2, 3])]
+    parts = [in_fractions(problem, *sides, run) for run in ([0, 1], [2, 3], [4, 5])]
     for i, j in np.ndindex(3, 3):
         want = parts[0][i][j] + parts[1][i][j] + parts[2][i][j]
         assert Fraction(float(made[0, 1, i, j])) == want.value

@@ -6,9 +6,9 @@ from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.tiling.vendor.layer import Layer, Machine
-from ascendsim.ops.tiling.vendor.operators import takes_winograd, vendor_plan
+from ascendsim.ops.tiling.vendor.operators import vendor_plan
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
-from ascendsim.ops.tiling.vendor.workspace import operator_workspace, winograd
+from ascendsim.ops.tiling.vendor.workspace import operator_workspace
 
 # The operators whose host code is public; what older ones ask for is not known.
 PUBLIC = ("Conv3DBackpropInputV2", "Conv3DBackpropFilterV2")
@@ -26,8 +26,6 @@ def asked_by_operator(call: Call, gradient: str, op_type: str) -> int | None:
     storage, hf32 = stored_name(call.compute_dtype), call.compute_dtype == "hf32"
     layer, machine = Layer.of(call.problem, storage, hf32=hf32), Machine.of(call.profile)
     arch, fixed = call.profile.npu_arch, call.deterministic
-    if gradient == "grad_weight" and arch == "3510" and takes_winograd(layer):
-        return winograd(layer, machine)
     given = call.problem, gradient, storage, call.profile
     try:
         followed = plan == product_tiling(*given, hf32=hf32, deterministic=fixed)

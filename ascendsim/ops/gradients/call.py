@@ -14,9 +14,11 @@ from ascendsim.ops.gradients.filters import filter_gradient
 from ascendsim.ops.gradients.followed import Followed, followed
 from ascendsim.ops.gradients.images import image_gradient
 from ascendsim.ops.gradients.orders import adds_atomically
+from ascendsim.ops.gradients.winograd import winograd_gradient
 from ascendsim.ops.lowering.call import Call, Mask, vector_overflow
 from ascendsim.ops.lowering.layouts import block_diagonal, diagonal_blocks, with_channels
 from ascendsim.ops.problems.hf32 import as_multiplied
+from ascendsim.ops.schedules.order import WinogradOrder
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
 if TYPE_CHECKING:
@@ -103,17 +105,20 @@ class Gradients:
         a, x = (self._operand(name, math) for name in ("grad_output", "input"))
         problem, factor = call.problem_of("grad_weight"), call.merge_of("grad_weight")
         a, x = with_channels(a, problem.grad_output[1]), with_channels(x, problem.input[1])
-        sums = filter_gradient(
-            problem,
-            gemm,
-            order,
-            call.accumulation,
-            a,
-            x,
-            atomic=adds_atomically(schedule, order),
-            threads=self._threads,
-            laid_out=self._laid_out.get(math.hf32_ties),
-        )
+        if isinstance(order, WinogradOrder):
+            sums = winograd_gradient(problem, order, call.accumulation, a, x, self._threads)
+        else:
+            sums = filter_gradient(
+                problem,
+                gemm,
+                order,
+                call.accumulation,
+                a,
+                x,
+                atomic=adds_atomically(schedule, order),
+                threads=self._threads,
+                laid_out=self._laid_out.get(math.hf32_ties),
+            )
         made, sums = gemm.output.dtype, diagonal_blocks(sums, call.problem, factor)
         return (self._cast(sums, made, "float16"), "float16") if call.squeezed else (sums, made)
 

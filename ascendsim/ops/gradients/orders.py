@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.gathered.cuts import is_known
-from ascendsim.ops.schedules.order import DgradOrder, WgradOrder
+from ascendsim.ops.schedules.order import DgradOrder, WgradOrder, WinogradOrder
 
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Call
     from ascendsim.ops.schedules.base import Schedule
 
-# What `images` and `filters` read.
-_KNOWN = {
+# What `images`, `filters` and `winograd` read.
+_KNOWN: dict[type[Any], set[str]] = {
     DgradOrder: {"c0", "slices", "parts", "axes", "phases"},
     WgradOrder: {"ranges", "base_k", "k_split", "tree", "arrivals", "grid", "stream"},
+    WinogradOrder: {"clusters", "parts", "streamed"},
 }
 
 
@@ -29,9 +30,9 @@ def can_follow(call: Call, gradient: str, schedule: Schedule, order: str | int) 
     model = call.accumulation
     if not isinstance(model, AccumulationModel) or not is_known(model):
         return False
-    wanted: type[Any] = DgradOrder if gradient == "grad_input" else WgradOrder
+    wanted: tuple[type[Any], ...] = (DgradOrder,) if gradient == "grad_input" else (WgradOrder, WinogradOrder)
     found: Any = schedule.order()
-    if type(found) is not wanted or says_more(found, _KNOWN[wanted]):
+    if type(found) not in wanted or says_more(found, _KNOWN[type(found)]):
         return False
     if not adds_atomically(schedule, found):
         return True

@@ -25,6 +25,7 @@ from ascendsim.ops.lowering.op_types import grad_input_type, grad_weight_type, w
 from ascendsim.ops.lowering.relayouts import activation_in, activation_out, weight_in, weight_out
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.plan import Plan
+from ascendsim.ops.problems.convolution import ConvProblem, Triple
 from ascendsim.ops.problems.dilated import Dilated
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.packed import activation
@@ -147,12 +148,14 @@ def _by_vector_cores(
 def grad_weight(call: Call, graph: GraphBuilder) -> None:
     """Append the kernel of grad_weight, which writes float32."""
     p, c0, schedule = call.problem, call.c0, call.schedule("grad_weight")
-    _pack(call, graph, "grad_output", "grad_weight")
-    _pack(call, graph, "input", "grad_weight")
+    if not schedule.relaid:
+        _pack(call, graph, "grad_output", "grad_weight")
+        _pack(call, graph, "input", "grad_weight")
     merge = call.merge_of("grad_weight")
     if schedule.cleared_apart:
         _vector(call, graph).clear("grad_weight", schedule.gemm.output)
     kernel, output = _product(call, "grad_weight", schedule, grad_weight_type(call)), schedule.gemm.output
+    kernel = _relaid(call, graph, schedule, kernel)
     if merge == 1 and not call.generation.changes_layouts:
         graph.add(kernel)
         graph.unpacked("grad_weight", output, p.weight, lambda packed: unpack_weight(packed, p, c0))
@@ -169,6 +172,17 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
     graph.holds("grad_weight", made, p.weight)
 
 
+def _relaid(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: Kernel) -> Kernel:
+    """Return the kernel of grad_weight, whose vector cores may change the layout of its operands first."""
+    p = call.problem_of("grad_weight")
+    for name, target in schedule.relaid.items():
+        given, (_, channels) = graph.now(name), _side(p, name)
+        phase = transdata(call.profile, activation_in(given, target, channels))
+        phase = replace(phase, name=f"re-lay {name}")
+        kernel = _by_vector_cores(kernel, (phase, *kernel.phases), target, given)
+    return kernel
+
+
 def _product(call: Call, gradient: str, schedule: Schedule, op_type: str, note: str = "") -> Kernel:
     """Return the kernel that makes a gradient by its schedule."""
     macs, math = call.problem.macs, call.math(gradient)
@@ -181,11 +195,16 @@ def _vector(call: Call, graph: GraphBuilder) -> VectorKernels:
     return VectorKernels(graph, call.profile, call.accumulation)
 
 
+def _side(p: ConvProblem, name: str) -> tuple[Triple, int]:
+    """Return the size of grad_output or input, and the channels of one group."""
+    big = p.transposed == (name == "grad_output")
+    return (p.big_size, p.big_channels) if big else (p.small_size, p.small_channels)
+
+
 def _pack(call: Call, graph: GraphBuilder, name: str, gradient: str, target: GmTensor | None = None) -> None:
     """Bring grad_output or input into the layout that a gradient reads: the usual one, or a given one."""
     p = call.problem_of(gradient)
-    big = p.transposed == (name == "grad_output")
-    size, channels = (p.big_size, p.big_channels) if big else (p.small_size, p.small_channels)
+    size, channels = _side(p, name)
     target = target or activation(name, p, size, channels, call.storage)
     c0 = target.shape[-1]
     if call.generation.changes_layouts:

@@ -9,10 +9,6 @@ if TYPE_CHECKING:
 
 # Generations whose operator has been read; older ones lower convolutions in other ways.
 OPERATORS: Final = ("2201", "3510")
-WINOGRAD_PAD: Final = 8
-WINOGRAD_CHANNELS: Final = 64
-WINOGRAD_BLOCKS: Final = 16
-WINOGRAD_TILES: Final = 512_000
 
 
 def squeezed(gradient: str, through: str, asked: str) -> str:
@@ -42,15 +38,10 @@ def merges(call: Call, gradient: str) -> str:
 def not_modelled(call: Call, gradient: str) -> str:
     """Say where the product's operator computes a gradient in a way that has other bits; else nothing.
 
-    Source   public ops-nn at e5c3fa932, as read: the operator's interface code and its Winograd tiling
+    Source   public ops-nn at e5c3fa932, as read: the operator's interface code
     """
     if call.profile.npu_arch not in OPERATORS:
         return ""
-    if gradient == "grad_weight" and call.profile.npu_arch == "3510" and _may_be_winograd(call):
-        return (
-            "The operator may compute this grad_weight by Winograd (float32, 3x3, stride 1), which rounds "
-            "elsewhere; that is not modelled yet: the bits are those of the direct sum."
-        )
     if _may_be_matmul(call, gradient):
         ties = " and in HF32 rounds ties away from zero" if call.compute_dtype == "hf32" else ""
         return (
@@ -59,26 +50,6 @@ def not_modelled(call: Call, gradient: str) -> str:
             "convolution kernel."
         )
     return ""
-
-
-def _may_be_winograd(call: Call) -> bool:
-    """Tell whether a grad_weight meets the conditions on shapes; the share of whole tiles is left out."""
-    p = call.problem
-    formats = {call.dtypes[name] for name in ("grad_output", "input", "grad_weight")}
-    plain = p.groups == 1 and set(p.strides) == set(p.dilations) == {1} and p.kernel == (1, 3, 3)
-    even = all(before == after <= WINOGRAD_PAD for before, after in p.pads)
-    _, height, width = p.small_size
-    tiles = p.batch * -(-height // 2) * -(-width // 2)
-    blocks = (p.small_channels // WINOGRAD_CHANNELS) * (p.big_channels // WINOGRAD_CHANNELS)
-    return (
-        call.compute_dtype == "float32"
-        and formats == {"float32"}
-        and p.rank == 2
-        and plain
-        and even
-        and tiles <= WINOGRAD_TILES
-        and blocks >= WINOGRAD_BLOCKS
-    )
 
 
 def _may_be_matmul(call: Call, gradient: str) -> bool:

@@ -58,8 +58,9 @@ class Clusters:
         return self.batch * self.of_image
 
     def part(self, part: int, parts: int) -> range:
-        """Return the clusters of a part of the reduction, by number; parts are equal up to one."""
-        return range(len(self) * part // parts, len(self) * (part + 1) // parts)
+        """Return the clusters of a part of the reduction, by number; parts are equal but for the last."""
+        length = -(-len(self) // parts)
+        return range(min(part * length, len(self)), min((part + 1) * length, len(self)))
 
     def at(self, number: int) -> Cluster:
         """Return a cluster by its number: images are the slowest, then rows."""

@@ -43,7 +43,9 @@ def reference_gradients(
         made["grad_input"] = _grad_input(call, a, w, reduce)
     if mask[1]:
         a, x, _ = (_operand(call, "grad_weight", name, values) for name, values in given.items())
-        order = replace(call.schedule("grad_weight").order(), arrivals=arrivals)
+        order = call.schedule("grad_weight").order()
+        # Only parts that are added atomically arrive in an order of their own.
+        order = order if arrivals is None else replace(order, arrivals=arrivals)
         sums = merged_wgrad(call.problem, call.merge_of("grad_weight"), a, x, order, reduce)
         made["grad_weight"] = _cast(call, sums, "float16") if call.squeezed else sums
     if mask[2]:

@@ -14,9 +14,9 @@ import numpy as np
 
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.merged import merged
-from ascendsim.ops.reference.ordered import ordered_wgrad
 from ascendsim.ops.reference.phases import any_dgrad
-from ascendsim.ops.schedules.order import DgradOrder, WgradOrder
+from ascendsim.ops.reference.winograd import any_wgrad
+from ascendsim.ops.schedules.order import DgradOrder, WgradOrder, WinogradOrder
 
 if TYPE_CHECKING:
     from ascendsim.ops.reference.ordered import Floats, Reduce
@@ -51,13 +51,13 @@ def merged_wgrad(
     factor: int,
     grad_output: Floats,
     input: Floats,
-    order: WgradOrder,
+    order: WgradOrder | WinogradOrder,
     reduce: Reduce,
 ) -> Floats:
     """Return the accumulators of grad_weight; arguments and shapes as of `ordered_wgrad`."""
     whole = merged(problem, factor)
     sides = _filled(grad_output, whole.grad_output), _filled(input, whole.input)
-    made = ordered_wgrad(whole, *sides, order, reduce)
+    made = any_wgrad(whole, *sides, order, reduce)
     blocks = made.reshape(whole.groups, whole.small_channels, *whole.weight[1:])
     kept = np.zeros((problem.groups, problem.small_channels, *problem.weight[1:]), np.float32)
     for group in range(problem.groups):

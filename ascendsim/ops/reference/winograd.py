@@ -26,13 +26,27 @@ from ascendsim.numerics.winograd import (
     taps_line,
 )
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.reference.ordered import ordered_wgrad
 from ascendsim.ops.reference.sums import add_in_order
-from ascendsim.ops.schedules.order import WinogradOrder
+from ascendsim.ops.schedules.order import WgradOrder, WinogradOrder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.ops.reference.ordered import Floats, Reduce
+
+
+def any_wgrad(
+    problem: ConvProblem,
+    grad_output: Floats,
+    input: Floats,
+    order: WgradOrder | WinogradOrder,
+    reduce: Reduce,
+) -> Floats:
+    """Return the accumulators of grad_weight in an order by Winograd or a direct one; arguments as there."""
+    if isinstance(order, WinogradOrder):
+        return winograd_wgrad(problem, grad_output, input, order, reduce)
+    return ordered_wgrad(problem, grad_output, input, order, reduce)
 
 
 def winograd_wgrad(

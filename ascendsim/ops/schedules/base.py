@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -37,6 +37,7 @@ class Schedule(ABC):
     name     under which a plan calls it
     makes    "grad_input", "grad_weight" or "matmul"
     reads    the fields of a tiling that it obeys
+    fixed    those of them that have one value here; another nest means something else by its sizes
 
     Raises   ConfigError if the tiling sets a field that it does not read; when its work is asked for, if
              tasks are dealt to more cores than there are, or base blocks not once each
@@ -51,6 +52,7 @@ class Schedule(ABC):
     name: ClassVar[str]
     makes: ClassVar[str]
     reads: ClassVar[frozenset[str]] = TILES
+    fixed: ClassVar[Mapping[str, int]] = {}
 
     def __init_subclass__(cls) -> None:
         """Leave an inherited signature, which told of another program, to the class that it was made for."""
@@ -111,6 +113,11 @@ class Schedule(ABC):
 
     @cached_property
     def _signatures(self) -> dict[Hashable, int]:
+        return {}
+
+    @property
+    def relaid(self) -> Mapping[str, GmTensor]:
+        """The operands whose layout the kernel's own vector cores change first, and the tensors they make."""
         return {}
 
     @property

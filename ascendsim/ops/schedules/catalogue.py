@@ -17,12 +17,13 @@ from ascendsim.ops.schedules.matmul import Matmul
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.schedules.wgrad.shares import WgradShares
 from ascendsim.ops.schedules.wgrad.stream import WgradStream
+from ascendsim.ops.schedules.winograd.schedule import WgradWinograd
 
 SCHEDULES: Mapping[str, type[Schedule]] = {
     kind.name: kind
     for kind in (
         *(Dgrad, DgradColumnsOuter, DgradShares, DgradSplit, DgradC04),
-        *(Wgrad, WgradShares, WgradStream, Matmul),
+        *(Wgrad, WgradShares, WgradStream, WgradWinograd, Matmul),
     )
 }
 

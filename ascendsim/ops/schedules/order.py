@@ -99,9 +99,9 @@ class WinogradOrder:
     """The order of a grad_weight by Winograd: sums over the clusters of tiles, one Mmad a cluster and point.
 
     clusters  the clusters, in the order in which they are added
-    parts     parts of the reduction of the `streamed` blocks: part p takes clusters count * p // parts ... of
-              all. Each is brought to taps by itself, and these are added as 0, 1, 2, ..., beginning with
-              part 0. All other elements are added as a whole
+    parts     parts of the reduction of the `streamed` blocks, of equal length but for the last. Each is
+              brought to taps by itself, and these are added as 0, 1, 2, ..., beginning with part 0. All other
+              elements are added as a whole
     """
 
     clusters: Clusters

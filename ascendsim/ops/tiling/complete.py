@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -65,7 +65,12 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
     base = _base(partial, filling)
     kind = schedule_named(partial.schedule or base.schedule)
     by = f"{base.chosen_by} in part"
-    tiling = replace(base.tiling, **partial.fields)
+    tiling = base.tiling
+    if kind.fixed and kind is not schedule_named(base.schedule):
+        # Parts of the other nest's reduction are none of this one's.
+        own: dict[str, Any] = {**kind.fixed, "k_split": 1}
+        tiling = replace(tiling, **own)
+    tiling = replace(tiling, **partial.fields)
     tiling = _on_grid(tiling, kind, partial, filling)
     # One tile of each operand serves the same pixels: a step that is given alone is that of both.
     given = [partial.fields[step] for step in STEPS if step in partial.fields]
@@ -89,7 +94,7 @@ def _base(partial: PartialPlan, filling: Filling) -> Plan:
     plan = None
     for plan in _choices(partial, filling, machine):
         kind = schedule_named(partial.schedule or plan.schedule)
-        if set(plan.tiling.set_fields()) | set(partial.fields) <= kind.obeyed():
+        if _starts(plan, kind, partial):
             break
     assert plan is not None
     if blocks > cores and not plan.tiling.has_grid:
@@ -100,19 +105,31 @@ def _base(partial: PartialPlan, filling: Filling) -> Plan:
     return replace(plan, tiling=replace(plan.tiling, used_cores=min(cores, plan.tiling.used_cores)))
 
 
+def _starts(plan: Plan, kind: type[Schedule], partial: PartialPlan) -> bool:
+    """Tell whether a nest can begin with the tiling of a plan and take what is given besides."""
+    of = schedule_named(plan.schedule)
+    if any(kind.fixed.get(name, value) != value for name, value in partial.fields.items()):
+        return False
+    # Sizes of a nest that has fixed ones mean nothing to another.
+    if of.fixed and of is not kind:
+        return False
+    return set(plan.tiling.set_fields()) | set(partial.fields) <= kind.obeyed()
+
+
 def _choices(partial: PartialPlan, filling: Filling, machine: Profile) -> Iterator[Plan]:
     """Yield the plans to start from, the best first; the search, which says the least, comes last."""
     plan = filling.choose("product", machine)
     if plan.chosen_by == "product":
         yield plan
     # The operators' nests have rules of their own, also where a call does not follow them by default.
-    if partial.schedule is not None and partial.schedule != plan.schedule:
+    other = partial.schedule is not None and partial.schedule != plan.schedule
+    if other or schedule_named(plan.schedule).fixed:
         try:
             shares = filling.choose("shares", machine)
         except (CapacityError, UnsupportedError):
             pass
         else:
-            if shares.schedule == partial.schedule:
+            if partial.schedule in (None, shares.schedule):
                 yield shares
             elif "task_order" in schedule_named(partial.schedule).reads:
                 yield _read_by(schedule_named(partial.schedule), shares)
@@ -189,7 +206,7 @@ def _fitted(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling:
             dealt = [tasks for tasks in schedule.dealt() if tasks]
             _reserve(schedule, dealt)
         except CapacityError as error:
-            smaller = _smaller(tiling, error.buffer, partial, _unit(filling))
+            smaller = _smaller(tiling, error.buffer, {*partial.fields, *kind.fixed}, _unit(filling))
             if smaller is None:
                 said = ", ".join(f"{name} {value}" for name, value in partial.fields.items())
                 raise CapacityError(
@@ -225,10 +242,10 @@ def _reserve(schedule: Schedule, dealt: Sequence[Sequence[Any]]) -> None:
         schedule.program(dealt[0])
 
 
-def _smaller(tiling: Tiling, buffer: str, partial: PartialPlan, unit: int) -> Tiling | None:
+def _smaller(tiling: Tiling, buffer: str, given: Collection[str], unit: int) -> Tiling | None:
     """Return the tiling with one field halved that the buffer hangs on; None if all are given or least."""
     for together in SHRINK.get(buffer, ()):
-        free = [name for name in together if name not in partial.fields]
+        free = [name for name in together if name not in given]
         name = max(free, key=lambda field: int(getattr(tiling, field)), default="")
         least = unit if name.startswith("base") else 1
         if not name or getattr(tiling, name) <= least:

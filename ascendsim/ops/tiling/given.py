@@ -70,7 +70,7 @@ class _Wanted(NamedTuple):
     group_merge: int = 0
 
     def choose(self, strategy: str, profile: Profile) -> Plan:
-        """Return the plan of a strategy: one of STRATEGIES, or "shares", the operators' own nests."""
+        """Return the plan of a strategy: one of STRATEGIES, or "shares", the operators' nests of shares."""
         stored, hf32 = stored_name(self.compute_dtype), self.compute_dtype == "hf32"
         of = self.gradient, stored, profile
         if strategy != "shares":
@@ -86,7 +86,12 @@ class _Wanted(NamedTuple):
         if isinstance(self.problem, MatmulProblem):
             raise UnsupportedError("matrix products have no nest that deals shares; leave schedule out")
         made = product_tiling(
-            self.problem, *of, hf32=hf32, deterministic=self.deterministic, group_merge=self.group_merge
+            self.problem,
+            *of,
+            hf32=hf32,
+            deterministic=self.deterministic,
+            group_merge=self.group_merge,
+            by_winograd=False,
         )
         return replace(made, chosen_by="product")
 
@@ -114,6 +119,9 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
     # A tiling without a nest is for the usual one: those of the products read fields of their own.
     if isinstance(tiling, Tiling):
         return Plan(schedule or USUAL[wanted.gradient], tiling)
+    chosen = None if isinstance(tiling, PartialPlan) else wanted.choose(strategy, profile)
+    if chosen is not None and schedule and _of_another_kind(chosen.schedule, schedule):
+        tiling = PartialPlan({})
     if isinstance(tiling, PartialPlan):
         if schedule or tiling.schedule:
             tiling = replace(tiling, schedule=schedule or tiling.schedule)
@@ -121,11 +129,17 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
         sums = profile.generation.deterministic_sum if wanted.deterministic else "atomic"
         wanted = wanted._replace(group_merge=tiling.fields.get("group_merge", 0))
         return completed(tiling, Filling(wanted.gemm(profile), profile, sums, wanted.choose))
-    chosen = wanted.choose(strategy, profile)
+    assert chosen is not None
     # A nest of the user's own may not know what the product's plan says; the search says the least.
     if schedule and not set(chosen.tiling.set_fields()) <= schedule_named(schedule).obeyed():
         chosen = wanted.choose("search", profile)
     return replace(chosen, schedule=schedule or chosen.schedule)
+
+
+def _of_another_kind(chosen: str | type, asked: str | type) -> bool:
+    """Tell whether a plan's nest and another one say different things by the same sizes (Winograd)."""
+    one, other = schedule_named(chosen), schedule_named(asked)
+    return one is not other and bool(one.fixed or other.fixed)
 
 
 def tilings_given(tiling: Any, gradients: Sequence[str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ascendsim.ops.tiling.vendor.arch22.wgrad_library import library
 from ascendsim.ops.tiling.vendor.arch22.wgrad_stream import stream_k as wgrad_streams
 from ascendsim.ops.tiling.vendor.arch35.dgrad import grad_input as dgrad_35
 from ascendsim.ops.tiling.vendor.arch35.wgrad import stream_k as wgrad_35
+from ascendsim.ops.tiling.vendor.arch35.winograd import takes_winograd, winograd
 from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layer, Layouts, Machine
 from ascendsim.ops.tiling.vendor.plan import VendorPlan
 from ascendsim.profile import Profile
@@ -24,8 +25,6 @@ DTYPES = ("float16", "bfloat16", "float32")
 EIGHT_BITS = ("hifloat8",)
 # The widest step of load3d; 910_95 splits kernels with wider ones, 910B and 910_93 refuse them.
 MOST_STRIDE = 63
-# Winograd needs 3 x 3 taps, unit stride, and so many blocks of 64 x 64 channels.
-WINOGRAD_SIDE, WINOGRAD_BLOCKS, WINOGRAD_PAD = 64, 16, 2
 
 
 def vendor_plan(
@@ -39,6 +38,7 @@ def vendor_plan(
     transposed_forward: bool = False,
     layouts: Layouts = PLAIN_LAYOUTS,
     group_merge: int = 0,
+    by_winograd: bool = True,
 ) -> VendorPlan:
     """Return the plan of one gradient as the operators of 910B, 910_93 and 910_95 choose it.
 
@@ -48,6 +48,7 @@ def vendor_plan(
     transposed_forward  whether grad_input is the forward pass of a transposed convolution
     layouts             how the user's tensors lie
     group_merge         groups that are taken as one, whatever the operator's rule says; 0: by its rule
+    by_winograd         whether grad_weight may be computed by Winograd, where the operator does so
 
     Raises   UnsupportedError where the operator refuses the layer, or its rule is not known; CapacityError
              if no tile fits in L1
@@ -60,7 +61,8 @@ def vendor_plan(
     layer = replace(layer, merges=not group_merge)
     _require_known(problem, layer, gradient, dtype, profile)
     machine = Machine.of(profile)
-    plan = plan_of_layer(layer, machine, gradient, dtype, profile.npu_arch, deterministic=deterministic)
+    arguments = layer, machine, gradient, dtype, profile.npu_arch
+    plan = plan_of_layer(*arguments, deterministic=deterministic, by_winograd=by_winograd)
     if plan is not None and group_merge:
         plan = replace(plan, group_merge=group_merge)
     if plan is None and gradient == "grad_input" and profile.npu_arch == "2201" and not _has_blocks(layer):
@@ -77,14 +79,24 @@ def vendor_plan(
 
 
 def plan_of_layer(
-    layer: Layer, machine: Machine, gradient: str, dtype: str, arch: str, *, deterministic: bool = False
+    layer: Layer,
+    machine: Machine,
+    gradient: str,
+    dtype: str,
+    arch: str,
+    *,
+    deterministic: bool = False,
+    by_winograd: bool = True,
 ) -> VendorPlan | None:
     """Return what the first strategy of the operator says that takes the layer; None if no tile fits in L1.
 
     arch   the npu_arch: "2201" for 910B and 910_93, "3510" for 910_95
     """
     if arch == "3510":
-        return dgrad_35(layer, machine) if gradient == "grad_input" else wgrad_35(layer, machine)
+        if gradient == "grad_input":
+            return dgrad_35(layer, machine)
+        found = winograd(layer, machine) if by_winograd and takes_winograd(layer) else None
+        return found or wgrad_35(layer, machine)
     if gradient == "grad_input":
         # Two strategies, and no third: the library's own tiling, which takes over, is not public.
         return dgrad_block(layer, machine) if _has_blocks(layer) else dgrad_grid(layer, machine)
@@ -118,16 +130,5 @@ def _require_known(problem: ConvProblem, layer: Layer, gradient: str, dtype: str
         reason = f"a stride above {MOST_STRIDE} is refused by the operator (load3d cannot step so wide)"
     elif arch == "2201" and gradient == "grad_input" and layer.groups > 1:
         reason = "grouped grad_input is tiled by the vendor's closed library"
-    elif arch == "3510" and gradient == "grad_weight" and takes_winograd(layer):
-        reason = "the operator takes Winograd here, whose sizes are not known"
     if reason:
         raise UnsupportedError(f"product's plan of {gradient} on {profile.variant}: {reason}")
-
-
-def takes_winograd(layer: Layer) -> bool:
-    """Tell whether grad_weight of 910_95 is computed by Winograd F(2x2, 3x3)."""
-    blocks = (layer.co // WINOGRAD_SIDE) * (layer.ci // WINOGRAD_SIDE)
-    unit = max(*layer.stride[1:], *layer.dilation[1:]) == 1 and layer.groups == 1
-    small = all(before == after <= WINOGRAD_PAD for before, after in layer.pads[1:])
-    flat = layer.kernel == (1, 3, 3) and layer.input[0] == 1
-    return layer.true_fp32 and flat and unit and small and blocks >= WINOGRAD_BLOCKS

@@ -12,9 +12,10 @@ class VendorPlan:
     Sizes are elements of the product: grad_input m = pixels, n = channels of input, k = (channel, tap) of
     grad_output; grad_weight m = channels of grad_output, n = (channel, tap) of input, k = pixels.
 
-    strategy       the rule it comes from: "basic_block", "core_grid", "library", "stream_k", "full_load", ...
+    strategy       the rule it comes from: "basic_block", "core_grid", "library", "stream_k", "winograd", ...
     base_m, base_n, base_k
-                   one L0C tile, and the reduction of one Mmad
+                   one L0C tile, and the reduction of one Mmad; by Winograd channels of either side and tiles,
+                   at each of 16 points
     step_ka, step_kb, step_m, step_n
                    slices of base_k, and tiles along m and n, that one tile of L1 holds
     single_core_m, single_core_n, single_core_k
@@ -31,7 +32,8 @@ class VendorPlan:
     group_merge    groups that are computed as one
     k_segment      channels of the reduction that are added before a partial result leaves L0C; 0: all
     stream_ways, stream_axis
-                   parts of the tasks of the last round, and what they are cut along: "batch_depth", "height"
+                   parts of the tasks of the last round, and what they are cut along: "batch_depth", "height",
+                   or "clusters" of tiles
     strip_w        columns of grad_output that one pass takes; 0: whole rows
     resident       "a" or "b": the operand that stays in L1 for a task
     transpose_first  whether vector cores turn the weights in a phase of their own

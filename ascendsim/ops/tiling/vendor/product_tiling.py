@@ -37,6 +37,7 @@ def product_tiling(
     transposed_forward: bool = False,
     layouts: Layouts = PLAIN_LAYOUTS,
     group_merge: int = 0,
+    by_winograd: bool = True,
 ) -> Plan:
     """Return the plan of one gradient as the product chooses it; arguments as of `vendor_plan`.
 
@@ -52,6 +53,7 @@ def product_tiling(
         transposed_forward=transposed_forward,
         layouts=layouts,
         group_merge=group_merge,
+        by_winograd=by_winograd,
     )
     problem = merged(problem, found.group_merge)
     lacking = _lacking(found, problem, C0_BYTES // dtype_named(dtype).itemsize)
@@ -121,6 +123,9 @@ def _split(tiling: Tiling, plan: VendorPlan, problem: ConvProblem) -> Tiling:
 
 def _grad_weight(plan: VendorPlan, problem: ConvProblem) -> Plan:
     """Return the plan of grad_weight."""
+    if plan.strategy == "winograd":
+        named = {name: getattr(plan, name) for name in SAME}
+        return Plan("wgrad_winograd", Tiling(**named, k_split=plan.stream_ways))
     if plan.strategy == "stream_k":
         tiling = replace(
             _tiling(plan, "grad_weight"),

@@ -7,16 +7,15 @@ Source   host code of the public operators (ops-nn at e5c3fa932), as read
 
 from __future__ import annotations
 
+from ascendsim.ops.problems.winograd import CLUSTER, Clusters
+from ascendsim.ops.tiling.vendor.arch35.winograd import POINTS, SIDE
 from ascendsim.ops.tiling.vendor.layer import Layer, Machine, align, ceil_div
 from ascendsim.ops.tiling.vendor.plan import VendorPlan
 
 FLOAT32 = 4
 # Two buffers, so that one is filled while the other is read.
 COPIES = 2
-# F(2x2, 3x3): a tile makes 2 x 2 pixels by products at 16 points, in clusters of 32 tiles, for blocks of
-# 64 x 64 channels with 9 taps.
-TILE, POINTS, CLUSTER, CHANNELS, TAPS = 2, 16, 32, 64, 9
-CLUSTERS = ((4, 8), (2, 16))
+TAPS = 9
 
 
 def operator_workspace(
@@ -32,6 +31,8 @@ def operator_workspace(
             return rows_from_l0c(machine) if layer.itemsize == 2 else 0
         return _grad_input_35(plan, layer, machine)
     if arch == "3510":
+        if plan.strategy == "winograd":
+            return winograd(layer, machine)
         return parts_in_l0c(machine) if plan.stream_ways > 1 else 0
     if not deterministic:
         return 0
@@ -100,15 +101,12 @@ def parts_in_l0c(machine: Machine) -> int:
 def winograd(layer: Layer, machine: Machine) -> int:
     """Grad_weight of 910_95 by Winograd: one operand transformed, both in groups of channels, and parts.
 
-    Of the two shapes of a cluster that is taken which needs fewer of them; how the operator chooses is not
-    known.
+    The operator asks for the larger operand, though it transforms the smaller one.
     """
     c0 = layer.c0
-    _, height, width = layer.output
-    tiles = ceil_div(height, TILE), ceil_div(width, TILE)
-    clusters = min(ceil_div(tiles[0], rows) * ceil_div(tiles[1], columns) for rows, columns in CLUSTERS)
+    clusters = Clusters.of(layer.batch, (layer.output[1], layer.output[2]))
     channels = max(layer.ci1, layer.co1) * c0 * layer.itemsize
-    transformed = layer.batch * channels * POINTS * CLUSTER * clusters
+    transformed = channels * POINTS * CLUSTER * len(clusters)
     grouped = layer.in_pixels * layer.ci1 + layer.out_pixels * layer.co1
     relaid = layer.batch * grouped * c0 * layer.itemsize
-    return transformed + relaid + CHANNELS * CHANNELS * TAPS * FLOAT32 * machine.cores
+    return transformed + relaid + SIDE * SIDE * TAPS * FLOAT32 * machine.cores
