@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   ascendsim study precision s3b1_3x3 --batch 4 --dtype float16,float32
+  ascendsim study precision s3 --batch 4
   ascendsim study precision --network alexnet --data normal,long-tailed --loss-scale 1,4096
   ascendsim study precision --npz recorded --loss-scale 1,4096 --out page
 """
@@ -202,7 +203,7 @@ def _asked(arguments: Any) -> tuple[str, list[Case]]:
         return arguments.npz.name, [_recorded(file, arguments) for file in files]
     if arguments.codes is not None:
         raise ConfigError("--codes goes with --npz")
-    request = read_request(arguments)
+    request = read_request(arguments, several=True)
     return _title(request), list(_drawn(request, arguments))
 
 

@@ -9,7 +9,10 @@ from ascendsim.cli.studies.engine import add_engine_options
 from ascendsim.cli.values import gradients, positive
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ascendsim.studies.hardware.records import StudiedLayer
+    from ascendsim.workloads import Layer, Workload
 
 # Before the user says otherwise: what a repeated kernel finds, and what one inside a large network does.
 STARTS = ("warm", "handed")
@@ -61,7 +64,13 @@ def starts_of(arguments: Any) -> tuple[str, ...]:
 
 def add_layers(what: Any) -> None:
     """Add the words that name a layer or the whole network, and the gradients."""
-    what.add_argument("layer", nargs="?", metavar="LAYER", help="a layer of the workload (none: the network)")
+    what.add_argument(
+        "layer",
+        nargs="?",
+        metavar="LAYER",
+        help="a layer of the workload, a stage (s3), a pattern ('s3*') or several with commas between "
+        "(none: the network)",
+    )
     what.add_argument(
         "--mask",
         type=gradients,
@@ -82,17 +91,25 @@ def layers_of(arguments: Any) -> tuple[str, tuple[StudiedLayer, ...]]:
     from ascendsim.workloads import load_workload
 
     workload = load_workload(arguments.workload)
-    rows = (workload.layer(arguments.layer),) if arguments.layer else workload.layers
+    rows = workload.select(arguments.layer) if arguments.layer else workload.layers
+    alone = bool(arguments.layer) and len(rows) == 1
     found = []
     for row in rows:
         # As `ascendsim run` does: who names one layer wants its grad_input, whatever training asks for.
-        always = bool(arguments.layer) or arguments.first_grad_input
+        always = alone or arguments.first_grad_input
         asked = arguments.mask or (True, *row.mask[1:])
         mask = (asked[0] and (always or row.mask[0]), *asked[1:])
-        count = 1 if arguments.layer else row.count
+        count = 1 if alone else row.count
         if any(mask):
             found.append(
                 StudiedLayer(row.name, ConvProblem(**row.problem_options(arguments.batch)), mask, count)
             )
-    named = f"{rows[0].name} of {workload.title}" if arguments.layer else workload.title
-    return f"{named}, batch {arguments.batch}", tuple(found)
+    return f"{layers_title(arguments.layer, rows, workload)}, batch {arguments.batch}", tuple(found)
+
+
+def layers_title(words: str | None, rows: Sequence[Layer], workload: Workload) -> str:
+    """Name the layers that are studied, for people: one, several by what was asked for, or the network."""
+    if not words:
+        return workload.title
+    named = rows[0].name if len(rows) == 1 else f"{len(rows)} layers ({words})"
+    return f"{named} of {workload.title}"
