@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.studies.engine import add_engine_options
 from ascendsim.cli.values import gradients, positive
+from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 # Before the user says otherwise: what a repeated kernel finds, and what one inside a large network does.
 STARTS = ("warm", "handed")
+DEFAULT_PRODUCT = "910B"
 
 
 def add_kind(
@@ -34,9 +36,7 @@ def add_kind(
         allow_abbrev=False,
     )
     what = command.add_argument_group("what is studied, on what")
-    what.add_argument(
-        "--product", default="910B", metavar="NAME", help="product, variant or .toml file (910B)"
-    )
+    add_products(what)
     what.add_argument(
         *("--network", "--workload"),
         dest="workload",
@@ -55,6 +55,31 @@ def add_kind(
     )
     add_engine_options(command)
     return command, what
+
+
+def add_products(what: Any) -> None:
+    """Add the option that names the products."""
+    what.add_argument(
+        "--product",
+        action="append",
+        metavar="NAME",
+        help="product, variant or .toml file (910B); repeat it to compare several",
+    )
+
+
+def products_of(arguments: Any) -> tuple[str, ...]:
+    """Return the products that are asked about, each once."""
+    return tuple(dict.fromkeys(arguments.product or (DEFAULT_PRODUCT,)))
+
+
+def one_of(what: str, why: str, found: Sequence[Any]) -> Any:
+    """Return the only one of what was asked for.
+
+    Raises   ConfigError where there are several: `what` they are, and `why` one is needed
+    """
+    if len(found) > 1:
+        raise ConfigError(f"{why}, and {len(found)} {what} are asked for; name one of them")
+    return found[0]
 
 
 def starts_of(arguments: Any) -> tuple[str, ...]:
