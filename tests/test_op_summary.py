@@ -5,9 +5,11 @@ import io
 from functools import cache
 
 import pytest
+from hand_timeline import PHASES, hand_kernel
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.report.op_summary import op_summary
+from ascendsim.validate.counters import active_cycles
 from ascendsim.validate.msprof import read_msprof
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.schema import Row
@@ -23,6 +25,9 @@ READ = [
     ("910B", "float32", 0, "float32"),
     ("310P", "float16", 0, "float16"),
     ("910", "float16", 0, "float16"),
+    # Its operators are called as those of volumes.
+    ("950PR_9589", "float16", 0, "float16"),
+    ("950PR_9589", "float32", 1, "hf32"),
 ]
 
 
@@ -65,6 +70,24 @@ def test_validate_reads_what_is_written_and_finds_the_same(
         for measured, estimated in case.counters.values():
             assert measured == pytest.approx(estimated, abs=6e-4)
         assert rows[case.id].blocks == kernels[case.id].kernel.blocks
+
+
+@pytest.mark.parametrize("product", ["910B", "950PR_9589"])
+@pytest.mark.parametrize("kernel", [3, 1])
+def test_validate_reads_volumes_blocked_and_plain(tmp_path, product, kernel):
+    problem = ConvProblem((1, 32, 6, 8, 8), (48, 32, kernel, kernel, kernel), padding=kernel // 2)
+    result = estimate(problem, product=product, output_mask=(True, True, False), l2_start="handed")
+    shapes = {"input": problem.input, "weight": problem.weight, "grad_output": problem.grad_output}
+    path = tmp_path / "op_summary.csv"
+    path.write_text(op_summary(result.kernels, load_profile(product), shapes))
+    rows = [row for row in read_msprof(path, load_profile(product).variant) if isinstance(row, Row)]
+    assert [row.kernel for row in rows] == ["grad_input", "grad_weight"]
+    for row in rows:
+        assert (row.input_shape, row.weight_shape) == (problem.input, problem.weight)
+        assert (row.stride, row.padding) == ((1, 1, 1), (kernel // 2,) * 6)
+    times = {kernel.name: kernel.time_us for kernel in result.kernels}
+    for case in compare_rows(rows).cases:
+        assert case.estimated == pytest.approx(times[case.id], abs=1e-9)
 
 
 def test_kernels_stand_in_the_order_in_which_they_run():
@@ -123,3 +146,10 @@ def test_the_bias_and_tensors_of_the_call_alone_have_shapes_too():
     # In one dimension our own shape says as much as any.
     narrow = dict.fromkeys(SHAPES, (2, 96, 7))
     assert listed("910B", narrow, mask=(False, False, True))["grad_bias"]["Input Formats"] == "ND"
+
+
+def test_counters_of_a_kernel_on_cubes_are_those_of_its_cube_cores():
+    # Two cube cores copy for 30 and 20 + 25 cycles, one of them multiplies for 20; a vector core adds after.
+    assert active_cycles(hand_kernel().timeline) == {"MTE2": (30 + 45) / 2, "M": 20 / 2}
+    # Without a cube they are those of the vector core.
+    assert active_cycles(hand_kernel([PHASES[1]]).timeline) == {"V": 30}

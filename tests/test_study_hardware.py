@@ -374,7 +374,7 @@ def test_every_figure_can_be_asked_for_at_once():
     from ascendsim.cli.studies.hardware import _question
 
     asked = _question(
-        parse(["study", "hardware", "--every", "--change", "cores.cube=9", "--product", "310P"])
+        parse(["study", "hardware", "--every", "--change", "cores.cube=9", "--product", "310P"]), "310P"
     )
     names = [change.name for change in enlargings(load_profile("310P"))]
     assert [change.name for change in asked.changes] == ["cores.cube=9", *names]

@@ -116,6 +116,51 @@ def test_plain_and_blocked_images_say_the_same(tmp_path, kernel):
     assert (found.stride, found.padding) == (same.stride, same.padding)
 
 
+# The same layer as the operators of volumes are given it, of depth 1.
+ON_910_95 = INPUT | {"type": "Conv3DBackpropInputV2", "inputs": "5;48,32,1,3,3;2,48,1,12,10"}
+VOLUME = INPUT | {"type": "Conv3DBackpropInputV2", "inputs": "5;54,3,16,16;2,6,3,8,8,16"}
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        ON_910_95 | {"outputs": "2,32,1,12,10"},
+        FILTER
+        | {"type": "Conv3DBackpropFilterV2", "inputs": "2,32,1,12,10;5;2,48,1,12,10"}
+        | {"outputs": "48,32,1,3,3"},
+        # As this simulator lists it.
+        INPUT | {"type": "Conv3DBackpropInputV2", "inputs": "48,32,3,3;2,48,12,10", "outputs": "2,32,12,10"},
+    ],
+)
+def test_images_of_910_95_are_read_from_the_operators_of_volumes(tmp_path, kernel):
+    found = one(tmp_path, kernel)
+    assert (found.input_shape, found.weight_shape) == ((2, 32, 12, 10), (48, 32, 3, 3))
+    assert (found.stride, found.padding) == ((1, 1), (1, 1, 1, 1))
+
+
+@pytest.mark.parametrize("outputs", ["2,6,2,8,8,16", "2,32,6,8,8"])
+def test_a_volume_in_blocks_may_leave_as_rows(tmp_path, outputs):
+    found = one(tmp_path, VOLUME | {"outputs": outputs})
+    # 54 fractals are 2 groups of 16 channels under 3 x 3 x 3 taps.
+    assert (found.input_shape, found.weight_shape) == ((2, 32, 6, 8, 8), (48, 32, 3, 3, 3))
+    assert found.padding == (1,) * 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"inputs": "5;18,3,16,16;2,6,3,8,8,16", "outputs": "2,6,2,8,8,16"}, "no cubic kernel over 2 groups"),
+        ({"inputs": "5;48,32,3,3,3;2,48,6,8,8", "outputs": "2,99,6,8,8"}, "without groups"),
+        ({"inputs": "5;48,32,3,3,3;2,48,6", "outputs": "2,32,6,8,8"}, "not two images"),
+        ({"outputs": "2,6,2,8,8,16", "Input Formats": "ND;DHWCN;NDHWC"}, "a tensor is stored as DHWCN"),
+    ],
+)
+def test_a_volume_that_cannot_be_used_says_why(tmp_path, changes, reason):
+    found = one(tmp_path, VOLUME | changes)
+    assert isinstance(found, Unusable)
+    assert reason in found.reason
+
+
 def test_stride_and_padding_follow_from_the_sizes_and_are_told_as_inferred(tmp_path):
     halved = one(tmp_path, INPUT | {"inputs": f"4;{WEIGHT};2,3,6,5,16"})
     assert (halved.stride, halved.padding) == ((2, 2), (1, 1, 1, 1))

@@ -1,6 +1,7 @@
 """Are the networks the ones that the literature describes, and do bad files say why?"""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -154,3 +155,45 @@ def test_a_file_that_is_no_text_says_so(tmp_path):
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="is not valid TOML"):
         load_workload(file)
+
+
+# ---- Some of the layers
+
+
+def names(network, words):
+    return [layer.name for layer in load_workload(network).select(words)]
+
+
+@pytest.mark.parametrize(
+    ("network", "words", "chosen"),
+    [
+        ("resnet50", "s3b1_3x3", ["s3b1_3x3"]),
+        # A stage, a block, a pattern; in the order of the network, each once.
+        ("resnet50", "s2", ["s2b0_1x1a", "s2b0_3x3", "s2b0_1x1b", "s2b1_1x1a"]),
+        ("resnet50", "s3b1", ["s3b1_1x1a", "s3b1_3x3"]),
+        ("resnet50", "*_proj", ["s3b0_proj", "s4b0_proj", "s5b0_proj"]),
+        ("resnet50", "s5b1_3x3, s3b1,s3b1_3x3", ["s3b1_1x1a", "s3b1_3x3", "s5b1_3x3"]),
+        # "b1" is not "b10_project" or "b11_expand".
+        ("mobilenet_v2", "b1", ["b1_expand", "b1_depthwise", "b1_project"]),
+        ("yolov5s", "detect", ["detect.0", "detect.1", "detect.2"]),
+        ("vgg16", "conv5", ["conv5_1"]),
+    ],
+)
+def test_layers_are_chosen_by_name_stage_or_pattern(network, words, chosen):
+    assert names(network, words) == chosen
+
+
+def test_a_name_is_that_layer_alone_even_if_others_begin_with_it(resnet50):
+    first, second = resnet50.layers[:2]
+    made = replace(resnet50, layers=(replace(first, name="a"), replace(second, name="a.b")))
+    assert [layer.name for layer in made.select("a")] == ["a"]
+    assert [layer.name for layer in made.select("a.*")] == ["a.b"]
+    # What some readers of models put into names is no pattern where it is a name.
+    odd = replace(resnet50, layers=(replace(first, name="conv[0]"),))
+    assert [layer.name for layer in odd.select("conv[0]")] == ["conv[0]"]
+
+
+@pytest.mark.parametrize("words", ["s3b1_3x", "s", "s3,,s4", "conv2*", "S3"])
+def test_words_that_mean_no_layer_are_told(resnet50, words):
+    with pytest.raises(ConfigError, match=r"has no layer, stage or pattern"):
+        resnet50.select(words)

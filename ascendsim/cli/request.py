@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ascendsim.cli.tensors import npz_attributes, read_npz
@@ -62,8 +62,10 @@ class Network:
         return self.mask or layer.mask
 
 
-def read_request(arguments: Any) -> Single | Network:
+def read_request(arguments: Any, *, several: bool = False) -> Single | Network:
     """Find out which of the ways to say what to run was taken.
+
+    several   whether the layer may be a stage, a pattern or several names: then these are a network
 
     Raises   ConfigError if two of them are mixed or one is incomplete, DataError for a bad .npz
     """
@@ -79,7 +81,7 @@ def read_request(arguments: Any) -> Single | Network:
         return _from_sizes(arguments)
     why = "these go with --input and --weight; a layer brings its own"
     _refuse(arguments, _SHAPE_OPTIONS, "a workload", why)
-    return _from_workload(arguments)
+    return _from_workload(arguments, several)
 
 
 def _from_npz(arguments: Any) -> Single:
@@ -107,7 +109,7 @@ def _from_sizes(arguments: Any) -> Single:
     return Single(title, options, arguments.mask or (True, True, True))
 
 
-def _from_workload(arguments: Any) -> Single | Network:
+def _from_workload(arguments: Any, several: bool) -> Single | Network:
     name = arguments.workload or DEFAULT_WORKLOAD
     # `ascendsim run resnet50` is what one tries first; "no layer resnet50" alone would not help.
     if arguments.workload is None and arguments.layer in workload_names():
@@ -119,7 +121,11 @@ def _from_workload(arguments: Any) -> Single | Network:
     batch = arguments.batch or 1
     if arguments.layer is None:
         return Network(workload, batch, arguments.mask)
-    layer = workload.layer(arguments.layer)
+    rows = workload.select(arguments.layer) if several else (workload.layer(arguments.layer),)
+    if len(rows) > 1:
+        title = f"{len(rows)} layers ({arguments.layer}) of {workload.title}"
+        return Network(replace(workload, title=title, layers=rows), batch, arguments.mask)
+    (layer,) = rows
     # A convolution before a batch normalisation has no bias, and training no gradient of it. Who asks for one
     # layer wants its grad_input, although training has no use for that of the first.
     mask = arguments.mask or (True, *layer.mask[1:])

@@ -1,25 +1,26 @@
 """A user's own profile as measured cases: kernel_details.csv of the framework, op_summary.csv of msprof.
 
 Both list one kernel a line with its type, shapes, formats, duration and pipe counters, in columns of almost
-the same names. Matrix products and gradients of 2-D convolutions are taken; a kernel that ran several times
-with the same shapes becomes one case with the median duration. The profile says nothing of stride, padding,
-dilation and, where the weights are blocked, the sides of a kernel: that is taken as square and undilated,
-stride and padding follow from the sizes (see `windows.py`). Nor does it say what L2 held: a kernel of a step
-of a network begins with its first input alone, as the kernel before has written it.
+the same names. Matrix products and gradients of convolutions are taken, in two and in three dimensions; a
+kernel that ran several times with the same shapes becomes one case with the median duration. The profile
+says nothing of stride, padding, dilation and, where the weights are blocked, the sides of a kernel: these are
+taken as equal and undilated, stride and padding follow from the sizes (see `windows.py`). Nor does it say
+what L2 held: a kernel of a step of a network begins with its first input alone, as the kernel before has
+written it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from math import isfinite, isqrt, prod
+from math import isfinite, prod
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from ascendsim.errors import DataError
+from ascendsim.validate.profiles.listed_shapes import gradient_sizes
 from ascendsim.validate.schema import Row, Unusable, read_lines
-from ascendsim.validate.windows import infer_window
 
 # What a column is called in kernel_details.csv and in op_summary.csv.
 _COLUMNS = {
@@ -43,7 +44,8 @@ _SHAPE = re.compile(r"[0-9]{1,12}(, *[0-9]{1,12})*")
 OLDER = "MatMulV2"
 MATMULS = ("MatMul", "MatMulV2", "MatMulV3", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 GRADIENTS = {
-    f"Conv2DBackprop{what}{version}": name
+    f"Conv{axes}DBackprop{what}{version}": name
+    for axes in "23"
     for what, name in (("Input", "grad_input"), ("Filter", "grad_weight"))
     for version in ("", "V2", "D")
 }
@@ -88,7 +90,7 @@ def _row(kernels: Sequence[Mapping[str, Any]], product: str) -> Row | Unusable:
     first = kernels[0]
     name, kind = first["name"], first["type"]
     if kind not in MATMULS and kind not in GRADIENTS:
-        return Unusable(name, f"{kind}: neither a matrix product nor a gradient of a 2-D convolution")
+        return Unusable(name, f"{kind}: neither a matrix product nor a gradient of a convolution")
     inputs, outputs = _shapes(first["inputs"]), _shapes(first["outputs"])
     dtype = _FORMATS.get(first["input_types"].split(";")[0].removeprefix("DT_"))
     times = [time for time in (_number(kernel["us"]) for kernel in kernels) if time]
@@ -96,6 +98,7 @@ def _row(kernels: Sequence[Mapping[str, Any]], product: str) -> Row | Unusable:
         return Unusable(name, _untold(first))
     try:
         problem = _product(inputs, outputs[0]) if kind in MATMULS else _gradient(kind, inputs, outputs[0])
+        _require_read(first)
     except ValueError as error:
         return Unusable(name, str(error))
     if dtype == "float32" and str(first.get("HF32 Eligible", "")).upper() == "YES":
@@ -174,39 +177,17 @@ def is_turned(stored: Shape, plain: Shape) -> bool:
 
 
 def _gradient(kind: str, inputs: Sequence[Shape], output: Shape) -> dict[str, Any]:
-    """Return sizes of a gradient: images NC1HWC0 and weights FRACTAL_Z, or all of them NCHW."""
-    shapes = (*inputs, output)
-    images: list[Shape] = [shape for shape in shapes if len(shape) == 5]
-    others: list[Shape] = [shape for shape in shapes if len(shape) == 4]
-    small: Shape
-    big: Shape
-    kernel: Shape
-    # Weights come in, then grad_output, and the input's gradient goes out; or input and grad_output come in
-    # and the gradient of the weights goes out.
+    """Return sizes of a gradient; on 910_95 the operators of volumes run images, too."""
     of_input = GRADIENTS[kind] == "grad_input"
-    if len(images) == 2 and len(others) == 1:
-        small, big = images if of_input else images[::-1]
-        weight = others[0]
-        channels, out = big[1] * big[4], weight[1] * weight[2]
-        # FRACTAL_Z lists (C1 x kh x kw, Cout / 16, 16, C0): the sides are known as a product only.
-        side = isqrt(weight[0] // max(big[1], 1))
-        if side * side * big[1] != weight[0]:
-            raise ValueError(f"weights {weight} have no square kernel over {big[1]} groups of channels")
-        kernel = side, side
-    elif not images and len(others) == 3:
-        weight, small, big = others if of_input else (others[2], others[1], others[0])
-        channels, out, kernel = big[1], weight[0], weight[2:]
-        if weight[1] != channels or small[1] != out:
-            raise ValueError(f"weights {weight} do not lead from {big} to {small} without groups")
-    else:
-        raise ValueError(f"shapes {list(shapes)} are not two images and weights, blocked or NCHW")
-    if not min(*big, *small, *weight):
-        raise ValueError(f"one of the shapes {list(shapes)} is empty")
-    fits = [infer_window(big[2 + axis], small[2 + axis], kernel[axis]) for axis in range(2)]
-    return {
-        "input_shape": (big[0], channels, *big[2:4]),
-        "weight_shape": (out, channels, *kernel),
-        "stride": tuple(fit.stride for fit in fits),
-        "padding": tuple(pad for fit in fits for pad in fit.pads),
-        "dilation": (1, 1),
-    }
+    return gradient_sizes(inputs, output, of_input=of_input, volumes=kind.startswith("Conv3D"))
+
+
+def _require_read(kernel: Mapping[str, Any]) -> None:
+    """Refuse tensors with channels last: their sizes would be taken for those of other axes.
+
+    Raises   ValueError
+    """
+    formats = ";".join(str(kernel.get(f"{side} Formats") or "") for side in ("Input", "Output"))
+    last = next((name for name in formats.split(";") if name in ("NHWC", "NDHWC", "HWCN", "DHWCN")), "")
+    if last:
+        raise ValueError(f"a tensor is stored as {last}; NCHW, NCDHW and their blocked layouts are read")

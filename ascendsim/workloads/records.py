@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import Any
 
 from ascendsim.errors import ConfigError
 
 Mask = tuple[bool, bool, bool]
 GRADIENTS = ("input", "weight", "bias")
+# What follows the name of a stage in that of a layer.
+_OF_STAGE = re.compile(r"b\d|[_./]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +62,38 @@ class Workload:
         for layer in self.layers:
             if layer.name == name:
                 return layer
+        raise ConfigError(f"{self.title} has no layer {name!r}; {self._hint(name)}")
+
+    def select(self, words: str) -> tuple[Layer, ...]:
+        """Return the layers that are meant, in the order of the network.
+
+        words   names, patterns such as "s3*_3x3", and stages or blocks such as "s3" and "s3b1", with commas
+                between; behind a stage comes a block ("b1"), or "_", "." or "/"
+
+        Raises   ConfigError with near misses for a word that means no layer
+        """
+        chosen = set()
+        for word in (part.strip() for part in words.split(",")):
+            found = [layer.name for layer in self.layers if _means(word, layer.name)]
+            # A name is that layer alone, even if others begin with it.
+            found = [word] if word in found else found
+            if not found:
+                raise ConfigError(f"{self.title} has no layer, stage or pattern {word!r}; {self._hint(word)}")
+            chosen.update(found)
+        return tuple(layer for layer in self.layers if layer.name in chosen)
+
+    def _hint(self, name: str) -> str:
         names = [layer.name for layer in self.layers]
         near = get_close_matches(name, names, n=3, cutoff=0.6)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(names)}"
-        raise ConfigError(f"{self.title} has no layer {name!r}; {hint}")
+        return f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(names)}"
+
+
+def _means(word: str, name: str) -> bool:
+    if not word or name == word:
+        return name == word
+    if any(sign in word for sign in "*?["):
+        return fnmatchcase(name, word)
+    return name.startswith(word) and _OF_STAGE.match(name[len(word) :]) is not None
 
 
 def merged(layers: Iterable[Layer]) -> tuple[Layer, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.studies.words import add_kind, add_layers, layers_of, starts_of
+from ascendsim.cli.studies.words import add_kind, add_layers, layers_of, one_of, products_of, starts_of
 from ascendsim.cli.values import positive
 from ascendsim.errors import ConfigError
 
@@ -83,7 +83,7 @@ def _question(arguments: Any) -> DesignQuestion:
     title, layers = layers_of(arguments)
     return DesignQuestion(
         title,
-        arguments.product,
+        one_of("products", "a formula of cost is of the figures of one product", products_of(arguments)),
         layers,
         tuple(parse_changes(text) for text in arguments.change),
         Cost(arguments.cost),

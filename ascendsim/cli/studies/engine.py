@@ -89,7 +89,8 @@ def write_study_page(arguments: Any, page: Page) -> None:
 
     path = arguments.out / "study.html"
     write_page(path, page)
-    print(f"\nPage in {path}")
+    # JSON is for another program: nothing else stands beside it.
+    print(f"\nPage in {path}", file=sys.stderr if arguments.json else sys.stdout)
 
 
 def _default_store() -> Path | None:

@@ -6,11 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.studies.words import add_kind, add_layers, layers_of, starts_of
+from ascendsim.cli.studies.words import add_kind, add_layers, layers_of, products_of, starts_of
 from ascendsim.cli.values import natural
 from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ascendsim.profile import Change
     from ascendsim.studies.engine.point import Point
     from ascendsim.studies.hardware.records import HardwareAnswer, Question
 
@@ -70,25 +73,45 @@ def hardware(arguments: Any) -> int:
     from ascendsim.report.studies.hardware import hardware_sentence
     from ascendsim.studies.hardware.gains import study_hardware
 
-    question = _question(arguments)
+    questions = [_question(arguments, product) for product in products_of(arguments)]
     with engine_of(arguments) as (engine, budget):
-        answer, points = study_hardware(question, engine, budget)
+        found = [study_hardware(question, engine, budget) for question in questions]
         # Refused changes among others are named beside them; alone they are a mistake in the question.
-        if not answer.gains:
-            raise ConfigError(hardware_sentence(answer))
-        _write_table(arguments, points, engine)
-    _print(answer, arguments)
+        if not any(answer.gains for answer, _ in found):
+            raise ConfigError(hardware_sentence(found[0][0]))
+        _write_table(arguments, [point for _, points in found for point in points], engine)
+    _print([answer for answer, _ in found], arguments)
     return 0
 
 
-def _question(arguments: Any) -> Question:
+def _question(arguments: Any, product: str) -> Question:
+    from ascendsim.studies.hardware.records import Question
+
+    title, layers = layers_of(arguments)
+    return Question(
+        title,
+        product,
+        layers,
+        _changes(arguments, product),
+        starts_of(arguments),
+        arguments.dtype,
+        arguments.cube_math_type,
+        doubt=not arguments.no_interval,
+        tilings=arguments.tuned,
+    )
+
+
+def _changes(arguments: Any, product: str) -> tuple[Change, ...]:
+    """Return the changes that are asked for.
+
+    Raises   ConfigError where there is none, or one is given twice
+    """
     from ascendsim.profile import load_profile, parse_changes, read_changes
     from ascendsim.studies.hardware.enlarging import enlargings
-    from ascendsim.studies.hardware.records import Question
 
     changes = [change for text in arguments.change for change in parse_changes(text)]
     changes += read_changes(arguments.changes) if arguments.changes else ()
-    changes += enlargings(load_profile(arguments.product)) if arguments.every else ()
+    changes += enlargings(load_profile(product)) if arguments.every else ()
     if not changes:
         raise ConfigError(
             "study hardware needs --change PATH=xFACTOR, --changes FILE or --every: what is to change?"
@@ -97,18 +120,7 @@ def _question(arguments: Any) -> Question:
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated:
         raise ConfigError(f"the change {repeated} is given twice; give each once")
-    title, layers = layers_of(arguments)
-    return Question(
-        title,
-        arguments.product,
-        layers,
-        tuple(changes),
-        starts_of(arguments),
-        arguments.dtype,
-        arguments.cube_math_type,
-        doubt=not arguments.no_interval,
-        tilings=arguments.tuned,
-    )
+    return tuple(changes)
 
 
 def _write_table(arguments: Any, points: list[Point], engine: Any) -> None:
@@ -120,9 +132,10 @@ def _write_table(arguments: Any, points: list[Point], engine: Any) -> None:
     write_table(rows_of(engine.answer(points)), arguments.table)
 
 
-def _print(answer: HardwareAnswer, arguments: Any) -> None:
-    from ascendsim.cli.studies.output import print_answer, write_answer_page
+def _print(answers: Sequence[HardwareAnswer], arguments: Any) -> None:
+    from ascendsim.cli.studies.output import Report, tell
     from ascendsim.report.studies.hardware import (
+        hardware_compared,
         hardware_page,
         hardware_record,
         hardware_sentence,
@@ -130,12 +143,12 @@ def _print(answer: HardwareAnswer, arguments: Any) -> None:
         notes,
     )
 
-    print_answer(
-        arguments,
-        answer,
+    told = Report(
         hardware_record,
         hardware_sentence,
         lambda answer: [hardware_table(answer, short=True)],
         partial(notes, short=True),
+        hardware_page,
+        hardware_compared,
     )
-    write_answer_page(arguments, answer, hardware_page)
+    tell(arguments, answers, told)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ascendsim.cli.studies.engine import write_study_page
 
@@ -66,3 +67,62 @@ def write_answer_page(
 
     made = facts(arguments.words, answer.variant, answer.digest, answer.assumed)
     write_study_page(arguments, page(answer, made))
+
+
+@dataclass(frozen=True)
+class Report(Generic[AnswerT]):
+    """How answers of one kind are told.
+
+    record, sentence, tables, notes, page   of one answer
+    compared, overview                      of several: a sentence and tables
+    brief                                   whether the tables of each of several are on the page alone
+    """
+
+    record: Callable[[AnswerT], Mapping[str, Any]]
+    sentence: Callable[[AnswerT], str]
+    tables: Callable[[AnswerT], Iterable[TextTable]]
+    notes: Callable[[AnswerT], Iterable[str]]
+    page: Callable[[AnswerT, Mapping[str, str]], Page]
+    compared: Callable[[Sequence[AnswerT]], str]
+    overview: Callable[[Sequence[AnswerT]], Iterable[TextTable]] = lambda _: ()
+    brief: bool = False
+
+
+def tell(arguments: Any, answers: Sequence[AnswerT], told: Report[AnswerT]) -> None:
+    """Print answers and write their page where one is asked for; several are compared first."""
+    if len(answers) == 1:
+        (answer,) = answers
+        print_answer(arguments, answer, told.record, told.sentence, told.tables, told.notes)
+        write_answer_page(arguments, answer, told.page)
+        return
+    if arguments.json:
+        found = {"answer": told.compared(answers), "answers": [told.record(one) for one in answers]}
+        print(json.dumps(found, indent=1))
+    else:
+        _print_several(answers, told)
+    if arguments.out is None:
+        return
+    from ascendsim.report.studies.facts import facts
+    from ascendsim.report.studies.several import joined
+
+    pages = [told.page(one, facts(arguments.words, one.variant, one.digest, one.assumed)) for one in answers]
+    names = [one.variant for one in answers]
+    overview = tuple(told.overview(answers))
+    write_study_page(arguments, joined(pages, names, told.compared(answers), overview))
+
+
+def _print_several(answers: Sequence[AnswerT], told: Report[AnswerT]) -> None:
+    from ascendsim.report.terminal import make_console, print_table, print_text
+
+    out = make_console()
+    print_text(out, told.compared(answers))
+    for table in told.overview(answers):
+        print_table(out, table)
+    for answer in () if told.brief else answers:
+        out.print()
+        print_text(out, told.sentence(answer))
+        for table in told.tables(answer):
+            print_table(out, table)
+        out.print()
+        for note in told.notes(answer):
+            print_text(out, note)

@@ -12,15 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ascendsim.cli.request import Network, Single, read_request
+from ascendsim.cli.studies.words import add_products, products_of
 from ascendsim.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+    from ascendsim.studies.engine.run import Budget, Engine
     from ascendsim.studies.modes.cases import Case, Tensors
     from ascendsim.studies.modes.study import PrecisionStudy
 
 _EXAMPLES = """\
 examples:
   ascendsim study precision s3b1_3x3 --batch 4 --dtype float16,float32
+  ascendsim study precision s3 --batch 4
   ascendsim study precision --network alexnet --data normal,long-tailed --loss-scale 1,4096
   ascendsim study precision --npz recorded --loss-scale 1,4096 --out page
 """
@@ -51,9 +55,7 @@ def add_precision(kinds: Any) -> Any:
 
 
 def _add_axes(axes: Any) -> None:
-    axes.add_argument(
-        "--product", default="910B", metavar="NAME", help="product, variant or .toml file (910B)"
-    )
+    add_products(axes)
     axes.add_argument("--dtype", type=_words, help="formats of the tensors (float16,bfloat16,float32)")
     axes.add_argument(
         "--cube-math-type",
@@ -99,15 +101,26 @@ def precision(arguments: Any) -> int:
     """Measure, answer, print, and write what was asked for."""
     from ascendsim.cli.studies.engine import engine_of
     from ascendsim.profile import load_profile
+
+    _check(arguments)
+    profiles = [load_profile(product) for product in products_of(arguments)]
+    title, cases = _asked(arguments)
+    with engine_of(arguments) as (engine, budget):
+        studies = [_measured(arguments, profile, title, cases, engine, budget) for profile in profiles]
+    _print(studies, arguments, profiles)
+    return 0
+
+
+def _measured(
+    arguments: Any, profile: Profile, title: str, cases: Sequence[Case], engine: Engine, budget: Budget
+) -> PrecisionStudy:
+    """Measure all cases on a product."""
     from ascendsim.studies.engine.run import Engine
     from ascendsim.studies.modes.measure import Axes
     from ascendsim.studies.modes.point import PrecisionPoint, answer, case_errors
     from ascendsim.studies.modes.study import PrecisionStudy
     from ascendsim.validate.quoted import tuning_noise
 
-    _check(arguments)
-    profile = load_profile(arguments.product)
-    title, cases = _asked(arguments)
     models = tuple(None if model == "default" else model for model in arguments.accumulation)
     axes = Axes(
         profile,
@@ -118,10 +131,9 @@ def precision(arguments: Any) -> int:
         arguments.rules,
     )
     points = [PrecisionPoint(axes, case) for case in cases]
-    with engine_of(arguments) as (engine, budget):
-        # The engine asks no more of a point than its key and label, and hands it back.
-        own = Engine(engine.store, engine.jobs, engine.scheduler, engine.advance, cast("Any", answer))
-        outcome = own.answer(cast("Any", points), budget)
+    # The engine asks no more of a point than its key and label, and hands it back.
+    own = Engine(engine.store, engine.jobs, engine.scheduler, engine.advance, cast("Any", answer))
+    outcome = own.answer(cast("Any", points), budget)
     found = []
     for _, one in outcome:
         if one is not None and one.reason:
@@ -136,9 +148,7 @@ def precision(arguments: Any) -> int:
         )
     data = tuple(dict.fromkeys(case.data for case in cases))
     asked = arguments.limit, len(models), data, tuple(found)
-    study = PrecisionStudy(title, profile.variant, *asked, tuning_noise().median)
-    _print(study, arguments, profile)
-    return 0
+    return PrecisionStudy(title, profile.variant, *asked, tuning_noise().median)
 
 
 def _check(arguments: Any) -> None:
@@ -202,7 +212,7 @@ def _asked(arguments: Any) -> tuple[str, list[Case]]:
         return arguments.npz.name, [_recorded(file, arguments) for file in files]
     if arguments.codes is not None:
         raise ConfigError("--codes goes with --npz")
-    request = read_request(arguments)
+    request = read_request(arguments, several=True)
     return _title(request), list(_drawn(request, arguments))
 
 
@@ -265,30 +275,40 @@ def _drawn(request: Single | Network, arguments: Any) -> Iterator[Case]:
             yield Case(f"{layer.name}{ending}", problem, request.mask_of(layer), layer.count, data, load)
 
 
-def _print(study: PrecisionStudy, arguments: Any, profile: Any) -> None:
+def _print(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Sequence[Profile]) -> None:
     from ascendsim.cli.studies.engine import write_study_page
     from ascendsim.report.studies.facts import facts as study_facts
-    from ascendsim.report.studies.precision import precision_record, precision_rows
+    from ascendsim.report.studies.precision import precision_compared, precision_record, precision_rows
     from ascendsim.report.studies.precision_page import precision_page
+    from ascendsim.report.studies.several import joined
     from ascendsim.studies.engine.table import write_table
     from ascendsim.studies.sweep import ranged_figures
 
+    several = len(studies) > 1
     # The table first: where it cannot be written, nothing is printed but the reason.
     if arguments.table is not None:
-        write_table(precision_rows(study), arguments.table)
+        write_table([row for study in studies for row in precision_rows(study)], arguments.table)
     if arguments.json:
-        print(json.dumps(precision_record(study), indent=1, allow_nan=False))
+        records = [precision_record(study) for study in studies]
+        said = {"answer": precision_compared(studies), "answers": records} if several else records[0]
+        print(json.dumps(said, indent=1, allow_nan=False))
     else:
-        _print_tables(study)
-    assumed = len(ranged_figures(profile))
-    facts = study_facts(arguments.words, profile.variant, profile.content.hex(), assumed)
-    write_study_page(arguments, precision_page(study, facts))
+        _print_tables(studies)
+    pages = []
+    for study, profile in zip(studies, profiles, strict=True):
+        assumed = len(ranged_figures(profile))
+        facts = study_facts(arguments.words, profile.variant, profile.content.hex(), assumed)
+        pages.append(precision_page(study, facts))
+    names = [study.variant for study in studies]
+    page = joined(pages, names, precision_compared(studies)) if several else pages[0]
+    write_study_page(arguments, page)
 
 
-def _print_tables(study: PrecisionStudy) -> None:
+def _print_tables(studies: Sequence[PrecisionStudy]) -> None:
     from ascendsim.report.studies.precision import (
         DEFINITIONS,
         mode_table,
+        precision_compared,
         precision_sentence,
         reasons,
         refusals,
@@ -297,13 +317,17 @@ def _print_tables(study: PrecisionStudy) -> None:
     from ascendsim.report.terminal import make_console, print_table, print_text
 
     out = make_console()
-    print_text(out, precision_sentence(study))
-    for line in reasons(study):
-        print_text(out, line)
-    print_table(out, mode_table(study))
-    print_table(out, share_table(study, every=False))
-    out.print()
-    for line in refusals(study):
-        print_text(out, line)
+    if len(studies) > 1:
+        print_text(out, precision_compared(studies))
+        out.print()
+    for study in studies:
+        print_text(out, precision_sentence(study))
+        for line in reasons(study):
+            print_text(out, line)
+        print_table(out, mode_table(study))
+        print_table(out, share_table(study, every=False))
+        out.print()
+        for line in refusals(study):
+            print_text(out, line)
     for word in ("error", "storage, cast, output, sums", "of terms", "fails", "us"):
         print_text(out, f"{word}: {DEFINITIONS[word]}")

@@ -11,10 +11,12 @@ from ascendsim.cli.studies.tiling_files import (
     export_top,
     rank_measured,
 )
-from ascendsim.cli.studies.words import add_kind, starts_of
+from ascendsim.cli.studies.words import add_kind, one_of, products_of, starts_of
 from ascendsim.cli.values import natural, positive
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ascendsim.studies.tuning.records import TilingAnswer, TilingQuestion
 
 _EXAMPLES = """\
@@ -33,7 +35,11 @@ def add_tiling(kinds: Any) -> Any:
         "Try plans of one gradient: steps from the product's plan, then Optuna if it is there.",
         _EXAMPLES,
     )
-    what.add_argument("layer", metavar="LAYER", help="a layer of the workload")
+    what.add_argument(
+        "layer",
+        metavar="LAYER",
+        help="a layer of the workload, a stage (s3), a pattern ('s3*') or several with commas between",
+    )
     what.add_argument("--gradient", choices=("input", "weight"), default="input", help="which (input)")
     what.add_argument("--score", choices=("worst", "mean"), default="worst", help="over the starts (worst)")
     what.add_argument("--tilings", type=positive, default=200, metavar="N", help="most plans tried (200)")
@@ -74,42 +80,52 @@ def tiling(arguments: Any) -> int:
     if arguments.write_plan is not None:
         form_of(arguments.write_plan)
     check_file_options(arguments)
-    question = _question(arguments)
+    questions = _questions(arguments)
+    for option in ("write_plan", "export_top", "measured"):
+        if getattr(arguments, option) is not None:
+            why = f"--{option.replace('_', '-')} is of the plans of one call"
+            one_of("calls (of layers and products)", why, questions)
     if arguments.measured:
         with engine_of(arguments) as (engine, budget):
-            rank_measured(question, engine, budget, arguments)
+            rank_measured(questions[0], engine, budget, arguments)
         return 0
     with engine_of(arguments) as (engine, budget):
-        answer, tuner = study_tiling(question, engine, budget)
+        found = [study_tiling(question, engine, budget) for question in questions]
         if arguments.table is not None:
-            write_table(rows_of(engine.answer(list(tuner.timed.values()))), arguments.table)
-    _print(answer, arguments)
-    export_top(tuner, arguments)
+            points = [point for _, tuner in found for point in tuner.timed.values()]
+            write_table(rows_of(engine.answer(points)), arguments.table)
+    _print([answer for answer, _ in found], arguments)
+    export_top(found[0][1], arguments)
     return 0
 
 
-def _question(arguments: Any) -> TilingQuestion:
+def _questions(arguments: Any) -> list[TilingQuestion]:
+    """Return a question for each product and layer."""
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.studies.tuning.records import TilingQuestion
     from ascendsim.workloads import load_workload
 
     workload = load_workload(arguments.workload)
-    layer = workload.layer(arguments.layer)
-    return TilingQuestion(
-        f"{layer.name} of {workload.title}, batch {arguments.batch}",
-        arguments.product,
-        ConvProblem(**layer.problem_options(arguments.batch)),
-        f"grad_{arguments.gradient}",
-        arguments.dtype,
-        arguments.cube_math_type,
-        starts_of(arguments),
-        arguments.score,
-        arguments.tilings,
-        arguments.seed,
-        _margin(arguments.margin),
-        doubt=not arguments.no_interval,
-        nests=arguments.nests,
-    )
+    margin = _margin(arguments.margin)
+    return [
+        TilingQuestion(
+            f"{layer.name} of {workload.title}, batch {arguments.batch}",
+            product,
+            ConvProblem(**layer.problem_options(arguments.batch)),
+            f"grad_{arguments.gradient}",
+            arguments.dtype,
+            arguments.cube_math_type,
+            starts_of(arguments),
+            arguments.score,
+            arguments.tilings,
+            arguments.seed,
+            margin,
+            doubt=not arguments.no_interval,
+            nests=arguments.nests,
+        )
+        for product in products_of(arguments)
+        for layer in workload.select(arguments.layer)
+    ]
 
 
 def _margin(percent: float | None) -> float:
@@ -121,8 +137,8 @@ def _margin(percent: float | None) -> float:
     return tuning_noise().median
 
 
-def _print(answer: TilingAnswer, arguments: Any) -> None:
-    from ascendsim.cli.studies.output import print_answer, write_answer_page
+def _print(answers: Sequence[TilingAnswer], arguments: Any) -> None:
+    from ascendsim.cli.studies.output import Report, tell
     from ascendsim.ops.tiling.plan_files import write_plans
     from ascendsim.report.studies.tiling import (
         notes,
@@ -131,16 +147,16 @@ def _print(answer: TilingAnswer, arguments: Any) -> None:
         tiling_sentence,
         tiling_tables,
     )
+    from ascendsim.report.studies.tiling_cases import cases_tables, tiling_compared
 
-    print_answer(
-        arguments,
-        answer,
-        tiling_record,
-        tiling_sentence,
-        tiling_tables,
-        notes,
+    told = Report(
+        *(tiling_record, tiling_sentence, tiling_tables, notes, tiling_page),
+        tiling_compared,
+        cases_tables,
+        brief=True,
     )
+    tell(arguments, answers, told)
     if arguments.write_plan is not None:
+        (answer,) = answers
         plans = {answer.question.gradient: answer.best.plan}
         write_plans(arguments.write_plan, plans, about=tiling_sentence(answer))
-    write_answer_page(arguments, answer, tiling_page)

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.studies.engine import add_engine_options
 from ascendsim.cli.values import gradients, positive
+from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ascendsim.studies.hardware.records import StudiedLayer
+    from ascendsim.workloads import Layer, Workload
 
 # Before the user says otherwise: what a repeated kernel finds, and what one inside a large network does.
 STARTS = ("warm", "handed")
+DEFAULT_PRODUCT = "910B"
 
 
 def add_kind(
@@ -31,9 +36,7 @@ def add_kind(
         allow_abbrev=False,
     )
     what = command.add_argument_group("what is studied, on what")
-    what.add_argument(
-        "--product", default="910B", metavar="NAME", help="product, variant or .toml file (910B)"
-    )
+    add_products(what)
     what.add_argument(
         *("--network", "--workload"),
         dest="workload",
@@ -54,6 +57,31 @@ def add_kind(
     return command, what
 
 
+def add_products(what: Any) -> None:
+    """Add the option that names the products."""
+    what.add_argument(
+        "--product",
+        action="append",
+        metavar="NAME",
+        help="product, variant or .toml file (910B); repeat it to compare several",
+    )
+
+
+def products_of(arguments: Any) -> tuple[str, ...]:
+    """Return the products that are asked about, each once."""
+    return tuple(dict.fromkeys(arguments.product or (DEFAULT_PRODUCT,)))
+
+
+def one_of(what: str, why: str, found: Sequence[Any]) -> Any:
+    """Return the only one of what was asked for.
+
+    Raises   ConfigError where there are several: `what` they are, and `why` one is needed
+    """
+    if len(found) > 1:
+        raise ConfigError(f"{why}, and {len(found)} {what} are asked for; name one of them")
+    return found[0]
+
+
 def starts_of(arguments: Any) -> tuple[str, ...]:
     """Return the starts of L2 that are asked for."""
     return tuple(dict.fromkeys(arguments.l2_start or STARTS))
@@ -61,7 +89,13 @@ def starts_of(arguments: Any) -> tuple[str, ...]:
 
 def add_layers(what: Any) -> None:
     """Add the words that name a layer or the whole network, and the gradients."""
-    what.add_argument("layer", nargs="?", metavar="LAYER", help="a layer of the workload (none: the network)")
+    what.add_argument(
+        "layer",
+        nargs="?",
+        metavar="LAYER",
+        help="a layer of the workload, a stage (s3), a pattern ('s3*') or several with commas between "
+        "(none: the network)",
+    )
     what.add_argument(
         "--mask",
         type=gradients,
@@ -82,17 +116,25 @@ def layers_of(arguments: Any) -> tuple[str, tuple[StudiedLayer, ...]]:
     from ascendsim.workloads import load_workload
 
     workload = load_workload(arguments.workload)
-    rows = (workload.layer(arguments.layer),) if arguments.layer else workload.layers
+    rows = workload.select(arguments.layer) if arguments.layer else workload.layers
+    alone = bool(arguments.layer) and len(rows) == 1
     found = []
     for row in rows:
         # As `ascendsim run` does: who names one layer wants its grad_input, whatever training asks for.
-        always = bool(arguments.layer) or arguments.first_grad_input
+        always = alone or arguments.first_grad_input
         asked = arguments.mask or (True, *row.mask[1:])
         mask = (asked[0] and (always or row.mask[0]), *asked[1:])
-        count = 1 if arguments.layer else row.count
+        count = 1 if alone else row.count
         if any(mask):
             found.append(
                 StudiedLayer(row.name, ConvProblem(**row.problem_options(arguments.batch)), mask, count)
             )
-    named = f"{rows[0].name} of {workload.title}" if arguments.layer else workload.title
-    return f"{named}, batch {arguments.batch}", tuple(found)
+    return f"{layers_title(arguments.layer, rows, workload)}, batch {arguments.batch}", tuple(found)
+
+
+def layers_title(words: str | None, rows: Sequence[Layer], workload: Workload) -> str:
+    """Name the layers that are studied, for people: one, several by what was asked for, or the network."""
+    if not words:
+        return workload.title
+    named = rows[0].name if len(rows) == 1 else f"{len(rows)} layers ({words})"
+    return f"{named} of {workload.title}"

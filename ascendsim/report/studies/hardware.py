@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 from ascendsim.report.numbers import microseconds, value
@@ -51,6 +52,24 @@ def hardware_sentence(answer: HardwareAnswer) -> str:
         return f"{where}: {best} {said}."
     tail = f"; {len(unclear)} of them cannot be told from no change" if unclear else ""
     return f"{where}: of {len(names)} changes {best} buys most: it {said}{tail}."
+
+
+def hardware_compared(answers: Sequence[HardwareAnswer]) -> str:
+    """Compare products in one sentence: what buys most on each, where it surely saves most first."""
+    found = []
+    for answer in answers:
+        by_name: dict[str, list[Gain]] = {}
+        for gain in answer.gains:
+            by_name.setdefault(gain.change, []).append(gain)
+        if by_name:
+            best = max(by_name, key=lambda name: _surely(by_name[name]))
+            said = " and ".join(f"{_saving(gain)} with L2 {gain.start}" for gain in by_name[best])
+            found.append((_surely(by_name[best]), f"on {answer.variant} {best} {said}"))
+        else:
+            found.append(((-inf, -inf), f"on {answer.variant} no change can be timed"))
+    # Of equal ones in the order in which they were asked for.
+    parts = [said for _, said in sorted(found, key=lambda pair: pair[0], reverse=True)]
+    return f"{answers[0].question.title}, what saves most first: {'; '.join(parts)}."
 
 
 def _surely(gains: Sequence[Gain]) -> tuple[float, float]:

@@ -58,6 +58,19 @@ def precision_sentence(study: PrecisionStudy) -> str:
     return f"{where}no mode is {within}: the interface refuses them, or they overflow."
 
 
+def precision_compared(studies: Sequence[PrecisionStudy]) -> str:
+    """Compare products in one sentence: the cheapest mode that passes on each, the fastest first."""
+    passing = [(study.cheapest, study) for study in studies]
+    timed = [(best.time_us, study.variant, best) for best, study in passing if best is not None]
+    found = [
+        f"on {variant} {mode_words(best)}, {microseconds(time_us)} us, error {_range(best.least, best.most)}"
+        for time_us, variant, best in sorted(timed, key=lambda row: row[0])
+    ]
+    found += [f"on {study.variant} none" for best, study in passing if best is None]
+    within = f"within {studies[0].limit:.1e} of float64"
+    return f"{studies[0].title}, the cheapest mode {within} on each product: {'; '.join(found)}."
+
+
 def _as_fast(study: PrecisionStudy) -> str:
     """Name the modes that are as fast as far as the model can tell; the chosen one is the most exact."""
     named = [f"{mode_words(row)} ({microseconds(row.time_us)} us)" for row in study.as_fast]
@@ -234,7 +247,9 @@ def precision_rows(study: PrecisionStudy) -> list[dict[str, Any]]:
             of_mode["cube_math_types"] = "/".join(map(str, mode.cube_math_types))
             for error in mode.gradients:
                 own = asdict(error) | {"failed": " ".join(rule for rule, _ in error.failed)}
-                rows.append({"case": case.name, "count": case.count, **of_mode, **own})
+                rows.append(
+                    {"product": study.variant, "case": case.name, "count": case.count, **of_mode, **own}
+                )
     return rows
 
 

@@ -1,0 +1,49 @@
+"""Several gradients whose plans were tuned, side by side: layers, products, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ascendsim.report.numbers import microseconds
+from ascendsim.report.studies.hardware import share
+from ascendsim.report.tables import TextTable
+from ascendsim.studies.tuning.records import TilingAnswer
+
+
+def tiling_compared(answers: Sequence[TilingAnswer]) -> str:
+    """Say in one sentence how many calls have a winner, and where a winner saves most."""
+    gradient = answers[0].question.gradient
+    winners = [answer for answer in answers if answer.wins]
+    lead = f"Of {len(answers)} calls for {gradient}, {len(winners)} have a plan that beats the usual one"
+    if not winners:
+        return f"{lead}."
+    best = max(winners, key=_surely)
+    saved = " and ".join(f"{share(best.saved(s))} % with L2 {s}" for s in best.question.starts)
+    return f"{lead}; it saves most on {best.variant} in {best.question.title}: {saved}."
+
+
+def _surely(answer: TilingAnswer) -> float:
+    """Return what the best plan saves under its worst start."""
+    return min(answer.saved(start) for start in answer.question.starts)
+
+
+def cases_tables(answers: Sequence[TilingAnswer]) -> list[TextTable]:
+    """Show a table for each product, with a row for each layer and start."""
+    return [
+        TextTable(
+            f"On {variant}: {answers[0].question.gradient} under the usual and the best plan",
+            ("of", "L2", "usual us", "best us", "saves", "plans", "verdict"),
+            frozenset({0, 1, 6}),
+            tuple(row for answer in answers if answer.variant == variant for row in _rows(answer)),
+        )
+        for variant in dict.fromkeys(answer.variant for answer in answers)
+    ]
+
+
+def _rows(answer: TilingAnswer) -> Iterator[tuple[str, ...]]:
+    same = answer.best.plan == answer.usual.plan
+    verdict = "the usual plan" if same else "winner" if answer.wins else "no winner"
+    for start in answer.question.starts:
+        times = (microseconds(trial.times_us[start]) for trial in (answer.usual, answer.best))
+        saved = f"{share(answer.saved(start))} %"
+        yield answer.question.title, start, *times, saved, str(sum(answer.tried.values())), verdict
