@@ -59,7 +59,7 @@ class Namer:
 
     def of_step(self, step: Step, source: int) -> tuple[int, int]:
         """Return the number of what a source of a step names, as if its lap were 0, and the lap."""
-        unit, task, _, places, in_loop = step
+        unit, task, _, places, in_loop, _ = step
         if isinstance(unit, Unit) and unit.aims is None:
             # As it is written.
             return self._find(unit, source, None, None), 0
