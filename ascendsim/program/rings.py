@@ -139,7 +139,9 @@ class Ring:
         self._turn = (begin + turn) % count
         for number, label in enumerate(labels):
             if label is not None:
-                at, rest, what = moved(label, lap) if lap else label
+                at, rest, what = label
+                if lap and not (rest is what is None):
+                    rest, what = moved((rest, what), lap)
                 held = places[at] if rest is None else (places[at], *rest)
                 self._holds[(begin + number) % count] = held, what
 
@@ -174,5 +176,7 @@ def _label(held: tuple[Hashable, Hashable] | None, places: tuple[Hashable, ...],
     at = place_in(place, places)
     if at < 0:
         return None
-    label = at, None if place == places[at] else place[1:], what  # type: ignore[index]  # then it is a tuple
-    return moved(label, -lap) if lap else label
+    rest = None if place == places[at] else place[1:]  # type: ignore[index]  # then it is a tuple
+    if lap and not (rest is what is None):
+        rest, what = moved((rest, what), -lap)
+    return at, rest, what
