@@ -65,7 +65,7 @@ class Nest:
         """The program once more, with what the builder knows by now."""
         self.b.restart()
         for ring in self.rings:
-            for _ in range(len(ring._slots)):
+            for _ in range(len(ring.slots)):
                 first = self.b.gm(ROWS, row_of, (NO_STRIP, 0), 0, 0)
                 self.b.add(CopyGmToUb(ring.next("filled"), first, 32, (8,)))
         for number, (_, _, _, strips) in enumerate(self.loops):

@@ -160,10 +160,13 @@ def test_code_of_a_like_task_is_appended_with_its_own_slices():
             emitted.append(number)
             b.add(CopyGmToUb(ring.next(), b.gm(ROWS, row_of, task, 1, 2), 32, (8,)))
     program = b.build()
-    assert emitted == [0, 1, 2]  # the ring before its first slot, and at its two turns
+    assert emitted == [0, 1]  # the ring before its first slot, and behind one; whose turn it is counts not
     assert [made.src.index[0] for made in program.instructions] == [1, 2, 3, 4, 5, 6]
     assert len(b) == len(program) == 6
-    assert len({id(step.unit) for step in program.steps}) == 3
+    assert len({id(step.unit) for step in program.steps}) == 2
+    # Code of the second turn, so slot 1; one turn on, slot 0.
+    assert [made.dst.index for made in program.instructions] == [0, 1, 0, 1, 0, 1]
+    assert [step.turns for step in program.steps] == [None, None, (1, 0), None, (1, 0), None]
 
 
 def test_units_stay_known_from_program_to_program_and_slots_are_written_by_them():
@@ -203,11 +206,17 @@ def test_a_ring_is_known_to_a_unit_by_what_it_holds_of_it():
     ring = ProgramBuilder(TOY).ring("UB", 32, "tile", 3)
     ring.next("image 1", "box")
     ring.next("image 0", "box")
-    assert ring.state(("image 0", "image 1")) == (1, True, ((1, None, "box"), (0, None, "box"), None))
-    assert ring.state(("image 2",)) == (1, True, (None, None, None))
-    assert ring.state() == (1, True, ())
+    # The slot whose turn it is, 1, holds image 0; slot 2 nothing; slot 0 image 1.
+    assert ring.begin == 1
+    found = (0, True, ((0, None, "box"), None, (1, None, "box")))
+    assert ring.state(("image 0", "image 1"), 0, ring.begin) == found
+    # Code that began two turns before, at slot 2, tells them from there.
+    before = (2, True, (None, (1, None, "box"), (0, None, "box")))
+    assert ring.state(("image 0", "image 1"), 0, 2) == before
+    assert ring.state(("image 2",), 0, 1) == (0, True, (None, None, None))
+    assert ring.state((), 0, 1) == (0, True, ())
     assert (ring.begins(), ring.begins()) == (True, False)
-    assert ring.state() == (1, False, ())
+    assert ring.state((), 0, 1) == (0, False, ())
 
 
 def test_a_ring_becomes_what_a_like_unit_left_and_keeps_what_that_did_not_touch():
@@ -216,10 +225,15 @@ def test_a_ring_becomes_what_a_like_unit_left_and_keeps_what_that_did_not_touch(
     ring.next("image 1", "box")
     other.next("image 6", "box")
     first = other.last
-    other.become(ring.state(("image 1",)), ("image 7",))
+    # As if the code had begun at slot 0: one turn on it has put image 1 into slot 1.
+    other.become(ring.state(("image 1",), 0, 0), ("image 7",), 0, 0)
     assert other.find("image 6", "box") is first
     assert other.find("image 7", "box").index == 1
     assert other.next().index == 2
+    # Begun at slot 2 it has filled the next one in turn, slot 0.
+    other.become(ring.state(("image 1",), 0, 0), ("image 8",), 0, 2)
+    assert other.find("image 8", "box") is first
+    assert other.next().index == 1
 
 
 def test_a_ring_is_told_from_a_round_and_taken_from_another():

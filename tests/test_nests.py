@@ -1,6 +1,7 @@
 """Does the code of a task recur for tasks like it, with its loops and the tasks inside of it?"""
 
 import random
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -12,6 +13,8 @@ from ascendsim.program.places import Gm
 from ascendsim.program.rings import place_in
 from ascendsim.program.units import Nest as NestOfSteps
 from ascendsim.program.units import Part, Segment, Step, Unit
+from ascendsim.program.uses import Uses
+from ascendsim.timing.fast import state as f
 from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.lanes import SliceBook
 from ascendsim.timing.fast.layouts import Layouts
@@ -46,12 +49,13 @@ def test_a_like_task_repeats_loops_and_inner_tasks_with_slices_of_its_own():
     looped, written = strips(ProgramBuilder(TOY), [0, 2, 1])
     straight, all_rows = strips(Unrolling(TOY), [0, 2, 1])
     assert plain(looped) == plain(straight)
-    # The ring before its first slot, and at its two turns: rows 0, 1, 2. Nine rows leave it at slot 0, where
-    # strip 2 finds it, and 18 at slot 1, where strip 1 does: their loops are written down, the rows known.
-    assert written == [(0, 0), (0, 1), (0, 2)]
+    # The ring before its first slot, and behind one: rows 0 and 1. Whose turn it is does not count: strip 2
+    # finds the ring at slot 0, strip 1 at slot 1, and runs what strip 2 has written down one turn further on.
+    assert written == [(0, 0), (0, 1)]
     assert len(all_rows) == 27
-    assert len({step.unit for step in looped.steps}) == 3
-    assert len(looped.units) == 3
+    assert len({step.unit for step in looped.steps}) == 2
+    assert [step.turns for step in looped.steps] == [None, None, (1, 0)]
+    assert len(looped.units) == 2
 
 
 def test_the_code_of_equal_strips_is_one_nest():
@@ -227,8 +231,16 @@ def test_rows_of_code_in_the_order_of_the_instructions(seed):
     for first, last, times in zip(*(iter(segments),) * 3, strict=True):
         assert first < last
         laid += times * [tuple(rows.steps[2 * at : 2 * at + 2]) for at in range(first, last)]
-    placed = [book.unit(unit) for _, unit in program.placed()]
-    assert laid == [(code.first, code.last) for code in placed]
+    assert laid == [book.rows(unit, turns) for _, unit, turns in program.turned()]
+    # Their uses of slots are those of the instructions, written out.
+    made = book.tables()
+    uses = [
+        made["uses"][slice(*made["code"][row, [f.FIRST_USE, f.LAST_USE]])].tolist()
+        for rows_of_unit in laid
+        for row in range(*rows_of_unit)
+    ]
+    slots, ends = Uses.of(program.instructions, program.posts)
+    assert uses == [slots[first:last].tolist() for first, last in pairwise([0, *ends])]
 
 
 def test_a_nest_in_a_loop_runs_as_often_as_the_loop():

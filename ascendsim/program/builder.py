@@ -19,6 +19,7 @@ from ascendsim.program.posts import VECTOR_CORES, Post
 from ascendsim.program.program import Program
 from ascendsim.program.reserved import Reserved
 from ascendsim.program.rings import Ring, RingState
+from ascendsim.program.turns import Turns, turned_on
 from ascendsim.program.units import Aim, Index, Nest, Step, Unit
 from ascendsim.program.waits import HAZARDS
 
@@ -37,15 +38,16 @@ class _LapCode(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """Code that is known: what it leaves in the rings, told by its own places, and the slots it writes.
+    """Code that is known, and what it leaves in the rings, told by its own places.
 
-    `lap` is the one from which its laps were counted when it was written down.
+    `lap` is the one from which its laps were counted when it was written down. `turning` are the rings that
+    it uses, by their numbers, and the turns at which it began.
     """
 
     code: Unit | Nest
     after: tuple[RingState, ...]
-    written: frozenset[int]
     lap: int
+    turning: tuple[tuple[int, int], ...]
 
 
 class ProgramBuilder(Reserved):
@@ -58,8 +60,10 @@ class ProgramBuilder(Reserved):
     def __init__(self, profile: Profile, hazards: frozenset[str] = HAZARDS) -> None:
         super().__init__(profile)
         self._hazards = hazards
-        # Code known by what it does and finds, with how it leaves the rings and which slots it writes.
+        # Code known by what it does and finds.
         self._known: dict[Hashable, _Known] = {}
+        # By rings, and by how many turns each lies behind the turn of some code.
+        self._turns: dict[Hashable, Turns | None] = {}
         self._laps: dict[Hashable, _LapCode] = {}
         self.restart()
 
@@ -136,13 +140,13 @@ class ProgramBuilder(Reserved):
         as places of theirs are tuples that begin with a place of the task.
         """
         given = places or {}
-        own = [(ring, given.get(ring, ())) for ring in self._rings]
+        own = [(ring, given.get(ring, ()), ring.begin) for ring in self._rings]
         # A loop inside a loop is written out, and goes through plain numbers, which nothing moves.
         fixed, lap = (lap, 0) if self._in_loop else (None, lap)
-        key = fixed, shape, tuple([ring.state(mine, lap) for ring, mine in own])
+        key = fixed, shape, tuple([ring.state(mine, lap, begin) for ring, mine, begin in own])
         known = self._known.get(key)
         self._frame.close()
-        flat = tuple(chain.from_iterable([mine for _, mine in own if mine]))
+        flat, turns = tuple(chain.from_iterable([mine for _, mine, _ in own if mine])), None
         if known is None:
             outer, self._frame = self._frame, Frame(self._ring_of, len(self)).of(task, flat)
             try:
@@ -150,16 +154,34 @@ class ProgramBuilder(Reserved):
                 code = self._frame.code()
             finally:
                 self._frame = outer
-            after = tuple([ring.state(mine, lap) for ring, mine in own])
-            known = self._known[key] = _Known(code, after, frozenset(code.written), lap)
+            after = tuple([ring.state(mine, lap, begin) for ring, mine, begin in own])
+            turning = [
+                (number, begin)
+                for number, (ring, _, begin) in enumerate(own)
+                if not code.touched.isdisjoint([slot.index for slot in ring.slots])
+            ]
+            known = self._known[key] = _Known(code, after, lap, tuple(turning))
         else:
-            code, after, written, _ = known
-            for (ring, mine), state in zip(own, after, strict=True):
-                ring.become(state, mine, lap)
-            # Another program of this builder may have emitted it.
-            for slot in written:
-                self._written[slot] = 1
-        self._frame.append(Step(code, task, lap - known.lap, flat, self._in_loop))
+            code = known.code
+            for (ring, mine, begin), state in zip(own, known.after, strict=True):
+                ring.become(state, mine, lap, begin)
+            turns = self._turns_of(tuple([(at, own[at][2] - begin) for at, begin in known.turning]))
+        step = Step(code, task, lap - known.lap, flat, self._in_loop, turns)
+        # Another program of this builder may have emitted it.
+        self._write(step)
+        self._frame.append(step)
+
+    def _turns_of(self, rings: tuple[tuple[int, int], ...]) -> Turns | None:
+        """Return the turns of rings, each by its number and by how many turns."""
+        if rings not in self._turns:
+            turned = [((ring := self._rings[at]).slots, by % len(ring.slots)) for at, by in rings]
+            self._turns[rings] = turned_on(len(self._slots), turned)
+        return self._turns[rings]
+
+    def _write(self, step: Step) -> None:
+        """Note which slots a step writes."""
+        for slot in step.slots(step.unit.written):
+            self._written[slot] = 1
 
     def loop(self, laps: range, body: Hashable = None) -> Iterator[int]:
         """Yield the rounds whose bodies have to be emitted; the others repeat them.
@@ -213,8 +235,7 @@ class ProgramBuilder(Reserved):
         """Append the code of a round that another program has emitted, and leave the rings as that does."""
         for step in known.steps:
             self._frame.append(step._replace(shift=step.shift + lap - known.lap))
-            for slot in step.unit.written:
-                self._written[slot] = 1
+            self._write(step)
         for ring, state in zip(self._rings, known.after, strict=True):
             ring.take(state, lap)
 

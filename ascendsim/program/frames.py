@@ -120,8 +120,7 @@ class Frame:
     def append(self, step: Step) -> None:
         """Append a step; that of a task tells it as a part of the task that is written down."""
         if self.of_task:
-            unit, task, shift, places, in_loop = step
-            step = Step(unit, Part.of(task, self._task), shift, places, in_loop)
+            step = step._replace(task=Part.of(step.task, self._task))
         self.steps.append(step)
         self._count += len(step.unit)
 
@@ -156,7 +155,7 @@ class Frame:
         self.straight(len(self.steps))
         if not self.steps:
             return self._finished()
-        [(unit, task, *_), *others] = self.steps
-        if not others and task == Part() and self.segments == [Segment(0, 1)]:
+        [(unit, task, *_, turns), *others] = self.steps
+        if not others and task == Part() and turns is None and self.segments == [Segment(0, 1)]:
             return unit
         return Nest(tuple(self.steps), tuple(self.segments), self._places)

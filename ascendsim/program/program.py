@@ -17,6 +17,7 @@ from functools import cached_property
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.places import Slot
 from ascendsim.program.posts import HOME, Post, core_of
+from ascendsim.program.turns import Turns, turned_post
 from ascendsim.program.units import Segment, Step, Unit, count, unrolled
 from ascendsim.program.waits import HAZARDS, Derived, Waits, derive
 
@@ -67,7 +68,7 @@ class Program:
     def expanded(self) -> Iterator[Instruction]:
         """Yield all instructions in order, loops unrolled."""
         for step, shift in unrolled(self.steps, self.segments):
-            yield from step.unit.at(step.task, shift)
+            yield from step.unit.at(step.task, shift, step.turns, self.slots)
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -82,10 +83,15 @@ class Program:
 
     def placed(self) -> Iterator[tuple[int, Unit]]:
         """Yield where each unit begins, loops unrolled, and the unit."""
+        for at, unit, _ in self.turned():
+            yield at, unit
+
+    def turned(self) -> Iterator[tuple[int, Unit, Turns | None]]:
+        """Yield where each unit begins, loops unrolled, the unit, and its turns."""
         at = 0
         for step, _ in unrolled(self.steps, self.segments):
-            for unit in step.unit.unrolled():
-                yield at, unit
+            for unit, turns in step.unit.unrolled(step.turns):
+                yield at, unit, turns
                 at += len(unit)
 
     @cached_property
@@ -93,7 +99,11 @@ class Program:
         """The posts of all instructions that have one, by index."""
         if not any(unit.posts for unit in self.units):
             return {}
-        return {begin + at: post for begin, unit in self.placed() for at, post in unit.posts.items()}
+        return {
+            begin + at: post if turns is None else turned_post(post, turns, self.slots)
+            for begin, unit, turns in self.turned()
+            for at, post in unit.posts.items()
+        }
 
     @cached_property
     def pipes(self) -> Sequence[str]:

@@ -67,17 +67,28 @@ class Reserved:
             self._written.append(0)
         return tuple(made)
 
-    def ring(self, buffer: str, size_bytes: int, name: str, copies: int = 1, on: int = 0) -> Ring:
+    def ring(
+        self,
+        buffer: str,
+        size_bytes: int,
+        name: str,
+        copies: int = 1,
+        on: int = 0,
+        *,
+        asked: bool = True,
+    ) -> Ring:
         """Reserve slots of core `on` that are used in turn (ping-pong).
+
+        `asked`: code may ask by `begins` whether a slot is used for the first time; where it never does,
+        more of it is alike without.
 
         Raises   CapacityError as `slots`
         """
-        return self._ring(self.slots(buffer, size_bytes, name, copies, on))
+        return self._ring(Ring(self.slots(buffer, size_bytes, name, copies, on), asked=asked))
 
-    def _ring(self, slots: tuple[Slot, ...]) -> Ring:
-        made = Ring(slots)
+    def _ring(self, made: Ring) -> Ring:
         self._rings.append(made)
-        self._ring_of.update(dict.fromkeys([slot.index for slot in slots], made))
+        self._ring_of.update(dict.fromkeys([slot.index for slot in made.slots], made))
         return made
 
     def handover(self, size_bytes: int, name: str, copies: int = 1) -> Ring:
@@ -86,4 +97,4 @@ class Reserved:
         A slot of it stands for its piece: who writes the piece writes the slot, who reads it reads the slot
         (`ProgramBuilder.add`), and so they wait for each other. `Ring.turn` tells which piece it is.
         """
-        return self._ring(self._made("GM", size_bytes, name, copies))
+        return self._ring(Ring(self._made("GM", size_bytes, name, copies), told=True))

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
+from ascendsim.errors import ProgramError
 from ascendsim.program.laps import moved
 from ascendsim.program.places import Slot
 
 
 class RingState(NamedTuple):
-    """A ring as code finds it: whose turn it was last, whether that slot is unused yet, and what slots hold.
+    """A ring as code finds it: whose turn it was last, whether that slot is unused yet, what slots hold.
 
-    Of a slot either the number of the unit's place and what of it, or, for a loop, the tile with its laps
-    counted from the round; None: nothing that counts.
+    Where nobody may ask whether it is unused, that is None.
+
+    For a task: how many turns lie behind where its code began, and of each slot, from the one on whose turn
+    it was there, the number of the task's place and what of it. For a loop: the number of the slot whose turn
+    it is, and the tiles with their laps counted from the round. None: nothing that counts.
     """
 
     turn: int
-    fresh: bool
+    fresh: bool | None
     labels: tuple[Any, ...]
 
 
@@ -28,80 +32,118 @@ class Ring:
     by `ProgramBuilder.ring`, which has to know all rings: what they hold tells whether a loop repeats itself.
     """
 
-    def __init__(self, slots: tuple[Slot, ...]) -> None:
-        self._slots = slots
+    def __init__(self, slots: tuple[Slot, ...], *, told: bool = False, asked: bool = True) -> None:
+        """Make a ring.
+
+        told    code may ask whose turn it is, so it is not like that of another turn
+        asked   code may ask whether a slot is used for the first time (`begins`)
+        """
+        self.slots = slots
+        self._told = told
+        # What a turn makes the slot: unused, if that counts.
+        self._unused = True if asked else None
         # The states of a ring of which nothing is asked but whose turn it is, by the turn and the freshness.
-        turns = range(-1, len(slots))
-        self._bare = [[RingState(turn, fresh, ()) for fresh in (False, True)] for turn in turns]
+        turns, freshness = range(len(slots)), (False, True) if asked else (None,)
+        self._bare = [{fresh: RingState(turn, fresh, ()) for fresh in freshness} for turn in turns]
         self.restart()
+
+    @property
+    def begin(self) -> int:
+        """The turn from which code counts that begins here."""
+        return -1 if self._told else self._turn
 
     def restart(self) -> None:
         """Begin another program."""
         self._turn = -1
-        self._fresh = False
+        self._fresh: bool | None = None if self._unused is None else False
         self.forget()
 
     def forget(self) -> None:
         """Forget what the slots hold, so that everything is loaded anew; turns go on."""
         # Forgetting is for tiles that a schedule loads again although they may be there, as the device does.
-        self._holds: list[tuple[Hashable, Hashable] | None] = [None] * len(self._slots)
+        self._holds: list[tuple[Hashable, Hashable] | None] = [None] * len(self.slots)
 
     @property
     def last(self) -> Slot:
         """The slot whose turn it was last."""
-        return self._slots[self._turn]
+        return self.slots[self._turn]
 
     @property
     def turn(self) -> int:
-        """The number of that slot, from 0."""
+        """The number of that slot, from 0; of the pieces of a hand-over alone.
+
+        Raises   ProgramError for another ring: code that recurs may run with other turns
+        """
+        if not self._told:
+            raise ProgramError(
+                f"{self.last.name}: nobody can ask for the turn of this ring, since code that is written "
+                "down once runs for other turns, too; name tiles by next and find, or make a hand-over"
+            )
         return self._turn
 
     def next(self, place: Hashable = None, what: Hashable = None) -> Slot:
         """Return the next slot in turn and note what it will hold."""
-        self._turn = (self._turn + 1) % len(self._slots)
+        self._turn = (self._turn + 1) % len(self.slots)
         self._holds[self._turn] = place, what
-        self._fresh = True
-        return self._slots[self._turn]
+        self._fresh = self._unused
+        return self.slots[self._turn]
 
     def begins(self) -> bool:
-        """Tell whether this is the first use of the last slot since its turn came; later ones add to it."""
+        """Tell whether this is the first use of the last slot since its turn came; later ones add to it.
+
+        Raises   ProgramError for a ring of which that is not to be asked (`asked`)
+        """
         fresh, self._fresh = self._fresh, False
+        if fresh is None:
+            raise ProgramError(
+                f"{self.last.name}: this ring was made without `asked`, so that code does not depend on it "
+                "whether a slot is used for the first time; make it with `asked`, or do not ask"
+            )
         return fresh
 
     def find(self, place: Hashable, what: Hashable = None) -> Slot | None:
         """Return the slot that holds a tile, or None."""
-        for slot, held in zip(self._slots, self._holds, strict=True):
+        for slot, held in zip(self.slots, self._holds, strict=True):
             if held is not None and held == (place, what):
                 return slot
         return None
 
     def held_by(self, slot: Slot) -> Hashable:
         """Return the place of which a slot holds something, or None."""
-        held = self._holds[slot.index - self._slots[0].index]
+        held = self._holds[slot.index - self.slots[0].index]
         return None if held is None else held[0]
 
-    def state(self, places: tuple[Hashable, ...] = (), lap: int = 0) -> RingState:
+    def state(self, places: tuple[Hashable, ...] = (), lap: int = 0, begin: int = -1) -> RingState:
         """Return the ring as code finds it that wants tiles of these places and no others.
 
-        Beyond its places, laps of its tiles are counted from `lap`.
+        Beyond its places, laps of its tiles are counted from `lap`; turns from the `begin` of the code.
         """
         # Told by the unit's own places, numbered: "image 3 of a task on image 3" and "image 4 of a task on
         # image 4" are one state, which is why units recur at all.
+        holds = self._holds
+        turn, fresh = (self._turn - begin) % len(holds), self._fresh
         if not places:
-            return self._bare[self._turn + 1][self._fresh]
-        labels = [None if held is None else _label(held, places, lap) for held in self._holds]
-        return RingState(self._turn, self._fresh, tuple(labels))
+            return self._bare[turn][fresh]
+        labels = [_label(held, places, lap) for held in (*holds[begin:], *holds[:begin])]
+        return RingState(turn, fresh, tuple(labels))
 
-    def become(self, state: RingState, places: tuple[Hashable, ...] = (), lap: int = 0) -> None:
-        """Take the state in which the unit with these places leaves the ring.
+    def become(
+        self, state: RingState, places: tuple[Hashable, ...] = (), lap: int = 0, begin: int = -1
+    ) -> None:
+        """Take the state in which code with these places leaves the ring that has begun at this turn.
 
-        Slots that hold nothing of the unit keep what they hold: it has not used them.
+        Slots that hold nothing of the code keep what they hold: it has not used them.
         """
-        self._turn, self._fresh, labels = state
+        turn, self._fresh, labels = state
+        count = len(self._holds)
+        self._turn = (begin + turn) % count
         for number, label in enumerate(labels):
             if label is not None:
-                at, rest, what = moved(label, lap) if lap else label
-                self._holds[number] = places[at] if rest is None else (places[at], *rest), what
+                at, rest, what = label
+                if lap and not (rest is what is None):
+                    rest, what = moved((rest, what), lap)
+                held = places[at] if rest is None else (places[at], *rest)
+                self._holds[(begin + number) % count] = held, what
 
     def whole(self, lap: int = 0) -> RingState:
         """Return all that the ring holds, told from a round of a loop: its laps are counted from there."""
@@ -115,16 +157,26 @@ class Ring:
 
 def place_in(place: Hashable, places: tuple[Hashable, ...]) -> int:
     """Return the number of the place that a place is, or begins with; -1: none of them."""
-    if place in places:
-        return places.index(place)
-    return places.index(place[0]) if isinstance(place, tuple) and place and place[0] in places else -1
+    for number, own in enumerate(places):
+        if place == own:
+            return number
+    if isinstance(place, tuple) and place:
+        begin = place[0]
+        for number, own in enumerate(places):
+            if begin == own:
+                return number
+    return -1
 
 
-def _label(held: tuple[Hashable, Hashable], places: tuple[Hashable, ...], lap: int) -> Any:
+def _label(held: tuple[Hashable, Hashable] | None, places: tuple[Hashable, ...], lap: int) -> Any:
     """Tell what a slot holds: the number of a place, how that goes on in the slot (None: not), and what."""
+    if held is None:
+        return None
     place, what = held
     at = place_in(place, places)
     if at < 0:
         return None
-    label = at, None if place == places[at] else place[1:], what  # type: ignore[index]  # then it is a tuple
-    return moved(label, -lap) if lap else label
+    rest = None if place == places[at] else place[1:]  # type: ignore[index]  # then it is a tuple
+    if lap and not (rest is what is None):
+        rest, what = moved((rest, what), -lap)
+    return at, rest, what

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.laps import moved, require_whole
-from ascendsim.program.places import Gm
+from ascendsim.program.places import Gm, Slot
 from ascendsim.program.posts import Post, pipe_on
+from ascendsim.program.turns import Turns, joined, turned_instruction
 from ascendsim.program.uses import Uses
 
 Index = tuple[Any, ...]
@@ -34,10 +35,13 @@ class Unit:
     Where a unit recurs, only the slices of global memory may be others. `aims` says how they follow from a
     task, one for each instruction on GM, in order; without, they are as written, but for their laps. `posts`
     are those of the instructions that have one, by their place; `names` are the pipes of all, `uses` the
-    slots that they read and write, and `written` those that are written.
+    slots that they read and write, `touched` the numbers of all these, and `written` of those written.
     """
 
-    __slots__ = ("_places", "aims", "instructions", "names", "on_gm", "pipes", "posts", "uses", "written")
+    __slots__ = (
+        *("_places", "aims", "instructions", "names", "on_gm", "pipes", "posts", "touched", "uses"),
+        "written",
+    )
 
     def __init__(
         self,
@@ -49,7 +53,7 @@ class Unit:
         self.instructions = instructions
         self.posts = posts or {}
         self.uses = Uses.of(instructions, self.posts) if uses is None else uses
-        self.written = self.uses.written
+        self.touched, self.written = self.uses.touched, self.uses.written
         found = [(at, place) for at, made in enumerate(instructions) if (place := made.gm) is not None]
         self.on_gm = tuple([at for at, _ in found])
         # The slices of those, as they are written.
@@ -69,8 +73,9 @@ class Unit:
         """Yield the units that it consists of, which is itself."""
         yield self
 
-    # In order, with loops unrolled: of one unit that is the same.
-    unrolled = units
+    def unrolled(self, turns: Turns | None = None) -> Iterator[tuple[Unit, Turns | None]]:
+        """Yield the units in order, loops unrolled, with their turns, as `Nest` does: this one."""
+        yield self, turns
 
     def slice(self, number: int, task: Any) -> Gm:
         """Return the slice of GM that instruction `number` of those on GM names for a task."""
@@ -85,8 +90,12 @@ class Unit:
         for number in range(len(self.on_gm)):
             yield self.slice(number, task)
 
-    def at(self, task: Any, by: int) -> Sequence[Instruction]:
-        """Return the instructions for a task, with all laps moved on."""
+    def at(
+        self, task: Any, by: int, turns: Turns | None = None, slots: Sequence[Slot] = ()
+    ) -> Sequence[Instruction]:
+        """Return the instructions for a task, with all laps moved on, and rings of the `slots` turned on."""
+        if turns is not None:
+            return [turned_instruction(each, turns, slots) for each in self.at(task, by)]
         if self.aims is None and not by:
             return self.instructions
         made: list[Any] = list(self.instructions)
@@ -104,7 +113,8 @@ class Step(NamedTuple):
     """One run of a unit or a nest for a task (None: for what it was written for), with its laps moved on.
 
     `places` are those of the task's tiles, ring by ring. `in_loop`: task and places may name laps. In a nest
-    the task is a `Part` of the nest's.
+    the task is a `Part` of the nest's. `turns` (`turns.py`) say for which slots it runs; None: as it is
+    written.
     """
 
     unit: Unit | Nest
@@ -112,6 +122,11 @@ class Step(NamedTuple):
     shift: int = 0
     places: tuple[Hashable, ...] = ()
     in_loop: bool = False
+    turns: Turns | None = None
+
+    def slots(self, written: Iterable[int]) -> Iterable[int]:
+        """Return the slots that some slots of its code stand for."""
+        return written if self.turns is None else [self.turns[slot] for slot in written]
 
 
 class Segment(NamedTuple):
@@ -164,7 +179,7 @@ class Nest:
     The tasks of its steps are parts of its own. `places` are those for which it was written down.
     """
 
-    __slots__ = ("_count", "places", "segments", "steps")
+    __slots__ = ("_count", "places", "segments", "steps", "touched", "written")
 
     def __init__(
         self, steps: tuple[Step, ...], segments: tuple[Segment, ...], places: tuple[Hashable, ...] = ()
@@ -173,6 +188,9 @@ class Nest:
         self.segments = segments
         self.places = places
         self._count = count(steps, segments)
+        # The slots that are used, and those of them that are written.
+        self.touched: set[int] = {slot for step in steps for slot in step.slots(step.unit.touched)}
+        self.written: set[int] = {slot for step in steps for slot in step.slots(step.unit.written)}
 
     def __len__(self) -> int:
         return self._count
@@ -181,21 +199,18 @@ class Nest:
         """Yield all units that it consists of, as they are met in its steps."""
         return chain.from_iterable([step.unit.units() for step in self.steps])
 
-    def unrolled(self) -> Iterator[Unit]:
-        """Yield its units in order, loops unrolled."""
+    def unrolled(self, turns: Turns | None = None) -> Iterator[tuple[Unit, Turns | None]]:
+        """Yield its units in order, loops unrolled, with the turns of each."""
         for step, _ in unrolled(self.steps, self.segments):
-            yield from step.unit.unrolled()
+            yield from step.unit.unrolled(joined(turns, step.turns))
 
-    @property
-    def written(self) -> set[int]:
-        """The slots that are written."""
-        return {slot for unit in self.units() for slot in unit.written}
-
-    def at(self, task: Any, by: int) -> Iterator[Instruction]:
-        """Yield the instructions for a task, loops unrolled, with all laps moved on."""
+    def at(
+        self, task: Any, by: int, turns: Turns | None = None, slots: Sequence[Slot] = ()
+    ) -> Iterator[Instruction]:
+        """Yield the instructions for a task, as a unit does, loops unrolled."""
         for step, shift in unrolled(self.steps, self.segments):
             assert isinstance(step.task, Part)
-            yield from step.unit.at(step.task.within(task), by + shift)
+            yield from step.unit.at(step.task.within(task), by + shift, joined(turns, step.turns), slots)
 
 
 def unrolled(steps: Sequence[Step], segments: Sequence[Segment]) -> Iterator[tuple[Step, int]]:

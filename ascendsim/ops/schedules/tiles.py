@@ -52,10 +52,10 @@ def tile_rings(builder: ProgramBuilder, tiling: Tiling, sizes: Sizes, itemsize: 
     """
     m, n, k, left_bytes, right_bytes = sizes
     return TileRings(
-        builder.ring("L1", left_bytes, "A1", tiling.al1_buffers),
-        builder.ring("L1", right_bytes, "B1", tiling.bl1_buffers),
-        builder.ring("L0A", m * k * itemsize, "A0", tiling.al0_buffers),
-        builder.ring("L0B", k * n * itemsize, "B0", tiling.bl0_buffers),
+        builder.ring("L1", left_bytes, "A1", tiling.al1_buffers, asked=False),
+        builder.ring("L1", right_bytes, "B1", tiling.bl1_buffers, asked=False),
+        builder.ring("L0A", m * k * itemsize, "A0", tiling.al0_buffers, asked=False),
+        builder.ring("L0B", k * n * itemsize, "B0", tiling.bl0_buffers, asked=False),
         builder.ring("L0C", m * n * ACCUMULATOR_BYTES, "C0", tiling.cl0_buffers),
     )
 

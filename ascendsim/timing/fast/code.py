@@ -11,9 +11,11 @@ import numpy as np
 from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import PIPES, Instruction, Traffic
 from ascendsim.program.program import Program
+from ascendsim.program.turns import Turns
 from ascendsim.program.units import Unit
 from ascendsim.timing.costing import checked, depths_of, no_queue
 from ascendsim.timing.fast import state as f
+from ascendsim.timing.fast.copies import Copies
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +28,7 @@ NUMBERS = {pipe: number for number, pipe in enumerate(PIPES)}
 
 
 class UnitCode(NamedTuple):
-    """A unit in the tables: its rows, and the traffics of its transfers in order.
+    """A unit as it is written: its instructions among all, and the traffics of its transfers in order.
 
     `moving` are those of its instructions on GM that move bytes, by their place among all on GM; -1: the
     transfer names no slice. `cores` are the cores of the program that they belong to.
@@ -49,8 +51,9 @@ class CodeBook:
         self.movers = 0
         self._depths: dict[str, dict[str, int]] = {}
         self._units: dict[Unit, UnitCode] = {}
+        self._copies = Copies()
         # By instruction: its price, and where the slots end that it uses. Those that trail others, and those
-        # on another core than the first, by row.
+        # on another core than the first, by number.
         self._prices_of = array("q")
         self._ends = array("q")
         self._slots = array("q")
@@ -88,8 +91,13 @@ class CodeBook:
             known = self._units[unit] = self._enter(unit)
         return known
 
+    def rows(self, unit: Unit, turns: Turns | None) -> tuple[int, int]:
+        """Return the first and the last row of the code of a unit with its rings turned on, as a range."""
+        code = self.unit(unit)
+        return self._copies.rows(code.first, code.last, turns)
+
     def _enter(self, unit: Unit) -> UnitCode:
-        """Append the instructions of a unit to the tables."""
+        """Append the instructions of a unit to those known."""
         first, numbers, prices = len(self._ends), self._numbers, []
         # For every instruction there is: it is asked for as little as possible.
         for instruction in unit.instructions:
@@ -119,7 +127,7 @@ class CodeBook:
         )
 
     def tables(self) -> dict[str, Table]:
-        """Return the tables `code`, `units`, `uses` and `prices` (`state.py`)."""
+        """Return the tables `code`, `units`, `uses` and `prices` (`state.py`) of all rows asked for."""
         prices, ends = _whole(self._prices_of), _whole(self._ends)
         code = np.zeros((len(prices), f.CODE), np.int64)
         code[:, f.PRICE], code[:, f.LAST_USE] = prices, ends
@@ -127,10 +135,9 @@ class CodeBook:
         code[:, f.PIPE] = np.array(self._pipes, np.int64)[prices]
         code[:, f.MOVES] = np.array(self._moved, np.int64)[prices] >= 0
         code[self._trailing, f.TRAILS] = 1
-        for row, core in self._beside.items():
-            code[row, f.PIPE] += f.UNIT * core
-        units = np.array([unit.last for unit in self._units.values()], np.int64)
-        return {"code": code, "units": units, "uses": _whole(self._slots), "prices": _whole(self._prices)}
+        for at, core in self._beside.items():
+            code[at, f.PIPE] += f.UNIT * core
+        return self._copies.tables(code, _whole(self._slots)) | {"prices": _whole(self._prices)}
 
     def _price(self, instruction: Instruction, key: tuple[type, str, Hashable]) -> int:
         """Append a cost to the tables; return its number."""

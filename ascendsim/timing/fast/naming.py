@@ -59,7 +59,7 @@ class Namer:
 
     def of_step(self, step: Step, source: int) -> tuple[int, int]:
         """Return the number of what a source of a step names, as if its lap were 0, and the lap."""
-        unit, task, _, places, in_loop = step
+        unit, task, _, places, in_loop, _ = step
         if isinstance(unit, Unit) and unit.aims is None:
             # As it is written.
             return self._find(unit, source, None, None), 0
@@ -147,9 +147,12 @@ class Namer:
 def _inner_source(nest: Nest, step: Step, source: int, outer: int) -> _Inner:
     part: Any = step.task
     place: Any = () if source == TASK else step.places[source]
-    # A place that none of the nest's begins: what it names is known for the same step of the same task alone.
-    rest: tuple[Any, ...] = (*part, place)
-    if outer != TASK:
+    if outer == TASK:
+        # A place that none of the nest's begins: what it names is known for this step of this task alone.
+        rest: tuple[Any, ...] = (*part, place)
+    else:
         rest = () if place == nest.places[outer] else place[1:]
+    if not rest:
+        return _Inner(step.unit, source, part, rest, step.shift)
     rest, lap = told_apart(rest)
-    return _Inner(step.unit, source, moved(part, -lap), rest, lap + step.shift)
+    return _Inner(step.unit, source, moved(part, -lap) if lap else part, rest, lap + step.shift)

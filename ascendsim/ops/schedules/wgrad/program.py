@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ascendsim.ops.schedules.blocks import BlockProgram
-from ascendsim.ops.schedules.ranges import looped
+from ascendsim.ops.schedules.ranges import TaskRange, looped
 from ascendsim.ops.schedules.tiles import Sizes, held
 from ascendsim.ops.schedules.wgrad.slices import Load
 from ascendsim.ops.schedules.wgrad.tasks import Task, WgradTasks
@@ -23,13 +23,15 @@ class WgradProgram(BlockProgram):
         self.atomic = atomic
         self.tiles = WgradTiles(self.b, cut)
         self.find = self.tiles.output(apart=target is not cut.gemm.output)
+        # By kernel depth and part of the reduction, and the patterns that these follow by number.
+        self._reductions: dict[tuple[int, int], tuple[TaskRange, int, int]] = {}
+        self._patterns: dict[Hashable, int] = {}
 
     def append(self, task: Task) -> None:
         """Append one base block: for each pair of depths, image, run of pixels in L1: multiply."""
         strips = {self.left: (_rows_of(task),), self.right: (_box_of(task),)}
         box, first_group, groups, _ = task.columns
-        segments = self.cut.segments(task)
-        pattern, first_image = segments.pattern(), segments.image
+        segments, pattern, first_image = self._reduction(task)
         # Blocks are alike if they have equal sizes, reduce the same pixels, or those of other images, and go
         # to one tensor: some nests write to two.
         shape = task.depth, pattern, task.rows, box[1:], first_group, groups, self.out.target
@@ -39,6 +41,17 @@ class WgradProgram(BlockProgram):
                 self._segment(Load(task, segment))
             count = groups * self.cut.gemm.sliding.c0
             self.out.write(self.l0c.last, task.rows, count, self.find, task, atomic=self.atomic)
+
+    def _reduction(self, task: Task) -> tuple[TaskRange, int, int]:
+        """Return the segments of a task, the number of their pattern, and their first image."""
+        # Looked up: base blocks are many, and all of one part reduce the same.
+        known = self._reductions.get((task.depth, task.part))
+        if known is None:
+            segments = self.cut.segments(task)
+            pattern = self._patterns.setdefault(segments.pattern(), len(self._patterns))
+            known = segments, pattern, segments.image
+            self._reductions[task.depth, task.part] = known
+        return known
 
     def _segment(self, load: Load) -> None:
         """Append the loads of a segment and its products, for each slice of base_k pixels."""
