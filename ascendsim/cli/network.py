@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.cli.call import Answer, estimate_cycles, settings
 from ascendsim.cli.plans import tiling_of
@@ -15,6 +15,7 @@ from ascendsim.parallel import in_order
 from ascendsim.progress import progress
 from ascendsim.report.columns import Entry
 from ascendsim.report.document import layer_entry, network_document
+from ascendsim.report.op_summary import Listed, listed
 
 if TYPE_CHECKING:
     from ascendsim.cli.request import Mask
@@ -38,10 +39,24 @@ def run_network(request: Network, profiles: Sequence[Profile], arguments: Any) -
         "gradients": _gradients(request),
         "shapes": request.workload.source,
     }
-    products = _estimate_layers(request, profiles, dtype, arguments)
+    made = _estimate_layers(request, profiles, dtype, arguments)
+    products = [(profile, [one.entry for one in layers]) for profile, layers in made]
     title = f"{request.workload.title}, batch {request.batch}"
     document = network_document(title, shown, products, arguments.words, _notes(request))
-    return document, partial(write_network_folder, document=document, profiles=profiles)
+    lines = [_backward(layers) for _, layers in made] if arguments.out is not None else []
+    return document, partial(write_network_folder, document=document, profiles=profiles, lines=lines)
+
+
+class _Made(NamedTuple):
+    """A layer as the document has it, and its kernels as op_summary.csv does, where a folder is asked for."""
+
+    entry: Entry
+    lines: list[Listed]
+
+
+def _backward(layers: Sequence[_Made]) -> list[Listed]:
+    """Return the kernels in the order of the backward pass: the last layer first, as often as it is there."""
+    return [line for one in reversed(layers) for _ in range(one.entry["count"]) for line in one.lines]
 
 
 def _gradients(request: Network) -> str:
@@ -63,7 +78,7 @@ def _notes(request: Network) -> list[str]:
 
 def _estimate_layers(
     request: Network, profiles: Sequence[Profile], dtype: str, arguments: Any
-) -> list[tuple[Profile, list[Entry]]]:
+) -> list[tuple[Profile, list[_Made]]]:
     from ascendsim import ConvProblem
 
     # All of them before the first estimate: a bad layer is told at once, not after minutes.
@@ -82,11 +97,15 @@ def _estimate_layers(
     return [(profile, made[at * count : (at + 1) * count]) for at, profile in enumerate(profiles)]
 
 
-def _entry(dtype: str, arguments: Any, task: tuple[Profile, Layer, ConvProblem, Mask]) -> Entry:
+def _entry(dtype: str, arguments: Any, task: tuple[Profile, Layer, ConvProblem, Mask]) -> _Made:
     """Estimate one layer on one product, and say it in plain values: spans are not sent between processes."""
     profile, layer, problem, mask = task
     # Each layer's critical path is told from spans, of which a large batch has millions.
     arguments = Namespace(**{**vars(arguments), "engine": arguments.engine or "compiled"})
     plans = tiling_of(arguments, layer.name)
     result = estimate_cycles(problem, dtype, mask, arguments, profile, plans)
-    return layer_entry(layer.name, layer.count, result, profile)
+    entry = layer_entry(layer.name, layer.count, result, profile)
+    if arguments.out is None:
+        return _Made(entry, [])
+    shapes = {"input": problem.input, "weight": problem.weight, "grad_output": problem.grad_output}
+    return _Made(entry, listed(result.kernels, profile, shapes, f"{layer.name}/"))

@@ -14,7 +14,7 @@ from ascendsim.report.columns import Entry
 from ascendsim.report.document import Run
 from ascendsim.report.files import replacing_report, write_text
 from ascendsim.report.markdown import page
-from ascendsim.report.op_summary import op_summary
+from ascendsim.report.op_summary import Listed, op_summary, summary_text
 from ascendsim.report.page.html import write_page
 from ascendsim.report.trace import write_trace
 
@@ -63,8 +63,12 @@ def write_run_folder(
     return [folder / name for name in names]
 
 
-def write_network_folder(folder: Path, document: Entry, profiles: Sequence[Profile]) -> list[Path]:
+def write_network_folder(
+    folder: Path, document: Entry, profiles: Sequence[Profile], lines: Sequence[Sequence[Listed]] = ()
+) -> list[Path]:
     """Write the report of a network and return its files; one that was there before is replaced as a whole.
+
+    lines   of op_summary.csv of each product; none, without such a file
 
     Raises   DataError if the folder cannot be made or written to
     """
@@ -73,11 +77,16 @@ def write_network_folder(folder: Path, document: Entry, profiles: Sequence[Profi
     files: list[dict[str, str]] = []
     products = document["products"]
     with replacing_report(folder) as stage:
-        for product, ending in zip(products, _endings([p["variant"] for p in products]), strict=True):
+        endings = _endings([product["variant"] for product in products])
+        for at, (product, ending) in enumerate(zip(products, endings, strict=True)):
             title = f"Backward of {document['title']} on {product['variant']}"
             plot_layers(stage / f"layers{ending}.png", product, title)
             plans = _write_plans(stage, document, product, ending)
-            files.append({"plot": f"layers{ending}.png", **plans})
+            shown = {"plot": f"layers{ending}.png", **plans}
+            if lines:
+                shown["summary"] = f"op_summary{ending}.csv"
+                write_text(stage / shown["summary"], summary_text(lines[at]))
+            files.append(shown)
         names = _write_texts(stage, document, files, run_page(document, profiles))
     return [folder / name for name in names]
 

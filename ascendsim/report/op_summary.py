@@ -11,7 +11,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.program.posts import bare, core_of
 from ascendsim.timing.timeline import CoreTimeline, issue_cycles
@@ -40,20 +40,39 @@ _OF = {"grad_input": "input", "grad_weight": "weight"}
 _ORDER = ("input", "weight", "grad_output")
 
 
+class Listed(NamedTuple):
+    """A line of the file, without its number and start, and the microseconds that it takes."""
+
+    cells: Cells
+    time_us: float
+
+
 def op_summary(kernels: Sequence[KernelResult], profile: Profile, shapes: Mapping[str, Shape]) -> str:
     """Return op_summary.csv of the kernels of a call: a line each, in the order in which they run.
 
     shapes   of "input", "weight" and "grad_output", as the call was given them: NCHW, NCDHW or NCL
     """
-    rows, begin = [], 0.0
+    return summary_text(listed(kernels, profile, shapes))
+
+
+def listed(
+    kernels: Sequence[KernelResult], profile: Profile, shapes: Mapping[str, Shape], prefix: str = ""
+) -> list[Listed]:
+    """Return a line for each kernel of a call; their names begin with a prefix, such as that of a layer."""
     # Where kernels of the product read rows, ours count them in blocks all the same.
     tell = partial(
         _told, blocked=profile.generation.changes_layouts, shapes=shapes, c0=_channels_of_a_group(kernels)
     )
-    for number, kernel in enumerate(kernels):
-        start = {"Task ID": number, "Task Start Time(us)": f"{begin:.3f}"}
-        rows.append(start | _row(kernel, profile, tell))
-        begin += kernel.time_us
+    rows = [(_row(kernel, profile, tell), kernel.time_us) for kernel in kernels]
+    return [Listed(cells | {"Op Name": prefix + cells["Op Name"]}, us) for cells, us in rows]
+
+
+def summary_text(lines: Sequence[Listed]) -> str:
+    """Return op_summary.csv of lines: kernels that run one after the other."""
+    rows, begin = [], 0.0
+    for number, (cells, time_us) in enumerate(lines):
+        rows.append({"Task ID": number, "Task Start Time(us)": f"{begin:.3f}"} | cells)
+        begin += time_us
     out = io.StringIO()
     names = list(dict.fromkeys([name for row in rows for name in row]))
     table = csv.DictWriter(out, names, restval="N/A", lineterminator="\n")
