@@ -47,12 +47,11 @@ def test_sixteen_make_nine_taps_of_a_plane():
 
 
 def test_a_tile_goes_down_its_columns_first():
-    # Point (1, 1) of two by two pixels is the sum of all. Down the columns first: 2^24 + 1 is a tie and goes
-    # to 2^24, and 2^24 + (1 + 1) = 2^24 + 2. Along the rows first: 2^24 + 1 -> 2^24, twice.
-    tile = np.array([[2**24, 1], [1, 1]], np.float32)
+    # Point (1, 1) of two by two pixels is the sum of all. Down the columns first: (2^24 + 0) + (1 + 1). Along
+    # the rows first it would be (2^24 + 1) + (0 + 1), where both sums with 2^24 are ties and go to 2^24.
+    tile = np.array([[2**24, 1], [0, 1]], np.float32)
     assert in_plane(small_line, tile)[1][1] == 2**24 + 2
-    tile = np.array([[2**24, 1], [1, 0]], np.float32)
-    assert in_plane(small_line, tile)[1][1] == 2**24  # (2^24 + 1) + (1 + 0), each a tie
+    assert in_plane(small_line, tile.T)[1][1] == 2**24
 
 
 # --- clusters

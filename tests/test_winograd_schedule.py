@@ -125,7 +125,7 @@ def test_engines_agree_and_folded_cores_are_alike(problem, tiling, profile):
         assert folded.cycles == time_kernel(kernel, profile, folded=False, l2_start=start).cycles
 
 
-@pytest.mark.parametrize(("problem", "tiling", "profile"), [CASES[0], CASES[-2]], ids=["whole", "parts"])
+@pytest.mark.parametrize(("problem", "tiling", "profile"), [CASES[0], CASES[-4]], ids=["whole", "parts"])
 def test_programs_are_those_without_loops(problem, tiling, profile, monkeypatch):
     def programs():
         phases = kernel_of(problem, tiling, profile).phases[2:4]

@@ -56,4 +56,9 @@ def inputs_of(call, tensors):
 
 CASES = [(problem, SMALL, PR) for problem in PROBLEMS.values()]
 CASES += [(STREAMED, PARTS, FOUR), (WIDER, PARTS, FOUR)]
-NAMES = [*PROBLEMS, "parts", "parts of the turned one"]
+# Five clusters in parts of three and two; a block of five groups of channels, of which UB holds two.
+CASES += [
+    (ConvProblem((5, 40, 7, 7), (20, 40, 3, 3), 1, 1), PARTS, FOUR),
+    (ConvProblem((2, 40, 9, 11), (17, 40, 3, 3), 1, 1), replace(SMALL, base_n=48), PR),
+]
+NAMES = [*PROBLEMS, "parts", "parts of the turned one", "uneven parts", "pieces"]
