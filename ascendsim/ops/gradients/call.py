@@ -13,6 +13,7 @@ from ascendsim.ops.gradients.dilated import spread
 from ascendsim.ops.gradients.filters import filter_gradient
 from ascendsim.ops.gradients.images import image_gradient
 from ascendsim.ops.gradients.orders import adds_atomically, can_follow
+from ascendsim.ops.gradients.products import product_gradient
 from ascendsim.ops.lowering.call import Call, Mask, vector_overflow
 from ascendsim.ops.lowering.layouts import block_diagonal, diagonal_blocks, with_channels
 from ascendsim.ops.problems.hf32 import as_multiplied
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from ascendsim.numerics.accumulation.settings import MathSettings
     from ascendsim.ops.gradients.planes import Pixels
+    from ascendsim.ops.problems.as_product import GradientProduct
     from ascendsim.ops.schedules.base import Schedule
 
     Floats = NDArray[np.float32]
@@ -81,6 +83,8 @@ class Gradients:
     def _grad_input(self) -> tuple[Floats, str]:
         """Return grad_input as it leaves the kernel of the product, and its format."""
         call, gemm, math = self._call, self._image.gemm, self._image_math
+        if product := call.as_product("grad_input"):
+            return self._product(product, self._image, math, call.problem.input)
         a, w = (self._operand(name, math) for name in ("grad_output", "weight"))
         problem, factor, dilated = call.problem_of("grad_input"), call.merge_of("grad_input"), call.dilated
         if dilated and dilated.spreads == "grad_output":
@@ -100,6 +104,8 @@ class Gradients:
         """Return grad_weight as it leaves the kernel of the product, or squeezed through float16."""
         call, gemm, order = self._call, self._filter.gemm, self._filter.order()
         math = call.math("grad_weight")
+        if product := call.as_product("grad_weight"):
+            return self._product(product, self._filter, math, call.problem.weight)
         a, x = (self._operand(name, math) for name in ("grad_output", "input"))
         problem, factor = call.problem_of("grad_weight"), call.merge_of("grad_weight")
         a, x = with_channels(a, problem.grad_output[1]), with_channels(x, problem.input[1])
@@ -116,6 +122,16 @@ class Gradients:
         )
         made, sums = gemm.output.dtype, diagonal_blocks(sums, call.problem, factor)
         return (self._cast(sums, made, "float16"), "float16") if call.squeezed else (sums, made)
+
+    def _product(
+        self, product: GradientProduct, schedule: Schedule, math: MathSettings, shape: tuple[int, ...]
+    ) -> tuple[Floats, str]:
+        """Return a gradient that is one matrix product as it leaves the kernel, and its format."""
+        operands = {name: self._operand(name, math) for name in (product.left, product.right)}
+        model = self._call.accumulation
+        sums = product_gradient(product, schedule.order(), model, operands, self._threads)
+        made = schedule.gemm.c.dtype
+        return rounded(sums.reshape(shape), made, math.overflow), made
 
     def _grad_bias(self) -> tuple[Floats, str]:
         """Return grad_bias in the format of grad_output."""

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.gathered.cuts import is_known
-from ascendsim.ops.schedules.order import DgradOrder, WgradOrder
+from ascendsim.ops.schedules.order import DgradOrder, MatmulOrder, WgradOrder
 
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Call
     from ascendsim.ops.schedules.base import Schedule
 
-# What `images` and `filters` read.
+# What `images`, `filters` and `products` read.
 _KNOWN = {
     DgradOrder: {"c0", "slices", "parts", "axes", "phases"},
+    MatmulOrder: {"base_k"},
     WgradOrder: {"ranges", "base_k", "k_split", "tree", "arrivals", "grid", "stream"},
 }
 
@@ -30,6 +31,8 @@ def can_follow(call: Call, gradient: str, schedule: Schedule, order: str | int) 
     if not isinstance(model, AccumulationModel) or not is_known(model):
         return False
     wanted: type[Any] = DgradOrder if gradient == "grad_input" else WgradOrder
+    if call.as_product(gradient):
+        wanted = MatmulOrder
     found: Any = schedule.order()
     if type(found) is not wanted or says_more(found, _KNOWN[wanted]):
         return False
