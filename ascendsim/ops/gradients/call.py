@@ -14,6 +14,7 @@ from ascendsim.ops.gradients.filters import filter_gradient
 from ascendsim.ops.gradients.followed import Followed, followed
 from ascendsim.ops.gradients.images import image_gradient
 from ascendsim.ops.gradients.orders import adds_atomically
+from ascendsim.ops.gradients.products import product_gradient
 from ascendsim.ops.gradients.winograd import winograd_gradient
 from ascendsim.ops.lowering.call import Call, Mask, vector_overflow
 from ascendsim.ops.lowering.layouts import block_diagonal, diagonal_blocks, with_channels
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from ascendsim.numerics.accumulation.settings import MathSettings
     from ascendsim.ops.gradients.planes import Pixels
+    from ascendsim.ops.problems.as_product import GradientProduct
 
     Floats = NDArray[np.float32]
 
@@ -82,6 +84,8 @@ class Gradients:
     def _grad_input(self) -> tuple[Floats, str]:
         """Return grad_input as it leaves the kernel of the product, and its format."""
         call, gemm, math = self._call, self._image.schedule.gemm, self._image_math
+        if product := call.as_product("grad_input"):
+            return self._product(product, self._image, math, call.problem.input)
         a, w = (self._operand(name, math) for name in ("grad_output", "weight"))
         problem, factor, dilated = call.problem_of("grad_input"), call.merge_of("grad_input"), call.dilated
         if dilated and dilated.spreads == "grad_output":
@@ -102,6 +106,8 @@ class Gradients:
         call, schedule, order = self._call, self._filter.schedule, self._filter.additions
         gemm = schedule.gemm
         math = call.math("grad_weight")
+        if product := call.as_product("grad_weight"):
+            return self._product(product, self._filter, math, call.problem.weight)
         a, x = (self._operand(name, math) for name in ("grad_output", "input"))
         problem, factor = call.problem_of("grad_weight"), call.merge_of("grad_weight")
         a, x = with_channels(a, problem.grad_output[1]), with_channels(x, problem.input[1])
@@ -121,6 +127,16 @@ class Gradients:
             )
         made, sums = gemm.output.dtype, diagonal_blocks(sums, call.problem, factor)
         return (self._cast(sums, made, "float16"), "float16") if call.squeezed else (sums, made)
+
+    def _product(
+        self, product: GradientProduct, how: Followed, math: MathSettings, shape: tuple[int, ...]
+    ) -> tuple[Floats, str]:
+        """Return a gradient that is one matrix product as it leaves the kernel, and its format."""
+        operands = {name: self._operand(name, math) for name in (product.left, product.right)}
+        model = self._call.accumulation
+        sums = product_gradient(product, how.additions, model, operands, self._threads)
+        made = how.schedule.gemm.c.dtype
+        return rounded(sums.reshape(shape), made, math.overflow), made
 
     def _grad_bias(self) -> tuple[Floats, str]:
         """Return grad_bias in the format of grad_output."""

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.gathered.cuts import is_known
-from ascendsim.ops.schedules.order import DgradOrder, WgradOrder, WinogradOrder
+from ascendsim.ops.schedules.order import DgradOrder, MatmulOrder, WgradOrder, WinogradOrder
 
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Call
     from ascendsim.ops.schedules.base import Schedule
 
-# What `images`, `filters` and `winograd` read.
+# What `images`, `filters`, `products` and `winograd` read.
 _KNOWN: dict[type[Any], set[str]] = {
     DgradOrder: {"c0", "slices", "parts", "axes", "phases"},
+    MatmulOrder: {"base_k"},
     WgradOrder: {"ranges", "base_k", "k_split", "tree", "arrivals", "grid", "stream"},
     WinogradOrder: {"clusters", "parts", "streamed"},
 }
@@ -31,6 +32,8 @@ def can_follow(call: Call, gradient: str, schedule: Schedule, order: str | int) 
     if not isinstance(model, AccumulationModel) or not is_known(model):
         return False
     wanted: tuple[type[Any], ...] = (DgradOrder,) if gradient == "grad_input" else (WgradOrder, WinogradOrder)
+    if call.as_product(gradient):
+        wanted = (MatmulOrder,)
     found: Any = schedule.order()
     if type(found) not in wanted or says_more(found, _KNOWN[type(found)]):
         return False

@@ -12,10 +12,12 @@ from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.numerics.formats.controls import Control, OverflowRules
 from ascendsim.numerics.formats.dtypes import DType, dtype
 from ascendsim.ops.plan import Plan
+from ascendsim.ops.problems.as_product import GradientProduct, gradient_product
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.dilated import Dilated
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name, stored_name
+from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.packed import C0_BYTES
 from ascendsim.ops.problems.views import View
@@ -62,8 +64,10 @@ class Call:
     def schedule(self, gradient: str) -> Schedule:
         """Return the loop nest that the plan of a gradient asks for, bound to this call."""
         plan, problem = self.plans[gradient], self.problem_of(gradient)
-        gemm: DgradGemm | WgradGemm
-        if gradient == "grad_input":
+        gemm: DgradGemm | WgradGemm | MatmulGemm
+        if product := self.as_product(gradient):
+            gemm = MatmulGemm.of(product.problem, self.compute_dtype, self.leaves_in(gradient))
+        elif gradient == "grad_input":
             gemm = DgradGemm.of(problem, self.compute_dtype, self.leaves_in("grad_input"))
             if self.dilated and self.dilated.spreads == "grad_output":
                 # A tensor of its own: grad_weight reads grad_output as it is.
@@ -72,6 +76,12 @@ class Call:
             gemm = WgradGemm.of(problem, self.compute_dtype)
         sums = self.generation.deterministic_sum if self.deterministic else "atomic"
         return schedule_named(plan.schedule)(gemm, plan.tiling, self.profile, sums)
+
+    def as_product(self, gradient: str) -> GradientProduct | None:
+        """Return the matrix product that a gradient is made by, if its plan says so."""
+        if schedule_named(self.plans[gradient].schedule).makes == gradient:
+            return None
+        return gradient_product(self.problem, gradient, self.compute_dtype, self.profile)
 
     def merge_of(self, gradient: str) -> int:
         """Return how many groups the plan of a gradient computes as one."""
@@ -89,6 +99,8 @@ class Call:
 
     def math(self, gradient: str) -> MathSettings:
         """Return the arithmetic of the kernel that makes a gradient on the cube."""
+        if self.as_product(gradient):
+            return self.cube_math("matmul", self.leaves_in(gradient))
         # The cube writes grad_weight in float32, whatever the operands are.
         if gradient == "grad_weight":
             return self.cube_math("convolution_backward", "float32")

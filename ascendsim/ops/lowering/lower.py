@@ -6,6 +6,7 @@ from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, Mask
 from ascendsim.ops.lowering.cube import grad_input, grad_weight
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.notes import squeezed
+from ascendsim.ops.lowering.products import gradient_by_product
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.program.places import GmTensor
 
@@ -41,12 +42,18 @@ def append_gradients(call: Call, output_mask: Mask, graph: GraphBuilder) -> None
         if used and call.dtypes[name] != call.storage.name:
             on.convert(name, call.storage.name)
     if want_input:
-        grad_input(call, graph)
+        if product := call.as_product("grad_input"):
+            gradient_by_product(call, graph, "grad_input", product)
+        else:
+            grad_input(call, graph)
         asked, made = call.dtypes["grad_input"], call.leaves_in("grad_input")
         if asked != made:
             on.convert("grad_input", asked, note=squeezed("grad_input", made, asked))
     if want_weight:
-        grad_weight(call, graph)
+        if product := call.as_product("grad_weight"):
+            gradient_by_product(call, graph, "grad_weight", product)
+        else:
+            grad_weight(call, graph)
         # The cube makes it in float32; squeezed, it has only the values of float16, whatever is asked for.
         if call.squeezed:
             note = squeezed("grad_weight", "float16", call.dtypes["grad_weight"])

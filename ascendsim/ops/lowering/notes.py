@@ -42,12 +42,11 @@ def not_modelled(call: Call, gradient: str) -> str:
     """
     if call.profile.npu_arch not in OPERATORS:
         return ""
-    if _may_be_matmul(call, gradient):
+    if not call.as_product(gradient) and _may_be_matmul(call, gradient):
         ties = " and in HF32 rounds ties away from zero" if call.compute_dtype == "hf32" else ""
         return (
             f"The operator may compute {gradient} of these shapes by a matrix product, which cuts the "
-            f"reduction in its own way{ties}; that is not modelled yet: the bits are those of the "
-            "convolution kernel."
+            f"reduction in its own way{ties}; here a convolution kernel makes it, and the bits are its own."
         )
     return ""
 

@@ -11,6 +11,7 @@ from ascendsim.ops.lowering.call import Call, vector_overflow
 from ascendsim.ops.reference.dilated import spread
 from ascendsim.ops.reference.merged import merged_dgrad, merged_wgrad
 from ascendsim.ops.reference.ordered import reduction_of
+from ascendsim.ops.reference.products import ordered_product
 from ascendsim.ops.reference.sums import bias_gradient
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
@@ -37,16 +38,13 @@ def reference_gradients(
     """
     reduce = reduction_of(call.accumulation, _macs(call))
     given = {"grad_output": grad_output, "input": input, "weight": weight}
-    made = {}
+    made: dict[str, Floats] = {}
     if mask[0]:
         a, _, w = (_operand(call, "grad_input", name, values) for name, values in given.items())
         made["grad_input"] = _grad_input(call, a, w, reduce)
     if mask[1]:
         a, x, _ = (_operand(call, "grad_weight", name, values) for name, values in given.items())
-        order = call.schedule("grad_weight").order()
-        # Only parts that are added atomically arrive in an order of their own.
-        order = order if arrivals is None else replace(order, arrivals=arrivals)
-        sums = merged_wgrad(call.problem, call.merge_of("grad_weight"), a, x, order, reduce)
+        sums = _grad_weight(call, a, x, arrivals, reduce)
         made["grad_weight"] = _cast(call, sums, "float16") if call.squeezed else sums
     if mask[2]:
         shape = call.problem.grad_output
@@ -62,16 +60,32 @@ def _macs(call: Call) -> int:
 
 def _grad_input(call: Call, a: Floats, w: Floats, reduce: Reduce) -> Floats:
     """Return grad_input as it leaves the cube."""
+    order, product, dilated = call.schedule("grad_input").order(), call.as_product("grad_input"), call.dilated
     # Parts are added in float32 and converted by vector cores, whose overflow may differ from Fixpipe's.
-    order = call.schedule("grad_input").order()
-    dilated = call.dilated
+    target, overflow = call.leaves_in("grad_input"), call.math("grad_input").overflow
+    if product:
+        sums = ordered_product(product, {"grad_output": a, "weight": w}, order, reduce)
+        return round_to(sums.reshape(call.problem.input), target, overflow=overflow)
     problem = dilated.problem if dilated else call.problem
     if dilated and dilated.spreads == "grad_output":
         a = spread(a, dilated)
     sums = merged_dgrad(problem, call.merge_of("grad_input"), a, w, order, reduce)
     if dilated and dilated.spreads == "grad_input":
         sums = spread(sums, dilated)
-    return round_to(sums, call.leaves_in("grad_input"), overflow=call.math("grad_input").overflow)
+    return round_to(sums, target, overflow=overflow)
+
+
+def _grad_weight(
+    call: Call, a: Floats, x: Floats, arrivals: NDArray[np.int_] | None, reduce: Reduce
+) -> Floats:
+    """Return grad_weight in float32, as it leaves the cube."""
+    order = call.schedule("grad_weight").order()
+    if product := call.as_product("grad_weight"):
+        sums = ordered_product(product, {"grad_output": a, "input": x}, order, reduce)
+        return sums.reshape(call.problem.weight)
+    # Only parts that are added atomically arrive in an order of their own.
+    order = order if arrivals is None else replace(order, arrivals=arrivals)
+    return merged_wgrad(call.problem, call.merge_of("grad_weight"), a, x, order, reduce)
 
 
 def _cast(call: Call, values: Floats, target: str) -> Floats:

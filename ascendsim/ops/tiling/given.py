@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.ops.plan import Plan, Tiling
+from ascendsim.ops.problems.as_product import gradient_product
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.dilated import kernel_problem
@@ -21,6 +22,7 @@ from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.ops.tiling.complete import Filling, completed
 from ascendsim.ops.tiling.entries.entry import LayerEntries
 from ascendsim.ops.tiling.partial import PartialPlan, plan_given
+from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
 from ascendsim.ops.tiling.vendor.merging import product_merge
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import Profile
@@ -55,7 +57,8 @@ def plans_of(
         made = None if gradient == "grad_weight" else out_dtype
         wanted = _Wanted(problem, gradient, compute_dtype, made, deterministic=deterministic)
         plans[gradient] = _plan(tilings.get(gradient), schedules.get(gradient), wanted, profile)
-        _require_makes(plans[gradient].schedule, gradient)
+        if not wanted.follows_product(plans[gradient].schedule, profile):
+            _require_makes(plans[gradient].schedule, gradient)
     return plans
 
 
@@ -95,6 +98,24 @@ class _Wanted(NamedTuple):
         )
         return replace(made, chosen_by="product")
 
+    def as_product(self, profile: Profile) -> Plan | None:
+        """Return the plan of a gradient that the product's interface makes by a matrix product; else None."""
+        if isinstance(self.problem, MatmulProblem):
+            return None
+        found = gradient_product(self.problem, self.gradient, self.compute_dtype, profile)
+        if found is None:
+            return None
+        # grad_weight leaves in float32, as that of a convolution kernel.
+        made = "float32" if self.gradient == "grad_weight" else self.out_dtype
+        gemm = MatmulGemm.of(found.problem, self.compute_dtype, made)
+        tiling, _ = vendor_tiling(gemm, profile, None, basic=True)
+        return Plan("matmul", tiling, chosen_by="product")
+
+    def follows_product(self, schedule: str | type, profile: Profile) -> bool:
+        """Tell whether a nest is that of matrix products, and the gradient is one."""
+        products = schedule_named(schedule).makes == "matmul" != self.gradient
+        return products and self.as_product(profile) is not None
+
     def gemm(self, profile: Profile) -> Any:
         """Return the product that the plan cuts."""
         if isinstance(self.problem, MatmulProblem):
@@ -119,7 +140,12 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
     # A tiling without a nest is for the usual one: those of the products read fields of their own.
     if isinstance(tiling, Tiling):
         return Plan(schedule or USUAL[wanted.gradient], tiling)
-    chosen = None if isinstance(tiling, PartialPlan) else wanted.choose(strategy, profile)
+    partial = isinstance(tiling, PartialPlan)
+    # A nest that the user names is one of convolution kernels.
+    by_rule = strategy == "product" and not partial and not schedule
+    if by_rule and (product := wanted.as_product(profile)):
+        return product
+    chosen = None if partial else wanted.choose(strategy, profile)
     if chosen is not None and schedule and _of_another_kind(chosen.schedule, schedule):
         tiling = PartialPlan({})
     if isinstance(tiling, PartialPlan):
