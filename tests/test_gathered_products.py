@@ -136,6 +136,19 @@ def test_columns_go_to_the_places_that_are_named():
     assert target.tolist() == [[0, 1, 4, 0, 2, 5, 0, 3, 6], [0, 7, 10, 0, 8, 11, 0, 9, 12]]
 
 
+def test_whole_squares_go_to_the_places_that_are_named():
+    # 20 columns of 37 rows: two squares of 16, and what is over on both sides; columns from the last to the
+    # first, with a gap of 3 between them.
+    matrices = np.arange(2 * 37 * 20, dtype=np.float32).reshape(2, 37, 20) + 1
+    places = np.arange(20)[::-1] * 40 + 5
+    target = np.zeros((2, 5 + 20 * 40), np.float32)
+    turn_to(matrices, places, target)
+    for matrix, made in zip(matrices, target, strict=True):
+        for column, place in enumerate(places):
+            assert np.array_equal(made[place : place + 37], matrix[:, column])
+    assert np.count_nonzero(target) == matrices.size  # nothing else is touched
+
+
 def test_a_product_without_mmads_is_zero():
     empty = np.zeros(0, np.int64)
     a, b = (Factor(Values(np.ones(3, np.float32)), np.arange(lines), empty) for lines in (2, 3))

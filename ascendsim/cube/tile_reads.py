@@ -84,7 +84,7 @@ class Im2col(NamedTuple):
         if index is None:
             index = memory.shared[self] = _patch_index(self)
         # All indices are inside; "clip" only spares numpy the copy of `out` that it makes to raise safely.
-        np.take(tile, index, axis=0, out=out.reshape(self.pixels, self.groups, self.window.c0), mode="clip")
+        tile.take(index, axis=0, out=out.reshape(self.pixels, self.groups, self.window.c0), mode="clip")
 
     def matrix_shape(self) -> tuple[int, int]:
         """Rows and columns of the matrix."""
@@ -134,7 +134,7 @@ class TapRows(NamedTuple):
             taken = self.taps - 1 - tap if self.backwards else tap
             # The tap is turned round inside its channel group; the group stays.
             index = memory.shared[self] = group - tap + taken
-        np.take(tile, index, axis=0, out=out.reshape(self.groups, -1), mode="clip")
+        tile.take(index, axis=0, out=out.reshape(self.groups, -1), mode="clip")
 
     def matrix_shape(self) -> tuple[int, int]:
         """Rows and columns of the matrix."""
