@@ -66,7 +66,7 @@ def test_a_last_round_is_cut_anew_for_other_blocks():
 
 def test_a_step_makes_blocks_for_more_cores_and_slices_longer_at_once():
     # 8 images of 3 x 3 x 3: 24 planes times 768 channels. In blocks of 384 the busiest of 28 cores makes two,
-    # as many columns as eight of 96, of which it makes seven; halves of 384 are four of 192, which is no less.
+    # as many columns as eight of 96, of which it makes seven; halves of 384 are four of 192: no less.
     deep = ConvProblem((8, 768, 3, 3, 3), (768, 768, 3, 3, 3), padding=1)
     own = OperatorTilings(deep, "grad_input", "float16", PROFILE)
     start = own.starts()[0].tiling
