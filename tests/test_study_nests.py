@@ -76,6 +76,17 @@ def test_a_step_makes_blocks_for_more_cores_and_slices_longer_at_once():
         assert any(t.base_k == part * start.base_k and t.single_core_n == t.base_n for t in less)
 
 
+def test_a_step_makes_both_sides_three_quarters():
+    # 768 rows and 3072 columns of an entry tuned by hand: blocks of 192 on either side, not of 256.
+    deep = ConvProblem((8, 384, 6, 6, 6), (768, 384, 2, 2, 2), stride=2)
+    own = OperatorTilings(deep, "grad_weight", "float16", PROFILE)
+    start = own.starts()[0]
+    quarters = start.tiling.base_m * 3 // 4, start.tiling.base_n * 3 // 4
+    found = {(plan.tiling.base_m, plan.tiling.base_n) for plan in own.neighbours(start)}
+    assert quarters in found
+    assert (quarters[0], start.tiling.base_n) in found
+
+
 @pytest.mark.parametrize(("gradient", "problem"), [("grad_input", STRIDED), ("grad_weight", LAYER)])
 def test_a_block_longer_than_the_product_is_one_plan_with_that_as_long_as_it(gradient, problem):
     own = tilings(gradient, problem)

@@ -100,6 +100,11 @@ def _moves(fields: Mapping[str, Any], gradient: str) -> Iterator[dict[str, Any]]
     rows, columns = _sizes(fields, "m"), _sizes(fields, "n")
     yield from (_resized(fields, m=size) for size in rows)
     yield from (_resized(fields, n=size) for size in columns)
+    quarters = {side: fields[f"base_{side}"] * 3 // 4 // FRACTAL * FRACTAL for side in ("m", "n")}
+    if all(quarters.values()):
+        yield _resized(fields, m=quarters["m"])
+        yield _resized(fields, n=quarters["n"])
+        yield _resized(fields, **quarters)
     # Blocks that shrink make tasks for more cores, and leave room for longer slices.
     for part in (2, 4, 8):
         for side in ("n", "m"):
