@@ -64,6 +64,29 @@ def test_a_last_round_is_cut_anew_for_other_blocks():
     assert len({plan.tiling.k_split for plan in found}) > 1
 
 
+def test_a_step_makes_blocks_for_more_cores_and_slices_longer_at_once():
+    # 8 images of 3 x 3 x 3: 24 planes times 768 channels. In blocks of 384 the busiest of 28 cores makes two,
+    # as many columns as eight of 96, of which it makes seven; halves of 384 are four of 192: no less.
+    deep = ConvProblem((8, 768, 3, 3, 3), (768, 768, 3, 3, 3), padding=1)
+    own = OperatorTilings(deep, "grad_input", "float16", PROFILE)
+    start = own.starts()[0].tiling
+    found = [plan.tiling for plan in own.neighbours(own.starts()[0])]
+    for part in (2, 4, 8):
+        less = [t for t in found if t.base_n == start.base_n // part]
+        assert any(t.base_k == part * start.base_k and t.single_core_n == t.base_n for t in less)
+
+
+def test_a_step_makes_both_sides_three_quarters():
+    # 768 rows and 3072 columns of an entry tuned by hand: blocks of 192 on either side, not of 256.
+    deep = ConvProblem((8, 384, 6, 6, 6), (768, 384, 2, 2, 2), stride=2)
+    own = OperatorTilings(deep, "grad_weight", "float16", PROFILE)
+    start = own.starts()[0]
+    quarters = start.tiling.base_m * 3 // 4, start.tiling.base_n * 3 // 4
+    found = {(plan.tiling.base_m, plan.tiling.base_n) for plan in own.neighbours(start)}
+    assert quarters in found
+    assert (quarters[0], start.tiling.base_n) in found
+
+
 @pytest.mark.parametrize(("gradient", "problem"), [("grad_input", STRIDED), ("grad_weight", LAYER)])
 def test_a_block_longer_than_the_product_is_one_plan_with_that_as_long_as_it(gradient, problem):
     own = tilings(gradient, problem)

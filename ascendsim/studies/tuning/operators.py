@@ -100,6 +100,17 @@ def _moves(fields: Mapping[str, Any], gradient: str) -> Iterator[dict[str, Any]]
     rows, columns = _sizes(fields, "m"), _sizes(fields, "n")
     yield from (_resized(fields, m=size) for size in rows)
     yield from (_resized(fields, n=size) for size in columns)
+    quarters = {side: fields[f"base_{side}"] * 3 // 4 // FRACTAL * FRACTAL for side in ("m", "n")}
+    if all(quarters.values()):
+        yield _resized(fields, m=quarters["m"])
+        yield _resized(fields, n=quarters["n"])
+        yield _resized(fields, **quarters)
+    # Blocks that shrink make tasks for more cores, and leave room for longer slices.
+    for part in (2, 4, 8):
+        for side in ("n", "m"):
+            size = fields[f"base_{side}"] // part // FRACTAL * FRACTAL
+            if size:
+                yield _resized(_sliced(fields, part * fields["base_k"]), **{side: size})
     # Two sides at once: a block that grows along m has to shrink along n to fit.
     yield from (_resized(fields, m=m, n=n) for m in rows for n in columns)
     for side in ("m", "n"):
@@ -123,8 +134,7 @@ def _slices(fields: Mapping[str, Any], gradient: str) -> Iterator[dict[str, Any]
     for size in (2 * k, k // 2, k + FRACTAL, k - FRACTAL, k + FRACTAL // 2, 3 * k):
         if size > 0:
             yield {**fields, "base_k": size}
-            kept = [max(1, step * k // size) for step in steps]
-            yield {**fields, "base_k": size, "step_ka": kept[0], "step_kb": kept[1]}
+            yield _sliced(fields, size)
     both = gradient == "grad_weight"  # a tile of each operand serves the same pixels
     factors = ((2, 2), (0.5, 0.5)) if both else ((2, 2), (0.5, 0.5), (2, 1), (1, 2), (0.5, 1), (1, 0.5))
     for a, b in factors:
@@ -132,6 +142,12 @@ def _slices(fields: Mapping[str, Any], gradient: str) -> Iterator[dict[str, Any]
     for more in (1, -1):
         ka, kb = (max(1, step + more) for step in steps)
         yield {**fields, "step_ka": ka, "step_kb": kb}
+
+
+def _sliced(fields: Mapping[str, Any], base_k: int) -> dict[str, Any]:
+    """Return the fields with other slices, so many of them in L1 that its tiles stay as long."""
+    kept = {step: max(1, fields[step] * fields["base_k"] // base_k) for step in ("step_ka", "step_kb")}
+    return {**fields, "base_k": base_k, **kept}
 
 
 def _sizes(fields: Mapping[str, Any], side: str) -> list[int]:
