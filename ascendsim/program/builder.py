@@ -40,14 +40,14 @@ class _LapCode(NamedTuple):
 class _Known(NamedTuple):
     """Code that is known, and what it leaves in the rings, told by its own places.
 
-    `lap` is the one from which its laps were counted when it was written down. `turning` are the rings that
-    it uses, by their numbers, and the turns at which it began.
+    `lap` is the one from which its laps were counted when it was written down, `begins` are the turns of all
+    rings from which its own were counted.
     """
 
     code: Unit | Nest
     after: tuple[RingState, ...]
     lap: int
-    turning: tuple[tuple[int, int], ...]
+    begins: tuple[int, ...]
 
 
 class ProgramBuilder(Reserved):
@@ -62,7 +62,7 @@ class ProgramBuilder(Reserved):
         self._hazards = hazards
         # Code known by what it does and finds.
         self._known: dict[Hashable, _Known] = {}
-        # By rings, and by how many turns each lies behind the turn of some code.
+        # By code, and the turns of all rings as it began when it was written down, and as it begins.
         self._turns: dict[Hashable, Turns | None] = {}
         self._laps: dict[Hashable, _LapCode] = {}
         self.restart()
@@ -145,6 +145,7 @@ class ProgramBuilder(Reserved):
         fixed, lap = (lap, 0) if self._in_loop else (None, lap)
         key = fixed, shape, tuple([ring.state(mine, lap, begin) for ring, mine, begin in own])
         known = self._known.get(key)
+        found = known is not None
         self._frame.close()
         flat, turns = tuple(chain.from_iterable([mine for _, mine, _ in own if mine])), None
         if known is None:
@@ -155,28 +156,32 @@ class ProgramBuilder(Reserved):
             finally:
                 self._frame = outer
             after = tuple([ring.state(mine, lap, begin) for ring, mine, begin in own])
-            turning = [
-                (number, begin)
-                for number, (ring, _, begin) in enumerate(own)
-                if not code.touched.isdisjoint([slot.index for slot in ring.slots])
-            ]
-            known = self._known[key] = _Known(code, after, lap, tuple(turning))
+            known = self._known[key] = _Known(code, after, lap, tuple([begin for _, _, begin in own]))
         else:
             code = known.code
             for (ring, mine, begin), state in zip(own, known.after, strict=True):
                 ring.become(state, mine, lap, begin)
-            turns = self._turns_of(tuple([(at, own[at][2] - begin) for at, begin in known.turning]))
+            turns = self._turns_of(code, known.begins, tuple([begin for _, _, begin in own]))
         step = Step(code, task, lap - known.lap, flat, self._in_loop, turns)
-        # Another program of this builder may have emitted it.
-        self._write(step)
+        if found:
+            # Another program of this builder may have emitted it.
+            self._write(step)
         self._frame.append(step)
 
-    def _turns_of(self, rings: tuple[tuple[int, int], ...]) -> Turns | None:
-        """Return the turns of rings, each by its number and by how many turns."""
-        if rings not in self._turns:
-            turned = [((ring := self._rings[at]).slots, by % len(ring.slots)) for at, by in rings]
-            self._turns[rings] = turned_on(len(self._slots), turned)
-        return self._turns[rings]
+    def _turns_of(self, code: Unit | Nest, before: tuple[int, ...], begins: tuple[int, ...]) -> Turns | None:
+        """Return the turns of code that was written down for other turns of the rings."""
+        if before == begins:
+            return None
+        turned = code, before, begins
+        if turned not in self._turns:
+            touched = code.touched
+            rings = [
+                (ring.slots, (begin - first) % len(ring.slots))
+                for ring, begin, first in zip(self._rings, begins, before, strict=True)
+                if not touched.isdisjoint([slot.index for slot in ring.slots])
+            ]
+            self._turns[turned] = turned_on(len(self._slots), rings)
+        return self._turns[turned]
 
     def _write(self, step: Step) -> None:
         """Note which slots a step writes."""

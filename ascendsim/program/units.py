@@ -35,13 +35,10 @@ class Unit:
     Where a unit recurs, only the slices of global memory may be others. `aims` says how they follow from a
     task, one for each instruction on GM, in order; without, they are as written, but for their laps. `posts`
     are those of the instructions that have one, by their place; `names` are the pipes of all, `uses` the
-    slots that they read and write, `touched` the numbers of all these, and `written` of those written.
+    slots that they read and write, and `written` those that are written.
     """
 
-    __slots__ = (
-        *("_places", "aims", "instructions", "names", "on_gm", "pipes", "posts", "touched", "uses"),
-        "written",
-    )
+    __slots__ = (*("_places", "aims", "instructions", "names", "on_gm", "pipes", "posts", "uses", "written"),)
 
     def __init__(
         self,
@@ -53,7 +50,7 @@ class Unit:
         self.instructions = instructions
         self.posts = posts or {}
         self.uses = Uses.of(instructions, self.posts) if uses is None else uses
-        self.touched, self.written = self.uses.touched, self.uses.written
+        self.written = self.uses.written
         found = [(at, place) for at, made in enumerate(instructions) if (place := made.gm) is not None]
         self.on_gm = tuple([at for at, _ in found])
         # The slices of those, as they are written.
@@ -68,6 +65,11 @@ class Unit:
 
     def __len__(self) -> int:
         return len(self.instructions)
+
+    @property
+    def touched(self) -> set[int]:
+        """The slots that are read or written."""
+        return {use >> 1 for use in set(self.uses.slots)}
 
     def units(self) -> Iterator[Unit]:
         """Yield the units that it consists of, which is itself."""
@@ -179,7 +181,7 @@ class Nest:
     The tasks of its steps are parts of its own. `places` are those for which it was written down.
     """
 
-    __slots__ = ("_count", "places", "segments", "steps", "touched", "written")
+    __slots__ = ("_count", "places", "segments", "steps", "written")
 
     def __init__(
         self, steps: tuple[Step, ...], segments: tuple[Segment, ...], places: tuple[Hashable, ...] = ()
@@ -188,12 +190,16 @@ class Nest:
         self.segments = segments
         self.places = places
         self._count = count(steps, segments)
-        # The slots that are used, and those of them that are written.
-        self.touched: set[int] = {slot for step in steps for slot in step.slots(step.unit.touched)}
+        # The slots that are written.
         self.written: set[int] = {slot for step in steps for slot in step.slots(step.unit.written)}
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def touched(self) -> set[int]:
+        """The slots that are read or written."""
+        return {slot for step in self.steps for slot in step.slots(step.unit.touched)}
 
     def units(self) -> Iterator[Unit]:
         """Yield all units that it consists of, as they are met in its steps."""
