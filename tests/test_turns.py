@@ -120,3 +120,26 @@ def test_a_first_use_can_be_asked_of_a_ring_that_is_made_for_it():
     ring.next()
     with pytest.raises(ProgramError, match=r"row\[0\]: this ring was made without `asked`"):
         ring.begins()
+
+
+def test_one_unit_known_as_two_tasks_has_the_turns_of_each():
+    # The outer task turns the ring once before its one inner task, whose code so is the code of both; told
+    # from the outer's begin it lies one turn behind. Alone the inner task takes the next slot.
+    def emit(builder):
+        ring = builder.ring("UB", 32, "row", 3, asked=False)
+        for number, kind in enumerate(("outer", "inner", "outer", "inner", "outer")):
+            task = (0,), number
+            if kind == "outer":
+                for outer in builder.once(task, "outer"):
+                    ring.next()
+                    inner(builder, ring, outer)
+            else:
+                inner(builder, ring, task)
+        return builder.build()
+
+    def inner(builder, ring, task):
+        for made in builder.once(task, "inner"):
+            builder.add(CopyGmToUb(ring.next(), builder.gm(ROWS, row_of, made, 0, 0), 32, (8,)))
+
+    # Slots 1, 2, then 0 is skipped: 1, 2, and again 1.
+    assert [made.dst.index for made in emit(ProgramBuilder(TOY)).instructions] == [1, 2, 1, 2, 1]
