@@ -102,8 +102,23 @@ def test_hf32_keeps_the_bits_of_the_product_and_ties_to_even(product, bits, cube
     # Half a unit of the last kept bit: 1 + half is a tie whose even neighbour is 1, 1 + 3 half one whose even
     # neighbour is 1 + 4 half. Ties away from zero would give 1 + 2 half for the first.
     half = 2.0 ** -(bits + 1)
-    got = one(1.0, 1 + half, 1 + 3 * half, product=product, cube_math_type=cube_math_type)
-    assert got == [1 + 4 * half, 1.0, 1.0]
+    # Two columns, of which the second adds zeros: a kernel as large as the image would be a matrix product.
+    row, weight = np.array([[[[1 + half, 0]]]], np.float32), np.full((1, 1, 1, 1), 1 + 3 * half, np.float32)
+    other = np.array([[[[1, 0]]]], np.float32)
+    rest = [1], 1, 0, 1, False, 0, 1, ALL, cube_math_type
+    # Two images, as 910_95 makes those of one image with one tap by matrix products.
+    pair = [np.concatenate([values, np.zeros_like(values)]) for values in (other, row)]
+    result = convolution_backward(*pair, weight, *rest, product=product)
+    assert result.grad_input.flatten().tolist() == [1 + 4 * half, 0, 0, 0]
+    assert (result.grad_weight.item(), result.grad_bias.item()) == (1, 1)
+
+
+@pytest.mark.parametrize(("product", "bits"), [("910B", 11), ("910_93", 11), ("910_95", 10)])
+def test_hf32_of_a_matrix_product_rounds_ties_away_from_zero(product, bits):
+    # A kernel as large as the image: 1 + half goes up to 1 + 2 half, and 1 + 3 half to 1 + 4 half.
+    half = 2.0 ** -(bits + 1)
+    got = one(1.0, 1 + half, 1 + 3 * half, product=product, cube_math_type=3)
+    assert got == [1 + 4 * half, 1 + 2 * half, 1.0]
 
 
 def test_hf32_leaves_the_bias_and_the_output_alone():

@@ -221,7 +221,7 @@ def test_a_result_says_whose_each_tiling_is():
 
 
 def test_a_product_plan_that_is_not_taken_is_told_with_the_reason():
-    wide = ConvProblem((1, 32, 2, 520), (16, 32, 1, 1))
+    wide = ConvProblem((2, 32, 2, 520), (16, 32, 1, 1))
     made = estimate(wide, product="950PR_9589", output_mask=(True, True, False))
     [reason] = [note for note in made.notes if note.startswith("Not taken")]
     assert reason == (

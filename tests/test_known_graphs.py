@@ -2,6 +2,8 @@
 
 import gc
 import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from weakref import ref
 
@@ -33,7 +35,7 @@ class Own(Dgrad):
 
 @pytest.fixture(autouse=True)
 def _nothing_is_known():
-    known._remembered.cache_clear()
+    known._OWN.remembered.cache_clear()
 
 
 def test_an_equal_call_has_the_same_kernels_and_programs():
@@ -51,6 +53,11 @@ def chosen_by(name):
     return replace(call, plans={key: replace(plan, chosen_by=name) for key, plan in call.plans.items()})
 
 
+def written(form):
+    call = call_of(SMALL)
+    return replace(call, dtypes={**call.dtypes, "grad_input": form})
+
+
 # Each differs from the first in one thing that kernels follow from.
 OTHERS = {
     "another mask": (call_of(SMALL), (True, False, False)),
@@ -62,6 +69,8 @@ OTHERS = {
     "another sum of parts": (call_of(SMALL, deterministic=True), BOTH),
     "another tiling": (split(call_of(SMALL), 2, 0), BOTH),
     "another chooser": (chosen_by("somebody"), BOTH),
+    "another format of grad_input alone": (written("float32"), BOTH),
+    "another format on the cube alone": (replace(call_of(SMALL, "float32"), compute_dtype="hf32"), BOTH),
     "another view": (replace(call_of(SMALL), views={"input": View(SMALL.input, (1, 42, 1, 7))}), BOTH),
     "another page on Fixpipe": (replace(call_of(SMALL), fixpipe="c-api-pages"), BOTH),
     "another way out": (replace(call_of(SMALL), direct_outputs=True), BOTH),
@@ -101,7 +110,7 @@ def test_a_call_made_again_gives_its_bits_and_cycles_on_other_values():
     for _ in range(3):
         tensors = [rng.standard_normal(shape).astype(np.float16) for shape in shapes]
         again = convolution_backward(*tensors, *rest, product="910B2")
-        known._remembered.cache_clear()
+        known._OWN.remembered.cache_clear()
         first = convolution_backward(*tensors, *rest, product="910B2")
         assert again.grad_input.tobytes() == first.grad_input.tobytes()
         assert again.grad_weight.tobytes() == first.grad_weight.tobytes()
@@ -118,7 +127,7 @@ def test_large_calls_and_schedules_of_the_user_are_not_remembered(name, monkeypa
         plans = {"grad_input": Plan(Own, call.plans["grad_input"].tiling)}
         call = replace(call, plans={**call.plans, **plans})
     assert known.known_graph(call, BOTH) is not known.known_graph(call, BOTH)
-    assert known._remembered.cache_info().currsize == 0
+    assert known._OWN.remembered.cache_info().currsize == 0
 
 
 def test_long_programs_are_not_kept_and_no_program_is_pickled(monkeypatch):
@@ -133,8 +142,29 @@ def test_long_programs_are_not_kept_and_no_program_is_pickled(monkeypatch):
     assert long() is not long()
 
 
+def test_threads_that_make_the_same_call_get_its_bits():
+    rng = np.random.default_rng(0)
+    shapes = SMALL.grad_output, SMALL.input, SMALL.weight
+    tensors = [rng.standard_normal(shape).astype(np.float16) for shape in shapes]
+
+    def made(_):
+        rest = None, 1, 1, 1, False, 0, 1, BOTH, 0
+        result = convolution_backward(*tensors, *rest, product="910B2")
+        return result.grad_input.tobytes(), result.grad_weight.tobytes(), result.cycles
+
+    usual = sys.getswitchinterval()
+    # Threads take turns far more often than usual, in the middle of the writing of programs.
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(6) as threads:
+            found = set(threads.map(made, range(12)))
+    finally:
+        sys.setswitchinterval(usual)
+    assert found == {made(0)}
+
+
 def test_what_is_forgotten_is_not_kept_alive():
     kernel = ref(known.known_graph(call_of(SMALL), BOTH).kernels[0])
-    known._remembered.cache_clear()
+    known._OWN.remembered.cache_clear()
     gc.collect()
     assert kernel() is None

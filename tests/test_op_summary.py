@@ -75,7 +75,8 @@ def test_validate_reads_what_is_written_and_finds_the_same(
 @pytest.mark.parametrize("product", ["910B", "950PR_9589"])
 @pytest.mark.parametrize("kernel", [3, 1])
 def test_validate_reads_volumes_blocked_and_plain(tmp_path, product, kernel):
-    problem = ConvProblem((1, 32, 6, 8, 8), (48, 32, kernel, kernel, kernel), padding=kernel // 2)
+    # Two images: with one tap, those of one are matrix products on 910_95.
+    problem = ConvProblem((2, 32, 6, 8, 8), (48, 32, kernel, kernel, kernel), padding=kernel // 2)
     result = estimate(problem, product=product, output_mask=(True, True, False), l2_start="handed")
     shapes = {"input": problem.input, "weight": problem.weight, "grad_output": problem.grad_output}
     path = tmp_path / "op_summary.csv"

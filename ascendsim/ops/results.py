@@ -59,7 +59,7 @@ class KernelResult:
     bytes             source -> bytes moved: "l2_read", "l2_write" (all traffic of the cores with L2) and
                       "memory" (what crosses the link to main memory): "memory_read" (what L2 does not hold)
                       and "memory_write" (dirty bytes that leave L2 to make room)
-    macs              multiply-adds the problem asks for; 0 for a vector kernel
+    macs              multiply-adds the problem asks for (by Winograd: that make it); 0 for a vector kernel
     cube_utilisation  macs / (cycles x cube cores of the product x multiply-adds per cycle); 0: vector kernel
     times             busy and waiting cycles of every core
     engine            which of the two engines found the cycles: "compiled" or "simpy"

@@ -38,8 +38,16 @@ def joined(outer: Turns | None, inner: Turns | None) -> Turns | None:
 
 def turned_instruction(instruction: Any, turns: Turns, slots: Sequence[Slot]) -> Any:
     """Return an instruction on other slots; `slots` are all of its program."""
-    fields = [slots[turns[field.index]] if isinstance(field, Slot) else field for field in instruction]
-    return type(instruction)(*fields)
+    return type(instruction)(*[_turned(field, turns, slots) for field in instruction])
+
+
+def _turned(field: Any, turns: Turns, slots: Sequence[Slot]) -> Any:
+    """Return a field of an instruction on other slots: a slot, several of them, or what is none."""
+    if isinstance(field, Slot):
+        return slots[turns[field.index]]
+    if isinstance(field, tuple) and field and isinstance(field[0], Slot):
+        return tuple([slots[turns[slot.index]] for slot in field])
+    return field
 
 
 def turned_post(post: Post, turns: Turns, slots: Sequence[Slot]) -> Post:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from threading import local
 
 from ascendsim.ops.lowering.call import Call, Mask
 from ascendsim.ops.lowering.graph import Graph
@@ -27,7 +28,7 @@ MOST_INSTRUCTIONS = 2048
 def known_graph(call: Call, mask: Mask) -> Graph:
     """Return the kernels of a call as `lower` does; equal calls of moderate size have the same ones."""
     told = told_of(call)
-    return lower(call, mask) if told is None else _remembered(_Asked(told, mask, call))
+    return lower(call, mask) if told is None else _OWN.remembered(_Asked(told, mask, call))
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,21 @@ def told_of(call: Call) -> Hashable:
     return call.problem, call.profile.content, call.profile.variant, mappings, others
 
 
-# As many as the layers of a large network that differ.
-@lru_cache(maxsize=32)
-def _remembered(asked: _Asked) -> Graph:
+def _lowered(asked: _Asked) -> Graph:
     graph = lower(asked.call, asked.mask)
     nodes = tuple([_keeping(node, asked) if isinstance(node, Kernel) else node for node in graph.nodes])
     return replace(graph, nodes=nodes)
+
+
+class _OfThread(local):
+    """What one thread remembers: programs of a schedule are written by one builder, which threads cannot share."""
+
+    def __init__(self) -> None:
+        # As many as the layers of a large network that differ.
+        self.remembered = lru_cache(maxsize=32)(_lowered)
+
+
+_OWN = _OfThread()
 
 
 def _keeping(kernel: Kernel, asked: _Asked) -> Kernel:

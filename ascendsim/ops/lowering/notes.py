@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ascendsim.ops.schedules.winograd.schedule import WgradWinograd
+
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Call
+    from ascendsim.ops.schedules.base import Schedule
 
 # Generations whose operator has been read; older ones lower convolutions in other ways.
 OPERATORS: Final = ("2201", "3510")
@@ -32,6 +35,17 @@ def merges(call: Call, gradient: str) -> str:
         f"grad_input takes {merge} groups as one, whose weights have zeros beside the diagonal, as in the "
         "shipped operator: Inf or NaN in grad_output of one of them is NaN in grad_input of all (0 x Inf). "
         "A plan with group_merge 1 keeps groups apart."
+    )
+
+
+def by_winograd(schedule: Schedule) -> str:
+    """Say that a gradient is made by Winograd, if it is."""
+    if not isinstance(schedule, WgradWinograd):
+        return ""
+    return (
+        "grad_weight is made by Winograd, F(2x2, 3x3), which the operator takes for these sizes: it multiplies "
+        "16 times where the direct sum does 36 times, and rounds elsewhere, so that bits differ from it. Its "
+        "cycles were held against no device."
     )
 
 

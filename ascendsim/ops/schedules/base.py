@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import WHOLE, Tiling, require_obeyed
+from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Profile
 from ascendsim.program.builder import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
@@ -119,6 +120,10 @@ class Schedule(ABC):
     def relaid(self) -> Mapping[str, GmTensor]:
         """The operands whose layout the kernel's own vector cores change first, and the tensors they make."""
         return {}
+
+    def macs_of(self, problem: ConvProblem) -> int:
+        """Return the multiply-adds that make the gradient, without what fills up tiles."""
+        return problem.macs
 
     @property
     def casts_sums(self) -> bool:

@@ -37,14 +37,19 @@ def require_even(tiling: Tiling) -> None:
     t = tiling
     if t.pixel_dim and (t.batch_dim or t.m_dim):
         raise ConfigError(
-            f"tiling of grad_input: pixel_dim is {t.pixel_dim}, and batch_dim is {t.batch_dim}, m_dim "
-            f"{t.m_dim}; pixel_dim cuts images and their pixels together, so leave the other two out"
+            f"tiling of grad_input: pixel_dim is {t.pixel_dim}, and {_named(t)}; pixel_dim cuts images and "
+            "their pixels together, so leave batch_dim and m_dim out"
         )
     if t.pixel_dim and t.base_m % FRACTAL_ROWS:
         raise ConfigError(
             f"tiling of grad_input: base_m is {t.base_m}; parts of pixel_dim are cut by fractals of "
             f"{FRACTAL_ROWS} pixels: take {-(-t.base_m // FRACTAL_ROWS) * FRACTAL_ROWS}"
         )
+
+
+def _named(tiling: Tiling) -> str:
+    both = (("batch_dim", tiling.batch_dim), ("m_dim", tiling.m_dim))
+    return ", ".join(f"{name} is {value}" for name, value in both if value)
 
 
 def ends_of_parts(total: int, parts: int, each: int, most: int) -> list[int]:
@@ -127,6 +132,13 @@ class EvenCut:
         depths = [depth for depth, pairs in enumerate(gemm.depths) if pairs]
         each = -(-self._pixels // FRACTAL_ROWS)
         self._parts = even_parts_of(gemm.groups, gemm.batch, depths, each, tiling.pixel_dim, self._most)
+        made = len(self._parts)
+        if depths and made < tiling.pixel_dim:
+            raise ConfigError(
+                f"tiling of grad_input: pixel_dim is {tiling.pixel_dim}, but all pixels are "
+                f"{gemm.groups * gemm.batch * len(depths) * each} fractals, cut between whole blocks into "
+                f"{made} parts; take no more"
+            )
 
     def pixel_tiles(self) -> list[tuple[int, int]]:
         """Return all (first pixel, pixels) that occur in any image."""
