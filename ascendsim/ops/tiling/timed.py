@@ -23,9 +23,9 @@ from ascendsim.timing.kernel import measure_kernel
 MOST_MMADS = 20_000
 # So many candidates are timed whatever they take, and more of a small product.
 LEAST_CANDIDATES = 6
-# Of a gradient so many candidates are timed, and so many Mmads in all: some 15 ms, which a call that is
+# Of a gradient so many candidates are timed, and so many Mmads in all: some 10 ms, which a call that is
 # estimated once can spare.
-BEST_FEW, MOST_MMADS_OF_FEW = 3, 8_000
+BEST_FEW, MOST_MMADS_OF_FEW = 3, 6_000
 
 
 def fastest(gemm: MatmulGemm, profile: Profile, tilings: Iterable[Tiling]) -> Tiling:
