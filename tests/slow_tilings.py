@@ -91,17 +91,17 @@ class _Chunk(NamedTuple):
 
 
 def dgrad(gemm, profile):
-    """Return the tiling of grad_input, or None if nothing fits."""
+    """Return the tilings of grad_input, that of the least bound first; none if nothing fits."""
     machine = Machine(profile, gemm.compute_dtype)
     for shorten, in_row in product((False, True), (False, True)):
         found = _best(gemm, machine, shorten=shorten, in_row=in_row)
-        if found is not None:
+        if found:
             return found
-    return None
+    return []
 
 
 def _best(gemm, machine, *, shorten, in_row):
-    """Return the best tiling with tiles of whole rows or inside a row, or None if nothing fits."""
+    """Return the best tilings with tiles of whole rows or inside a row; none if nothing fits."""
     s = gemm.sliding
     pixels = s.out_size[1] if in_row else s.pixels
     most_m, ub = MOST, machine.profile.buffers["UB"].capacity_bytes
@@ -110,19 +110,19 @@ def _best(gemm, machine, *, shorten, in_row):
         most_m = (ub - 4 * 32) // (2 * s.c0 * 4)
     found = blocks(machine.profile, s.itemsize, (pixels, gemm.columns), (16, s.c0, s.c0), most_m)
     ranked = sorted((_rank(gemm, machine, block, in_row=in_row) for block in found), key=lambda c: c.bound)
-    best = None
+    best = []
     for number, candidate in enumerate(ranked):
         # Whatever the bound says of the others: the search leaves some of them out.
-        if best is not None and (number >= LONGEST_LIST):
+        if best and number >= LONGEST_LIST:
             break
         fitting = _with_chunks(gemm, machine, candidate, in_row=in_row)
         while fitting is None and shorten and candidate.base_k > s.c0:
             block = candidate.block._replace(k=round_up(candidate.base_k // 2, s.c0))
             candidate = _rank(gemm, machine, block, in_row=in_row)
             fitting = _with_chunks(gemm, machine, candidate, in_row=in_row)
-        if fitting is not None and (best is None or fitting[0] < best[0]):
-            best = fitting
-    return best[1] if best else None
+        if fitting is not None:
+            best.append(fitting)
+    return in_order(best)
 
 
 def _rank(gemm, machine, block, *, in_row):
@@ -223,8 +223,19 @@ def _useful_steps(whole, base_k, c0, most):
     return sorted({min(step, most) for step in steps}, reverse=True)
 
 
+def in_order(found):
+    """Return the tilings of pairs (bound, tiling), that of the least bound first, each once."""
+    tilings = []
+    for _, tiling in sorted(found, key=itemgetter(0)):
+        if tiling not in tilings:
+            tilings.append(tiling)
+        if len(tilings) == LONGEST_LIST:
+            break
+    return tilings
+
+
 def wgrad(gemm, profile):
-    """Return the tiling of grad_weight, or None where only a part of a row fits."""
+    """Return the tilings of grad_weight, the least bound first; none where only a part of a row fits."""
     s, machine = gemm.sliding, Machine(profile, gemm.compute_dtype)
     k0 = max(16, profile.cube.rates[gemm.compute_dtype].k0)
     sizes, units = (gemm.rows, gemm.all_taps.groups * s.c0), (s.c0, s.c0, k0)
@@ -233,7 +244,7 @@ def wgrad(gemm, profile):
         for block in blocks(profile, s.itemsize, sizes, units)
         for candidate in _candidates(gemm, machine, block, k0)
     ]
-    return min(found, key=itemgetter(0))[1] if found else None
+    return in_order(found)
 
 
 def _candidates(gemm, machine, block, k0):

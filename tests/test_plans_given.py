@@ -11,13 +11,14 @@ from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
+from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.tiling import choose, given
 from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.ops.tiling.given import plans_of, schedules_given, tilings_given
-from ascendsim.ops.tiling.search.dgrad import dgrad_tiling
+from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
 from ascendsim.ops.tiling.search.matmul import matmul_tiling
-from ascendsim.ops.tiling.search.wgrad import wgrad_tiling
-from ascendsim.ops.tiling.timed import LEAST_CANDIDATES, MOST_MMADS, fastest
+from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
+from ascendsim.ops.tiling.timed import LEAST_CANDIDATES, MOST_MMADS, fastest, fastest_of_few
 from ascendsim.ops.tiling.vendor.matmul import basic_tiling
 from ascendsim.profile import load_profile
 from tests.conv_cases import SPLIT, call_of
@@ -120,12 +121,13 @@ def test_a_schedule_that_makes_something_else_is_refused(schedule, products, mes
 
 def test_the_choice_of_a_gradient_is_that_of_its_search():
     call = call_of(PROBLEM)
-    for gradient, name, search in (
-        ("grad_input", "dgrad", dgrad_tiling),
-        ("grad_weight", "wgrad", wgrad_tiling),
+    for gradient, kind, search in (
+        ("grad_input", Dgrad, dgrad_tilings),
+        ("grad_weight", Wgrad, wgrad_tilings),
     ):
         gemm = call.schedule(gradient).gemm
-        assert chosen(gradient) == Plan(name, search(gemm, SPLIT)) == call.plans[gradient]
+        tiling = fastest_of_few(kind, gemm, SPLIT, search(gemm, SPLIT))
+        assert chosen(gradient) == Plan(kind.name, tiling) == call.plans[gradient]
 
 
 def test_hf32_is_planned_as_what_it_is_stored_as():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
 from ascendsim.errors import ConfigError
 from ascendsim.numerics.formats.dtypes import dtype
@@ -132,6 +133,12 @@ class DgradGemm:
     def taps(self) -> int:
         """Taps of the kernel in H and W."""
         return self.sliding.kernel[0] * self.sliding.kernel[1]
+
+    def mmads(self, base: tuple[int, int, int]) -> int:
+        """Return how many Mmads base blocks of so much (m, n, k) make, if no tile in L1 ends one early."""
+        sizes = self.sliding.pixels, self.columns, self.all_taps.groups * self.sliding.c0
+        each = prod(-(-size // length) for size, length in zip(sizes, base, strict=True))
+        return self.groups * self.batch * sum(map(len, self.depths)) * each
 
     @cached_property
     def all_taps(self) -> Taps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from ascendsim.arguments import shown, truth, whole
 from ascendsim.cube.movers import CopyGmToL1
@@ -125,6 +126,11 @@ class MatmulGemm:
             GmTensor.of("c", (problem.batch, problem.m, problem.n), made, "output"),
             compute_dtype,
         )
+
+    def mmads(self, base: tuple[int, int, int]) -> int:
+        """Return how many Mmads base blocks of so much (m, n, k) make."""
+        sizes = self.problem.m, self.problem.n, self.problem.k
+        return self.problem.batch * prod(-(-size // length) for size, length in zip(sizes, base, strict=True))
 
     def copy_to_l1(self, slot: Slot, place: Gm, extent: Pair, line_bytes: int) -> CopyGmToL1:
         """Return the copy of a piece of a stored matrix, of so many rows and columns, into L1."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.problems.convolution import ConvProblem, pairs_by_depth
@@ -68,6 +69,12 @@ class WgradGemm:
     def rows(self) -> int:
         """Rows of the product: small-side channels of one group, padded to C0."""
         return self.small.shape[3] * self.sliding.c0
+
+    def mmads(self, base: tuple[int, int, int]) -> int:
+        """Return how many Mmads base blocks of so much (m, n, k) make, if no tile in L1 ends one early."""
+        sizes = self.rows, self.all_taps.groups * self.sliding.c0, self.sliding.pixels
+        each = prod(-(-size // length) for size, length in zip(sizes, base, strict=True))
+        return self.groups * self.batch * sum(map(len, self.depths)) * each
 
     @cached_property
     def all_taps(self) -> Taps:

@@ -14,9 +14,12 @@ from ascendsim.ops.problems.dilated import kernel_problem
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.tiling.search.dgrad import dgrad_tiling
+from ascendsim.ops.schedules.dgrad.schedule import Dgrad
+from ascendsim.ops.schedules.wgrad.schedule import Wgrad
+from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
 from ascendsim.ops.tiling.search.matmul import matmul_tiling
-from ascendsim.ops.tiling.search.wgrad import wgrad_tiling
+from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
+from ascendsim.ops.tiling.timed import fastest_of_few
 from ascendsim.ops.tiling.vendor.matmul import basic_tiling
 from ascendsim.ops.tiling.vendor.merging import product_merge
 from ascendsim.ops.tiling.vendor.product import merging, product_plan
@@ -110,6 +113,8 @@ def search_plan(
 ) -> Plan:
     """Search the plan of one gradient, or of a matrix product, whose operands the cube takes so.
 
+    Costs of instructions rank the candidates; the best few are timed.
+
     group_merge   groups that are computed as one; 0: as many as the product's operator takes
 
     Raises   CapacityError if no tile fits into the buffers
@@ -122,7 +127,10 @@ def search_plan(
     merge = group_merge or product_merge(problem, gradient, compute_dtype, profile)
     whole = merged(problem, merge)
     if gradient == "grad_input":
-        tiling = dgrad_tiling(DgradGemm.of(whole, compute_dtype, out_dtype), profile)
+        images = DgradGemm.of(whole, compute_dtype, out_dtype)
+        tiling = fastest_of_few(Dgrad, images, profile, dgrad_tilings(images, profile))
         return merging(Plan("dgrad", tiling), merge)
     assert gradient == "grad_weight", gradient
-    return merging(Plan("wgrad", wgrad_tiling(WgradGemm.of(whole, compute_dtype), profile)), merge)
+    filters = WgradGemm.of(whole, compute_dtype)
+    tiling = fastest_of_few(Wgrad, filters, profile, wgrad_tilings(filters, profile))
+    return merging(Plan("wgrad", tiling), merge)

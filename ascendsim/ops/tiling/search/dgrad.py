@@ -1,9 +1,10 @@
-"""Choose the tiling of an image product (grad_input)."""
+"""Rank the tilings of an image product (grad_input)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from operator import attrgetter
 
 import numpy as np
 
@@ -21,8 +22,8 @@ from ascendsim.profile import Profile
 SHORT_LIST = 6
 
 
-def dgrad_tiling(gemm: DgradGemm, profile: Profile) -> Tiling:
-    """Choose the tiling of an image product.
+def dgrad_tilings(gemm: DgradGemm, profile: Profile) -> list[Tiling]:
+    """Return the best tilings of an image product, one of a base block, that of the least bound first.
 
     Raises   CapacityError if nothing fits
     """
@@ -32,23 +33,22 @@ def dgrad_tiling(gemm: DgradGemm, profile: Profile) -> Tiling:
     # than L0 could hold only where those do not fit either.
     for shorten, in_row in product((False, True), (False, True)):
         found = _best(gemm, costs, shorten=shorten, in_row=in_row)
-        if found is not None:
+        if found:
             return found
     raise nothing_fits(gemm.sliding, profile, gemm.sliding.c0)
 
 
-def _best(gemm: DgradGemm, costs: Costs, *, shorten: bool, in_row: bool) -> Tiling | None:
-    """Return the best tiling with tiles of whole rows or inside a row, or None if nothing fits."""
+def _best(gemm: DgradGemm, costs: Costs, *, shorten: bool, in_row: bool) -> list[Tiling]:
+    """Return the best tilings with tiles of whole rows or inside a row; nothing if none fits."""
     s = gemm.sliding
     pixels = s.out_size[1] if in_row else s.pixels
     profile, units = costs.rates.profile, (FRACTAL_ROWS, s.c0, s.c0)
     # Where results leave through UB they share it with the pixels of a strided gradient.
     most_m = most_rows(gemm, profile) if inserts_in_ub(gemm, profile) else MOST_M
     found = blocks(profile, s.itemsize, (pixels, gemm.columns), units, most_m)
-    best: Fitting | None = None
+    fit: list[Fitting] = []
     for number, candidate in enumerate(_ranked(gemm, costs, found, in_row=in_row)):
-        # Loads only add to a bound without them: no later candidate can be better than such a best one.
-        if best is not None and (number >= SHORT_LIST or candidate.bound >= best.bound):
+        if fit and number >= SHORT_LIST:
             break
         fitting = best_tiles(gemm, costs, candidate, in_row=in_row)
         while fitting is None and shorten and candidate.base_k > s.c0:
@@ -56,9 +56,10 @@ def _best(gemm: DgradGemm, costs: Costs, *, shorten: bool, in_row: bool) -> Tili
             shorter.k[:] = round_up(candidate.base_k // 2, s.c0)
             [candidate] = _ranked(gemm, costs, shorter, in_row=in_row)
             fitting = best_tiles(gemm, costs, candidate, in_row=in_row)
-        if fitting is not None and (best is None or fitting.bound < best.bound):
-            best = fitting
-    return best.tiling() if best else None
+        if fitting is not None:
+            fit.append(fitting)
+    # Of equal bounds the first stays first; blocks whose k was shortened may be the same tiling.
+    return list(dict.fromkeys(each.tiling() for each in sorted(fit, key=attrgetter("bound"))))
 
 
 def _ranked(gemm: DgradGemm, costs: Costs, found: Blocks, *, in_row: bool) -> Iterator[Candidate]:

@@ -1,4 +1,4 @@
-"""Choose the tiling of a filter product (grad_weight)."""
+"""Rank the tilings of a filter product (grad_weight)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from ascendsim.profile import Profile
 
 # Slices in a tile in L1 that are tried, where the whole image does not fit.
 STEPS = (16, 12, 8, 6, 4, 3, 2, 1)
+# So many tilings of the least bounds are returned.
+SHORT_LIST = 6
 
 
-def wgrad_tiling(gemm: WgradGemm, profile: Profile) -> Tiling:
-    """Choose the tiling of a filter product.
+def wgrad_tilings(gemm: WgradGemm, profile: Profile) -> list[Tiling]:
+    """Return the best tilings of a filter product, that of the least bound first.
 
     Raises   CapacityError if nothing fits
     """
@@ -31,10 +33,18 @@ def wgrad_tiling(gemm: WgradGemm, profile: Profile) -> Tiling:
     sizes, units = (gemm.rows, gemm.all_taps.groups * s.c0), (s.c0, s.c0, k0)
     fitting = _fitting(gemm, costs, blocks(profile, s.itemsize, sizes, units), k0)
     if not len(fitting.step):
-        return _smallest(gemm, profile, k0)
+        return [_smallest(gemm, profile, k0)]
     splits, bounds = _bounds(gemm, costs, fitting)
-    # The first of equal ones: blocks in order, of each block the fewest parts.
-    place, way = divmod(int(np.argmin(bounds)), bounds.shape[1])
+    # Of equal ones the first: blocks in order, of each block the fewest parts.
+    ways = bounds.shape[1]
+    # All ways of splitting a block may come to the same number of parts.
+    least = np.argsort(bounds, axis=None, kind="stable")[: ways * SHORT_LIST]
+    made = (_tiling(costs, fitting, splits, *divmod(int(at), ways)) for at in least)
+    return list(dict.fromkeys(made))[:SHORT_LIST]
+
+
+def _tiling(costs: Costs, fitting: _Fitting, splits: Ints, place: int, way: int) -> Tiling:
+    """Return the tiling of a base block under one of its splits."""
     m, n, copies, _ = (column[place].item() for column in fitting.blocks)
     base_k, step, outputs = (column[place].item() for column in fitting[1:4])
     split = splits[place, way].item()
