@@ -167,9 +167,13 @@ def test_a_tile_that_l1_does_not_hold_is_refused_by_its_buffer():
     [
         (
             {"batch_dim": 2},
-            "pixel_dim is 5, and batch_dim is 2, m_dim 0; pixel_dim cuts images and their pixels",
+            "pixel_dim is 5, and batch_dim is 2; pixel_dim cuts images and their pixels",
         ),
-        ({"m_dim": 3}, "pixel_dim is 5, and batch_dim is 0, m_dim 3"),
+        ({"m_dim": 3}, "pixel_dim is 5, and m_dim is 3; pixel_dim cuts"),
+        (
+            {"pixel_dim": 10**4},
+            "pixel_dim is 10000, but all pixels are .* fractals of 16, of which a part has one",
+        ),
         ({"base_m": 40}, "base_m is 40; parts of pixel_dim are cut by fractals of 16 pixels: take 48"),
         ({"pixel_dim": -1}, "pixel_dim is -1; it must be a positive integer"),
     ],

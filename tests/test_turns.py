@@ -8,6 +8,7 @@ from ascendsim.program.places import Gm, Slot
 from ascendsim.program.posts import Post
 from ascendsim.program.turns import joined, turned_instruction, turned_on, turned_post
 from ascendsim.vector.instructions import Add, CopyGmToUb
+from ascendsim.vector.winograd import ToTaps
 from tests.fake_machine import Fake
 from tests.nests import ROWS, TOY, row_of
 
@@ -34,6 +35,15 @@ def test_an_instruction_and_a_post_on_other_slots():
     load = CopyGmToUb(C, Gm(ROWS, (1, 0, slice(0, 8))), 32, (8,))
     assert turned_instruction(load, turns, SLOTS) == load._replace(dst=A)
     assert turned_post(Post(1, (A,), (D, C)), turns, SLOTS) == Post(1, (B,), (E, A))
+
+
+def test_several_slots_in_one_field_are_turned_too():
+    # The sums at several points that ToTaps brings to taps lie in as many slots.
+    turns = (1, 2, 0, 4, 3)
+    taps = ToTaps(D, (A, B, C), 1, 8, 8, False)
+    turned = turned_instruction(taps, turns, SLOTS)
+    assert turned == ToTaps(E, (B, C, A), 1, 8, 8, False)
+    assert (turned.reads, turned.writes) == ((B, C, A), (E,))
 
 
 def alternating(builder, tasks, copies=2):

@@ -100,12 +100,17 @@ def test_a_machine_with_half_of_l1_has_one_copy_of_each_operand():
     assert estimate(WIDE, "float32", **options).cycles > 0
 
 
-def test_a_call_takes_it_by_default_and_says_nothing_of_other_bits():
+def test_a_call_takes_it_by_default_and_says_so():
     only = (False, True, False)
     r = estimate(WIDE, "float32", product="950PR_9589", output_mask=only)
     plan = r.plans["grad_weight"]
     assert (plan.schedule, plan.chosen_by, plan.instead) == ("wgrad_winograd", "product", "")
-    assert not any("Winograd" in note for note in r.notes)
+    [note] = [kernel.kernel.note for kernel in r.kernels if kernel.name == "grad_weight"]
+    assert note.startswith("grad_weight is made by Winograd, F(2x2, 3x3)")
+    assert not any("not modelled" in said for said in (*r.notes, note))
+    # 16 products a tile of 2 x 2 pixels, of all pairs of channels; the direct sum has 36.
+    [macs] = [kernel.macs for kernel in r.kernels if kernel.name == "grad_weight"]
+    assert macs * 36 == WIDE.macs * 16
     hf32 = estimate(WIDE, "float32", 3, product="950PR_9589", output_mask=only)
     assert hf32.plans["grad_weight"].schedule == "wgrad_stream"
 
@@ -172,8 +177,9 @@ def test_another_nest_takes_no_sizes_of_winograd(name):
     direct = vendor_plan(WIDE, "grad_weight", "float32", PR, by_winograd=False)
     assert direct.strategy == "stream_k"
     assert found.schedule == name
-    # Columns are (channel, tap) there: a multiple of 9 taps of 8 channels.
-    assert found.tiling.base_n % 72 == 0
+    # Columns are (channel, tap) there, and no channels at 16 points.
+    winograd = estimate(WIDE, "float32", **options).plans["grad_weight"].tiling
+    assert (found.tiling.base_m, found.tiling.base_n) != (winograd.base_m, winograd.base_n)
 
 
 def test_winograd_takes_no_sizes_of_another_nest():

@@ -61,4 +61,6 @@ CASES += [
     (ConvProblem((5, 40, 7, 7), (20, 40, 3, 3), 1, 1), PARTS, FOUR),
     (ConvProblem((2, 40, 9, 11), (17, 40, 3, 3), 1, 1), replace(SMALL, base_n=48), PR),
 ]
-NAMES = [*PROBLEMS, "parts", "parts of the turned one", "uneven parts", "pieces"]
+# Odd blocks of one core: its second block runs the first one's code with its sums in other slots.
+CASES += [(ConvProblem((1, 48, 12, 12), (8, 48, 3, 3), 1, 1), replace(SMALL, used_cores=1), PR)]
+NAMES = [*PROBLEMS, "parts", "parts of the turned one", "uneven parts", "pieces", "odd blocks"]

@@ -97,8 +97,8 @@ KERNEL = (
         "macs",
         "macs",
         "",
-        "Multiply-adds of the dense formula: positions of grad_output (transposed: input) x weight elements; by "
-        "Winograd those at 16 points of each tile of 2 x 2 positions.",
+        "Multiply-adds of the dense formula: positions of grad_output (transposed: input) x weight elements; "
+        "by Winograd those at 16 points of each tile of 2 x 2 positions.",
     ),
     Column("bytes.l2_read", "from L2", "bytes", "What the cores read through L2, hits and misses together."),
     Column("bytes.l2_write", "to L2", "bytes", "What the cores write through L2, atomic adds included."),

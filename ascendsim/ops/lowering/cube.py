@@ -186,7 +186,9 @@ def _relaid(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: Kernel)
 def _product(call: Call, gradient: str, schedule: Schedule, op_type: str, note: str = "") -> Kernel:
     """Return the kernel that makes a gradient by its schedule."""
     macs, math = schedule.macs_of(call.problem), call.math(gradient)
-    notes = " ".join(filter(None, (merges(call, gradient), not_modelled(call, gradient), by_winograd(schedule), note)))
+    notes = " ".join(
+        filter(None, (merges(call, gradient), not_modelled(call, gradient), by_winograd(schedule), note))
+    )
     plan = call.plans[gradient]
     return product_kernel(gradient, schedule, plan, math, macs, call.compute_dtype, op_type, notes)
 

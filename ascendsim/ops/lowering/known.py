@@ -60,7 +60,7 @@ def _lowered(asked: _Asked) -> Graph:
 
 
 class _OfThread(local):
-    """What one thread remembers: programs of a schedule are written by one builder, which threads cannot share."""
+    """What one thread remembers: the programs of a schedule come from one builder, which no two can share."""
 
     def __init__(self) -> None:
         # As many as the layers of a large network that differ.

@@ -43,9 +43,9 @@ def by_winograd(schedule: Schedule) -> str:
     if not isinstance(schedule, WgradWinograd):
         return ""
     return (
-        "grad_weight is made by Winograd, F(2x2, 3x3), which the operator takes for these sizes: it multiplies "
-        "16 times where the direct sum does 36 times, and rounds elsewhere, so that bits differ from it. Its "
-        "cycles were held against no device."
+        "grad_weight is made by Winograd, F(2x2, 3x3), which the operator takes for these sizes: 16 products "
+        "in place of the direct sum's 36, rounded elsewhere, so that its bits are others. Its cycles were "
+        "held against no device."
     )
 
 

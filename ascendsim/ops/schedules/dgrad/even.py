@@ -29,8 +29,8 @@ class Images(NamedTuple):
     runs: tuple[Run, ...]
 
 
-def require_even(tiling: Tiling) -> None:
-    """Refuse a tiling that cuts pixels evenly and otherwise, too.
+def require_even(tiling: Tiling, gemm: DgradGemm) -> None:
+    """Refuse a tiling that cuts pixels evenly and otherwise, too, or into more parts than there can be.
 
     Raises   ConfigError naming the fields
     """
@@ -44,6 +44,12 @@ def require_even(tiling: Tiling) -> None:
         raise ConfigError(
             f"tiling of grad_input: base_m is {t.base_m}; parts of pixel_dim are cut by fractals of "
             f"{FRACTAL_ROWS} pixels: take {-(-t.base_m // FRACTAL_ROWS) * FRACTAL_ROWS}"
+        )
+    total = gemm.groups * gemm.batch * sum(map(bool, gemm.depths)) * -(-gemm.sliding.pixels // FRACTAL_ROWS)
+    if 0 < total < t.pixel_dim:
+        raise ConfigError(
+            f"tiling of grad_input: pixel_dim is {t.pixel_dim}, but all pixels are {total} fractals of "
+            f"{FRACTAL_ROWS}, of which a part has one at least; take no more parts"
         )
 
 
@@ -132,13 +138,6 @@ class EvenCut:
         depths = [depth for depth, pairs in enumerate(gemm.depths) if pairs]
         each = -(-self._pixels // FRACTAL_ROWS)
         self._parts = even_parts_of(gemm.groups, gemm.batch, depths, each, tiling.pixel_dim, self._most)
-        made = len(self._parts)
-        if depths and made < tiling.pixel_dim:
-            raise ConfigError(
-                f"tiling of grad_input: pixel_dim is {tiling.pixel_dim}, but all pixels are "
-                f"{gemm.groups * gemm.batch * len(depths) * each} fractals, cut between whole blocks into "
-                f"{made} parts; take no more"
-            )
 
     def pixel_tiles(self) -> list[tuple[int, int]]:
         """Return all (first pixel, pixels) that occur in any image."""

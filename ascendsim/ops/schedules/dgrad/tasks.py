@@ -65,7 +65,7 @@ class DgradTasks:
                 f"tiling of grad_input: k_split is {self.tiling.k_split}, but the reduction has "
                 f"{self.gemm.channel_groups} groups of {c0} channels; take no more parts"
             )
-        require_even(self.tiling)
+        require_even(self.tiling, self.gemm)
 
     @cached_property
     def in_row(self) -> bool:

@@ -77,7 +77,7 @@ class WgradWinograd(Schedule):
         return GmTensor.of("parts", (self.cut.parts, *output.shape), "float32", "workspace")
 
     def macs_of(self, problem: ConvProblem) -> int:
-        """Return those at 16 points of each tile of 2 x 2 pixels, in place of nine for each of four pixels."""
+        """Return those at 16 points of each tile of 2 x 2 pixels, in place of nine for each pixel."""
         _, height, width = problem.small_size
         tiles = problem.batch * -(-height // 2) * -(-width // 2)
         return tiles * PLANE * problem.small_channels * problem.big_channels
