@@ -26,6 +26,13 @@ def test_a_whole_figure_stays_whole():
     assert (value, type(value)) == (31, int)
 
 
+def test_a_factor_that_rounds_to_what_there_is_is_refused():
+    # 24 x 1.01 is 24.24: a study of it would answer that it changes nothing.
+    with pytest.raises(ConfigError, match=r"cores\.cube: x1\.01 of 24 is 24 in whole numbers"):
+        only("cores.cube=x1.01").on(PROFILE)
+    assert only("cores.cube=x1").on(PROFILE) == {"cores.cube": 24}
+
+
 def test_a_share_is_multiplied_in_tenths_and_not_in_binary():
     # 1.6 TB/s x 1.1 is 1.76; in floats it would be 1.7600000000000002.
     assert only(f"{MEMORY}=x1.1").on(PROFILE) == {MEMORY: 1.76}

@@ -62,6 +62,7 @@ def test_a_value_is_read(read, text, value):
         (natural, "٣", "is not a whole number"),
         (natural, "1" * 19, "is not a whole number"),
         (positive, "0", "is not a positive whole number"),
+        (positive, "-1", "is not a positive whole number"),
     ],
 )
 def test_a_value_that_is_none_says_what_is_wanted(read, text, says):

@@ -157,3 +157,20 @@ def test_pages_are_joined_with_what_is_common_told_once():
     assert page.sections[1].text == ("Answer P.",)
     assert page.facts == {"command": "c", "product, P": "P", "product, Q": "Q"}
     assert page.definitions == {"word": "meaning"}
+
+
+@pytest.mark.parametrize("study", ASKED)
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--table", "calls.pdf"), "calls.pdf: a table ends in .csv or .parquet"),
+        (("--out", "/proc/page"), "/proc/page: this folder cannot be made"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_the_work(study, words, says, refusal, monkeypatch, tmp_path):
+    def work(*_):
+        raise AssertionError("points were computed")
+
+    monkeypatch.setattr("ascendsim.studies.engine.run.Engine.answer", work)
+    command = ("study", study, *LAYER, *ASKED[study], "--store", str(tmp_path / "s"), *words)
+    assert says in refusal(*command)

@@ -43,15 +43,20 @@ def order(text: str) -> str | int:
 
 def positive(text: str) -> int:
     """Read 1, 2, 3, ..."""
-    number = natural(text)
-    if number == 0:
+    number = _whole(text)
+    if not number:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return number
 
 
 def natural(text: str) -> int:
     """Read 0, 1, 2, ..."""
-    # int() would also take "1_000", " 7" and digits of other scripts; 19 digits could exceed 64 bits.
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
+    number = _whole(text)
+    if number is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
-    return int(text)
+    return number
+
+
+def _whole(text: str) -> int | None:
+    # int() would also take "1_000", " 7" and digits of other scripts; 19 digits could exceed 64 bits.
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None

@@ -131,6 +131,11 @@ def _value(path: str, said: Any, profile: Profile) -> Any:
     # Through text, since the float 0.1 is no tenth.
     product = Fraction(str(figure.value)) * factor
     if isinstance(figure.value, int):
+        if product != figure.value == round(product):
+            raise ConfigError(
+                f"change of {path}: {said} of {figure.value} is {figure.value} in whole numbers, which "
+                "changes nothing; take another factor, or give the value itself"
+            )
         return round(product)
     return float(product)
 

@@ -36,13 +36,21 @@ def _point_columns(outcome: Outcome) -> Sequence[str]:
     return list(outcome.points[0].values) if outcome.points else ()
 
 
+def require_table_name(path: Path) -> None:
+    """Refuse the name of a table that says no format.
+
+    Raises   ConfigError
+    """
+    if path.suffix not in FORMATS:
+        raise ConfigError(f"{path}: a table ends in {' or '.join(FORMATS)}; give it one of these names")
+
+
 def write_table(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write rows as CSV or, with pyarrow (an extra), as Parquet; the ending of the path says which.
 
     Raises   ConfigError for another ending, UnsupportedError without pyarrow
     """
-    if path.suffix not in FORMATS:
-        raise ConfigError(f"{path}: a table ends in {' or '.join(FORMATS)}; give it one of these names")
+    require_table_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".parquet":
         _write_parquet(rows, path)
