@@ -1,6 +1,7 @@
 """Are designs timed under plans tuned for them, kept within the budget, and is the front the front?"""
 
 import json
+from dataclasses import replace
 
 import pytest
 from test_study_hardware import LAYERS, STREAM
@@ -147,6 +148,16 @@ def test_the_front_is_what_nothing_beats_at_its_cost():
     answer = DesignAnswer(question(CORES), "910B2", "", 0, tuple(designs))
     # b costs more than a for the same time, d more than c for a longer one, f was not timed.
     assert [design.name for design in answer.front] == ["a", "c", "e"]
+
+
+@pytest.mark.parametrize(("margin", "told"), [(0.0, False), (0.04, True), (0.03, False)])
+def test_a_gain_below_the_margin_is_no_difference(margin, told):
+    # 100 us as it is, 96.5 us with a change: 3.5 % less.
+    designs = Design("as it is", {}, 24, 100.0, 100.0), Design("other", {}, 16, 96.5, 96.5)
+    asked = replace(question(CORES), margin=margin)
+    sentence = codesign_sentence(DesignAnswer(asked, "910B2", "", 0, designs))
+    assert "3.5 % less than the product as it is (24)" in sentence
+    assert ("not distinguishable, as estimated ratios of two plans are off by 4.0 %" in sentence) is told
 
 
 def test_the_page_draws_the_front(answer):

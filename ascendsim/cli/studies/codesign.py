@@ -75,6 +75,7 @@ def _require_one(answer: DesignAnswer) -> None:
 def _question(arguments: Any) -> DesignQuestion:
     from ascendsim.profile import Cost, parse_changes
     from ascendsim.studies.codesign.records import DesignQuestion
+    from ascendsim.validate.quoted import tuning_noise
 
     if not arguments.change:
         raise ConfigError("study codesign needs --change PATH=xFACTOR,...: what may a design have?")
@@ -92,6 +93,7 @@ def _question(arguments: Any) -> DesignQuestion:
         arguments.tilings,
         arguments.dtype,
         arguments.cube_math_type,
+        tuning_noise().median,
     )
 
 

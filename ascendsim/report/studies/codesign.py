@@ -35,8 +35,12 @@ def codesign_sentence(answer: DesignAnswer) -> str:
     within = "" if answer.question.budget is None else f" within {answer.question.budget:g}"
     compared = ""
     if not as_is.reason and best is not as_is:
-        saved = share(1 - best.tuned_us / as_is.tuned_us)
-        compared = f", {saved} % less than the product as it is ({as_is.cost:g})"
+        saved, margin = 1 - best.tuned_us / as_is.tuned_us, answer.question.margin
+        compared = f", {share(saved)} % less than the product as it is ({as_is.cost:g})"
+        if saved < margin:
+            compared += (
+                f": not distinguishable, as estimated ratios of two plans are off by {share(margin)} %"
+            )
     timed = sum(not design.reason for design in answer.designs)
     refused = sum(design.refused for design in answer.designs)
     tail = f"; {refused} {'is' if refused == 1 else 'are'} refused" if refused else ""

@@ -21,6 +21,7 @@ class DesignQuestion:
     cost     in the user's unit
     budget   the most that a design may cost; None: whatever
     tilings  plans that are tried for each gradient of each layer on each design
+    margin   part of a time by which estimated ratios of two plans are off: less is no difference
     """
 
     title: str
@@ -33,6 +34,7 @@ class DesignQuestion:
     tilings: int = 20
     dtype: str = "float16"
     cube_math_type: int = 0
+    margin: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
