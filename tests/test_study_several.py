@@ -12,7 +12,7 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.report.page.records import Page, Section
 from ascendsim.report.studies.hardware import hardware_compared
 from ascendsim.report.studies.several import joined
-from ascendsim.report.studies.tiling_cases import tiling_compared
+from ascendsim.report.studies.tiling_cases import cases_tables, tiling_compared
 from ascendsim.report.tables import TextTable
 from ascendsim.studies.hardware.records import Doubt, Gain, HardwareAnswer, LayerGain, Question
 from ascendsim.studies.tuning.records import TilingAnswer, TilingQuestion, Trial
@@ -138,6 +138,14 @@ def test_winners_are_counted_and_the_largest_is_named():
     assert tiling_compared(answers) == f"{said}; it saves most on Q in a test: 20.0 % with L2 warm."
     alone = replace(answers[2])
     assert tiling_compared([alone, alone]) == f"{said.replace('3', '2', 1).replace(', 2', ', 0')}."
+
+
+@pytest.mark.parametrize(("doubt", "verdict"), [(True, "winner"), (False, "winner, ends not tried")])
+def test_a_winner_of_which_no_ends_were_tried_says_so(doubt, verdict):
+    answer = tuned("P", 0.1)
+    asked = replace(answer, question=replace(answer.question, doubt=doubt))
+    [table] = cases_tables([asked])
+    assert table.rows[0][-1] == verdict
 
 
 def test_pages_are_joined_with_what_is_common_told_once():

@@ -363,6 +363,12 @@ def test_the_usual_margin_is_the_noise_of_measured_ratios(answer, tmp_path):
     assert isinstance(read_plans(tmp_path / "p.json").plans["grad_input"], Plan)
 
 
+@pytest.mark.parametrize("percent", ["-50", "100", "nan"])
+def test_a_margin_is_a_percentage(refusal, percent):
+    words = ("study", "tiling", "s5b1_1x1a", "--tilings", "2", "--margin", percent)
+    assert f"--margin is {percent}; it must be a percentage of 0 or more" in refusal(*words)
+
+
 def test_the_page_has_the_sentence_and_the_waits(found):
     answer, _ = found
     page = tiling_page(answer, {})

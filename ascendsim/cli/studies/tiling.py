@@ -13,6 +13,7 @@ from ascendsim.cli.studies.tiling_files import (
 )
 from ascendsim.cli.studies.words import add_kind, one_of, products_of, starts_of
 from ascendsim.cli.values import natural, positive
+from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,8 +130,13 @@ def _questions(arguments: Any) -> list[TilingQuestion]:
 
 
 def _margin(percent: float | None) -> float:
-    """Return the least saving of a winner, as a part of the time."""
+    """Return the least saving of a winner, as a part of the time.
+
+    Raises   ConfigError for what is no percentage
+    """
     if percent is not None:
+        if not 0 <= percent < 100:
+            raise ConfigError(f"--margin is {percent:g}; it must be a percentage of 0 or more, below 100")
         return percent / 100
     from ascendsim.validate.quoted import tuning_noise
 

@@ -42,7 +42,7 @@ DEFINITIONS = {
     "pruned": "Plans that cannot be the best: by a bound (their multiply-adds at the full rate of the cores "
     "that they use), or because one start of L2 was slow enough already.",
     "winner": "A plan that is faster under every start by more than the margin, and at both ends of every "
-    "assumed figure.",
+    "assumed figure, unless these were not tried (--no-interval).",
     **COURSES,
     **L2_STARTS,
 }
