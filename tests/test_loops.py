@@ -348,8 +348,11 @@ def test_the_code_of_a_program_does_not_grow_with_the_batch():
     sizes = {}
     for batch in (64, 256):
         problem = ConvProblem((batch, 64, 14, 14), (64, 64, 3, 3), 1, 1)
-        # The product's grid of grad_weight would be another one for each batch.
-        tilings = {"grad_input": Tiling(64, 64, 64, 9, 9, used_cores=16), "grad_weight": "search"}
+        # The product's and the search's plan of grad_weight would be another one for each batch.
+        tilings = {
+            "grad_input": Tiling(64, 64, 64, 9, 9, used_cores=16),
+            "grad_weight": Tiling(64, 192, 80, 3, 3, cl0_buffers=2, k_split=8, used_cores=24),
+        }
         programs = cube_programs(call_of(problem, profile=load_profile("910B"), tilings=tilings))
         sizes[batch] = sorted(code_of(program) for program in programs), sum(map(len, programs))
     assert sizes[64][0] == sizes[256][0]
