@@ -20,7 +20,7 @@ from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
 from ascendsim.ops.tiling.search.matmul import matmul_tiling
 from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
 from ascendsim.ops.tiling.timed import fastest_of_few
-from ascendsim.ops.tiling.vendor.matmul import basic_tiling
+from ascendsim.ops.tiling.vendor.matmul import basic_tiling, vendor_tiling
 from ascendsim.ops.tiling.vendor.merging import product_merge
 from ascendsim.ops.tiling.vendor.product import merging, product_plan
 from ascendsim.profile import Profile
@@ -65,12 +65,31 @@ def choose_tiling(
     )
 
 
+def product_of_gradient(
+    problem: MatmulProblem, compute_dtype: str, out_dtype: str | None, profile: Profile
+) -> Plan:
+    """Return the plan of the matrix product by which the product's interface makes a gradient."""
+    return _product_remembered(problem, compute_dtype, out_dtype, _Machine(profile.content, ref(profile)))
+
+
 @dataclass(frozen=True)
 class _Machine:
     """A profile, equal to every other one that says the same; it is not kept alive by what is remembered."""
 
     content: bytes
     profile: ref[Profile] = field(compare=False)
+
+
+@lru_cache(maxsize=2048)
+def _product_remembered(
+    problem: MatmulProblem, compute_dtype: str, out_dtype: str | None, machine: _Machine
+) -> Plan:
+    profile = machine.profile()
+    # It is the caller's, who still holds it.
+    assert profile is not None
+    gemm = MatmulGemm.of(problem, compute_dtype, out_dtype)
+    tiling, _ = vendor_tiling(gemm, profile, None, basic=True)
+    return Plan("matmul", tiling, chosen_by="product")
 
 
 # A choice depends on nothing but its arguments. So many are a network of a hundred layers on some products.

@@ -18,11 +18,10 @@ from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.catalogue import schedule_named
-from ascendsim.ops.tiling.choose import choose_tiling
+from ascendsim.ops.tiling.choose import choose_tiling, product_of_gradient
 from ascendsim.ops.tiling.complete import Filling, completed
 from ascendsim.ops.tiling.entries.entry import LayerEntries
 from ascendsim.ops.tiling.partial import PartialPlan, plan_given
-from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
 from ascendsim.ops.tiling.vendor.merging import product_merge
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import Profile
@@ -107,14 +106,14 @@ class _Wanted(NamedTuple):
             return None
         # grad_weight leaves in float32, as that of a convolution kernel.
         made = "float32" if self.gradient == "grad_weight" else self.out_dtype
-        gemm = MatmulGemm.of(found.problem, self.compute_dtype, made)
-        tiling, _ = vendor_tiling(gemm, profile, None, basic=True)
-        return Plan("matmul", tiling, chosen_by="product")
+        return product_of_gradient(found.problem, self.compute_dtype, made, profile)
 
     def follows_product(self, schedule: str | type, profile: Profile) -> bool:
         """Tell whether a nest is that of matrix products, and the gradient is one."""
-        products = schedule_named(schedule).makes == "matmul" != self.gradient
-        return products and self.as_product(profile) is not None
+        if not schedule_named(schedule).makes == "matmul" != self.gradient:
+            return False
+        assert isinstance(self.problem, ConvProblem)
+        return gradient_product(self.problem, self.gradient, self.compute_dtype, profile) is not None
 
     def gemm(self, profile: Profile) -> Any:
         """Return the product that the plan cuts."""
