@@ -15,6 +15,7 @@ come again, cores that want a link at one time, zeros and sums of parts. So no p
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
@@ -49,9 +50,9 @@ def least_time(problem: ConvProblem, gradient: str, compute_dtype: str, profile:
     gemm = space_of(problem, gradient, compute_dtype, profile).gemm
     work = _DgradWork(gemm, profile) if isinstance(gemm, DgradGemm) else _WgradWork(gemm, profile)
     moved = {
-        "MTE2": sum(_bytes(tensor) for tensor in work.operands)
+        "MTE2": sum(tensor.size_bytes for tensor in work.operands)
         / float(profile.links["l2_read"].total_bytes_per_cycle),
-        "FIX": _bytes(gemm.output) / float(profile.links["l2_write"].total_bytes_per_cycle),
+        "FIX": gemm.output.size_bytes / float(profile.links["l2_write"].total_bytes_per_cycle),
     }
     found = [_on_cores(work.cycles(base), moved, profile) for base in work.bases()]
     return min(found, key=lambda bound: bound.time_us)
@@ -68,14 +69,7 @@ def _on_cores(spread: dict[str, float], moved: dict[str, float], profile: Profil
     return min(bounds, key=lambda bound: bound.time_us)
 
 
-def _bytes(tensor: GmTensor) -> int:
-    size = tensor.itemsize
-    for extent in tensor.shape:
-        size *= extent
-    return size
-
-
-class _Work:
+class _Work(ABC):
     """The equal matrix products that make a gradient: one for each group, image and pair of depths.
 
     count     how many there are
@@ -114,9 +108,9 @@ class _Work:
             "MTE1": float(self.count * self.loads(blocks, products)),
         }
 
+    @abstractmethod
     def loads(self, blocks: tuple[int, int], products: int) -> Fraction:
         """Return the cycles of MTE1 for one of the products, cut into so many blocks along m and n."""
-        raise NotImplementedError
 
     def patches(self, buffer: str, stride: int) -> Fraction:
         """Return the cycles of load3d for one (channel group, tap) of all pixels of an image."""
