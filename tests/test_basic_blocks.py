@@ -6,7 +6,7 @@ from ascendsim.ops.matmul import estimate_matmul
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.tiling.vendor.matmul import basic_tiling
 from ascendsim.profile import load_profile
-from ascendsim.validate.counters import active_cycles
+from ascendsim.validate.kinds.counters import active_cycles
 
 B4 = load_profile("910B4")  # 20 cores
 

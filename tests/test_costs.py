@@ -17,7 +17,7 @@ from ascendsim.profile import load_profile
 from ascendsim.profile.units import Vector
 from ascendsim.program.instruction import Traffic
 from ascendsim.program.places import Gm, GmTensor, Slot
-from ascendsim.validate.tight_loop import PathMove, VectorRepeats, alone_cycles, slot, stream_cycles
+from ascendsim.validate.kinds.tight_loop import PathMove, VectorRepeats, alone_cycles, slot, stream_cycles
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 from tests.toy_profiles import toy_split
 

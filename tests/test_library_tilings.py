@@ -20,7 +20,7 @@ from ascendsim.ops.tiling.vendor.product import product_plan
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import load_profile
 from ascendsim.validate.compare import bounds_of
-from ascendsim.validate.counters import active_us
+from ascendsim.validate.kinds.counters import active_us
 from tests.both_engines import time_kernel
 from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
 

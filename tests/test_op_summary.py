@@ -9,7 +9,7 @@ from hand_timeline import PHASES, hand_kernel
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.report.op_summary import op_summary
-from ascendsim.validate.counters import active_cycles
+from ascendsim.validate.kinds.counters import active_cycles
 from ascendsim.validate.msprof import read_msprof
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.schema import Row

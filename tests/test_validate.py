@@ -18,8 +18,8 @@ from ascendsim.validate.compare import (
     rank_correlation,
     summarise,
 )
-from ascendsim.validate.counters import active_cycles, core_active_cycles
-from ascendsim.validate.kernels import plan_of
+from ascendsim.validate.kinds.counters import active_cycles, core_active_cycles
+from ascendsim.validate.kinds.kernels import plan_of
 from ascendsim.validate.run import compare, compare_rows
 from ascendsim.validate.schema import Unusable
 from ascendsim.validate.targets import TARGETS, reached
@@ -248,7 +248,7 @@ def test_long_products_of_one_core_follow_from_two_rows_of_tiles(monkeypatch):
     # 16 rows of tiles that all cost the same: the rest follows from the second within a hundredth.
     row = made("plan", m=1024, used_cores=1, single_core_m=1024, single_core_n=256)
     whole = compare(row).estimated
-    monkeypatch.setattr("ascendsim.validate.kernels.MOST_SLICES", 10)
+    monkeypatch.setattr("ascendsim.validate.kinds.kernels.MOST_SLICES", 10)
     assert compare(replace(row, batch=1, n=256, k=256, m=1024, swizzle=2)).estimated == pytest.approx(
         whole, 0.05
     )

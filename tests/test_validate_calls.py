@@ -8,7 +8,7 @@ import pytest
 from ascendsim import ConvProblem, estimate
 from ascendsim.errors import DataError
 from ascendsim.profile import load_profile
-from ascendsim.validate.calls import bias_us, call_us
+from ascendsim.validate.kinds.calls import bias_us, call_us
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.schema import Row, read_rows
 from ascendsim.validate.targets import reached

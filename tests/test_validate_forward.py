@@ -9,7 +9,7 @@ from ascendsim import ConvProblem, Tiling, estimate
 from ascendsim.errors import DataError
 from ascendsim.ops.plan import Plan
 from ascendsim.profile import load_profile
-from ascendsim.validate.forward import forward_problem, forward_us
+from ascendsim.validate.kinds.forward import forward_problem, forward_us
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.schema import Row, read_rows
 from tests.measured_samples import made

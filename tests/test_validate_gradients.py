@@ -14,7 +14,7 @@ from ascendsim.report.validation.terminal import print_validation
 from ascendsim.validate.compare import Case
 from ascendsim.validate.convolution import distinct, layer_kind, pipe_errors, slices
 from ascendsim.validate.coverage import comparison_line, coverage, coverage_text, known_coverage
-from ascendsim.validate.kernels import gradient_us
+from ascendsim.validate.kinds.kernels import gradient_us
 from ascendsim.validate.quoted import quoted_rows, tuning_noise
 from ascendsim.validate.ranking import ranking_noise, rankings
 from ascendsim.validate.run import Validation, _profile, compare, compare_rows

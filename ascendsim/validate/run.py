@@ -9,14 +9,14 @@ from typing import Any
 
 from ascendsim.errors import AscendSimError
 from ascendsim.profile import Profile, load_profile
-from ascendsim.validate.calls import bias_us, call_us, transdata_us
 from ascendsim.validate.compare import Case, Estimate, bounds_of
 from ascendsim.validate.coverage import NOTHING, Coverage, coverage
-from ascendsim.validate.forward import forward_us
-from ascendsim.validate.kernels import gradient_us, matmul_us
-from ascendsim.validate.primitives import ISSUE, instruction_cycles
+from ascendsim.validate.kinds.calls import bias_us, call_us, transdata_us
+from ascendsim.validate.kinds.forward import forward_us
+from ascendsim.validate.kinds.kernels import gradient_us, matmul_us
+from ascendsim.validate.kinds.primitives import ISSUE, instruction_cycles
+from ascendsim.validate.kinds.streams import copy_and_wait_us, stream_us
 from ascendsim.validate.schema import CLASSES, Row, Unusable
-from ascendsim.validate.streams import copy_and_wait_us, stream_us
 
 Overrides = tuple[tuple[str, Any], ...]
 

@@ -17,7 +17,7 @@ from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
 from ascendsim.ops.tiling.vendor.product import product_plan
 from ascendsim.validate.compare import Estimate
-from ascendsim.validate.counters import active_us, core_active_cycles
+from ascendsim.validate.kinds.counters import active_us, core_active_cycles
 from ascendsim.validate.schema import PLAN, Row, refuse_beyond_memory, wrong
 
 if TYPE_CHECKING:

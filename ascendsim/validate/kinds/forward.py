@@ -14,8 +14,8 @@ from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.validate.compare import Estimate
-from ascendsim.validate.counters import active_us
-from ascendsim.validate.kernels import CONV_NOTE, given_plan, stored_format
+from ascendsim.validate.kinds.counters import active_us
+from ascendsim.validate.kinds.kernels import CONV_NOTE, given_plan, stored_format
 from ascendsim.validate.schema import Row, refuse_beyond_memory
 
 if TYPE_CHECKING:

@@ -12,7 +12,14 @@ from ascendsim.errors import UnsupportedError
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.places import Gm
 from ascendsim.validate.compare import Estimate
-from ascendsim.validate.tight_loop import PROBED, PathMove, VectorRepeats, alone_cycles, slot, stream_cycles
+from ascendsim.validate.kinds.tight_loop import (
+    PROBED,
+    PathMove,
+    VectorRepeats,
+    alone_cycles,
+    slot,
+    stream_cycles,
+)
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 
 if TYPE_CHECKING:

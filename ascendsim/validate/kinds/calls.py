@@ -10,8 +10,8 @@ from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.transdata import estimate_transdata
 from ascendsim.validate.compare import Estimate
-from ascendsim.validate.counters import active_us
-from ascendsim.validate.kernels import gradient_call
+from ascendsim.validate.kinds.counters import active_us
+from ascendsim.validate.kinds.kernels import gradient_call
 from ascendsim.validate.schema import Row, refuse_beyond_memory
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import Program
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.validate.compare import Estimate
+from ascendsim.validate.kinds.tight_loop import PROBED, alone_cycles, slot
 from ascendsim.validate.schema import Row, refuse_beyond_memory
-from ascendsim.validate.tight_loop import PROBED, alone_cycles, slot
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
 
 if TYPE_CHECKING:

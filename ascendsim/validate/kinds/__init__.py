@@ -1,0 +1,1 @@
+"""How the measured rows of each class are run on the model."""
