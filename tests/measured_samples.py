@@ -46,6 +46,7 @@ KINDS = {
     | {"change": "NCHW->NC1HWC0", "measured_us": 5, "v_us": 1, "mte3_us": 2},
     "grad_bias": {"kernel": "grad_bias", "compute_dtype": "float16", "input_shape": "2x32x12x10"}
     | {"measured_us": 6},
+    "grad_input_call": LAYER | {"kernel": "grad_input_call", "l2_start": "chained"},
     "grad_weight_call": LAYER | {"kernel": "grad_weight_call", "l2_start": "chained"},
 }
 

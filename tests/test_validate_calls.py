@@ -12,6 +12,7 @@ from ascendsim.validate.kinds.calls import bias_us, call_us
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.schema import Row, read_rows
 from ascendsim.validate.targets import reached
+from prose.transposed import GIVEN, RESULT
 from tests.measured_samples import made
 from tests.test_measured_rows import line, rows
 
@@ -29,6 +30,17 @@ def test_a_call_is_all_its_kernels_but_the_cast_of_its_result():
     filters = [name for name in names if name.startswith("Conv3DBackpropFilter")]
     assert names == ["TransData", "TransData", "MemSet", *filters, "TransData", "Cast"]
     assert call_us(row, B2).value == pytest.approx(sum(kernel.time_us for kernel in kernels[:-1]))
+
+
+def test_a_call_for_a_grad_input_is_all_its_kernels():
+    shapes = SHAPES | {"compute_dtype": "hf32", "padding": "1x1x1", "stride": None, "dilation": None}
+    row = made("grad_input_call", **shapes)
+    problem = ConvProblem((2, 32, 4, 12, 10), (48, 32, 3, 3, 3), 1, 1)
+    asked = {"output_mask": (True, False, False), "l2_start": "chained", "rules": "hardware"}
+    whole = estimate(problem, "float32", 1, product=B2, **asked)
+    names = [kernel.kernel.op_type for kernel in whole.kernels]
+    assert names == ["TransData", "TransData", "Conv3DBackpropInputV2", "TransData"]
+    assert call_us(row, B2).value == pytest.approx(whole.time_us)
 
 
 def test_a_bias_gradient_is_the_sum_over_all_but_the_channels():
@@ -52,6 +64,20 @@ def test_calls_of_two_generations_are_reported_apart():
     assert first.kernel == second.kernel == "grad_weight_call"
     assert first.l2_start == second.l2_start == "chained"
     assert (first.group, second.group) == ("3-D grad_weight calls, 910B2", "3-D grad_weight calls, 950")
+
+
+def test_a_transposed_convolution_is_a_call_for_a_grad_input():
+    # 8 rows in steps of 2, 3 taps of dilation 2, a row cut from each end: 7 * 2 - 2 + 5 = 17.
+    # 6 columns in steps of 3, one tap: 5 * 3 + 1 = 16.
+    sizes = {"N": 2, RESULT: 64, GIVEN: 32, "dy_spatial": [8, 6], "k": [3, 1]}
+    window = {"stride": [2, 3], "pad": [1, 0], "dilation": [2, 1], "groups": 4}
+    about = {"sizes": sizes, "window": window, "chip_variant": "910B2 (24 AIC)", "us": 50}
+    mode = {"dtype": "float32", "math_mode": "HF32 assumed"}
+    [row] = rows(line("x", "ConvTranspose (= conv backprop input kernel)", **about, **mode))
+    assert (row.kernel, row.compute_dtype, row.l2_start) == ("grad_input_call", "hf32", "chained")
+    assert (row.input_shape, row.weight_shape) == ((2, 64, 17, 16), (32, 16, 3, 1))
+    problem = ConvProblem(row.input_shape, row.weight_shape, row.stride, row.padding, row.dilation, groups=4)
+    assert problem.grad_output == (2, 32, 8, 6)
 
 
 @pytest.mark.parametrize(

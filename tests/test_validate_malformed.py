@@ -73,6 +73,7 @@ MALFORMED = [
     ("forward", "groups", 5, "groups"),
     ("grad_bias", "input_shape", "32x1000", "give that of grad_output, (N, C, ...)"),
     ("grad_bias", "input_shape", "999999999x32x12x10", "no chip's memory"),
+    ("grad_input_call", "weight_shape", "", "weight_shape is empty; it must be"),
     ("grad_weight_call", "compute_dtype", "int8", "operands of int8 are not convolved"),
 ]
 

@@ -26,6 +26,8 @@ from prose.products import is_product, is_tiles, product_cells, tile_cells
 from prose.raw import COLUMNS as RAW_COLUMNS
 from prose.raw import Raw, SkipError, read_line
 from prose.sums import is_sum, sum_cells
+from prose.transposed import OPERATOR as TRANSPOSED
+from prose.transposed import transposed_cells
 
 MEASURED = "real-hardware"
 INSTRUCTIONS = {"MMAD": "mmad", "VEC": "vector", "MOV": "move", "LOAD": "load"}
@@ -73,6 +75,8 @@ def kernel_of(raw: Raw) -> str | None:
         return "grad_bias"
     if raw.id.startswith(CALLS):
         return "grad_weight_call"
+    if raw.op.startswith(TRANSPOSED):
+        return "grad_input_call"
     if raw.op.startswith(GRADIENTS):
         return "grad_weight" if "Filter" in raw.op else "grad_input"
     if is_layout(raw):
@@ -116,6 +120,8 @@ def _cells(raw: Raw, kernel: str, variant: str) -> Sequence[Cells]:
         return [sum_cells(raw)]
     if kernel == "forward":
         return [forward_cells(raw)]
+    if kernel == "grad_input_call":
+        return [transposed_cells(raw)]
     return [layout_cells(raw) if kernel == "transdata" else gradient_cells(raw)]
 
 

@@ -19,7 +19,7 @@ from ascendsim.validate.schema import Row, Unusable
 
 GRADIENTS = ("grad_input", "grad_weight")
 # What a row of a whole call is called, and the gradient that the call makes.
-CALLS = {"grad_weight_call": "grad_weight"}
+CALLS = {"grad_input_call": "grad_input", "grad_weight_call": "grad_weight"}
 RANKS = (2, 3)
 DTYPES = ("float16", "bfloat16", "float32", "hf32")
 

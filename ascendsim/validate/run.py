@@ -30,7 +30,7 @@ RUNS: dict[str, Callable[[Row, Profile], Estimate]] = {
     "forward": forward_us,
     "transdata": transdata_us,
     "grad_bias": bias_us,
-    "grad_weight_call": call_us,
+    **dict.fromkeys(("grad_input_call", "grad_weight_call"), call_us),
 }
 
 

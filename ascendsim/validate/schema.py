@@ -56,7 +56,7 @@ KERNELS = {
     "forward": _GRADIENT,
     "transdata": Kernel("layouts", "us", ("compute_dtype", "input_shape", "change")),
     "grad_bias": Kernel("calls", "us", ("compute_dtype", "input_shape")),
-    "grad_weight_call": Kernel("calls", "us", _GRADIENT.needs),
+    **dict.fromkeys(("grad_input_call", "grad_weight_call"), Kernel("calls", "us", _GRADIENT.needs)),
 }
 CLASSES = tuple(dict.fromkeys(kernel.kind for kernel in KERNELS.values()))
 

@@ -21,11 +21,15 @@ CALL_NOTE = "all kernels of the call, casts of the result excepted"
 
 
 def call_us(row: Row, profile: Profile) -> Estimate:
-    """Return the microseconds of all kernels that a call runs for a float32 grad_weight, launches included.
+    """Return the microseconds of all kernels that a call runs for one gradient, launches included.
+
+    A grad_weight is of float32, whatever its operands are.
 
     Raises   AscendSimError if the sizes do not fit each other or the product
     """
-    result = gradient_call(row, profile, (False, True, False), output_dtypes=(None, "float32", None))
+    weights = row.kernel == "grad_weight_call"
+    formats = (None, "float32" if weights else None, None)
+    result = gradient_call(row, profile, (not weights, weights, False), output_dtypes=formats)
     return Estimate(result.time_us, {}, CALL_NOTE)
 
 
