@@ -483,6 +483,8 @@ def test_a_table_becomes_a_table(tmp_path, capsys):
     assert (row.kernel, row.path, row.bytes, row.measured) == ("move", "GM_L1", 1024, 173.0)
     assert [other.reason for other in others] == ["repeats another row", "TransData: no class of these"]
     assert len(compare_rows([row]).cases) == 1
+    assert measured_rows.main([str(given), str(tmp_path)]) == 2
+    assert f"{tmp_path}: cannot be written: Is a directory" in capsys.readouterr().err
 
 
 def test_mistakes_are_answered(tmp_path, capsys):

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from ascendsim.report.validation.answer import answer_line
 from ascendsim.report.validation.page import DEFINITIONS, UNMEASURED, quoted_part
 from ascendsim.validate.quoted import quoted_rows
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.schema import Row, Unusable
-from tests.measured_samples import cells, write_table
+from tests.measured_samples import cells, made, write_table
 
 CLASS = ("--class", "primitives")
 
@@ -37,6 +38,23 @@ def test_without_data_the_quoted_rows_are_compared(answer):
     text = " ".join(answer("validate", *CLASS).split())
     for words in ("ad-dc-ub-a-a2", "Errors by class", "median", "Not compared", UNMEASURED, DEFINITIONS):
         assert words in text
+
+
+def test_the_answer_stands_first_and_the_rows_last(answer):
+    text = " ".join(answer("validate", *CLASS).split())
+    assert text.startswith("Half of the estimates are within so much of what was measured: ")
+    order = ["Half of the", "Errors by class", "error: estimated / measured", "ad-dc-ub-a-a2", "Not compared"]
+    assert [text.index(words) for words in order] == sorted(text.index(words) for words in order)
+
+
+def test_the_answer_names_every_class_the_worst_first():
+    cases = compare_rows([made("move"), made("mmad", measured_cycles=100), made("mmad", id="b")]).cases
+    moves, products = ([case for case in cases if case.row.kernel == name] for name in ("move", "mmad"))
+    told = answer_line([replace(case, kind="matmul") for case in products] + moves)
+    # Of two errors the median is their mean.
+    errors = [abs(case.error) for case in products]
+    assert f"{sum(errors) / 2:.1%} for matrix products (2), {abs(moves[0].error):.1%} for single" in told
+    assert answer_line([]) == ""
 
 
 def test_every_quoted_row_names_its_source_and_may_be_quoted():
@@ -182,7 +200,7 @@ def test_rows_without_counters_show_the_estimated_bound(answer, table):
     assert (case["measured_bound"], case["bound_right"]) == ([], None)
     text = answer("validate", "--data", str(path))
     assert "estimated bound" in text
-    assert " ".join(case["estimated_bound"]) in next(line for line in text.splitlines() if "mine" in line)
+    assert " ".join(case["estimated_bound"]) in next(line for line in text.splitlines() if line.startswith("mine"))
 
 
 def test_beside_measured_bounds_the_others_are_marked(answer, table):

@@ -164,10 +164,14 @@ def main(words: Sequence[str]) -> int:
         {column: text for column, value in row.items() if (text := cell(value))} for row in convert(lines)
     ]
     used = [column for column in COLUMNS if column in NEEDED or any(column in row for row in rows)]
-    with Path(words[1]).open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, used, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    try:
+        with Path(words[1]).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, used, restval="", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        print(f"{words[1]}: cannot be written: {error.strerror}; OUT is the file to write", file=sys.stderr)
+        return 2
     print(f"{len(rows)} rows, {sum(row['role'] == 'skip' for row in rows)} of them skipped")
     return 0
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.report.markdown import table_text
 from ascendsim.report.tables import TextTable
+from ascendsim.report.validation.answer import answer_line
 from ascendsim.report.validation.gradients import (
     COVERED,
     coverage_table,
@@ -235,6 +236,7 @@ def outside_part(outcome: Validation) -> list[str]:
         "## All rows at hand",
         "Read with `--data`; most sources have no licence, so their numbers stay outside and only what they "
         "say of the model is shown. " + roles_line(outcome.cases),
+        answer_line(outcome.cases),
         *coverage_part(outcome),
         table_text(targets_table(outcome.cases)),
         table_text(summary_table(groups)),
