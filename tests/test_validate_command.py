@@ -200,7 +200,8 @@ def test_rows_without_counters_show_the_estimated_bound(answer, table):
     assert (case["measured_bound"], case["bound_right"]) == ([], None)
     text = answer("validate", "--data", str(path))
     assert "estimated bound" in text
-    assert " ".join(case["estimated_bound"]) in next(line for line in text.splitlines() if line.startswith("mine"))
+    row = next(line for line in text.splitlines() if line.startswith("mine"))
+    assert " ".join(case["estimated_bound"]) in row
 
 
 def test_beside_measured_bounds_the_others_are_marked(answer, table):
