@@ -111,14 +111,15 @@ def test_what_is_over_the_budget_is_not_timed():
 
 
 def test_a_design_that_cannot_be_has_its_reason():
-    found = answered(question("buffers.L0A.capacity_bytes=0", tilings=1))
+    # Fewer vector cores than cube cores, of which each needs one.
+    found = answered(question("cores.vector=12", tilings=1))
     refused = found.designs[1]
-    assert "buffers.L0A.capacity_bytes" in refused.reason
+    assert refused.reason.startswith("cores.vector: got 12 for 24 cube cores")
     assert refused.refused
     # There is no such product, so that nothing of it has a cost.
     assert refused.cost is None
     row = codesign_table(found).rows[1]
-    assert row[:4] == ("buffers.L0A.capacity_bytes=0", "-", "-", "-")
+    assert row[:4] == ("cores.vector=12", "-", "-", "-")
     assert row[4].startswith("refused: ")
     assert codesign_sentence(found).endswith("1 of 1 designs are on the front; 1 is refused.")
     assert codesign_record(found)["designs"][1]["cost"] is None
@@ -183,10 +184,10 @@ def test_the_command_answers_first(capsys, tmp_path):
 def test_designs_of_which_all_are_refused_are_a_mistake(refusal, tmp_path):
     words = ["study", "codesign", "s5b1_1x1a", "--cost", "cores.cube", "--l2-start", "warm"]
     words += ["--tilings", "2", "--jobs", "1", "--store", str(tmp_path / "s")]
-    change = ["--change", "buffers.L0A.capacity_bytes=0"]
+    change = ["--change", "cores.vector=12"]
     told = " ".join(refusal(*words, *change).split())
-    assert "study codesign: every design is refused; buffers.L0A.capacity_bytes=0: " in told
+    assert "study codesign: every design is refused; cores.vector=12: cores.vector: got 12" in told
     # One that can be timed makes an answer, with the refused one named.
     from ascendsim.cli import main
 
-    assert main([*words, "--change", "buffers.L0A.capacity_bytes=0,x2"]) == 0
+    assert main([*words, "--change", "cores.vector=12,x2"]) == 0

@@ -327,15 +327,36 @@ def test_the_command_answers_first_and_computes_once(capsys, tmp_path):
     assert printed[0] == printed[1]
 
 
-@pytest.mark.parametrize("change", ["cores.cube=many", "cores.vector=many", "cores.cube=16,many"])
-def test_cores_that_are_no_number_are_told_as_other_figures_are(change, capsys, tmp_path):
-    from ascendsim.cli import main
+BAD_CHANGES = (
+    ("cores.cube=many", "change of cores.cube: got 'many'; expected an integer"),
+    ("cores.cube=16,many", "change of cores.cube: got 'many'"),
+    ("cores.cube=x0", "got x0 of 24, which is 0"),
+    ("bufers.L0C.capacity_bytes=x2", "did you mean buffers.L0C.capacity_bytes?"),
+)
 
-    words = ("study", "hardware", "s5b1_3x3", "--change", change, "--no-interval", "--jobs", "1")
-    status = main([*words, "--store", str(tmp_path / "s")])
-    out, err = capsys.readouterr()
-    assert "got 'many', expected an integer" in " ".join((out + err).split())
-    assert status == (0 if "16" in change else 2)
+
+@pytest.mark.parametrize("study", ["hardware", "codesign"])
+@pytest.mark.parametrize(("change", "told"), BAD_CHANGES)
+def test_a_bad_change_is_told_before_any_work(study, change, told, refusal, tmp_path, monkeypatch):
+    # A good one stands before it, and must not be timed.
+    monkeypatch.setattr("ascendsim.studies.engine.run.Engine.answer", no_work)
+    words = ["study", study, "s5b1_3x3", "--change", MEMORY, "--change", change, "--jobs", "1"]
+    words += ["--cost", "cores.cube"] if study == "codesign" else ["--no-interval"]
+    said = " ".join(refusal(*words, "--store", str(tmp_path / "s")).split())
+    assert told in said
+    assert "Error" not in said
+
+
+def test_a_bad_change_of_the_second_product_is_told_before_the_first_is_timed(refusal, tmp_path, monkeypatch):
+    monkeypatch.setattr("ascendsim.studies.engine.run.Engine.answer", no_work)
+    # The 310P has no hf32.
+    words = ["study", "hardware", "s5b1_3x3", "--change", "cube.hf32_mantissa_bits=10", "--jobs", "1"]
+    said = refusal(*words, "--product", "910B", "--product", "310P", "--store", str(tmp_path / "s"))
+    assert "no such figure of 310P3" in " ".join(said.split())
+
+
+def no_work(*_):
+    raise AssertionError("a point was asked for")
 
 
 def test_the_command_writes_page_and_table(answer, tmp_path):

@@ -63,10 +63,15 @@ def check(layers: list[Layer]) -> dict[str, Any]:
 
 
 def problems_text(file: str, problems: list[str]) -> str:
-    """Put all problems of one file in one message."""
+    """Put all problems of one file in one message; `problem_lines` takes them out again."""
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     lines = "\n".join(f"  {problem}" for problem in problems)
     return f"{file}: {count} in this product description\n{lines}\ndocs/profiles.md says how one is written"
+
+
+def problem_lines(message: str) -> list[str]:
+    """Return the problems that such a message tells, without the frame around them."""
+    return [line.strip() for line in message.splitlines() if line.startswith("  ")]
 
 
 def _tell(layers: list[Layer], problem: Problem) -> str:

@@ -104,7 +104,7 @@ def _question(arguments: Any, product: str) -> Question:
 def _changes(arguments: Any, product: str) -> tuple[Change, ...]:
     """Return the changes that are asked for.
 
-    Raises   ConfigError where there is none, or one is given twice
+    Raises   ConfigError where there is none, one is given twice, or one is no change of the product
     """
     from ascendsim.profile import load_profile, parse_changes, read_changes
     from ascendsim.studies.hardware.enlarging import enlargings
@@ -120,6 +120,10 @@ def _changes(arguments: Any, product: str) -> tuple[Change, ...]:
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated:
         raise ConfigError(f"the change {repeated} is given twice; give each once")
+    # Of every product before anything is timed on the first.
+    profile = load_profile(product)
+    for change in changes:
+        change.on(profile)
     return tuple(changes)
 
 
