@@ -191,3 +191,14 @@ def test_designs_of_which_all_are_refused_are_a_mistake(refusal, tmp_path):
     from ascendsim.cli import main
 
     assert main([*words, "--change", "cores.vector=12,x2"]) == 0
+
+
+def test_a_budget_that_no_design_keeps_is_told_with_the_cheapest(refusal, tmp_path):
+    words = ["study", "codesign", "s5b1_1x1a", "--cost", "cores.cube", "--l2-start", "warm", "--jobs", "1"]
+    words += ["--store", str(tmp_path / "s"), "--change", "cores.cube=20,28", "--budget", "16"]
+    told = " ".join(refusal(*words).split())
+    # 24 as it is, 20 and 28.
+    assert "no design costs at most 16; the cheapest of 3, cores.cube=20, costs 20: raise --budget" in told
+    # One that contradicts itself has no cost, and is none of them.
+    told = " ".join(refusal(*words, "--change", "cores.vector=12").split())
+    assert "no design costs at most 16; the cheapest of 3, cores.cube=20, costs 20" in told

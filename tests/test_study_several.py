@@ -70,6 +70,12 @@ def test_a_product_that_is_named_twice_is_studied_once(asked):
     assert twice == asked("hardware", "--product", "910B2")
 
 
+def test_one_chip_by_two_names_is_studied_once(asked):
+    # The plain name of a product is that of one of its variants.
+    twice = asked("hardware", "--product", "910B", "--product", "910B2")
+    assert twice == asked("hardware", "--product", "910B2")
+
+
 def test_layers_are_tuned_side_by_side(answer, tmp_path):
     words = ("study", "tiling", "b14", "--network", "mobilenet_v2", *ASKED["tiling"], "--jobs", "1")
     text = answer(*words, "--store", str(tmp_path / "s"), "--out", str(tmp_path))
