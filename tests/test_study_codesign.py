@@ -106,7 +106,7 @@ def test_what_is_over_the_budget_is_not_timed():
     found = answered(question(CORES, budget=24, tilings=1))
     assert [design.reason for design in found.designs] == ["", "", "over the budget"]
     assert not any(design.refused for design in found.designs)
-    assert codesign_table(found).rows[2] == ("cores.cube=x2", "48", "-", "-", "over the budget")
+    assert codesign_table(found).rows[2] == ("3", "cores.cube=x2", "48", "-", "-", "over the budget")
     assert "within 24" in codesign_sentence(found)
 
 
@@ -119,8 +119,8 @@ def test_a_design_that_cannot_be_has_its_reason():
     # There is no such product, so that nothing of it has a cost.
     assert refused.cost is None
     row = codesign_table(found).rows[1]
-    assert row[:4] == ("cores.vector=12", "-", "-", "-")
-    assert row[4].startswith("refused: ")
+    assert row[1:5] == ("cores.vector=12", "-", "-", "-")
+    assert row[5].startswith("refused: ")
     assert codesign_sentence(found).endswith("1 of 1 designs are on the front; 1 is refused.")
     assert codesign_record(found)["designs"][1]["cost"] is None
 
@@ -166,6 +166,10 @@ def test_the_page_draws_the_front(answer):
     svg = page.sections[0].pictures[0].svg
     assert svg.count('class="marked"') == len(answer.front)
     assert svg.count("<circle") == 6
+    # Each dot has the number of its design in the table beside it.
+    (table,) = page.sections[0].tables
+    assert [row[0] for row in table.rows] == list("123456")
+    assert all(f">{row[0]}</text>" in svg for row in table.rows)
 
 
 def test_the_command_answers_first(capsys, tmp_path):
