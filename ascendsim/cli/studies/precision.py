@@ -228,5 +228,5 @@ def _print_tables(studies: Sequence[PrecisionStudy]) -> None:
         out.print()
         for line in refusals(study):
             print_text(out, line)
-    for word in ("error", "storage, cast, output, sums", "of terms", "fails", "us"):
+    for word in ("error", "storage, cast, output, sums", "of terms", "passes limit", "misses rules", "us"):
         print_text(out, f"{word}: {DEFINITIONS[word]}")
