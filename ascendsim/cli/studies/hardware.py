@@ -70,7 +70,7 @@ def add_hardware(kinds: Any) -> Any:
 def hardware(arguments: Any) -> int:
     """Ask, answer, print, and write what was asked for."""
     from ascendsim.cli.studies.engine import engine_of
-    from ascendsim.report.studies.hardware import hardware_sentence
+    from ascendsim.report.studies.hardware_words import hardware_sentence
     from ascendsim.studies.hardware.gains import study_hardware
 
     questions = [_question(arguments, product) for product in products_of(arguments)]
@@ -86,6 +86,7 @@ def hardware(arguments: Any) -> int:
 
 def _question(arguments: Any, product: str) -> Question:
     from ascendsim.studies.hardware.records import Question
+    from ascendsim.validate.quoted import tuning_noise
 
     title, layers = layers_of(arguments)
     return Question(
@@ -98,6 +99,7 @@ def _question(arguments: Any, product: str) -> Question:
         arguments.cube_math_type,
         doubt=not arguments.no_interval,
         tilings=arguments.tuned,
+        margin=tuning_noise().median,
     )
 
 
@@ -138,14 +140,8 @@ def _write_table(arguments: Any, points: list[Point], engine: Any) -> None:
 
 def _print(answers: Sequence[HardwareAnswer], arguments: Any) -> None:
     from ascendsim.cli.studies.output import Report, tell
-    from ascendsim.report.studies.hardware import (
-        hardware_compared,
-        hardware_page,
-        hardware_record,
-        hardware_sentence,
-        hardware_table,
-        notes,
-    )
+    from ascendsim.report.studies.hardware import hardware_page, hardware_record, hardware_table, notes
+    from ascendsim.report.studies.hardware_words import hardware_compared, hardware_sentence
 
     told = Report(
         hardware_record,

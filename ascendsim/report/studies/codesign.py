@@ -8,7 +8,7 @@ from typing import Any
 from ascendsim.report.numbers import microseconds
 from ascendsim.report.page.charts import Dot, scatter
 from ascendsim.report.page.records import Page, Picture, Section
-from ascendsim.report.studies.hardware import share
+from ascendsim.report.studies.hardware_words import share
 from ascendsim.report.tables import TextTable
 from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.codesign.records import Design, DesignAnswer

@@ -9,7 +9,7 @@ from ascendsim.ops.plan_text import plans_text
 from ascendsim.report.numbers import microseconds
 from ascendsim.report.page.charts import Stack, stacked
 from ascendsim.report.page.records import Page, Picture, Section
-from ascendsim.report.studies.hardware import share
+from ascendsim.report.studies.hardware_words import share
 from ascendsim.report.studies.tiling_courses import (
     BRIEF,
     course_record,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ascendsim.report.numbers import microseconds
-from ascendsim.report.studies.hardware import share
+from ascendsim.report.studies.hardware_words import share
 from ascendsim.report.tables import TextTable
 from ascendsim.studies.tuning.records import TilingAnswer
 

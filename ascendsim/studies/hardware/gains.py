@@ -165,6 +165,7 @@ def _change(
             None if old.reason else old.time_us,
             tried["anew", place].time_us,
             best.time_us,
+            new_plan=at is not same[place] and at is not fewer.get(place),
         )
         better[place] = replace(at, tiling=FrozenMap(best.plans))
     return _Changed(gains, better, [*same.values(), *moved.values(), *mixed.values(), *fewer.values()])
