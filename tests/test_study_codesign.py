@@ -142,6 +142,20 @@ def test_without_trials_the_study_says_how_to_go_on():
         study_codesign(question(CORES), Engine(Store(), 1), Budget(trials=1))
 
 
+def test_a_design_with_fewer_plans_tried_is_none():
+    # The usual and the searched plan of both gradients are four calls, and plans beside them more: cut there,
+    # a design would be judged by fewer plans than the others.
+    asked, store, cuts = question("cores.cube=12", tilings=5), Store(), 0
+    wanted = Store()
+    whole = study_codesign(asked, Engine(wanted, 1), Budget())
+    while store.count() < wanted.count() - 3:
+        with pytest.raises(ConfigError, match=r"used up in design.*run the same command again to go on"):
+            study_codesign(asked, Engine(store, 1), Budget(trials=3))
+        cuts += 1
+    assert cuts > 2
+    assert study_codesign(asked, Engine(store, 1), Budget(trials=3)) == whole
+
+
 def test_the_front_is_what_nothing_beats_at_its_cost():
     places = {"a": (1, 9.0), "b": (2, 9.0), "c": (2, 7.0), "d": (3, 8.0), "e": (4, 5.0)}
     designs = [Design(name, {}, cost, us, us) for name, (cost, us) in places.items()]

@@ -199,6 +199,28 @@ def test_progress_is_told_with_each_answer():
     ]
 
 
+@pytest.mark.usefixtures("log")
+def test_the_total_that_is_told_is_what_will_be_run():
+    told = []
+    store = Store()
+    asked = Engine(store, 1, advance=lambda done, total, _: told.append((done, total)), compute=counted)
+    # Two of six, as trials allow no more; then three of the four that are left; then the last, in no limit.
+    budget = Budget(trials=2)
+    asked.answer(points(), budget)
+    assert (told, budget.cut) == ([(1, 2), (2, 2)], True)
+    told.clear()
+    asked.answer(points(), Budget(trials=3))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    told.clear()
+    asked.answer(points())
+    assert told == [(1, 1)]
+    # Trials that are just enough cut nothing, and what is kept takes none.
+    told.clear()
+    budget = Budget(trials=0)
+    assert asked.answer(points(), budget).left == 0
+    assert (told, budget.cut) == ([], False)
+
+
 def test_a_pipe_gets_a_line_now_and_then_on_standard_error(capsys, monkeypatch):
     now = iter((0.0, 9.0, 10.0, 10.0, 11.0))
     monkeypatch.setattr(progress, "monotonic", lambda: next(now))

@@ -140,7 +140,13 @@ def _write_table(arguments: Any, points: list[Point], engine: Any) -> None:
 
 def _print(answers: Sequence[HardwareAnswer], arguments: Any) -> None:
     from ascendsim.cli.studies.output import Report, tell
-    from ascendsim.report.studies.hardware import hardware_page, hardware_record, hardware_table, notes
+    from ascendsim.report.studies.hardware import (
+        hardware_page,
+        hardware_record,
+        hardware_table,
+        hardware_title,
+        notes,
+    )
     from ascendsim.report.studies.hardware_words import hardware_compared, hardware_sentence
 
     told = Report(
@@ -149,6 +155,7 @@ def _print(answers: Sequence[HardwareAnswer], arguments: Any) -> None:
         lambda answer: [hardware_table(answer, short=True)],
         partial(notes, short=True),
         hardware_page,
+        hardware_title,
         hardware_compared,
     )
     tell(arguments, answers, told)

@@ -20,6 +20,7 @@ from ascendsim.report.studies.hardware_words import (
     share,
     verdict,
 )
+from ascendsim.report.studies.several import listed
 from ascendsim.report.tables import TextTable, without_empty
 from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.hardware.records import Gain, HardwareAnswer
@@ -158,6 +159,12 @@ def notes(answer: HardwareAnswer, *, short: bool = False) -> list[str]:
     return found
 
 
+def hardware_title(answers: Sequence[HardwareAnswer]) -> str:
+    """Say what a page of answers about the same layers is of."""
+    variants = listed([answer.variant for answer in answers])
+    return f"What do changes of {variants} buy? {answers[0].question.title}"
+
+
 def hardware_page(answer: HardwareAnswer, made: Mapping[str, str]) -> Page:
     """Return the page of a study; `made` says how."""
     pictures = tuple(
@@ -173,8 +180,7 @@ def hardware_page(answer: HardwareAnswer, made: Mapping[str, str]) -> Page:
     ]
     layers = tuple(layer_table(gain) for gain in answer.gains)
     sections.append(Section("Layer by layer", (), (), layers, collapsed=True))
-    title = f"What do changes of {answer.variant} buy? {answer.question.title}"
-    return Page(title, hardware_sentence(answer), tuple(sections), DEFINITIONS, made)
+    return Page(hardware_title([answer]), hardware_sentence(answer), tuple(sections), DEFINITIONS, made)
 
 
 def _bar(gain: Gain) -> Bar:

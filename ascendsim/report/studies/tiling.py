@@ -121,6 +121,12 @@ def notes(answer: TilingAnswer) -> list[str]:
         f"{_chosen(answer)}; the best came from {FOUND_BY[answer.best.found_by]}.",
         f"Counted: {DEFINITIONS['counted']}",
     ]
+    if answer.cut:
+        found.insert(
+            0,
+            f"Time or trials were used up before {answer.question.trials} plans were tried: run the same "
+            "command again to go on from here.",
+        )
     if answer.lost:
         found.append(f"The best plan loses at {'; '.join(answer.lost)}.")
     return found

@@ -74,11 +74,14 @@ def _design(
                     usual_us += layer.count * usual
                     tuned_us += layer.count * tuned
     except AscendSimError as error:
-        if budget.exhausted:
-            raise ConfigError(
-                "time or trials are used up; what was computed is kept: run the same command again to go on"
-            ) from None
-        return Design(name, values, cost, reason=str(error))
+        if not budget.cut:
+            return Design(name, values, cost, reason=str(error))
+    # A design of which fewer plans were tried would lose against the others for that alone.
+    if budget.cut:
+        raise ConfigError(
+            f"time or trials are used up in design {name}; what was computed is kept: run the same command "
+            "again to go on"
+        )
     return Design(name, values, cost, usual_us, tuned_us)
 
 
