@@ -3,7 +3,8 @@
 import pytest
 
 from ascendsim.errors import ConfigError
-from ascendsim.profile import load_profile, parse_changes, read_changes
+from ascendsim.profile import Change, contradiction, load_profile, parse_changes, read_changes
+from ascendsim.profile.build import DERIVED
 
 PROFILE = load_profile("910B2")
 L0C = "buffers.L0C.capacity_bytes"
@@ -82,6 +83,66 @@ def test_a_text_has_no_factor():
         only("core_structure=x2").on(PROFILE)
 
 
+REFUSED = {
+    # What is no number is told the rule of the figure, and what the product has.
+    "cores.cube=xyz": r"got 'xyz'; expected an integer from 1 to 4096, or a factor .*\(the product has 24\)$",
+    # A factor is told with what it makes.
+    "cores.cube=x0": r"got x0 of 24, which is 0; expected an integer from 1",
+    "cores.cube=x-2": r"got x-2 of 24, which is -48; expected",
+    "cores.cube=-5": r"got -5; expected",
+    f"{MEMORY}=-1.6": r"got -1\.6; expected a number of at least 0\.001",
+    "cores.cube=nan": r"got nan; expected",
+    f"{MEMORY}=inf": r"got inf; expected",
+    "cores.cube=20.5": r"got 20\.5; expected an integer",
+    # Near misses are told how they are written.
+    "cores.cube=1e2": r"; did you mean 100\?$",
+    "cores.cube=2x": r"; did you mean x2\?$",
+    "cores.cube=*1.5": r"; did you mean x1\.5\?$",
+    "cores.cube=150%": r"; did you mean x1\.5\?$",
+    f"{MEMORY}=1600 GB/s": r"; give the number alone, in the unit that the figure's name ends with$",
+    f"{L0C}=256KiB": r"; give the number alone",
+    # A yes or no is no number, so that no factor is offered.
+    "deterministic_default=yes": r"got 'yes'; expected true or false \(the product has false\)$",
+    "load3d.L0A.fast_strides=3": r"got 3; expected a list of integers of at least 1",
+    # What follows from other figures would be made anew of them.
+    "scalar.start_cycles=x2": r"it follows from start_us beside it; change that instead$",
+    "cube.rates.float16.macs_per_cycle=x2": r"it follows from block_k beside it",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_value_that_a_figure_cannot_have_is_told_with_the_rule(text):
+    with pytest.raises(ConfigError, match=f"^change of {text.partition('=')[0]}: .*{REFUSED[text]}"):
+        only(text).on(PROFILE)
+
+
+def test_every_figure_of_every_product_may_have_the_value_it_has():
+    for product in ("910", "910B2", "910_93", "910_95", "310P"):
+        profile = load_profile(product)
+        # Those that follow from others are no figures of a product's file.
+        own = [path for path in profile.figures if path.rpartition(".")[2] not in DERIVED]
+        assert len(own) > 100
+        for path in own:
+            value = profile.figures[path].value
+            assert Change("same", {path: value}).on(profile) == {path: value}
+
+
+def test_a_yes_or_no_is_read_as_one():
+    change = only("deterministic_default=true")
+    assert (change.name, change.on(PROFILE)) == (
+        "deterministic_default=true",
+        {"deterministic_default": True},
+    )
+
+
+def test_figures_that_no_product_can_have_together_are_told_in_a_line():
+    # Each alone may have the value; 12 vector cores cannot stand beside 24 cube cores.
+    assert contradiction("910B2", {"cores.cube": 20}) == ""
+    told = contradiction("910B2", {"cores.vector": 12})
+    assert told.startswith("cores.vector: got 12 for 24 cube cores, expected at least as many")
+    assert "\n" not in told
+
+
 def test_a_file_names_its_changes(tmp_path):
     path = tmp_path / "changes.toml"
     path.write_text(
@@ -115,3 +176,11 @@ def test_a_bad_file_is_told_with_its_place(tmp_path, text):
 def test_a_missing_file_is_told(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         read_changes(tmp_path / "none.toml")
+
+
+def test_a_bad_value_in_a_file_is_told_as_on_the_command_line(tmp_path):
+    path = tmp_path / "changes.toml"
+    path.write_text('[[change]]\nname = "a"\nfigures = { "cores.cube" = "2x" }\n')
+    (change,) = read_changes(path)
+    with pytest.raises(ConfigError, match=r"change of cores\.cube: got '2x'.* did you mean x2\?"):
+        change.on(PROFILE)

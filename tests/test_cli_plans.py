@@ -1,5 +1,6 @@
 """Does `ascendsim run` take plans from a file, and write those that it took?"""
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -193,3 +194,38 @@ def test_a_file_without_the_class_says_so(refusal, tmp_path, text, name, told):
     if text:
         file.write_text(text)
     assert told in refusal(*CALL, "--schedule", f"{file}:{name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("p.toml", "", "says no plan; it must hold a table for each gradient, as [grad_input]"),
+        ("p.toml", "# nothing", "says no plan"),
+        ("p.json", "{}", "says no plan"),
+        ("p.toml", "[grad_weight]", "grad_weight is empty; give fields of a plan"),
+        ("p.toml", "[s3b1_3x3.grad_weight]", "s3b1_3x3.grad_weight is empty"),
+    ],
+)
+def test_a_file_that_says_no_plan_is_told(refusal, tmp_path, name, text, told):
+    path = tmp_path / name
+    path.write_text(text)
+    # The run would be that without the file.
+    assert told in " ".join(refusal("run", "s3b1_3x3", "--tiling", str(path)).split())
+
+
+def test_a_pattern_finds_the_plan_of_the_one_layer_that_it_means(record, tmp_path):
+    path = tmp_path / "p.toml"
+    path.write_text("[s5b1_1x1a.grad_weight]\nbase_m = 32\n")
+    product = record("s5b1_1*", "--mask", "weight", "--tiling", str(path))["products"][0]
+    (plan,) = [kernel["plan"] for kernel in product["kernels"] if kernel["name"] == "grad_weight"]
+    assert plan["base_m"] == 32
+
+
+def test_one_chip_by_two_names_is_answered_once(capsys):
+    words = ["run", "s5b1_1x1a", "--mask", "weight", "--json"]
+    names = ["--product", "910B", "--product", "910B2", "--product", "910B3"]
+    # 910B means the variant 910B2; 910B3 is another.
+    assert main([*words, *names]) == 0
+    out, err = capsys.readouterr()
+    assert [product["variant"] for product in json.loads(out)["products"]] == ["910B2", "910B3"]
+    assert err == "--product 910B2: is 910B2, as 910B is; answered once\n"

@@ -118,6 +118,21 @@ def test_a_layer_of_a_network_is_one_convolution():
     assert asked.arrays is None
 
 
+def test_a_pattern_is_the_layers_that_it_means_as_studies_take_them():
+    asked = request("s3b1*", "--batch", "4")
+    assert isinstance(asked, Network)
+    assert [layer.name for layer in asked.layers] == ["s3b1_1x1a", "s3b1_3x3"]
+    assert asked.workload.title == "2 layers (s3b1*) of ResNet-50 v1.5"
+    # Plans of others of the network may stand in a file.
+    assert "conv1" in asked.layer_names
+
+
+def test_a_pattern_of_one_layer_is_that_layer():
+    asked = request("s3b1_3*")
+    assert isinstance(asked, Single)
+    assert (asked.layer, asked.title) == ("s3b1_3x3", "ResNet-50 v1.5 s3b1_3x3, batch 1")
+
+
 def test_no_layer_is_the_whole_network():
     asked = request("--batch", "2", "--mask", "weight")
     assert isinstance(asked, Network)

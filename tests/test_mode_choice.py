@@ -1,10 +1,11 @@
 """Is the cheapest mode that passes found, and are exponents counted rightly?"""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from ascendsim.studies.modes.choice import as_fast, cheapest, nearest, summaries
+from ascendsim.studies.modes.choice import cheapest, more_exact, nearest, passing, summaries
 from ascendsim.studies.modes.exponents import histogram, share
 from ascendsim.studies.modes.records import CaseErrors, GradientError, ModeError, Share
 
@@ -44,18 +45,30 @@ def test_the_cheapest_mode_that_passes_is_not_the_most_exact():
     assert nearest(rows) == rows[0]
 
 
-def test_of_modes_that_time_does_not_tell_apart_the_most_exact_is_chosen():
+def test_the_cheapest_is_the_fastest_and_what_is_more_exact_in_the_same_time_is_named():
     # 9.9 is 1 % less than 10, and 12 is 21 % more than 9.9.
     narrow = mode(1e-4, 9.9, cube_math_types=(1,), compute_dtype="hf32_11")
     other = mode(1e-9, 12.0, dtype="bfloat16", compute_dtype="bfloat16")
     rows = summaries([case(mode(1e-8, 10.0), narrow, other)])
-    exact, quick, _ = rows
-    assert as_fast(rows, 1e-3, 0.04) == (exact, quick)
-    assert cheapest(rows, 1e-3, 0.04) == exact
-    # Without a margin every difference tells, and the margin is part of the fastest one's time.
+    exact, quick, slow = rows
     assert cheapest(rows, 1e-3) == quick
-    assert as_fast(rows, 1e-3, 0.22)[0].dtype == "bfloat16"
-    assert as_fast(rows, 1e-12, 0.04) == ()
+    # The margin is part of the fastest one's time; without it every difference tells.
+    assert more_exact(rows, 1e-3, 0.04) == (exact,)
+    assert more_exact(rows, 1e-3, 0.22) == (slow, exact)
+    assert more_exact(rows, 1e-3, 0.0) == ()
+    # Of those that pass a stricter limit 10.0 is the fastest, and 9.9 is none of them.
+    assert passing(rows, 1e-6) == (exact, slow)
+    assert more_exact(rows, 1e-12, 0.04) == ()
+
+
+def test_what_is_as_fast_and_less_exact_is_not_named():
+    coarse = mode(5e-4, 10.1, cube_math_types=(2,), compute_dtype="float16")
+    rows = summaries([case(mode(1e-8, 10.0), coarse)])
+    assert cheapest(rows, 1e-3) == rows[0]
+    assert more_exact(rows, 1e-3, 0.04) == ()
+    # Equally fast, the most exact is the cheapest.
+    rows = summaries([case(replace(coarse, time_us=10.0), mode(1e-8, 10.0))])
+    assert cheapest(rows, 1e-3).most == 1e-8
 
 
 def test_of_modes_equally_fast_the_one_without_a_loss_scale_is_chosen():

@@ -12,7 +12,7 @@ from tests.test_readme import BLOCKS, ROOT, check_what_is_printed
 PAGE = ROOT / "docs" / "precision.md"
 EXAMPLE = ROOT / "examples" / "09_recorded_digits.py"
 # The answer, its reason, and the table of shares; the modes between them are those of any study.
-PARTS = re.compile(r"^(On 910B2.*?)fails stat.*?(What formats make.*?)\n\n", re.DOTALL | re.MULTILINE)
+PARTS = re.compile(r"^(On 910B2.*?)The rule stat.*?(What formats make.*?)\n\n", re.DOTALL | re.MULTILINE)
 
 
 def test_the_page_prints_what_it_says(update):

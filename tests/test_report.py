@@ -243,6 +243,22 @@ def test_a_network_adds_up(tmp_path, timed, profile):
     assert names == ["report.md", "report.html", "result.json", "layers.png"]
 
 
+def test_a_note_of_some_layers_names_them(timed, profile):
+    def made(name, *notes):
+        return layer_entry(name, 1, Estimate("t", "t", "float16", "seq:RNE", (timed,), notes), profile)
+
+    layers = [made("a", "of all", "ours"), made("b", "of all", "theirs"), made("c", "theirs", "of all")]
+    product = network_document("net", {}, [(profile, layers)], [], ["of the network"])["products"][0]
+    # "theirs" is true of two of three, so that who it is not true of is shorter to say.
+    expected = ["of the network", "of all", "a: ours", "All layers but a: theirs"]
+    assert product["notes"] == expected
+    # What a kernel says as well is not said again; what it alone says names its layers if not all have it.
+    said = common_lines([product])[1:]
+    assert said == [f"Note: {note}" for note in expected] + ["Note: grad_weight: one core in two"]
+    product["layers"][0]["kernels"][0]["note"] = "ours"
+    assert common_lines([product])[-1] == "Note: All layers but a: grad_weight: one core in two"
+
+
 def test_notes_are_said_once_with_the_products_they_are_of(run):
     first, second = run_document("t", {}, [run, run], [])["products"]
     second |= {"variant": "other", "notes": ["nothing is real", "but this"]}

@@ -11,8 +11,9 @@ from toy_profiles import toy_split, toy_unified
 
 from ascendsim.program.kernel import Core
 from ascendsim.report.kernel_entry import kernel_entry
+from ascendsim.report.pictures.layers import layers_figure, plot_layers
 from ascendsim.report.pictures.occupancy import core_spans, coverage, middle_window
-from ascendsim.report.pictures.plots import MOST_KERNELS, plot_layers, plot_timeline, strip_begin
+from ascendsim.report.pictures.plots import MOST_KERNELS, plot_timeline, strip_begin
 from ascendsim.timing.timeline import PhaseTimeline
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -106,7 +107,7 @@ def test_of_many_kernels_the_longest_are_drawn(tmp_path, monkeypatch):
 def drawn(tmp_path, monkeypatch):
     """Draw kernels and return the axes, left and right by turns; a cycle is a nanosecond."""
     figures = []
-    monkeypatch.setattr("ascendsim.report.pictures.plots._save", lambda figure, _: figures.append(figure))
+    monkeypatch.setattr("ascendsim.report.pictures.plots.save", lambda figure, _: figures.append(figure))
 
     def axes(*kernels):
         plot_timeline(tmp_path / "t.png", kernels, toy_split(), "a test")
@@ -149,6 +150,30 @@ def test_the_window_on_the_right_is_framed_on_the_left(drawn):
 def test_layers_are_drawn_whatever_their_kernels(tmp_path):
     plot_layers(tmp_path / "layers.png", NETWORK, "a test")
     assert (tmp_path / "layers.png").read_bytes().startswith(PNG)
+
+
+def test_the_legend_of_the_layers_covers_no_bar():
+    figure = layers_figure(NETWORK, "a test")
+    figure.draw_without_rendering()
+    (legend,), (axes,) = figure.legends, figure.axes
+    assert legend.get_window_extent().y1 <= axes.get_tightbbox().y0
+
+
+def test_each_kernel_of_the_layers_has_a_colour_of_its_own():
+    def layer(names):
+        kernels = [{"name": name, "time_us": 1.0 + at} for at, name in enumerate(names)]
+        return {"name": "l", "count": 2, "kernels": kernels}
+
+    # 14 kernels and 12 colours: the two shortest stand together, 1 and 2 us of each of two convolutions.
+    names = [f"k{at}" for at in range(14)]
+    (axes,) = layers_figure({"layers": [layer(names)]}, "t").axes
+    bars = {bar.get_label(): bar[0] for bar in axes.containers}
+    assert list(bars) == [*names[2:], "all others"]
+    assert len({bar.get_facecolor() for bar in bars.values()}) == 13
+    assert bars["all others"].get_width() == 2 * (1 + 2)
+    # Where there are colours enough nothing is put together.
+    (axes,) = layers_figure({"layers": [layer(names[:12])]}, "t").axes
+    assert [bar.get_label() for bar in axes.containers] == names[:12]
 
 
 def test_the_account_of_a_hand_made_kernel():

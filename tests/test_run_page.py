@@ -17,6 +17,7 @@ from ascendsim.report.calls.pictures import (
     points_of,
     products_picture,
     roof_of,
+    roofline_picture,
     roofline_table,
     stages_picture,
     waits_picture,
@@ -101,6 +102,19 @@ def test_a_dot_stands_below_the_roof_where_its_numbers_are():
     assert 'cx="380.0" cy="170.0"' in svg
     assert 'cx="70.0" cy="300.0"' in svg
     assert svg.count("<circle") == 2
+
+
+def test_many_dots_have_their_numbers_in_the_table_and_few_their_names():
+    roof = Roof(100.0, 1.0)
+    many = [Point(f"kernel {at}", 1.0 + at, 1.0) for at in range(7)]
+    svg, table = roofline(many, roof), roofline_table(many, roof)
+    assert table.headings[:2] == ("no.", "kernel")
+    assert all(f">{row[0]}</text>" in svg for row in table.rows)
+    assert ">kernel 0</text>" not in svg
+    assert "Numbers are those of the table." in roofline_picture(many, roof).caption
+    svg, table = roofline(many[:6], roof), roofline_table(many[:6], roof)
+    assert table.headings[0] == "kernel"
+    assert all(f">kernel {at}</text>" in svg for at in range(6))
 
 
 def test_the_parts_of_a_product_add_up_to_its_time():

@@ -106,20 +106,21 @@ def test_what_is_over_the_budget_is_not_timed():
     found = answered(question(CORES, budget=24, tilings=1))
     assert [design.reason for design in found.designs] == ["", "", "over the budget"]
     assert not any(design.refused for design in found.designs)
-    assert codesign_table(found).rows[2] == ("cores.cube=x2", "48", "-", "-", "over the budget")
+    assert codesign_table(found).rows[2] == ("3", "cores.cube=x2", "48", "-", "-", "over the budget")
     assert "within 24" in codesign_sentence(found)
 
 
 def test_a_design_that_cannot_be_has_its_reason():
-    found = answered(question("buffers.L0A.capacity_bytes=0", tilings=1))
+    # Fewer vector cores than cube cores, of which each needs one.
+    found = answered(question("cores.vector=12", tilings=1))
     refused = found.designs[1]
-    assert "buffers.L0A.capacity_bytes" in refused.reason
+    assert refused.reason.startswith("cores.vector: got 12 for 24 cube cores")
     assert refused.refused
     # There is no such product, so that nothing of it has a cost.
     assert refused.cost is None
     row = codesign_table(found).rows[1]
-    assert row[:4] == ("buffers.L0A.capacity_bytes=0", "-", "-", "-")
-    assert row[4].startswith("refused: ")
+    assert row[1:5] == ("cores.vector=12", "-", "-", "-")
+    assert row[5].startswith("refused: ")
     assert codesign_sentence(found).endswith("1 of 1 designs are on the front; 1 is refused.")
     assert codesign_record(found)["designs"][1]["cost"] is None
 
@@ -139,6 +140,20 @@ def test_a_formula_of_no_figure_is_told_before_anything_is_timed():
 def test_without_trials_the_study_says_how_to_go_on():
     with pytest.raises(ConfigError, match="run the same command again"):
         study_codesign(question(CORES), Engine(Store(), 1), Budget(trials=1))
+
+
+def test_a_design_with_fewer_plans_tried_is_none():
+    # The usual and the searched plan of both gradients are four calls, and plans beside them more: cut there,
+    # a design would be judged by fewer plans than the others.
+    asked, store, cuts = question("cores.cube=12", tilings=5), Store(), 0
+    wanted = Store()
+    whole = study_codesign(asked, Engine(wanted, 1), Budget())
+    while store.count() < wanted.count() - 3:
+        with pytest.raises(ConfigError, match=r"used up in design.*run the same command again to go on"):
+            study_codesign(asked, Engine(store, 1), Budget(trials=3))
+        cuts += 1
+    assert cuts > 2
+    assert study_codesign(asked, Engine(store, 1), Budget(trials=3)) == whole
 
 
 def test_the_front_is_what_nothing_beats_at_its_cost():
@@ -165,6 +180,10 @@ def test_the_page_draws_the_front(answer):
     svg = page.sections[0].pictures[0].svg
     assert svg.count('class="marked"') == len(answer.front)
     assert svg.count("<circle") == 6
+    # Each dot has the number of its design in the table beside it.
+    (table,) = page.sections[0].tables
+    assert [row[0] for row in table.rows] == list("123456")
+    assert all(f">{row[0]}</text>" in svg for row in table.rows)
 
 
 def test_the_command_answers_first(capsys, tmp_path):
@@ -183,10 +202,21 @@ def test_the_command_answers_first(capsys, tmp_path):
 def test_designs_of_which_all_are_refused_are_a_mistake(refusal, tmp_path):
     words = ["study", "codesign", "s5b1_1x1a", "--cost", "cores.cube", "--l2-start", "warm"]
     words += ["--tilings", "2", "--jobs", "1", "--store", str(tmp_path / "s")]
-    change = ["--change", "buffers.L0A.capacity_bytes=0"]
+    change = ["--change", "cores.vector=12"]
     told = " ".join(refusal(*words, *change).split())
-    assert "study codesign: every design is refused; buffers.L0A.capacity_bytes=0: " in told
+    assert "study codesign: every design is refused; cores.vector=12: cores.vector: got 12" in told
     # One that can be timed makes an answer, with the refused one named.
     from ascendsim.cli import main
 
-    assert main([*words, "--change", "buffers.L0A.capacity_bytes=0,x2"]) == 0
+    assert main([*words, "--change", "cores.vector=12,x2"]) == 0
+
+
+def test_a_budget_that_no_design_keeps_is_told_with_the_cheapest(refusal, tmp_path):
+    words = ["study", "codesign", "s5b1_1x1a", "--cost", "cores.cube", "--l2-start", "warm", "--jobs", "1"]
+    words += ["--store", str(tmp_path / "s"), "--change", "cores.cube=20,28", "--budget", "16"]
+    told = " ".join(refusal(*words).split())
+    # 24 as it is, 20 and 28.
+    assert "no design costs at most 16; the cheapest of 3, cores.cube=20, costs 20: raise --budget" in told
+    # One that contradicts itself has no cost, and is none of them.
+    told = " ".join(refusal(*words, "--change", "cores.vector=12").split())
+    assert "no design costs at most 16; the cheapest of 3, cores.cube=20, costs 20" in told

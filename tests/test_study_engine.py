@@ -153,7 +153,9 @@ def test_a_failed_point_keeps_its_reason(tmp_path):
     reasons = [answer.reason for _, answer in second]
     assert reasons == [answer.reason for _, answer in first]
     assert "buffers.L0A.capacity_bytes.value: got 0" in reasons[0]
-    assert reasons[1].startswith("CapacityError: ")
+    # Of L0A, in words: the name of a class says nothing to who reads a table.
+    assert reasons[1].endswith("need 1024 bytes, and L0A holds 64")
+    assert not any("Error" in reason for reason in reasons)
     assert second.computed == 0
     assert [row["status"] for row in rows_of(second)] == ["failed", "failed"]
 
@@ -195,6 +197,28 @@ def test_progress_is_told_with_each_answer():
         (1, 2, "point 0"),
         (2, 2, "point 1"),
     ]
+
+
+@pytest.mark.usefixtures("log")
+def test_the_total_that_is_told_is_what_will_be_run():
+    told = []
+    store = Store()
+    asked = Engine(store, 1, advance=lambda done, total, _: told.append((done, total)), compute=counted)
+    # Two of six, as trials allow no more; then three of the four that are left; then the last, in no limit.
+    budget = Budget(trials=2)
+    asked.answer(points(), budget)
+    assert (told, budget.cut) == ([(1, 2), (2, 2)], True)
+    told.clear()
+    asked.answer(points(), Budget(trials=3))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    told.clear()
+    asked.answer(points())
+    assert told == [(1, 1)]
+    # Trials that are just enough cut nothing, and what is kept takes none.
+    told.clear()
+    budget = Budget(trials=0)
+    assert asked.answer(points(), budget).left == 0
+    assert (told, budget.cut) == ([], False)
 
 
 def test_a_pipe_gets_a_line_now_and_then_on_standard_error(capsys, monkeypatch):

@@ -11,13 +11,8 @@ from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.profile import parse_changes
-from ascendsim.report.studies.hardware import (
-    hardware_page,
-    hardware_sentence,
-    hardware_table,
-    notes,
-    share,
-)
+from ascendsim.report.studies.hardware import hardware_page, hardware_record, hardware_table, notes
+from ascendsim.report.studies.hardware_words import hardware_sentence, share
 from ascendsim.studies.engine.measure import Answer
 from ascendsim.studies.engine.plans import plan_values
 from ascendsim.studies.engine.run import Budget, Engine
@@ -272,6 +267,99 @@ def test_the_sentence_says_what_the_interval_allows(doubtful, better, low, high,
     assert hardware_sentence(answer) == f"On 910B2, a test: it {said} with L2 warm."
 
 
+def planned(better, same, anew, *, new_plan=True, start="warm"):
+    layer = LayerGain("l", 1, 100.0, same, anew, better, new_plan=new_plan)
+    return Gain("it", {}, start, (layer,))
+
+
+PLANS = (
+    # All of 12 % comes of the new plan; the old one is as slow as before.
+    (planned(88.0, 100.0, 88.0), "saves 12.0 % by another plan (same plan 0.0 %, planned anew 12.0 %)"),
+    # Half of it: 6 of 12 %.
+    (planned(88.0, 94.0, 88.0), "saves 12.0 % by another plan (same plan 6.0 %, planned anew 12.0 %)"),
+    # 2 of 12 %. Of a mixed one the better time is below both.
+    (
+        planned(88.0, 90.0, 89.0),
+        "saves 12.0 % partly by another plan (same plan 10.0 %, planned anew 11.0 %)",
+    ),
+    # 1 of 12 % is less than a tenth.
+    (planned(88.0, 89.0, 88.0), "saves 12.0 %"),
+    # Cores that are left idle are no plan.
+    (planned(88.0, 100.0, 100.0, new_plan=False), "saves 12.0 %"),
+    (planned(88.0, None, 88.0), "saves 12.0 %, under new plans since old ones do not fit,"),
+    (planned(98.0, 98.0, 98.0, new_plan=False), "saves 2.0 %, below the model's margin of 4.3 %,"),
+    (
+        planned(98.0, 100.0, 98.0),
+        "saves 2.0 % by another plan (same plan 0.0 %, planned anew 2.0 %), below the model's margin of "
+        "4.3 %,",
+    ),
+    (planned(103.0, 103.0, 104.0, new_plan=False), "costs 3.0 %, below the model's margin of 4.3 %,"),
+    (planned(96.0, 96.0, 96.0, new_plan=False), "saves 4.0 %, below the model's margin of 4.3 %,"),
+    (planned(95.0, 95.0, 95.0, new_plan=False), "saves 5.0 %"),
+)
+
+
+@pytest.mark.parametrize(("one", "said"), PLANS)
+def test_the_sentence_says_what_comes_of_another_plan_and_what_is_below_the_margin(doubtful, one, said):
+    asked = replace(doubtful.question, margin=0.043)
+    answer = replace(doubtful, question=asked, gains=(one,), refused={})
+    assert hardware_sentence(answer) == f"On 910B2, a test: it {said} with L2 warm."
+    # The table's verdict, where there is one, says the same in short.
+    table = hardware_table(answer)
+    cell = table.rows[0][-1] if table.headings[-1] == "verdict" else ""
+    assert ("another plan" in said, "below" in said) == ("another plan" in cell, "below the margin" in cell)
+    assert ("do not fit" in said) == ("does not fit" in cell)
+    assert hardware_record(answer)["gains"][0]["verdict"] == cell
+
+
+def test_a_new_plan_of_the_study_is_marked_as_one():
+    # Half the L0C: the old plan of grad_input does not fit, so that any gain or loss is of a new one.
+    (gained,) = answered(question(L0C, starts=("warm",))).gains
+    assert gained.layers[0].new_plan
+    assert gained.plan_share is None
+    # Faster memory moves no plan.
+    (gained,) = answered(question(MEMORY, starts=("handed",))).gains
+    assert not gained.layers[0].new_plan
+    assert gained.plan_share == 0
+    # Cores that are left idle follow the old plan.
+    change = CORES + "+cores.vector=x2+scalar.start_us=x0.5"
+    (gained,) = answered(question(change, starts=("handed",), layers=SMALL_LAYERS)).gains
+    assert not gained.layers[0].new_plan
+
+
+NONE_SAVES = (
+    # (changes, what is said)
+    (((100.0, 0.0, 0.0), (100.0, 0.0, 0.0)), "none of 2 changes changes anything with L2 warm."),
+    (
+        ((99.0, -0.01, 0.03), (100.0, 0.0, 0.0)),
+        "none of 2 changes is distinguishable from no change with L2 warm.",
+    ),
+    (
+        ((103.0, -0.04, -0.02), (101.0, -0.02, -0.01)),
+        "none of 2 changes saves time with L2 warm; c1, the least costly, costs 1.0 % (-2.0 to -1.0 %) with "
+        "L2 warm.",
+    ),
+    (
+        ((103.0, -0.04, -0.02), (100.0, 0.0, 0.0)),
+        "none of 2 changes surely saves time with L2 warm; 1 of them cannot be told from no change.",
+    ),
+)
+
+
+@pytest.mark.parametrize(("changes", "said"), NONE_SAVES)
+def test_where_nothing_saves_the_sentence_says_so(doubtful, changes, said):
+    gains = tuple(gain(f"c{at}", "warm", *one) for at, one in enumerate(changes))
+    asked = replace(doubtful.question, starts=("warm",))
+    answer = replace(doubtful, question=asked, gains=gains, refused={})
+    assert hardware_sentence(answer) == f"On 910B2, a test: {said}"
+
+
+def test_starts_of_which_the_same_is_true_are_told_together(doubtful):
+    gains = tuple(gain("it", start, 100.0, 0.0, 0.0) for start in ("warm", "handed"))
+    answer = replace(doubtful, gains=gains, refused={})
+    assert hardware_sentence(answer) == "On 910B2, a test: it changes nothing with L2 warm and handed."
+
+
 def test_of_several_the_one_that_surely_saves_most_is_named(doubtful):
     gains = (gain("hope", "warm", 90.0, -0.05, 0.2), gain("sure", "warm", 98.0, 0.01, 0.03))
     answer = replace(doubtful, gains=gains, refused={})
@@ -327,15 +415,36 @@ def test_the_command_answers_first_and_computes_once(capsys, tmp_path):
     assert printed[0] == printed[1]
 
 
-@pytest.mark.parametrize("change", ["cores.cube=many", "cores.vector=many", "cores.cube=16,many"])
-def test_cores_that_are_no_number_are_told_as_other_figures_are(change, capsys, tmp_path):
-    from ascendsim.cli import main
+BAD_CHANGES = (
+    ("cores.cube=many", "change of cores.cube: got 'many'; expected an integer"),
+    ("cores.cube=16,many", "change of cores.cube: got 'many'"),
+    ("cores.cube=x0", "got x0 of 24, which is 0"),
+    ("bufers.L0C.capacity_bytes=x2", "did you mean buffers.L0C.capacity_bytes?"),
+)
 
-    words = ("study", "hardware", "s5b1_3x3", "--change", change, "--no-interval", "--jobs", "1")
-    status = main([*words, "--store", str(tmp_path / "s")])
-    out, err = capsys.readouterr()
-    assert "got 'many', expected an integer" in " ".join((out + err).split())
-    assert status == (0 if "16" in change else 2)
+
+@pytest.mark.parametrize("study", ["hardware", "codesign"])
+@pytest.mark.parametrize(("change", "told"), BAD_CHANGES)
+def test_a_bad_change_is_told_before_any_work(study, change, told, refusal, tmp_path, monkeypatch):
+    # A good one stands before it, and must not be timed.
+    monkeypatch.setattr("ascendsim.studies.engine.run.Engine.answer", no_work)
+    words = ["study", study, "s5b1_3x3", "--change", MEMORY, "--change", change, "--jobs", "1"]
+    words += ["--cost", "cores.cube"] if study == "codesign" else ["--no-interval"]
+    said = " ".join(refusal(*words, "--store", str(tmp_path / "s")).split())
+    assert told in said
+    assert "Error" not in said
+
+
+def test_a_bad_change_of_the_second_product_is_told_before_the_first_is_timed(refusal, tmp_path, monkeypatch):
+    monkeypatch.setattr("ascendsim.studies.engine.run.Engine.answer", no_work)
+    # The 310P has no hf32.
+    words = ["study", "hardware", "s5b1_3x3", "--change", "cube.hf32_mantissa_bits=10", "--jobs", "1"]
+    said = refusal(*words, "--product", "910B", "--product", "310P", "--store", str(tmp_path / "s"))
+    assert "no such figure of 310P3" in " ".join(said.split())
+
+
+def no_work(*_):
+    raise AssertionError("a point was asked for")
 
 
 def test_the_command_writes_page_and_table(answer, tmp_path):

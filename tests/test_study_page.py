@@ -1,5 +1,6 @@
 """Is the page of a study one file that a browser opens without complaint, and says what it was given?"""
 
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -8,14 +9,16 @@ from ascendsim.errors import DataError
 from ascendsim.report.page import html as html_module
 from ascendsim.report.page.charts import Bar, Dot, Stack, scatter, stacked, tornado
 from ascendsim.report.page.html import render, write_page
+from ascendsim.report.page.labels import labels
 from ascendsim.report.page.records import Page, Picture, Section
+from ascendsim.report.page.shapes import WIDTH
 from ascendsim.report.tables import TextTable
 from tests.headless import needs_chromium, opened
 
 ROWS = (("b", "10"), ("a", "9"), ("c", "1,000"), ("d", ""), ("all", "1,019"))
 TABLE = TextTable("Sizes", ("name", "size"), frozenset({0}), ROWS, total=True)
 BARS = [Bar("small & <new>", -1.5, -2, -1), Bar("large", 4, 3, 6), Bar("same", 0, 0, 0)]
-DOTS = [Dot("one", 1, 5, marked=True), Dot("two", 2, 3, marked=True), Dot("three", 3, 4)]
+DOTS = [Dot("1", "one", 1, 5, marked=True), Dot("2", "two", 2, 3, marked=True), Dot("3", "three", 3, 4)]
 STACKS = [Stack("before", (("busy", 5), ("waits for MTE2", 3))), Stack("after", (("busy", 5),))]
 PAGE = Page(
     "What does <b>it</b> buy?",
@@ -90,8 +93,61 @@ def test_a_bar_is_as_long_as_its_value():
 
 
 def test_an_empty_spread_still_draws():
-    assert "<circle" in scatter([Dot("only", 1, 1)], "x", "y")
+    assert "<circle" in scatter([Dot("1", "only", 1, 1)], "x", "y")
     assert "<rect" in tornado([Bar("none", 0, 0, 0)], "%")
+
+
+def test_every_dot_has_its_mark_beside_it_and_not_on_hover_alone():
+    svg = scatter(DOTS, "cost", "us")
+    for dot in DOTS:
+        assert f">{dot.mark}</text>" in svg
+
+
+def test_marks_cover_neither_dots_nor_each_other():
+    # Sixty dots, most of them in one corner and some at one place: all that a drawing of 720 x 270 can do.
+    dots = [(100 + 9 * (at % 6), 60 + 7 * (at // 6)) for at in range(30)] + [(400, 150)] * 5
+    dots += [(20 + 28 * at, 240) for at in range(25)]
+    parts = [part for part in labels(dots, [str(at) for at in range(60)], 270) if part.startswith("<text")]
+    assert len(parts) == 60
+    boxes = [box_of(part) for part in parts]
+    for at, box in enumerate(boxes):
+        assert box[0] >= 0
+        assert box[2] <= WIDTH
+        assert not any(meet(box, other) for other in boxes[at + 1 :])
+        assert not any(meet(box, (x - 5, y - 5, x + 5, y + 5)) for x, y in dots)
+
+
+def test_a_mark_far_from_its_dot_is_led_to():
+    # Nine dots at one place: eight marks find room close by, the others further out.
+    parts = labels([(300, 150)] * 30, ["x"] * 30, 270)
+    assert any('class="leader"' in part for part in parts)
+    assert not any('class="leader"' in part for part in labels([(300, 150)], ["x"], 270))
+
+
+def box_of(part):
+    """Left, top, right, bottom of a text: digits of 6.6 by 8."""
+    found = re.search(r'x="([\d.-]+)" y="([\d.-]+)" text-anchor="(\w+)">(.*)</text>', part)
+    x, y, width = float(found[1]), float(found[2]), 6.6 * len(found[4])
+    left = x - {"start": 0, "middle": 0.5, "end": 1}[found[3]] * width
+    return left, y - 8, left + width, y
+
+
+def meet(one, other):
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def test_no_two_parts_of_a_picture_have_one_colour():
+    # 14 parts and 12 colours: the two smallest, of 1 and 2, are one part in a colour of its own.
+    stack = Stack("a", tuple((f"p{at}", 1.0 + at) for at in range(14)))
+    svg = stacked([stack], "us")
+    legend = re.findall(r'<rect class="(\w+)" x="[\d.]+" y="[\d.]+" width="14.0" height="14.0"', svg)
+    assert len(set(legend)) == len(legend) == 13
+    assert svg.count(">all others</text>") == 1
+    assert svg.count('class="rest"') == 1 + 2
+    # Each class has a colour in the page, none twice.
+    style = render(PAGE)
+    colours = [re.search(rf"svg \.{kind} {{ fill: (#\w+);", style)[1] for kind in legend]
+    assert len(set(colours)) == 13
 
 
 def test_a_page_above_the_limit_is_refused(tmp_path, monkeypatch):

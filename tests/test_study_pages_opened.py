@@ -54,7 +54,7 @@ def pages():
         "tiling": tiling,
         "codesign": codesign_page(DesignAnswer(question, "910B2", "", 28, designs), made),
         "precision": precision_page(measured("alexnet", (1.0, 4096.0), ("normal, seed 0",)), made),
-        "several": joined([tiling, tiling], ["910B2", "310P3"], "Both.", cases_tables([answer])),
+        "several": joined("Several", [tiling, tiling], ["910B2", "310P3"], "Both.", cases_tables([answer])),
     }
 
 

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from ascendsim.report.page.exponents import SHOWN, Bars, Range, exponents
 from ascendsim.report.page.html import render
 from ascendsim.report.studies.precision import (
+    DEFINITIONS,
     mode_table,
     precision_record,
     precision_rows,
@@ -78,7 +79,7 @@ def test_the_page_holds_answer_reasons_tables_and_pictures():
     assert "ascendsim study precision" in text
 
 
-def test_modes_that_are_as_fast_are_named_beside_the_chosen_one():
+def test_the_fastest_is_named_and_beside_it_what_is_more_exact_in_the_same_time():
     first = study(1e-4)
     (exact,) = first.cases[0].modes
     quick = replace(
@@ -87,13 +88,22 @@ def test_modes_that_are_as_fast_are_named_beside_the_chosen_one():
     both = replace(first.cases[0], modes=(exact, quick))
     # 2.00 is 1 % more than 1.98: told apart without a margin, not with one of 4.3 %.
     assert precision_sentence(replace(first, cases=(both,))).endswith("1.98 us, error 5.0e-04.")
-    said = precision_sentence(replace(first, cases=(both,), margin=0.043))
-    assert said.endswith(
-        "float16 with cubeMathType 0: 2.00 us, error 1.0e-04; in time it is not distinguishable from "
-        "float16 with cubeMathType 1 (hf32 in the cube) (1.98 us), less exact: 4.3 % is the model's own "
-        "error."
+    made = replace(first, cases=(both,), margin=0.043)
+    assert precision_sentence(made).endswith(
+        "float16 with cubeMathType 1 (hf32 in the cube): 1.98 us, error 5.0e-04; more exact, and in time "
+        "not distinguishable from it, is float16 with cubeMathType 0 (2.00 us, error 1.0e-04): 4.3 % is the "
+        "model's own error."
     )
-    assert precision_record(replace(first, cases=(both,), margin=0.043))["margin"] == 0.043
+    # The table names the same mode as the sentence.
+    assert [row[12] for row in mode_table(made).rows] == ["yes", "yes, cheapest"]
+    assert precision_record(made)["margin"] == 0.043
+
+
+def test_the_table_does_not_say_that_a_mode_passes_and_fails():
+    headings = mode_table(study(1e-4)).headings
+    assert headings[12:14] == ("passes limit", "misses rules")
+    # Both are told what they mean, on the page too.
+    assert {"passes limit", "misses rules"} <= DEFINITIONS.keys()
 
 
 def test_names_of_the_user_are_text_on_the_page():

@@ -10,9 +10,9 @@ from ascendsim.frozen import FrozenMap
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.report.page.records import Page, Section
-from ascendsim.report.studies.hardware import hardware_compared
-from ascendsim.report.studies.several import joined
-from ascendsim.report.studies.tiling_cases import cases_tables, tiling_compared
+from ascendsim.report.studies.hardware_words import hardware_compared
+from ascendsim.report.studies.several import joined, listed
+from ascendsim.report.studies.tiling_cases import cases_tables, tiling_compared, tiling_title
 from ascendsim.report.tables import TextTable
 from ascendsim.studies.hardware.records import Doubt, Gain, HardwareAnswer, LayerGain, Question
 from ascendsim.studies.tuning.records import TilingAnswer, TilingQuestion, Trial
@@ -23,6 +23,15 @@ ASKED = {
     "hardware": ("--change", "links.memory.nominal_tb_per_s=x1.5", "--no-interval", "--l2-start", "handed"),
     "tiling": ("--gradient", "weight", "--tilings", "4", "--no-interval", "--l2-start", "warm"),
     "precision": ("--dtype", "float16", "--cube-math-type", "0", "--accumulation", "default"),
+}
+
+
+# What the page of both products is of.
+BOTH = "910B2 and 950PR_9589"
+TITLES = {
+    "hardware": f"What do changes of {BOTH} buy? b14_project of MobileNet-v2, batch 1",
+    "tiling": f"What beats the plan of grad_weight? b14_project of MobileNet-v2, batch 1 on {BOTH}",
+    "precision": f"Which format and cubeMathType? MobileNet-v2 b14_project, batch 1 on {BOTH}",
 }
 
 
@@ -43,6 +52,7 @@ def test_several_products_are_answered_as_each_alone(study, asked, tmp_path):
         assert variant in both["answer"] or study == "tiling"
         assert f"{variant}: " in page
         assert one["answer"].split(":")[0] in page
+    assert f"<h1>{TITLES[study]}</h1>" in page
 
 
 @pytest.mark.parametrize("study", ASKED)
@@ -67,6 +77,12 @@ def test_the_terminal_compares_first_and_has_a_table_for_each_product(study, ask
 
 def test_a_product_that_is_named_twice_is_studied_once(asked):
     twice = asked("hardware", "--product", "910B2", "--product", "910B2")
+    assert twice == asked("hardware", "--product", "910B2")
+
+
+def test_one_chip_by_two_names_is_studied_once(asked):
+    # The plain name of a product is that of one of its variants.
+    twice = asked("hardware", "--product", "910B", "--product", "910B2")
     assert twice == asked("hardware", "--product", "910B2")
 
 
@@ -123,10 +139,10 @@ def test_products_stand_in_the_order_of_what_they_surely_save():
     )
 
 
-def tuned(variant, saved, margin=0.05):
+def tuned(variant, saved, margin=0.05, title="a test"):
     """An answer whose best plan saves such a part."""
     problem = ConvProblem((1, 16, 6, 6), (16, 16, 3, 3))
-    asked = TilingQuestion("a test", variant, problem, "grad_weight", starts=("warm",), margin=margin)
+    asked = TilingQuestion(title, variant, problem, "grad_weight", starts=("warm",), margin=margin)
     usual, best = (Plan("wgrad", Tiling(size, 16, 16)) for size in (16, 32))
     trials = Trial(usual, "product", {"warm": 1.0}), Trial(best, "steps", {"warm": 1 - saved})
     return TilingAnswer(asked, variant, "", 0, *trials, (), (), {"timed": 2})
@@ -148,6 +164,22 @@ def test_a_winner_of_which_no_ends_were_tried_says_so(doubt, verdict):
     assert table.rows[0][-1] == verdict
 
 
+def test_names_are_listed_each_once():
+    assert listed(["A"]) == listed(["A", "A"]) == "A"
+    assert listed(["A", "B"]) == "A and B"
+    assert listed(["A", "B", "A", "C"]) == "A, B and C"
+
+
+def test_the_title_of_many_layers_has_their_number():
+    names = [f"l{at} of a net" for at in range(4)]
+    assert tiling_title([tuned("910B2", 0.1, title=name) for name in names[:3]]) == (
+        "What beats the plan of grad_weight? l0 of a net; l1 of a net; l2 of a net on 910B2"
+    )
+    assert tiling_title([tuned("910B2", 0.1, title=name) for name in names]) == (
+        "What beats the plan of grad_weight? 4 layers, l0 of a net the first on 910B2"
+    )
+
+
 def test_pages_are_joined_with_what_is_common_told_once():
     table = TextTable("T", ("x",), frozenset(), (("1",),))
     pages = [
@@ -155,8 +187,8 @@ def test_pages_are_joined_with_what_is_common_told_once():
              {"command": "c", "product": name})
         for name in "PQ"
     ]  # fmt: skip
-    page = joined(pages, ["P", "Q"], "Both.", (table,))
-    assert page.answer == "Both."
+    page = joined("What are P and Q?", pages, ["P", "Q"], "Both.", (table,))
+    assert (page.title, page.answer) == ("What are P and Q?", "Both.")
     assert [(section.title, section.collapsed) for section in page.sections] == [
         ("All of them", False),
         *(("Of P", False), ("P: Why", True)),

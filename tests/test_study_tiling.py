@@ -7,7 +7,7 @@ import pytest
 
 from ascendsim import ConvProblem, Plan, Tiling, estimate, legal_tilings, load_profile, read_plans
 from ascendsim.errors import ConfigError
-from ascendsim.report.studies.tiling import plan_text, tiling_page, tiling_sentence, waits_table
+from ascendsim.report.studies.tiling import notes, plan_text, tiling_page, tiling_sentence, waits_table
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.engine.store import Store
 from ascendsim.studies.tuning.moves import neighbours, nests_of
@@ -158,6 +158,21 @@ def test_the_same_question_has_the_same_answer_and_computes_nothing_again():
     kept = store.count()
     assert studied(asked, store)[0] == first
     assert store.count() == kept
+
+
+def test_a_search_that_trials_cut_says_so_and_goes_on():
+    store = Store()
+    asked = question(starts=("warm",), trials=6, doubt=False)
+    # The usual and the searched plan, and two more.
+    cut, _ = study_tiling(asked, Engine(store, 1), Budget(trials=4))
+    assert cut.cut
+    assert notes(cut)[0].startswith(
+        "Time or trials were used up before 6 plans were tried: run the same command"
+    )
+    whole, _ = studied(asked, store)
+    assert not whole.cut
+    assert not any("used up" in note for note in notes(whole))
+    assert whole == studied(asked)[0]
 
 
 @pytest.mark.slow

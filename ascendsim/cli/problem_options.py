@@ -12,7 +12,13 @@ from ascendsim.workloads import workload_names
 def add_problem(command: Any) -> None:
     """Add what says which layer, network, sizes or tensors are meant."""
     what = command.add_argument_group("what to run")
-    what.add_argument("layer", nargs="?", metavar="LAYER", help="a layer of the network (none: all of it)")
+    what.add_argument(
+        "layer",
+        nargs="?",
+        metavar="LAYER",
+        help="a layer of the network, a stage (s3), a pattern ('s3*') or several with commas between "
+        "(none: all of it)",
+    )
     what.add_argument(
         *("--network", "--workload"),
         dest="workload",

@@ -20,6 +20,7 @@ class Single:
     """One convolution: a title, the keywords of `ConvProblem`, which gradients, the user's arrays if any.
 
     layer_names   the layers of the network that it is one of, if any
+    layer         its name there; None for another convolution
     """
 
     title: str
@@ -27,6 +28,7 @@ class Single:
     mask: Mask
     arrays: dict[str, Any] | None = None
     layer_names: tuple[str, ...] = ()
+    layer: str | None = None
 
     @property
     def each_options(self) -> list[dict[str, Any]]:
@@ -36,21 +38,20 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """All layers of a network at one batch; without a mask each has the gradients that training asks for."""
+    """All layers of a network at one batch; without a mask each has the gradients that training asks for.
+
+    layer_names   the layers of the network that these are of; others than these may have plans in a file
+    """
 
     workload: Workload
     batch: int
     mask: Mask | None
+    layer_names: tuple[str, ...]
 
     @property
     def layers(self) -> tuple[Layer, ...]:
         """The layers, in the order of the forward pass."""
         return self.workload.layers
-
-    @property
-    def layer_names(self) -> tuple[str, ...]:
-        """Their names."""
-        return tuple(layer.name for layer in self.layers)
 
     @property
     def each_options(self) -> list[dict[str, Any]]:
@@ -62,10 +63,10 @@ class Network:
         return self.mask or layer.mask
 
 
-def read_request(arguments: Any, *, several: bool = False) -> Single | Network:
+def read_request(arguments: Any) -> Single | Network:
     """Find out which of the ways to say what to run was taken.
 
-    several   whether the layer may be a stage, a pattern or several names: then these are a network
+    The layer may be a stage, a pattern or several names: these are then a network.
 
     Raises   ConfigError if two of them are mixed or one is incomplete, DataError for a bad .npz
     """
@@ -81,7 +82,7 @@ def read_request(arguments: Any, *, several: bool = False) -> Single | Network:
         return _from_sizes(arguments)
     why = "these go with --input and --weight; a layer brings its own"
     _refuse(arguments, _SHAPE_OPTIONS, "a workload", why)
-    return _from_workload(arguments, several)
+    return _from_workload(arguments)
 
 
 def _from_npz(arguments: Any) -> Single:
@@ -109,7 +110,7 @@ def _from_sizes(arguments: Any) -> Single:
     return Single(title, options, arguments.mask or (True, True, True))
 
 
-def _from_workload(arguments: Any, several: bool) -> Single | Network:
+def _from_workload(arguments: Any) -> Single | Network:
     name = arguments.workload or DEFAULT_WORKLOAD
     # `ascendsim run resnet50` is what one tries first; "no layer resnet50" alone would not help.
     if arguments.workload is None and arguments.layer in workload_names():
@@ -119,19 +120,19 @@ def _from_workload(arguments: Any, several: bool) -> Single | Network:
         )
     workload = load_workload(name)
     batch = arguments.batch or 1
+    names = tuple(each.name for each in workload.layers)
     if arguments.layer is None:
-        return Network(workload, batch, arguments.mask)
-    rows = workload.select(arguments.layer) if several else (workload.layer(arguments.layer),)
+        return Network(workload, batch, arguments.mask, names)
+    rows = workload.select(arguments.layer)
     if len(rows) > 1:
         title = f"{len(rows)} layers ({arguments.layer}) of {workload.title}"
-        return Network(replace(workload, title=title, layers=rows), batch, arguments.mask)
+        return Network(replace(workload, title=title, layers=rows), batch, arguments.mask, names)
     (layer,) = rows
     # A convolution before a batch normalisation has no bias, and training no gradient of it. Who asks for one
     # layer wants its grad_input, although training has no use for that of the first.
     mask = arguments.mask or (True, *layer.mask[1:])
     title = f"{workload.title} {layer.name}, batch {batch}"
-    names = tuple(each.name for each in workload.layers)
-    return Single(title, layer.problem_options(batch), mask, layer_names=names)
+    return Single(title, layer.problem_options(batch), mask, layer_names=names, layer=layer.name)
 
 
 def _shape_options(arguments: Any) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ascendsim.cli.plans import naming_plan_file, read_tiling, write_tiling
-from ascendsim.cli.request import Network, read_request
+from ascendsim.cli.products import each_once
+from ascendsim.cli.request import Network, Single, read_request
 from ascendsim.errors import ConfigError
 from ascendsim.report.columns import Entry
 
@@ -18,9 +19,13 @@ def run(arguments: Any) -> int:
     from ascendsim.profile import is_file_name, load_profile
 
     request = read_request(arguments)
-    read_tiling(arguments, request)
+    if isinstance(request, Single):
+        # A pattern may mean one layer: a file of plans knows it by its name.
+        arguments.layer = request.layer
     # A product that is named twice would make two files of one name.
-    profiles = [load_profile(name) for name in dict.fromkeys(arguments.product)]
+    arguments.product = each_once(arguments.product)
+    read_tiling(arguments, request)
+    profiles = [load_profile(name) for name in arguments.product]
     if isinstance(request, Network):
         if arguments.interval:
             raise ConfigError("--interval is of one convolution; name a layer, or give --input and --weight")
@@ -35,7 +40,7 @@ def run(arguments: Any) -> int:
         with naming_plan_file(arguments):
             document, write = run_single(request, profiles, arguments)
     # What a reader can ask for again: a profile does not know the file that it came from.
-    for product, name in zip(document["products"], dict.fromkeys(arguments.product), strict=True):
+    for product, name in zip(document["products"], arguments.product, strict=True):
         product["path"] = name if is_file_name(name) else None
     # The folder first: where it cannot be written, nothing is printed but the reason.
     files = write(arguments.out) if arguments.out is not None else ()

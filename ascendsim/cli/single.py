@@ -96,7 +96,7 @@ def _with_intervals(
 
     call = partial(estimate_cycles, problem, dtype, request.mask, arguments)
     # Other figures take the product's file, hence its name; a profile alone cannot be loaded anew.
-    names = dict.fromkeys(arguments.product)
+    names = arguments.product
     with progress(sum(sweep_size(run.profile) for run in runs)) as advance:
         return [
             replace(run, interval=interval(name, call, advance, run.result, arguments.workers))

@@ -1,6 +1,6 @@
 """Products as sourced figures: find, read, check and hold them. The only reader of the product files."""
 
-from ascendsim.profile.changes import Change, parse_changes, read_changes
+from ascendsim.profile.changes import Change, contradiction, parse_changes, read_changes
 from ascendsim.profile.costs import Cost
 from ascendsim.profile.files import (
     Product,
@@ -21,6 +21,7 @@ __all__ = [
     "Product",
     "Profile",
     "configs_directory",
+    "contradiction",
     "is_file_name",
     "list_products",
     "load_profile",

@@ -5,14 +5,15 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
-from ascendsim.profile.check import hint
+from ascendsim.profile.change_values import value_on
+from ascendsim.profile.check import problem_lines
+from ascendsim.profile.files import load_profile
 from ascendsim.profile.records import Profile
 
 FORM = "PATH=VALUE, PATH=xFACTOR, several values between commas, several figures joined by +"
@@ -32,9 +33,10 @@ class Change:
     def on(self, profile: Profile) -> FrozenMap[str, Any]:
         """Return the values on a product: dotted path -> value, whole where the product's is whole.
 
-        Raises   ConfigError for a path that is no figure, or a factor of what is no number
+        Raises   ConfigError for a path that is no figure, a factor of what is no number, or a value that the
+                 figure cannot have
         """
-        return FrozenMap({path: _value(path, said, profile) for path, said in self.figures.items()})
+        return FrozenMap({path: value_on(path, said, profile) for path, said in self.figures.items()})
 
 
 def parse_changes(text: str) -> tuple[Change, ...]:
@@ -53,7 +55,11 @@ def parse_changes(text: str) -> tuple[Change, ...]:
     found = []
     for at in range(max(counts, default=1)):
         figures = {path: values[at if len(values) > 1 else 0] for path, values in columns}
-        found.append(Change("+".join(f"{path}={said}" for path, said in figures.items()), FrozenMap(figures)))
+        words = {
+            path: str(said).lower() if isinstance(said, bool) else said for path, said in figures.items()
+        }
+        name = "+".join(f"{path}={word}" for path, word in words.items())
+        found.append(Change(name, FrozenMap(figures)))
     return tuple(found)
 
 
@@ -66,7 +72,9 @@ def _column(part: str, text: str) -> tuple[str, list[Any]]:
 
 
 def _said(value: str) -> Any:
-    """Read a value: a whole number, a number, or a text as it is."""
+    """Read a value: a whole number, a number, true or false, or a text as it is."""
+    if value in ("true", "false"):
+        return value == "true"
     for kind in (int, float):
         try:
             return kind(value)
@@ -115,40 +123,11 @@ def _require_different(names: Sequence[str], where: str) -> None:
         raise ConfigError(f"{where}: {', '.join(sorted(repeated))} is there twice; name each change once")
 
 
-def _value(path: str, said: Any, profile: Profile) -> Any:
-    """Return what a figure becomes on a product."""
-    figure = profile.figures.get(path)
-    if figure is None:
-        raise ConfigError(f"change of {path}: no such figure of {profile.variant}{_near(path, profile)}")
-    factor = _factor(said)
-    if factor is None:
-        return said
-    if isinstance(figure.value, bool | str) or not isinstance(figure.value, int | float | Fraction):
-        raise ConfigError(
-            f"change of {path}: {said} multiplies a number, but {profile.variant} has {shown(figure.value)}; "
-            "give the value itself"
-        )
-    # Through text, since the float 0.1 is no tenth.
-    product = Fraction(str(figure.value)) * factor
-    if isinstance(figure.value, int):
-        if product != figure.value == round(product):
-            raise ConfigError(
-                f"change of {path}: {said} of {figure.value} is {figure.value} in whole numbers, which "
-                "changes nothing; take another factor, or give the value itself"
-            )
-        return round(product)
-    return float(product)
-
-
-def _factor(said: Any) -> Fraction | None:
-    if not isinstance(said, str) or not said.startswith("x"):
-        return None
+def contradiction(product: str | Path, values: Mapping[str, Any]) -> str:
+    """Return why no product can have these figures beside its others; "" where one can."""
     try:
-        return Fraction(said[1:])
-    except (ValueError, ZeroDivisionError):
-        return None
-
-
-def _near(path: str, profile: Profile) -> str:
-    near = hint(path, tuple(profile.figures))
-    return near if "did you mean" in near else f"; `ascendsim profiles {profile.variant}` lists them"
+        load_profile(product, overrides=values)
+    except ConfigError as error:
+        told = [line.removeprefix("overrides: ") for line in problem_lines(str(error))]
+        return "; ".join(told) or str(error)
+    return ""

@@ -63,10 +63,15 @@ def check(layers: list[Layer]) -> dict[str, Any]:
 
 
 def problems_text(file: str, problems: list[str]) -> str:
-    """Put all problems of one file in one message."""
+    """Put all problems of one file in one message; `problem_lines` takes them out again."""
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     lines = "\n".join(f"  {problem}" for problem in problems)
     return f"{file}: {count} in this product description\n{lines}\ndocs/profiles.md says how one is written"
+
+
+def problem_lines(message: str) -> list[str]:
+    """Return the problems that such a message tells, without the frame around them."""
+    return [line.strip() for line in message.splitlines() if line.startswith("  ")]
 
 
 def _tell(layers: list[Layer], problem: Problem) -> str:
@@ -137,19 +142,18 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant, whatever its case."""
+def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
+    """Return the known names that were probably meant, whatever their case, the nearest first."""
     # By lower case: ascend910b3 is near 910B3.
     folded = {entry.lower(): entry for entry in known}
-    near = get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
-    return folded[near[0]] if near else None
+    return [folded[near] for near in get_close_matches(name.lower(), folded, n=count, cutoff=0.6)]
 
 
 def hint(name: str, known: tuple[str, ...]) -> str:
     """Return `; did you mean ...?` for a near miss, or the list of what there is."""
     near = nearest(name, known)
     if near:
-        return f"; did you mean {near}?"
+        return f"; did you mean {near[0]}?"
     return "; known are " + ", ".join(known) if known else ""
 
 

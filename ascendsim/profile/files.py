@@ -187,10 +187,10 @@ def _locate(name: str) -> tuple[Path, str]:
                 return path, variant
             known.append(variant)
     products = [path.stem for path in shipped]
-    near = nearest(plain, [*products, *known])
+    near = nearest(plain, [*products, *known], 3)
     # A family's name is the beginning of its variants' names: 950 of 950PR_9589.
     family = [variant for variant in known if plain and variant.lower().startswith(plain)]
-    guess = f"did you mean {near}? " if near else ""
+    guess = f"did you mean {' or '.join(near)}? " if near else ""
     if family:
         guess = f"{len(family)} variants begin so, such as {family[-1]}. "
     what = f"{guess}Products are {', '.join(products)}; `ascendsim profiles` lists their variants."

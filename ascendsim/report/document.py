@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim import __version__
 from ascendsim.report.columns import CALL, ERRORS, GRADIENT, KERNEL, LAYER, TIME_PARTS, Entry, definitions
 from ascendsim.report.kernel_entry import kernel_entry
+from ascendsim.report.layer_notes import notes_of_layers
 
 if TYPE_CHECKING:
     from ascendsim.ops.results import Estimate
@@ -231,5 +232,7 @@ def _network_entry(layers: Sequence[Entry], notes: Sequence[str]) -> Entry:
             for part in TIME_PARTS
         },
         "layers": rows,
-        "notes": list(dict.fromkeys([*notes, *(note for call in calls for note in call["notes"])])),
+        "notes": list(
+            dict.fromkeys([*notes, *notes_of_layers(layers, lambda layer: layer["call"]["notes"])])
+        ),
     }

@@ -72,7 +72,7 @@ def write_network_folder(
 
     Raises   DataError if the folder cannot be made or written to
     """
-    from ascendsim.report.pictures.plots import plot_layers
+    from ascendsim.report.pictures.layers import plot_layers
 
     files: list[dict[str, str]] = []
     products = document["products"]

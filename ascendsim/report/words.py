@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ascendsim.report.columns import Entry
+from ascendsim.report.layer_notes import notes_of_layers
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:
@@ -167,11 +168,15 @@ def common_lines(products: Sequence[Entry]) -> list[str]:
 
 
 def _kernel_notes(product: Entry) -> list[str]:
-    parts = [product] if "kernels" in product else product["layers"]
-    kernels = [kernel for part in parts for kernel in part["kernels"]]
-    # What the call says already is not said again.
-    own = [k for k in kernels if k["note"] and k["note"] not in product["notes"]]
-    return list(dict.fromkeys(f"{k['name']}: {k['note']}" for k in own))
+    def told(part: Entry) -> list[str]:
+        # What the call says already, of some layers maybe, is not said again.
+        kernels = [kernel for kernel in part["kernels"] if kernel["note"]]
+        said = tuple(product["notes"])
+        return [f"{k['name']}: {k['note']}" for k in kernels if not any(n.endswith(k["note"]) for n in said)]
+
+    return list(
+        dict.fromkeys(told(product) if "kernels" in product else notes_of_layers(product["layers"], told))
+    )
 
 
 def _text(value: Any) -> str:

@@ -62,10 +62,18 @@ def codesign(arguments: Any) -> int:
 
 
 def _require_one(answer: DesignAnswer) -> None:
-    """Refuse a question of which no design can be timed but, perhaps, the product as it is.
+    """Refuse a question of which no design is timed, or none but the product as it is as others are refused.
 
-    Raises   ConfigError with the first reason
+    Raises   ConfigError with the first reason, or what the cheapest design costs
     """
+    possible = [design for design in answer.designs if not design.refused]
+    if possible and all(design.over_budget for design in possible):
+        costs = {design.name: design.cost for design in answer.designs if design.cost is not None}
+        name = min(costs, key=lambda name: costs[name])
+        raise ConfigError(
+            f"study codesign: no design costs at most {answer.question.budget:g}; the cheapest of "
+            f"{len(costs)}, {name}, costs {costs[name]:g}: raise --budget, or add changes that cost less"
+        )
     changed = [design for design in answer.designs if design.figures]
     if changed and all(design.refused for design in changed):
         first = changed[0]

@@ -32,7 +32,13 @@ def add_engine_options(command: Any) -> None:
     how.add_argument(
         "--time", type=seconds, metavar="SECONDS", help="begin no new point after so long; run again to go on"
     )
-    how.add_argument("--trials", type=natural, metavar="N", help="compute at most so many new points")
+    how.add_argument(
+        "--trials",
+        type=natural,
+        metavar="N",
+        help="compute at most N new points in all, of which each is one call (in `study precision` a case); "
+        "what is kept does not count; run again to go on",
+    )
     how.add_argument(
         "--store",
         type=Path,

@@ -70,7 +70,7 @@ def add_hardware(kinds: Any) -> Any:
 def hardware(arguments: Any) -> int:
     """Ask, answer, print, and write what was asked for."""
     from ascendsim.cli.studies.engine import engine_of
-    from ascendsim.report.studies.hardware import hardware_sentence
+    from ascendsim.report.studies.hardware_words import hardware_sentence
     from ascendsim.studies.hardware.gains import study_hardware
 
     questions = [_question(arguments, product) for product in products_of(arguments)]
@@ -86,6 +86,7 @@ def hardware(arguments: Any) -> int:
 
 def _question(arguments: Any, product: str) -> Question:
     from ascendsim.studies.hardware.records import Question
+    from ascendsim.validate.quoted import tuning_noise
 
     title, layers = layers_of(arguments)
     return Question(
@@ -98,13 +99,14 @@ def _question(arguments: Any, product: str) -> Question:
         arguments.cube_math_type,
         doubt=not arguments.no_interval,
         tilings=arguments.tuned,
+        margin=tuning_noise().median,
     )
 
 
 def _changes(arguments: Any, product: str) -> tuple[Change, ...]:
     """Return the changes that are asked for.
 
-    Raises   ConfigError where there is none, or one is given twice
+    Raises   ConfigError where there is none, one is given twice, or one is no change of the product
     """
     from ascendsim.profile import load_profile, parse_changes, read_changes
     from ascendsim.studies.hardware.enlarging import enlargings
@@ -120,6 +122,10 @@ def _changes(arguments: Any, product: str) -> tuple[Change, ...]:
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated:
         raise ConfigError(f"the change {repeated} is given twice; give each once")
+    # Of every product before anything is timed on the first.
+    profile = load_profile(product)
+    for change in changes:
+        change.on(profile)
     return tuple(changes)
 
 
@@ -135,13 +141,13 @@ def _write_table(arguments: Any, points: list[Point], engine: Any) -> None:
 def _print(answers: Sequence[HardwareAnswer], arguments: Any) -> None:
     from ascendsim.cli.studies.output import Report, tell
     from ascendsim.report.studies.hardware import (
-        hardware_compared,
         hardware_page,
         hardware_record,
-        hardware_sentence,
         hardware_table,
+        hardware_title,
         notes,
     )
+    from ascendsim.report.studies.hardware_words import hardware_compared, hardware_sentence
 
     told = Report(
         hardware_record,
@@ -149,6 +155,7 @@ def _print(answers: Sequence[HardwareAnswer], arguments: Any) -> None:
         lambda answer: [hardware_table(answer, short=True)],
         partial(notes, short=True),
         hardware_page,
+        hardware_title,
         hardware_compared,
     )
     tell(arguments, answers, told)

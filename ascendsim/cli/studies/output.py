@@ -74,7 +74,7 @@ class Report(Generic[AnswerT]):
     """How answers of one kind are told.
 
     record, sentence, tables, notes, page   of one answer
-    compared, overview                      of several: a sentence and tables
+    title, compared, overview               of several: what they are of, a sentence and tables
     brief                                   whether the tables of each of several are on the page alone
     """
 
@@ -83,6 +83,7 @@ class Report(Generic[AnswerT]):
     tables: Callable[[AnswerT], Iterable[TextTable]]
     notes: Callable[[AnswerT], Iterable[str]]
     page: Callable[[AnswerT, Mapping[str, str]], Page]
+    title: Callable[[Sequence[AnswerT]], str]
     compared: Callable[[Sequence[AnswerT]], str]
     overview: Callable[[Sequence[AnswerT]], Iterable[TextTable]] = lambda _: ()
     brief: bool = False
@@ -108,7 +109,7 @@ def tell(arguments: Any, answers: Sequence[AnswerT], told: Report[AnswerT]) -> N
     pages = [told.page(one, facts(arguments.words, one.variant, one.digest, one.assumed)) for one in answers]
     names = [one.variant for one in answers]
     overview = tuple(told.overview(answers))
-    write_study_page(arguments, joined(pages, names, told.compared(answers), overview))
+    write_study_page(arguments, joined(told.title(answers), pages, names, told.compared(answers), overview))
 
 
 def _print_several(answers: Sequence[AnswerT], told: Report[AnswerT]) -> None:

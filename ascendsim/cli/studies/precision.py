@@ -178,7 +178,7 @@ def _print(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Sequence
     from ascendsim.cli.studies.engine import write_study_page
     from ascendsim.report.studies.facts import facts as study_facts
     from ascendsim.report.studies.precision import precision_compared, precision_record, precision_rows
-    from ascendsim.report.studies.precision_page import precision_page
+    from ascendsim.report.studies.precision_page import precision_page, precision_title
     from ascendsim.report.studies.several import joined
     from ascendsim.studies.engine.table import write_table
     from ascendsim.studies.sweep import ranged_figures
@@ -199,7 +199,9 @@ def _print(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Sequence
         facts = study_facts(arguments.words, profile.variant, profile.content.hex(), assumed)
         pages.append(precision_page(study, facts))
     names = [study.variant for study in studies]
-    page = joined(pages, names, precision_compared(studies)) if several else pages[0]
+    page = pages[0]
+    if several:
+        page = joined(precision_title(studies), pages, names, precision_compared(studies))
     write_study_page(arguments, page)
 
 
@@ -228,5 +230,5 @@ def _print_tables(studies: Sequence[PrecisionStudy]) -> None:
         out.print()
         for line in refusals(study):
             print_text(out, line)
-    for word in ("error", "storage, cast, output, sums", "of terms", "fails", "us"):
+    for word in ("error", "storage, cast, output, sums", "of terms", "passes limit", "misses rules", "us"):
         print_text(out, f"{word}: {DEFINITIONS[word]}")

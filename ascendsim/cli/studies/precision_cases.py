@@ -50,7 +50,7 @@ def cases_of(arguments: Any) -> tuple[str, list[Case]]:
         return arguments.npz.name, [_recorded(file, arguments) for file in files]
     if arguments.codes is not None:
         raise ConfigError("--codes goes with --npz")
-    request = read_request(arguments, several=True)
+    request = read_request(arguments)
     return _title(request), list(_drawn(request, arguments))
 
 

@@ -153,11 +153,11 @@ def _print(answers: Sequence[TilingAnswer], arguments: Any) -> None:
         tiling_sentence,
         tiling_tables,
     )
-    from ascendsim.report.studies.tiling_cases import cases_tables, tiling_compared
+    from ascendsim.report.studies.tiling_cases import cases_tables, tiling_compared, tiling_title
 
     told = Report(
         *(tiling_record, tiling_sentence, tiling_tables, notes, tiling_page),
-        tiling_compared,
+        *(tiling_title, tiling_compared),
         cases_tables,
         brief=True,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.cli.products import each_once
 from ascendsim.cli.studies.engine import add_engine_options
 from ascendsim.cli.values import gradients, positive
 from ascendsim.errors import ConfigError
@@ -68,8 +69,11 @@ def add_products(what: Any) -> None:
 
 
 def products_of(arguments: Any) -> tuple[str, ...]:
-    """Return the products that are asked about, each once."""
-    return tuple(dict.fromkeys(arguments.product or (DEFAULT_PRODUCT,)))
+    """Return the products that are asked about, each once.
+
+    Raises   ConfigError for a name of no product
+    """
+    return each_once(arguments.product or (DEFAULT_PRODUCT,))
 
 
 def one_of(what: str, why: str, found: Sequence[Any]) -> Any:

@@ -61,6 +61,8 @@ def read_plans(path: Path | str) -> PlanFile:
         return PlanFile(path, FrozenMap(entries))
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: holds {shown(content)}; it must hold a table for each gradient")
+    if not content:
+        raise ConfigError(f"{path}: says no plan; it must hold a table for each gradient, as [{MADE[0]}]")
     plans: dict[str, Plan | PartialPlan] = {}
     layers: dict[str, Plans] = {}
     for name, table in content.items():
@@ -133,4 +135,7 @@ def _plan(path: Path, table: Mapping[str, Any], made: str, layer: str = "") -> P
         hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(MADE)}, or [LAYER.{MADE[0]}]"
         raise ConfigError(f"{path}: the table {layer}{made} is for nothing that a call makes; {hint}")
     where = f"{path}: {layer}{made}"
+    # To give a plan of which nothing is said would be to give none, without a word.
+    if not table:
+        raise ConfigError(f"{where} is empty; give fields of a plan, as base_m = 64, or leave the table out")
     return from_vendor(made, table, where) if says_vendor_names(table) else plan_given(table, where)

@@ -9,8 +9,8 @@ from ascendsim.report.columns import Entry
 from ascendsim.report.numbers import microseconds, percent
 from ascendsim.report.page.charts import Stack, stacked
 from ascendsim.report.page.records import Picture
-from ascendsim.report.page.roofline import Point, Roof, roofline
-from ascendsim.report.tables import TextTable
+from ascendsim.report.page.roofline import NAMED, Point, Roof, roofline
+from ascendsim.report.tables import TextTable, without_empty
 from ascendsim.timing.stages import stages
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def roofline_picture(points: Sequence[Point], roof: Roof) -> Picture:
         "that its cores read through L2. No kernel can be above the line: on its slope the link from L2 to "
         "all cores is full, on its level all cubes work. "
         f"They meet at {roof.ridge:,.3g} multiply-adds for each byte."
+        + (" Numbers are those of the table." if len(points) > NAMED else "")
     )
     return Picture(roofline(points, roof), caption)
 
@@ -97,6 +98,8 @@ def roofline_table(points: Sequence[Point], roof: Roof) -> TextTable:
     """Show how far each kernel is below the roof, and which part of it is above the kernel."""
     rows = tuple(
         (
+            # A few have their names in the picture.
+            str(number) if len(points) > NAMED else "",
             point.label,
             f"{point.intensity:,.3g}",
             f"{point.rate:,.3g}",
@@ -104,10 +107,11 @@ def roofline_table(points: Sequence[Point], roof: Roof) -> TextTable:
             "cube" if point.intensity >= roof.ridge else "L2",
             percent(point.rate / roof.at(point.intensity)),
         )
-        for point in points
+        for number, point in enumerate(points, start=1)
     )
-    headings = ("kernel", "multiply-adds / byte", "10^12 / s", "roof", "of", "reached")
-    return TextTable("Kernels below the roof", headings, frozenset({0, 4}), rows)
+    headings = ("no.", "kernel", "multiply-adds / byte", "10^12 / s", "roof", "of", "reached")
+    table = TextTable("Kernels below the roof", headings, frozenset({1, 5}), rows)
+    return without_empty(table, ("no.",))
 
 
 def waits_picture(product: Entry) -> Picture | None:

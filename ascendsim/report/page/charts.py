@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from math import ceil, floor, log10
 from typing import NamedTuple
 
-from ascendsim.report.page.shapes import WIDTH
+from ascendsim.report.page.labels import labels
+from ascendsim.report.page.palette import REST, told_apart
+from ascendsim.report.page.shapes import WIDTH, circle
 from ascendsim.report.page.shapes import cut as _cut
 from ascendsim.report.page.shapes import line as _line
 from ascendsim.report.page.shapes import rect as _rect
@@ -29,8 +30,13 @@ class Bar(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """One dot of a scatter; `marked` ones are joined, from left to right."""
+    """One dot of a scatter; `marked` ones are joined, from left to right.
 
+    mark   stands beside the dot: a short name, or its number in the table below
+    label  the whole name, which shows on hover
+    """
+
+    mark: str
     label: str
     x: float
     y: float
@@ -77,34 +83,35 @@ def scatter(dots: Sequence[Dot], x_title: str, y_title: str) -> str:
     if front:
         points = " ".join(f"{across.at(d.x):.1f},{up.at(d.y):.1f}" for d in front)
         parts.append(f'<polyline class="front" points="{points}"/>')
-    for dot in dots:
-        kind = "marked" if dot.marked else "dot"
-        parts.append(
-            f'<circle class="{kind}" cx="{across.at(dot.x):.1f}" cy="{up.at(dot.y):.1f}" r="5">'
-            f"<title>{escape(dot.label)}: {dot.x:.6g}, {dot.y:.6g}</title></circle>"
-        )
-    return _svg(height, parts)
+    places = [(across.at(dot.x), up.at(dot.y)) for dot in dots]
+    for dot, place in zip(dots, places, strict=True):
+        said = f"{dot.label}: {dot.x:.6g}, {dot.y:.6g}"
+        parts.append(circle(*place, "marked" if dot.marked else "dot", said))
+    return _svg(height, parts + labels(places, [dot.mark for dot in dots], height - 50))
 
 
 def stacked(stacks: Sequence[Stack], unit: str) -> str:
-    """Draw bars of parts on one scale, with a legend of the parts."""
-    names = list(dict.fromkeys(name for stack in stacks for name, _ in stack.parts))
+    """Draw bars of parts on one scale, with a legend of the parts; no two of them have one colour."""
+    names = told_apart(part for stack in stacks for part in stack.parts)
+    kinds = {name: f"part{at}" for at, name in enumerate(names)}
+    if any(name not in kinds for stack in stacks for name, _ in stack.parts):
+        kinds[REST] = "rest"
     most = max((sum(amount for _, amount in stack.parts) for stack in stacks), default=1.0)
     scale = _Scale(0, most, LABEL, WIDTH - MARGIN)
-    legend_rows = -(-len(names) // 4)
+    legend_rows = -(-len(kinds) // 4)
     top = MARGIN + ROW * legend_rows
     height = top + ROW * len(stacks) + MARGIN
     parts = _axis(scale, top, height - MARGIN, unit)
-    for at, name in enumerate(names):
+    for at, (name, kind) in enumerate(kinds.items()):
         x, y = 10 + (at % 4) * (WIDTH - 20) / 4, 8 + (at // 4) * ROW
-        parts += [_rect(x, y, 14, 14, f"part{at % 8}", name), _text(x + 20, y + 12, _cut(name, 160), "start")]
+        parts += [_rect(x, y, 14, 14, kind, name), _text(x + 20, y + 12, _cut(name, 160), "start")]
     for at, stack in enumerate(stacks):
         y, begin = top + at * ROW, 0.0
         parts.append(_text(LABEL - 8, y + ROW / 2 + 4, _cut(stack.label, LABEL), "end", stack.label))
         for name, amount in stack.parts:
             left, right = scale.at(begin), scale.at(begin + amount)
             said = f"{stack.label}, {name}: {amount:,.0f} {unit}"
-            parts.append(_rect(left, y + 4, right - left, ROW - 8, f"part{names.index(name) % 8}", said))
+            parts.append(_rect(left, y + 4, right - left, ROW - 8, kinds.get(name, "rest"), said))
             begin += amount
     return _svg(height, parts)
 

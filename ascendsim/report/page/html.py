@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ascendsim.errors import DataError
 from ascendsim.report.files import make_folder, write_text
 from ascendsim.report.page.fitting import fitted, without_details
+from ascendsim.report.page.palette import COLOURS, REST_COLOUR
 from ascendsim.report.page.records import Page
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ LARGEST_BYTES = 5 * 2**20
 
 def render(page: Page) -> str:
     """Return a page as HTML; texts are escaped, pictures are taken as they are."""
-    return _template().render(page=page)
+    return _template().render(page=page, colours=COLOURS, rest_colour=REST_COLOUR)
 
 
 def write_page(path: Path, page: Page) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from math import ceil, floor, log10
 from typing import NamedTuple
 
+from ascendsim.report.page.labels import labels
 from ascendsim.report.page.shapes import WIDTH, circle, line, svg, text
 
 LEFT, RIGHT, TOP, BOTTOM = 70, WIDTH - 30, 40, 300
-# As many as can have their names beside them; the table below the picture has all.
+# As many as can have their names beside them; of more their numbers in the table below stand there.
 NAMED = 6
 
 
@@ -35,6 +36,13 @@ class Roof(NamedTuple):
     def ridge(self) -> float:
         """From how many multiply-adds for each byte on the cubes are the limit, and not the bytes."""
         return self.peak / self.bytes_rate
+
+
+def marks(points: Sequence[Point]) -> list[str]:
+    """Return what stands beside each dot: its name, or of many its number in the table."""
+    if len(points) <= NAMED:
+        return [point.label for point in points]
+    return [str(at) for at in range(1, len(points) + 1)]
 
 
 class _Decades:
@@ -67,14 +75,11 @@ def roofline(points: Sequence[Point], roof: Roof) -> str:
         parts.append(line(LEFT, up.at(tick), RIGHT, up.at(tick), "grid"))
         parts.append(text(LEFT - 6, up.at(tick) + 4, f"{tick:,.6g}", "end"))
     parts += _roof(roof, across, up)
-    for point in points:
-        x, y = across.at(point.intensity), up.at(point.rate)
+    places = [(across.at(point.intensity), up.at(point.rate)) for point in points]
+    for point, place in zip(points, places, strict=True):
         said = f"{point.label}: {point.intensity:,.3g} for each byte, {point.rate:,.3g} x 10^12 a second"
-        parts.append(circle(x, y, "marked", said))
-        if len(points) <= NAMED:
-            # To the side where there is room.
-            beside = (x - 9, "end") if x > WIDTH / 2 else (x + 9, "start")
-            parts.append(text(beside[0], y + 4, point.label, beside[1]))
+        parts.append(circle(*place, "marked", said))
+    parts += labels(places, marks(points), BOTTOM)
     return svg(BOTTOM + 44, parts)
 
 

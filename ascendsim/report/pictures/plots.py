@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from ascendsim.ops.results import KernelResult
     from ascendsim.profile import Profile
-    from ascendsim.report.columns import Entry
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = {
@@ -31,7 +30,6 @@ COLOURS = {
     "MTE3": "#56B4E9",
     "S": "#555555",
 }
-_BAR_COLOURS = tuple(COLOURS.values())
 # More rows would be too thin to read; grouped calls and networks have dozens of kernels.
 MOST_KERNELS = 8
 _BINS = 1_500  # about two a pixel of the left plot
@@ -47,7 +45,7 @@ def plot_timeline(path: Path, kernels: Sequence[KernelResult], profile: Profile,
     are drawn. The entry of a kernel, in which no pipe works, is a grey strip that is not to scale: it would
     be most of a short kernel.
     """
-    _quiet()
+    quiet()
     # The longest of them, but drawn in the order in which they run.
     longest = sorted(kernels, key=lambda kernel: -kernel.cycles)[:MOST_KERNELS]
     kept = [kernel for kernel in kernels if kernel in longest]
@@ -65,32 +63,7 @@ def plot_timeline(path: Path, kernels: Sequence[KernelResult], profile: Profile,
         _draw_window(row[1], core, profile.clock.cube_mhz, window)
     if len(longest) < len(kernels):
         figure.supxlabel(f"the longest {len(longest)} of {len(kernels)} kernels", fontsize=8)
-    _save(figure, path)
-
-
-def plot_layers(path: Path, product: Entry, title: str) -> None:
-    """Draw what a network spends on each layer, by kernel."""
-    _quiet()
-    layers = product["layers"]
-    names = list(dict.fromkeys(kernel["name"] for layer in layers for kernel in layer["kernels"]))
-    figure = Figure(figsize=(10, 1.2 + 0.28 * len(layers)), layout="constrained")
-    axes = figure.subplots()
-    places = range(len(layers))
-    left = [0.0] * len(layers)
-    for index, name in enumerate(names):
-        widths = [_time_us(layer, name) * layer["count"] for layer in layers]
-        axes.barh(places, widths, left=left, label=name, color=_BAR_COLOURS[index % len(_BAR_COLOURS)])
-        left = [start + width for start, width in zip(left, widths, strict=True)]
-    axes.set_yticks(places, [f"{layer['name']} x{layer['count']}" for layer in layers], fontsize=8)
-    axes.invert_yaxis()
-    axes.set_xlabel("microseconds per backward pass of the network, launches included")
-    axes.legend(fontsize=8)
-    axes.set_title(title, fontsize=11)
-    _save(figure, path)
-
-
-def _time_us(layer: Entry, kernel: str) -> float:
-    return sum(float(k["time_us"]) for k in layer["kernels"] if k["name"] == kernel)
+    save(figure, path)
 
 
 def _draw_whole(
@@ -164,12 +137,13 @@ def _label(axes: Axes, core: CoreSpans) -> None:
     axes.set_xlabel("microseconds from the start of the kernel", fontsize=8)
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """Keep matplotlib's remarks on its own caches from users who asked for a report."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 
-def _save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path) -> None:
+    """Write a figure as PNG, whole or not at all."""
     # The format by name: the temporary file's own ending does not count.
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=110)

@@ -8,7 +8,7 @@ from typing import Any
 from ascendsim.report.numbers import microseconds
 from ascendsim.report.page.charts import Dot, scatter
 from ascendsim.report.page.records import Page, Picture, Section
-from ascendsim.report.studies.hardware import share
+from ascendsim.report.studies.hardware_words import share
 from ascendsim.report.tables import TextTable
 from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.codesign.records import Design, DesignAnswer
@@ -53,9 +53,9 @@ def codesign_sentence(answer: DesignAnswer) -> str:
 def codesign_table(answer: DesignAnswer) -> TextTable:
     """Show every design, the product as it is first."""
     front = _names(answer.front)
-    rows = tuple(_row(design, front) for design in answer.designs)
-    headings = ("design", "cost", "usual us", "tuned us", "front")
-    return TextTable("Designs", headings, frozenset({0, 4}), rows)
+    rows = tuple((str(at), *_row(design, front)) for at, design in enumerate(answer.designs, start=1))
+    headings = ("no.", "design", "cost", "usual us", "tuned us", "front")
+    return TextTable("Designs", headings, frozenset({1, 5}), rows)
 
 
 def _names(designs: Iterable[Design]) -> frozenset[str]:
@@ -75,15 +75,15 @@ def codesign_page(answer: DesignAnswer, made: Mapping[str, str]) -> Page:
     """Return the page of a study; `made` says how."""
     front = _names(answer.front)
     dots = [
-        Dot(design.name, design.cost, design.tuned_us, marked=design.name in front)
-        for design in answer.designs
+        Dot(str(at), design.name, design.cost, design.tuned_us, marked=design.name in front)
+        for at, design in enumerate(answer.designs, start=1)
         if design.cost is not None and not design.reason
     ]
     pictures = (
         (
             Picture(
                 scatter(dots, f"cost = {answer.question.cost.text}", "us, tuned"),
-                "Cost and time; the line is the front.",
+                "Cost and time of each design, by its number in the table; the line is the front.",
             ),
         )
         if dots

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf
 from typing import Any
 
 from ascendsim.report.numbers import microseconds, value
 from ascendsim.report.page.charts import Bar, tornado
 from ascendsim.report.page.records import Page, Picture, Section
+from ascendsim.report.studies.hardware_words import (
+    BELOW,
+    BY_PLAN,
+    NO_FIT,
+    NOTHING,
+    PARTLY,
+    UNCLEAR,
+    hardware_sentence,
+    interval,
+    share,
+    verdict,
+)
+from ascendsim.report.studies.several import listed
 from ascendsim.report.tables import TextTable, without_empty
 from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.hardware.records import Gain, HardwareAnswer
 
-UNCLEAR, NOTHING = "not distinguishable", "no change"
 # So many changes fit a screen, whatever they do.
 MANY = 12
 DEFINITIONS = {
@@ -31,86 +42,20 @@ DEFINITIONS = {
     "it and all that raise it together.",
     UNCLEAR: "0 lies in that interval: whether the change helps is not known.",
     NOTHING: "Not one cycle of any layer changes, wherever assumed figures lie.",
+    f"{BY_PLAN}, {PARTLY}": "At least half, or a tenth, of the saving comes of plans that the operators "
+    "choose for the changed product alone: with the same plans it is that much less.",
+    NO_FIT: "A plan of the unchanged product does not fit any more: what comes of the new one is not known.",
+    BELOW: "Less than the model's own margin: the median error of the estimated ratio of two plans' times. "
+    "How far ratios of two products are off, nobody has measured.",
     **L2_STARTS,
 }
-
-
-def hardware_sentence(answer: HardwareAnswer) -> str:
-    """Answer in one sentence: the change that saves most wherever assumed figures lie, start by start."""
-    where = f"On {answer.variant}, {answer.question.title}"
-    names = list(dict.fromkeys(gain.change for gain in answer.gains))
-    if not names:
-        return f"{where}: none of the changes can be timed; {next(iter(answer.refused.values()))}"
-    by_name = {name: [gain for gain in answer.gains if gain.change == name] for name in names}
-    unclear = [name for name in names if not any(gain.distinguishable for gain in by_name[name])]
-    if len(unclear) == len(names) > 1:
-        starts = " or ".join(answer.question.starts)
-        return f"{where}: none of {len(names)} changes is distinguishable from no change with L2 {starts}."
-    best = max(names, key=lambda name: _surely(by_name[name]))
-    said = " and ".join(f"{_saving(gain)} with L2 {gain.start}" for gain in by_name[best])
-    if len(names) == 1:
-        return f"{where}: {best} {said}."
-    tail = f"; {len(unclear)} of them cannot be told from no change" if unclear else ""
-    return f"{where}: of {len(names)} changes {best} buys most: it {said}{tail}."
-
-
-def hardware_compared(answers: Sequence[HardwareAnswer]) -> str:
-    """Compare products in one sentence: what buys most on each, where it surely saves most first."""
-    found = []
-    for answer in answers:
-        by_name: dict[str, list[Gain]] = {}
-        for gain in answer.gains:
-            by_name.setdefault(gain.change, []).append(gain)
-        if by_name:
-            best = max(by_name, key=lambda name: _surely(by_name[name]))
-            said = " and ".join(f"{_saving(gain)} with L2 {gain.start}" for gain in by_name[best])
-            found.append((_surely(by_name[best]), f"on {answer.variant} {best} {said}"))
-        else:
-            found.append(((-inf, -inf), f"on {answer.variant} no change can be timed"))
-    # Of equal ones in the order in which they were asked for.
-    parts = [said for _, said in sorted(found, key=lambda pair: pair[0], reverse=True)]
-    return f"{answers[0].question.title}, what saves most first: {'; '.join(parts)}."
-
-
-def _surely(gains: Sequence[Gain]) -> tuple[float, float]:
-    """Return what a change saves at least under its worst start, and then under its best one."""
-    least = [gain.doubt.low if gain.doubt else gain.share for gain in gains]
-    return min(least), max(least)
-
-
-def _saving(gain: Gain) -> str:
-    verdict = _verdict(gain)
-    within = f" ({_interval(gain)})" if gain.doubt and verdict != NOTHING else ""
-    if verdict:
-        return f"{'changes nothing' if verdict == NOTHING else f'is {UNCLEAR} from no change'}{within}"
-    verb = "saves" if gain.share > 0 else "costs"
-    return f"{verb} {share(abs(gain.share))} %{within}"
-
-
-def _verdict(gain: Gain) -> str:
-    """Say that a gain is none, or may be none; "" where it is one."""
-    if gain.distinguishable:
-        return ""
-    moved = gain.share or (gain.doubt and (gain.doubt.low or gain.doubt.high))
-    return UNCLEAR if moved else NOTHING
-
-
-def _interval(gain: Gain) -> str:
-    assert gain.doubt is not None
-    return f"{share(gain.doubt.low)} to {share(gain.doubt.high)} %"
-
-
-def share(part: float) -> str:
-    """Print a part of 1 as a percentage of one decimal, a small one of two digits: only 0 is 0."""
-    percents = 100 * part
-    return f"{percents:.1f}" if not part or abs(percents) >= 0.1 else f"{percents:.2g}"
 
 
 def _quiet(answer: HardwareAnswer) -> list[str]:
     """Return the changes that change nothing under any start, where there are many changes."""
     by_name: dict[str, list[str]] = {}
     for gain in answer.gains:
-        by_name.setdefault(gain.change, []).append(_verdict(gain))
+        by_name.setdefault(gain.change, []).append(verdict(gain, answer.question.margin))
     if len(by_name) <= MANY:
         return []
     return [name for name, verdicts in by_name.items() if set(verdicts) == {NOTHING}]
@@ -129,9 +74,9 @@ def hardware_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
             microseconds(gain.anew_us),
             microseconds(gain.better_us),
             f"{share(gain.share)} %",
-            _interval(gain) if gain.doubt else "",
+            interval(gain) if gain.doubt else "",
             *(_tuned(gain.tuned_us) if tuned else ()),
-            _verdict(gain),
+            verdict(gain, answer.question.margin),
         )
         for gain in answer.gains
         if gain.change not in left_out
@@ -214,6 +159,12 @@ def notes(answer: HardwareAnswer, *, short: bool = False) -> list[str]:
     return found
 
 
+def hardware_title(answers: Sequence[HardwareAnswer]) -> str:
+    """Say what a page of answers about the same layers is of."""
+    variants = listed([answer.variant for answer in answers])
+    return f"What do changes of {variants} buy? {answers[0].question.title}"
+
+
 def hardware_page(answer: HardwareAnswer, made: Mapping[str, str]) -> Page:
     """Return the page of a study; `made` says how."""
     pictures = tuple(
@@ -229,8 +180,7 @@ def hardware_page(answer: HardwareAnswer, made: Mapping[str, str]) -> Page:
     ]
     layers = tuple(layer_table(gain) for gain in answer.gains)
     sections.append(Section("Layer by layer", (), (), layers, collapsed=True))
-    title = f"What do changes of {answer.variant} buy? {answer.question.title}"
-    return Page(title, hardware_sentence(answer), tuple(sections), DEFINITIONS, made)
+    return Page(hardware_title([answer]), hardware_sentence(answer), tuple(sections), DEFINITIONS, made)
 
 
 def _bar(gain: Gain) -> Bar:
@@ -245,12 +195,13 @@ def hardware_record(answer: HardwareAnswer) -> dict[str, Any]:
         "product": answer.variant,
         "profile": answer.digest,
         "assumed_figures": answer.assumed,
-        "gains": [_gain_record(gain) for gain in answer.gains],
+        "margin": answer.question.margin,
+        "gains": [_gain_record(gain, answer.question.margin) for gain in answer.gains],
         "refused": dict(answer.refused),
     }
 
 
-def _gain_record(gain: Gain) -> dict[str, Any]:
+def _gain_record(gain: Gain, margin: float) -> dict[str, Any]:
     doubt = gain.doubt
     return {
         "change": gain.change,
@@ -264,11 +215,22 @@ def _gain_record(gain: Gain) -> dict[str, Any]:
         "saved_share": gain.share,
         "saved_between": None if doubt is None else [doubt.low, doubt.high],
         "figures_that_move_it": None if doubt is None else doubt.figures,
+        "saved_by_plans_share": gain.plan_share,
         "distinguishable": gain.distinguishable,
+        "verdict": verdict(gain, margin),
         "layers": [_layer_record(row) for row in gain.layers],
     }
 
 
 def _layer_record(row: Any) -> dict[str, Any]:
-    names: Sequence[str] = ("layer", "count", "base_us", "same_us", "anew_us", "better_us", "tuned_us")
+    names: Sequence[str] = (
+        "layer",
+        "count",
+        "base_us",
+        "same_us",
+        "anew_us",
+        "better_us",
+        "tuned_us",
+        "new_plan",
+    )
     return {name: getattr(row, name) for name in names}

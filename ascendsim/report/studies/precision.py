@@ -23,11 +23,11 @@ DEFINITIONS = {
     "of terms": "Largest error of an element, storage apart, over the sum of the magnitudes |a b| of its "
     "terms: the error of the sum, whatever of it cancels.",
     "other bits": "Largest share of elements of a gradient whose bits another accumulation model changes.",
-    "passes": "Every gradient of every case is within the limit under every accumulation model, without "
-    "NaN or Inf.",
-    "fails": "Acceptance rules of the field that some gradient fails, held against float64 of the stored "
-    "tensors (docs/arithmetic.md has them). They judge elements one by one, so that terms that cancel "
-    "fail them.",
+    "passes limit": "Whether a mode passes: every gradient of every case has an error within the limit "
+    "under every accumulation model, without NaN or Inf. Of those that pass the fastest is the cheapest.",
+    "misses rules": "Acceptance rules of the field that some gradient misses, held against float64 of the "
+    "stored tensors (docs/arithmetic.md has them). They judge elements one by one and decide nothing here: "
+    "a gradient within the limit misses them where terms cancel; the reasons above tell that from lost bits.",
     "us": "Microseconds of all calls as `ascendsim run` estimates them, launches included, L2 warm.",
     "loss scale": "grad_output is multiplied by it before it is stored, gradients are divided by it.",
     "subnormal": "Share of the values that are not zero below the format's smallest normal value, where "
@@ -51,7 +51,7 @@ def precision_sentence(study: PrecisionStudy) -> str:
     if best is not None:
         error = _range(best.least, best.most)
         cost = f"{microseconds(best.time_us)} us, error {error}"
-        return f"{where}the cheapest mode {within} is {mode_words(best)}: {cost}{_as_fast(study)}."
+        return f"{where}the cheapest mode {within} is {mode_words(best)}: {cost}{_more_exact(study)}."
     if near is not None:
         error = _range(near.least, near.most)
         return f"{where}no mode is {within}; the nearest is {mode_words(near)}, error {error}."
@@ -71,14 +71,17 @@ def precision_compared(studies: Sequence[PrecisionStudy]) -> str:
     return f"{studies[0].title}, the cheapest mode {within} on each product: {'; '.join(found)}."
 
 
-def _as_fast(study: PrecisionStudy) -> str:
-    """Name the modes that are as fast as far as the model can tell; the chosen one is the most exact."""
-    named = [f"{mode_words(row)} ({microseconds(row.time_us)} us)" for row in study.as_fast]
+def _more_exact(study: PrecisionStudy) -> str:
+    """Name the modes that are more exact, and as fast as far as the model can tell."""
+    named = [
+        f"{mode_words(row)} ({microseconds(row.time_us)} us, error {_range(row.least, row.most)})"
+        for row in study.more_exact
+    ]
     if not named:
         return ""
     return (
-        f"; in time it is not distinguishable from {' or '.join(named)}, less exact: "
-        f"{100 * study.margin:.1f} % is the model's own error"
+        f"; more exact, and in time not distinguishable from it, {'is' if len(named) == 1 else 'are'} "
+        f"{' and '.join(named)}: {100 * study.margin:.1f} % is the model's own error"
     )
 
 
@@ -104,7 +107,7 @@ def reasons(study: PrecisionStudy) -> Iterator[str]:
         for rule, reason in row.failed:
             if rule not in told:
                 told.add(rule)
-                yield f"fails {rule}, such as {mode_words(row)}: {reason}."
+                yield f"The rule {rule} is missed, such as by {mode_words(row)}: {reason}."
 
 
 def _largest(row: ModeSummary) -> str:
@@ -138,7 +141,7 @@ def mode_table(study: PrecisionStudy) -> TextTable:
     """Show every mode over all cases."""
     headings = (
         *("format", "cubeMathType", "in the cube", "loss scale", "us", "error", "storage", "cast", "output"),
-        *("sums", "of terms", "other bits", "passes", "fails", "worst"),
+        *("sums", "of terms", "other bits", "passes limit", "misses rules", "worst"),
     )
     left = frozenset({0, 1, 2, 12, 13, 14})
     return TextTable("Modes", headings, left, tuple(_mode_row(study, row) for row in _told(study)))
@@ -169,7 +172,7 @@ def _mode_row(study: PrecisionStudy, row: ModeSummary) -> tuple[str, ...]:
         _range(row.least, row.most),
         *parts,
         percent(row.different),
-        "yes" if row.passes(study.limit) else "no",
+        "yes, cheapest" if row == study.cheapest else "yes" if row.passes(study.limit) else "no",
         " ".join(rule for rule, _ in row.failed),
         f"{e.name} of {row.worst.case}" if several else e.name,
     )
@@ -231,7 +234,7 @@ def model_table(study: PrecisionStudy) -> TextTable:
     ]
     headings = (
         *("of", "gradient", "format", "cubeMathType", "model", "loss scale", "error", "sums", "of terms"),
-        *("other bits", "underflow", "fails"),
+        *("other bits", "underflow", "misses rules"),
     )
     return TextTable(
         "Every gradient under every model", headings, frozenset({0, 1, 2, 3, 4, 11}), tuple(rows)

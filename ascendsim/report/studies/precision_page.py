@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.report.page.charts import Stack, stacked
@@ -18,6 +18,7 @@ from ascendsim.report.studies.precision import (
     refusals,
     share_table,
 )
+from ascendsim.report.studies.several import listed
 from ascendsim.studies.modes.records import CaseErrors
 from ascendsim.studies.modes.study import PrecisionStudy
 
@@ -36,9 +37,13 @@ def precision_page(study: PrecisionStudy, facts: Mapping[str, str]) -> Page:
         Section("Every gradient under every model", tables=(model_table(study),), collapsed=True),
     )
     own = {"limit": f"{study.limit:g}", "data": "; ".join(study.data)}
-    return Page(
-        f"Precision: {study.title}", precision_sentence(study), sections, DEFINITIONS, {**facts, **own}
-    )
+    return Page(precision_title([study]), precision_sentence(study), sections, DEFINITIONS, {**facts, **own})
+
+
+def precision_title(studies: Sequence[PrecisionStudy]) -> str:
+    """Say what a page of studies of the same cases is of."""
+    variants = listed([study.variant for study in studies])
+    return f"Which format and cubeMathType? {studies[0].title} on {variants}"
 
 
 def _parts(study: PrecisionStudy) -> tuple[Picture, ...]:

@@ -9,11 +9,18 @@ from ascendsim.report.page.records import Page, Section
 from ascendsim.report.tables import TextTable
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return names for a title, each once: "A", "A and B", "A, B and C"."""
+    *first, last = dict.fromkeys(names)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def joined(
-    pages: Sequence[Page], names: Sequence[str], answer: str, overview: Sequence[TextTable] = ()
+    title: str, pages: Sequence[Page], names: Sequence[str], answer: str, overview: Sequence[TextTable] = ()
 ) -> Page:
     """Return one page of several: the sentence that compares them, then each with its sections folded.
 
+    title      what all of them are of
     names      of the products that the pages are of
     overview   tables of all of them, if there are any
     """
@@ -30,5 +37,4 @@ def joined(
             # What is the same of all of them is told once.
             same = all(other.facts.get(what) == which for other in pages)
             facts[what if same else f"{what}, {name}"] = which
-    title = f"{len(pages)} answers: {', '.join(dict.fromkeys(names))}"
     return Page(title, answer, tuple(sections), definitions, facts)

@@ -9,7 +9,7 @@ from ascendsim.ops.plan_text import plans_text
 from ascendsim.report.numbers import microseconds
 from ascendsim.report.page.charts import Stack, stacked
 from ascendsim.report.page.records import Page, Picture, Section
-from ascendsim.report.studies.hardware import share
+from ascendsim.report.studies.hardware_words import share
 from ascendsim.report.studies.tiling_courses import (
     BRIEF,
     course_record,
@@ -121,6 +121,12 @@ def notes(answer: TilingAnswer) -> list[str]:
         f"{_chosen(answer)}; the best came from {FOUND_BY[answer.best.found_by]}.",
         f"Counted: {DEFINITIONS['counted']}",
     ]
+    if answer.cut:
+        found.insert(
+            0,
+            f"Time or trials were used up before {answer.question.trials} plans were tried: run the same "
+            "command again to go on from here.",
+        )
     if answer.lost:
         found.append(f"The best plan loses at {'; '.join(answer.lost)}.")
     return found

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ascendsim.report.numbers import microseconds
-from ascendsim.report.studies.hardware import share
+from ascendsim.report.studies.hardware_words import share
+from ascendsim.report.studies.several import listed
 from ascendsim.report.tables import TextTable
 from ascendsim.studies.tuning.records import TilingAnswer
+
+# So many layers are named in a title; of more their number.
+NAMED = 3
+
+
+def tiling_title(answers: Sequence[TilingAnswer]) -> str:
+    """Say what a page of answers is of: gradient, layers, products."""
+    layers = list(dict.fromkeys(answer.question.title for answer in answers))
+    of = "; ".join(layers) if len(layers) <= NAMED else f"{len(layers)} layers, {layers[0]} the first"
+    variants = listed([answer.variant for answer in answers])
+    return f"What beats the plan of {answers[0].question.gradient}? {of} on {variants}"
 
 
 def tiling_compared(answers: Sequence[TilingAnswer]) -> str:

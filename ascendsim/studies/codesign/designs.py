@@ -8,7 +8,7 @@ from typing import Any
 
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
-from ascendsim.profile import load_profile
+from ascendsim.profile import contradiction, load_profile
 from ascendsim.studies.codesign.records import OVER_BUDGET, Design, DesignAnswer, DesignQuestion
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.hardware.records import StudiedLayer
@@ -27,9 +27,9 @@ def study_codesign(question: DesignQuestion, engine: Engine, budget: Budget) -> 
     Raises   ConfigError for a change or a cost of no figure, or figures that two groups change
     """
     profile = load_profile(question.product)
-    designs = tuple(
-        _design(question, name, values, engine, budget) for name, values in _combinations(question)
-    )
+    # All are read before the first call is timed: a mistyped one is told at once.
+    combinations = tuple(_combinations(question))
+    designs = tuple(_design(question, name, values, engine, budget) for name, values in combinations)
     assumed = len(ranged_figures(profile))
     return DesignAnswer(question, profile.variant, profile.content.hex(), assumed, designs)
 
@@ -52,14 +52,17 @@ def _combinations(question: DesignQuestion) -> Iterator[tuple[str, FrozenMap[str
 def _design(
     question: DesignQuestion, name: str, values: FrozenMap[str, Any], engine: Engine, budget: Budget
 ) -> Design:
+    # Figures that contradict each other are a design that cannot be.
+    impossible = contradiction(question.product, values)
+    if impossible:
+        return Design(name, values, None, reason=impossible)
     try:
         cost = question.cost.of(load_profile(question.product, overrides=dict(values)))
     except ConfigError as error:
-        # Figures that contradict each other are a design that cannot be. The product as it is comes first, so
-        # that a formula of no figure is told at once.
+        # The product as it is comes first, so that a formula of no figure is told at once.
         if not values:
             raise
-        return Design(name, values, None, reason=" ".join(str(error).split()))
+        return Design(name, values, None, reason=str(error))
     if question.budget is not None and cost > question.budget:
         return Design(name, values, cost, reason=OVER_BUDGET)
     usual_us = tuned_us = 0.0
@@ -71,11 +74,14 @@ def _design(
                     usual_us += layer.count * usual
                     tuned_us += layer.count * tuned
     except AscendSimError as error:
-        if budget.exhausted:
-            raise ConfigError(
-                "time or trials are used up; what was computed is kept: run the same command again to go on"
-            ) from None
-        return Design(name, values, cost, reason=str(error))
+        if not budget.cut:
+            return Design(name, values, cost, reason=str(error))
+    # A design of which fewer plans were tried would lose against the others for that alone.
+    if budget.cut:
+        raise ConfigError(
+            f"time or trials are used up in design {name}; what was computed is kept: run the same command "
+            "again to go on"
+        )
     return Design(name, values, cost, usual_us, tuned_us)
 
 

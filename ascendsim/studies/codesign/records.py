@@ -61,6 +61,11 @@ class Design:
         """Whether it cannot be timed; what costs too much could be, and is not asked about."""
         return self.reason not in ("", OVER_BUDGET)
 
+    @property
+    def over_budget(self) -> bool:
+        """Whether it costs too much."""
+        return self.reason == OVER_BUDGET
+
 
 @dataclass(frozen=True, slots=True)
 class DesignAnswer:

@@ -100,7 +100,7 @@ def measure(point: Point) -> Answer:
     except StoppedError:
         return Answer(json.dumps({"slower_than": point.stop_above, "reason": STOPPED}))
     except AscendSimError as error:
-        return Answer(json.dumps({"reason": f"{type(error).__name__}: {error}"}))
+        return Answer(json.dumps({"reason": str(error)}))
     plans = {kernel.name: plan_values(kernel.plan) for kernel in result.kernels if kernel.plan is not None}
     counted = {kernel.name for kernel in planned(result)}
     layouts = [kernel.name for kernel in result.kernels if kernel.name not in counted]

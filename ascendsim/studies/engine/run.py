@@ -16,7 +16,7 @@ from ascendsim.studies.engine.store import Store
 
 _log = logging.getLogger(__name__)
 
-# (done, all that is to be computed, the point just answered)
+# (done, all that will be computed within the trials, the point just answered)
 Advance = Callable[[int, int, Point], None]
 Compute = Callable[[Point], Answer]
 
@@ -27,10 +27,12 @@ class Budget:
 
     seconds  from the making of this record; None: no limit
     trials   new points; None: no limit
+    cut      whether a point was left out, as time or trials were used up
     """
 
     seconds: float | None = None
     trials: int | None = None
+    cut: bool = False
     _begun: float = field(default_factory=monotonic)
 
     def __post_init__(self) -> None:
@@ -48,6 +50,7 @@ class Budget:
     def take(self) -> bool:
         """Take one trial; False where time or trials are used up."""
         if self.exhausted:
+            self.cut = True
             return False
         if self.trials is not None:
             self.trials -= 1
@@ -110,6 +113,8 @@ class Engine:
         answers = self.store.get(by_key)
         missing = [key for key in by_key if key not in answers]
         _log.info("%d points: %d are kept, %d to compute", len(by_key), len(answers), len(missing))
+        # What is told is what will be done: no more than the trials that are left.
+        total = len(missing) if budget.trials is None else min(len(missing), budget.trials)
         # Asked for one by one as processes become free, so that the budget is looked at before each.
         wanted = ((key, by_key[key]) for key in missing if budget.take())
         computed = 0
@@ -117,7 +122,7 @@ class Engine:
             self.store.put(key, answer)
             answers[key] = answer
             computed += 1
-            self.advance(computed, len(missing), point)
+            self.advance(computed, total, point)
         _log.info("computed %d of %d", computed, len(missing))
         return Outcome(tuple(points), keys, answers, computed)
 
@@ -147,7 +152,10 @@ def require_answer(point: Point, answer: Answer | None) -> Answer:
     Raises   AscendSimError with the reason why there is none
     """
     if answer is None:
-        raise ConfigError(f"{point.label}: no time or trial was left for it; give more of --time or --trials")
+        raise ConfigError(
+            f"time or trials are used up before {point.label} was timed; what was computed is kept: run the "
+            "same command again to go on"
+        )
     if answer.reason:
         raise AscendSimError(f"{point.label} on {point.product}: {answer.reason}")
     return answer

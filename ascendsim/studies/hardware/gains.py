@@ -10,7 +10,7 @@ from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.ops.plan import Plan
-from ascendsim.profile import Change, Profile, load_profile
+from ascendsim.profile import Change, Profile, contradiction, load_profile
 from ascendsim.studies.engine.measure import Answer
 from ascendsim.studies.engine.point import NETWORK, Before, Point
 from ascendsim.studies.engine.run import Budget, Engine, Outcome, require_answer
@@ -124,6 +124,9 @@ def _change(
     asking: Asking,
 ) -> _Changed | str:
     """Time one change; a text says why it cannot be timed at all."""
+    impossible = contradiction(question.product, values)
+    if impossible:
+        return impossible
     changed = {place: replace(point, changes=values) for place, point in base_points(question).items()}
     same = {place: replace(point, tiling=FrozenMap(base[place].plans)) for place, point in changed.items()}
     # Few figures have a say in plans: where none changes, planning anew is the same call.
@@ -162,6 +165,7 @@ def _change(
             None if old.reason else old.time_us,
             tried["anew", place].time_us,
             best.time_us,
+            new_plan=at is not same[place] and at is not fewer.get(place),
         )
         better[place] = replace(at, tiling=FrozenMap(best.plans))
     return _Changed(gains, better, [*same.values(), *moved.values(), *mixed.values(), *fewer.values()])
@@ -176,9 +180,7 @@ def _with_cores_idle(
     be launched may be more than they save.
     """
     figures = profile.figures
-    # What is no number is refused where the calls are timed.
-    numbers = {path: value for path, value in values.items() if isinstance(value, int | float)}
-    added = {path for path, value in numbers.items() if path in CORES and value > figures[path].value}
+    added = {path for path, value in values.items() if path in CORES and value > figures[path].value}
     if not added:
         return {}
     others = FrozenMap[str, Any]({path: value for path, value in values.items() if path not in added})

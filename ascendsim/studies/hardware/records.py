@@ -33,6 +33,7 @@ class Question:
              last layer first
     tilings  plans that are tried for each gradient, before and after a change; 0: no gradient is tuned
     doubt    whether assumed figures are moved through their ranges
+    margin   part of a time by which estimated ratios of two plans are off: less says little
     """
 
     title: str
@@ -44,6 +45,7 @@ class Question:
     cube_math_type: int = 0
     doubt: bool = True
     tilings: int = 0
+    margin: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class LayerGain:
                is faster
     tuned_us   microseconds before and after the change, each with every gradient under the best plan that the
                tuner finds for it; None where it was not asked for
+    new_plan   whether the better time is that of a plan which the unchanged product does not have
     """
 
     layer: str
@@ -65,6 +68,7 @@ class LayerGain:
     anew_us: float
     better_us: float
     tuned_us: tuple[float, float] | None = None
+    new_plan: bool = False
 
     @property
     def share(self) -> float:
@@ -134,6 +138,15 @@ class Gain:
     def share(self) -> float:
         """The part of the time that the change saves; below 0 where it costs."""
         return 1 - self.better_us / self.base_us
+
+    @property
+    def plan_share(self) -> float | None:
+        """The part of the time that new plans save beside the change; None where old ones do not fit."""
+        new = [layer for layer in self.layers if layer.new_plan]
+        if any(layer.same_us is None for layer in new):
+            return None
+        saved = sum(layer.count * ((layer.same_us or 0.0) - layer.better_us) for layer in new)
+        return saved / self.base_us
 
     @property
     def distinguishable(self) -> bool:

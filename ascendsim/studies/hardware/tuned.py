@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.plan import Plan
 from ascendsim.profile import load_profile
@@ -22,7 +23,8 @@ GRADIENTS = ("grad_input", "grad_weight")
 def tuned_point(point: Point, tilings: int, engine: Engine, budget: Budget) -> Point:
     """Return the point with tuned plans, of at most so many that are tried for each gradient.
 
-    Raises   AscendSimError where the product's own plan cannot be timed
+    Raises   AscendSimError where the product's own plan cannot be timed; ConfigError where time or trials are
+             used up
     """
     plans: dict[str, Plan] = {}
     for gradient, wanted in zip(GRADIENTS, point.gradients, strict=False):
@@ -40,6 +42,12 @@ def tuned_point(point: Point, tilings: int, engine: Engine, budget: Budget) -> P
                 before=point.before,
             )
             _, best = tune(Tuner(asked, engine, budget, compute_dtype_of(asked)))
+            # With fewer plans tried after a change than before it, it would seem to buy less.
+            if budget.cut:
+                raise ConfigError(
+                    f"time or trials are used up as plans of {point.label} were tried; what was computed is "
+                    "kept: run the same command again to go on"
+                )
             plans[gradient] = best.plan
     return replace(point, tiling=FrozenMap(plans))
 

@@ -67,24 +67,30 @@ def summaries(cases: Sequence[CaseErrors]) -> tuple[ModeSummary, ...]:
     return tuple(made)
 
 
-def as_fast(rows: Sequence[ModeSummary], limit: float, margin: float = 0.0) -> tuple[ModeSummary, ...]:
-    """Return the modes that pass and are not told from the fastest of them in time, the most exact first.
-
-    margin   part of the fastest one's time within which times are not told apart: the model's own error. Of
-             a mode under several loss scales the least that passes is taken.
-    """
+def passing(rows: Sequence[ModeSummary], limit: float) -> tuple[ModeSummary, ...]:
+    """Return the modes that pass, the fastest first; of a mode under several loss scales the least one."""
     least: dict[tuple[str, tuple[int, ...]], ModeSummary] = {}
     for row in sorted(rows, key=lambda row: row.loss_scale):
         if row.passes(limit):
             least.setdefault((row.dtype, row.cube_math_types), row)
-    fastest = min((row.time_us for row in least.values()), default=0.0)
-    near = [row for row in least.values() if row.time_us <= (1 + margin) * fastest]
+    return tuple(sorted(least.values(), key=lambda row: (row.time_us, row.most)))
+
+
+def cheapest(rows: Sequence[ModeSummary], limit: float) -> ModeSummary | None:
+    """Return the fastest mode that passes, of equally fast ones the most exact."""
+    return next(iter(passing(rows, limit)), None)
+
+
+def more_exact(rows: Sequence[ModeSummary], limit: float, margin: float) -> tuple[ModeSummary, ...]:
+    """Return the modes that are more exact than the cheapest at a cost that is not told apart from its own.
+
+    margin   part of the cheapest one's time within which times are not told apart: the model's own error
+    """
+    best, *others = passing(rows, limit) or (None,)
+    if best is None:
+        return ()
+    near = [row for row in others if row.time_us <= (1 + margin) * best.time_us and row.most < best.most]
     return tuple(sorted(near, key=lambda row: (row.most, row.time_us)))
-
-
-def cheapest(rows: Sequence[ModeSummary], limit: float, margin: float = 0.0) -> ModeSummary | None:
-    """Return the fastest mode that passes; of those that `as_fast` does not tell apart the most exact."""
-    return next(iter(as_fast(rows, limit, margin)), None)
 
 
 def nearest(rows: Sequence[ModeSummary]) -> ModeSummary | None:

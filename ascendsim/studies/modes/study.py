@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ascendsim.studies.modes.choice import ModeSummary, as_fast, cheapest, nearest, summaries
+from ascendsim.studies.modes.choice import ModeSummary, cheapest, more_exact, nearest, summaries
 from ascendsim.studies.modes.records import CaseErrors, Share
 
 
@@ -36,13 +36,13 @@ class PrecisionStudy:
 
     @property
     def cheapest(self) -> ModeSummary | None:
-        """The cheapest mode that passes, or the most exact of those that are as fast within the margin."""
-        return cheapest(self.rows, self.limit, self.margin)
+        """The cheapest mode that passes."""
+        return cheapest(self.rows, self.limit)
 
     @property
-    def as_fast(self) -> tuple[ModeSummary, ...]:
-        """The modes beside the cheapest one that the margin does not tell from it, the most exact first."""
-        return as_fast(self.rows, self.limit, self.margin)[1:]
+    def more_exact(self) -> tuple[ModeSummary, ...]:
+        """The modes more exact than the cheapest, and within the margin of its time; the most exact first."""
+        return more_exact(self.rows, self.limit, self.margin)
 
     @property
     def nearest(self) -> ModeSummary | None:

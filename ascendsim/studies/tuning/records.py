@@ -149,6 +149,7 @@ class TilingAnswer:
     waits     by start, and `courses`
     tried     tilings that were timed, pruned (a bound or one start said enough) and refused
     ends      ends of assumed figures at which both were timed; `lost` those at which the best is slower
+    cut       whether the search ended before its plans were tried, as time or trials were used up
     """
 
     question: TilingQuestion
@@ -162,6 +163,7 @@ class TilingAnswer:
     tried: Mapping[str, int]
     ends: int = 0
     lost: tuple[str, ...] = ()
+    cut: bool = False
 
     def saved(self, start: str) -> float:
         """Return the part of the usual plan's time that the best saves under a start."""

@@ -48,6 +48,7 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
         tuple(waits),
         tuple(courses),
         FrozenMap(tried),
+        cut=budget.cut,
     )
     if question.doubt and best.plan != usual.plan:
         answer = _doubted(answer, tuner)
