@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ascendsim import ConvProblem, estimate
+from ascendsim import ConvProblem, convolution_backward, estimate
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.lowering.op_types import grad_input_type, grad_weight_type
 from ascendsim.ops.running import execute
@@ -204,3 +204,13 @@ def test_the_note_on_rows_is_there_where_no_kernel_changes_layouts():
         kernel for kernel in estimate(DEEP, product="910B").kernels if kernel.name == "grad_input"
     ]
     assert "row after row" in grad_input.kernel.note
+
+
+def test_a_copy_of_a_strided_input_is_called_contiguous():
+    p = ConvProblem((1, 4, 6, 6), (16, 4, 3, 3))
+    wide = np.ones((1, 4, 6, 12), np.float16)
+    grad_output, weight = np.ones(p.grad_output, np.float16), np.ones(p.weight, np.float16)
+    attributes = [16], p.stride, p.padding, p.dilation, False, (0, 0), 1, (False, True, False)
+    made = convolution_backward(grad_output, wide[..., ::2], weight, *attributes, product="910_95")
+    assert [kernel.kernel.op_type for kernel in made.kernels] == ["Contiguous", WEIGHT_V2, CAST]
+    assert "Contiguous" not in made.notes
