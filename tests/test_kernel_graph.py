@@ -210,7 +210,7 @@ def test_a_copy_of_a_strided_input_is_called_contiguous():
     p = ConvProblem((1, 4, 6, 6), (16, 4, 3, 3))
     wide = np.ones((1, 4, 6, 12), np.float16)
     grad_output, weight = np.ones(p.grad_output, np.float16), np.ones(p.weight, np.float16)
-    attributes = [16], p.stride, p.padding, p.dilation, False, (0, 0), 1, (False, True, False)
+    attributes = [16], p.stride, p.padding, p.dilation, False, (0, 0), 1, (False, True, False), 0
     made = convolution_backward(grad_output, wide[..., ::2], weight, *attributes, product="910_95")
     assert [kernel.kernel.op_type for kernel in made.kernels] == ["Contiguous", WEIGHT_V2, CAST]
     assert "Contiguous" not in made.notes
