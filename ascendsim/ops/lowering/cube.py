@@ -122,15 +122,17 @@ def _with_weights(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: K
     p, gemm, back = call.problem, schedule.gemm, not call.problem.transposed
     target, c0, unit = gemm.weights, gemm.sliding.c0, gemm.out_c0
     merge, given = call.merge_of("grad_input"), graph.now("weight")
-    if merge == 1 and not call.generation.changes_layouts:
+    turned = call.plans["grad_input"].tiling.transpose_first
+    if merge == 1 and not turned and not call.generation.changes_layouts:
         graph.packed("weight", target, lambda w: pack_weight(w, p, c0, reduce_small=back, unit=unit))
         return kernel
     change = weight_in(given, target, p, reduce_small=back, merge=merge)
     if call.generation.changes_layouts:
         _vector(call, graph).transdata("transdata_weight", change)
         return kernel
-    # Its own vector cores make the block-diagonal weights.
-    phase = replace(transdata(call.profile, change), name="diagonal weights")
+    # Its own vector cores make the block-diagonal weights, or turn all of them first.
+    name = "diagonal weights" if merge > 1 else "turned weights"
+    phase = replace(transdata(call.profile, change), name=name)
     return _by_vector_cores(kernel, (phase, *kernel.phases), target, given)
 
 
