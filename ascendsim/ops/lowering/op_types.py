@@ -55,7 +55,7 @@ def grad_weight_type(call: Call) -> str:
 
 def _newer_weight(call: Call) -> bool:
     """Return whether a 3-D grad_weight takes the newer kernel."""
-    p = call.problem
+    p = call.patches.problem if call.patches else call.problem
     if call.storage.name == "float32" or max(p.dilations) > 1 or p.groups > 1 or call.deterministic:
         return True
     # Else where it has basic blocks (`takes_basic_blocks` of arch22): rows and columns of the product, whole

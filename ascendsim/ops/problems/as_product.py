@@ -74,14 +74,19 @@ def gradient_product(
     return GradientProduct(MatmulProblem(out, pixels, into, transpose_b=True), "grad_output", "input")
 
 
+def covers_image(p: ConvProblem) -> bool:
+    """Tell whether kernels lie side by side (stride = kernel) and no pixel of the image is left over."""
+    covered = tuple(count * step for count, step in zip(p.small_size, p.strides, strict=True))
+    return p.kernel == p.strides and covered == p.big_size
+
+
 def _lie_side_by_side(p: ConvProblem, npu_arch: str) -> bool:
     """Tell whether kernels cover the image without gap or overlap, and the interface takes note of it.
 
     An image with pixels left over at its end stays a convolution here: the product would not make them.
     """
     steps = p.strides
-    covered = tuple(count * step for count, step in zip(p.small_size, steps, strict=True))
-    if p.kernel != steps or covered != p.big_size or max(steps) == 1:
+    if not covers_image(p) or max(steps) == 1:
         return False
     # 910_95 has a kernel of its own for strides of 2 along both axes.
     return npu_arch == OLDER or max(steps) > 2 or steps[1] != steps[2]
