@@ -9,10 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ascendsim import ConvProblem, estimate
+from ascendsim import ConvProblem, Tiling, convolution_backward, estimate
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.lowering.op_types import grad_input_type, grad_weight_type
 from ascendsim.ops.running import execute
+from ascendsim.ops.tiling.vendor.arch22.wgrad_block import takes_basic_blocks
+from ascendsim.ops.tiling.vendor.layer import Layer
 from ascendsim.profile import load_profile
 from tests.conv_cases import call_of
 from tests.toy_profiles import toy_split
@@ -31,6 +33,10 @@ ALL_CUT = [*FIRST_2D, "MemSet", WEIGHT_2D, CHANGE, CAST]
 
 TOY = toy_split()
 SPLIT = replace(TOY, generation=replace(TOY.generation, changes_layouts=True, writes_rows_in_3d=True))
+
+
+# A plan that fits any layer; what a kernel is called does not hang on it.
+ANY = {"grad_input": Tiling(16, 16, 16), "grad_weight": Tiling(16, 16, 16)}
 
 
 def types(problem, product, dtype="float16", **options):
@@ -147,6 +153,9 @@ def test_the_time_of_a_call_is_that_of_all_its_kernels():
         (ConvProblem((1, 20, 3, 9, 8), (24, 20, 1, 1, 1)), {}, WEIGHT_V2),  # one tap: a basic block
         (ConvProblem((1, 128, 3, 9, 8), (128, 128, 1, 3, 3)), {}, WEIGHT_V2),  # 9 taps, 128 rows
         (ConvProblem((1, 128, 3, 9, 8), (112, 128, 1, 3, 3)), {}, "Conv3DBackpropFilter"),  # 112 rows
+        (ConvProblem((1, 128, 3, 9, 8), (113, 128, 1, 3, 3)), {}, WEIGHT_V2),  # 128 in whole fractals
+        (ConvProblem((1, 16, 3, 9, 8), (128, 16, 1, 2, 2)), {}, "Conv3DBackpropFilter"),  # 64 columns
+        (ConvProblem((1, 16, 3, 9, 8), (128, 16, 2, 2, 2)), {}, WEIGHT_V2),  # of two depths 128
         (ConvProblem((1, 128, 3, 9, 8), (128, 128, 1, 2, 3)), {}, "Conv3DBackpropFilter"),  # 6 taps
         (ConvProblem((1, 20, 3, 9, 8), (24, 20, 3, 3, 3), 1, 1, 2), {}, WEIGHT_V2),  # dilation
         (ConvProblem((1, 20, 3, 9, 8), (24, 10, 3, 3, 3), groups=2), {}, WEIGHT_V2),
@@ -154,6 +163,19 @@ def test_the_time_of_a_call_is_that_of_all_its_kernels():
 )
 def test_the_kernel_of_grad_weight(problem, options, expected):
     assert grad_weight_type(call_of(problem, profile=SPLIT, **options)) == expected
+
+
+@pytest.mark.parametrize("rows", [96, 100, 113, 128])
+@pytest.mark.parametrize("channels", [3, 16, 40, 128])
+@pytest.mark.parametrize(
+    "kernel", [(1, 1, 1), (1, 2, 2), (2, 2, 2), (3, 3, 3), (1, 2, 3), (2, 4, 4), (1, 5, 5)]
+)
+def test_the_newer_kernel_of_grad_weight_is_named_where_basic_blocks_are_planned(rows, channels, kernel):
+    # One group in 16 bits, without dilation: nothing else asks for it.
+    p = ConvProblem((1, channels, 4, 9, 8), (rows, channels, *kernel))
+    blocks = takes_basic_blocks(Layer.of(p, "float16"))
+    newer = grad_weight_type(call_of(p, profile=SPLIT, tilings=ANY)) == WEIGHT_V2
+    assert newer is blocks
 
 
 LARGE = (1, 16, 3, 74, 75)  # 5550 pixels
@@ -204,3 +226,13 @@ def test_the_note_on_rows_is_there_where_no_kernel_changes_layouts():
         kernel for kernel in estimate(DEEP, product="910B").kernels if kernel.name == "grad_input"
     ]
     assert "row after row" in grad_input.kernel.note
+
+
+def test_a_copy_of_a_strided_input_is_called_contiguous():
+    p = ConvProblem((1, 4, 6, 6), (16, 4, 3, 3))
+    wide = np.ones((1, 4, 6, 12), np.float16)
+    grad_output, weight = np.ones(p.grad_output, np.float16), np.ones(p.weight, np.float16)
+    attributes = [16], p.stride, p.padding, p.dilation, False, (0, 0), 1, (False, True, False), 0
+    made = convolution_backward(grad_output, wide[..., ::2], weight, *attributes, product="910_95")
+    assert [kernel.kernel.op_type for kernel in made.kernels] == ["Contiguous", WEIGHT_V2, CAST]
+    assert "Contiguous" not in made.notes

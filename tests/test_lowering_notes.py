@@ -35,9 +35,16 @@ def test_one_tap_is_one_for_a_single_image_of_950():
 
 def test_placements_side_by_side_make_grad_input_a_matrix_product():
     patches = ConvProblem((2, 8, 8, 8), (6, 8, 2, 2), 2)
-    (note,) = notes(patches, "float16", "910B")
+    assert not notes(patches, "float16", "910B")
+    # By a search, and where a row is left over, it is a convolution here.
+    for note in notes(patches, "float16", "910B", tiling="search"):
+        assert note.split()[4] == "grad_input"
+    (note,) = notes(replace(patches, input=(2, 8, 9, 8)), "float16", "910B")
     assert note.split()[4] == "grad_input"
     assert not notes(replace(patches, stride=1), "float16", "910B")
+    # 910_95 has a kernel for a stride of 2 along both axes.
+    assert not notes(patches, tiling="search")
+    assert len(notes(replace(patches, weight=(6, 8, 4, 4), stride=4), tiling="search")) == 1
 
 
 def test_generations_whose_operator_was_not_read_say_nothing():

@@ -30,6 +30,7 @@ FURTHER = {
         "group_merge": "enlarge",
         "k_segment": "kSegment",
         "through_gm": "kSUseWorkSpace",
+        "transpose_first": "enableVecTrans",
     },
     "dW": {
         "single_core_m": "singleCoreM",

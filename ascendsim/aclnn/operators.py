@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.ops.lowering.call import Call
+from ascendsim.ops.problems.dilated import kernel_problem
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.tiling.vendor.layer import Layer, Machine
 from ascendsim.ops.tiling.vendor.operators import vendor_plan
@@ -24,9 +25,10 @@ def asked_by_operator(call: Call, gradient: str, op_type: str) -> int | None:
     if op_type not in PUBLIC or plan is None or plan.chosen_by != "product":
         return None
     storage, hf32 = stored_name(call.compute_dtype), call.compute_dtype == "hf32"
-    layer, machine = Layer.of(call.problem, storage, hf32=hf32), Machine.of(call.profile)
+    problem = kernel_problem(call.problem, gradient, call.compute_dtype, call.profile)
+    layer, machine = Layer.of(problem, storage, hf32=hf32), Machine.of(call.profile)
     arch, fixed = call.profile.npu_arch, call.deterministic
-    given = call.problem, gradient, storage, call.profile
+    given = problem, gradient, storage, call.profile
     try:
         followed = plan == product_tiling(*given, hf32=hf32, deterministic=fixed)
         found = vendor_plan(*given, hf32=hf32, deterministic=fixed)

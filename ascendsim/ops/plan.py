@@ -14,7 +14,7 @@ from ascendsim.errors import ConfigError
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
-SWITCHES = ("reuse_l1", "unit_flag")
+SWITCHES = ("reuse_l1", "unit_flag", "transpose_first")
 # What some fields may say.
 WORDS = {
     "panels": ("rows", "columns"),
@@ -84,6 +84,9 @@ class Tiling:
     pixel_dim      grad_input: even parts of the pixels of all images, counted on from image to image; parts
                    of a grid instead of `batch_dim` and `m_dim`, with `n_dim` beside it. A part cuts what it
                    has of an image into base blocks of nearly equal length, base_m at most; 0: no such parts
+    transpose_first
+                   grad_input of 910_95: whether vector cores bring all weights into the cube's layout in a
+                   phase of its own, so that copies into L1 need not turn them
 
     Raises   ConfigError if a size is not a positive integer, a word none of those named here, or a switch
              no bool
@@ -120,6 +123,7 @@ class Tiling:
     strip_w: int = 0
     group_merge: int = 1
     pixel_dim: int = 0
+    transpose_first: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""

@@ -110,6 +110,8 @@ class Gradients:
             return self._product(product, self._filter, math, call.problem.weight)
         a, x = (self._operand(name, math) for name in ("grad_output", "input"))
         problem, factor = call.problem_of("grad_weight"), call.merge_of("grad_weight")
+        if patches := call.patches:
+            x = np.ascontiguousarray(x.reshape(patches.split).transpose(patches.axes)).reshape(problem.input)
         a, x = with_channels(a, problem.grad_output[1]), with_channels(x, problem.input[1])
         if isinstance(order, WinogradOrder):
             sums = winograd_gradient(problem, order, call.accumulation, a, x, self._threads)
@@ -123,9 +125,10 @@ class Gradients:
                 x,
                 atomic=adds_atomically(schedule, order),
                 threads=self._threads,
-                laid_out=self._laid_out.get(math.hf32_ties),
+                laid_out=None if patches else self._laid_out.get(math.hf32_ties),
             )
         made, sums = gemm.output.dtype, diagonal_blocks(sums, call.problem, factor)
+        sums = sums.reshape(call.problem.weight)
         return (self._cast(sums, made, "float16"), "float16") if call.squeezed else (sums, made)
 
     def _product(

@@ -27,19 +27,25 @@ def product_gradient(
     operands: Mapping[str, Floats],
     threads: int = 1,
 ) -> Floats:
-    """Return the accumulators (m, n) of left x right, added in slices of base_k.
+    """Return the accumulators of left x right, added in slices of base_k, in the order of the gradient.
 
     operands   tensors of the call by name, on the grid that the cube multiplies, of any shape
     """
     p = product.problem
     a = _factor(operands[product.left], p.m, p.k, turned=p.transpose_a)
-    b = _factor(operands[product.right], p.n, p.k, turned=not p.transpose_b)
+    # All images in one go: the columns of one, then those of the next.
+    b = _factor(operands[product.right], p.n, p.k, turned=not p.transpose_b, images=p.batch)
     ends = np.array([*range(order.base_k, p.k, order.base_k), p.k])
-    return product_of(model, a, b, ends, threads)
+    sums = product_of(model, a, b, ends, threads)
+    if not product.axes:
+        return sums
+    by_image = sums.reshape(p.m, p.batch, p.n).swapaxes(0, 1)
+    return np.ascontiguousarray(by_image.reshape(product.result).transpose(product.axes))
 
 
-def _factor(values: Floats, lines: int, depth: int, *, turned: bool) -> Factor:
-    """Return a factor that lies as (lines, depth), or turned, as (depth, lines)."""
+def _factor(values: Floats, lines: int, depth: int, *, turned: bool, images: int = 1) -> Factor:
+    """Return a factor that lies as (images, lines, depth), or turned, as (images, depth, lines)."""
+    begins = np.arange(images)[:, None] * (lines * depth)
     if turned:
-        return Factor(Values(values), np.arange(lines), np.arange(depth) * lines)
-    return Factor(Values(values), np.arange(lines) * depth, np.arange(depth))
+        return Factor(Values(values), (begins + np.arange(lines)).ravel(), np.arange(depth) * lines)
+    return Factor(Values(values), (begins + np.arange(lines) * depth).ravel(), np.arange(depth))

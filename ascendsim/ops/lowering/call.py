@@ -20,6 +20,7 @@ from ascendsim.ops.problems.hf32 import as_multiplied, full_name, stored_name
 from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.packed import C0_BYTES
+from ascendsim.ops.problems.patched import Patches
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.base import Schedule
@@ -88,14 +89,19 @@ class Call:
         return self.plans[gradient].tiling.group_merge
 
     def problem_of(self, gradient: str) -> ConvProblem:
-        """Return the convolution that the cube sees when it makes a gradient: with merged groups, dilated."""
-        dilated = self.dilated if gradient == "grad_input" else None
-        return merged(dilated.problem if dilated else self.problem, self.merge_of(gradient))
+        """Return the convolution that the cube sees: with merged groups, dilated or of one tap."""
+        found = self.dilated if gradient == "grad_input" else self.patches
+        return merged(found.problem if found else self.problem, self.merge_of(gradient))
 
     @cached_property
     def dilated(self) -> Dilated | None:
         """How grad_input is made if a Dilation kernel stands beside its own."""
         return Dilated.of(self.problem, self.compute_dtype, self.profile)
+
+    @cached_property
+    def patches(self) -> Patches | None:
+        """How grad_weight is made if its taps become channels first."""
+        return Patches.of(self.problem, self.profile)
 
     def math(self, gradient: str) -> MathSettings:
         """Return the arithmetic of the kernel that makes a gradient on the cube."""

@@ -122,15 +122,17 @@ def _with_weights(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: K
     p, gemm, back = call.problem, schedule.gemm, not call.problem.transposed
     target, c0, unit = gemm.weights, gemm.sliding.c0, gemm.out_c0
     merge, given = call.merge_of("grad_input"), graph.now("weight")
-    if merge == 1 and not call.generation.changes_layouts:
+    turned = call.plans["grad_input"].tiling.transpose_first
+    if merge == 1 and not turned and not call.generation.changes_layouts:
         graph.packed("weight", target, lambda w: pack_weight(w, p, c0, reduce_small=back, unit=unit))
         return kernel
     change = weight_in(given, target, p, reduce_small=back, merge=merge)
     if call.generation.changes_layouts:
         _vector(call, graph).transdata("transdata_weight", change)
         return kernel
-    # Its own vector cores make the block-diagonal weights.
-    phase = replace(transdata(call.profile, change), name="diagonal weights")
+    # Its own vector cores make the block-diagonal weights, or turn all of them first.
+    name = "diagonal weights" if merge > 1 else "turned weights"
+    phase = replace(transdata(call.profile, change), name=name)
     return _by_vector_cores(kernel, (phase, *kernel.phases), target, given)
 
 
@@ -147,7 +149,12 @@ def _by_vector_cores(
 
 def grad_weight(call: Call, graph: GraphBuilder) -> None:
     """Append the kernel of grad_weight, which writes float32."""
-    p, c0, schedule = call.problem, call.c0, call.schedule("grad_weight")
+    c0, schedule, patches = call.c0, call.schedule("grad_weight"), call.patches
+    p = patches.problem if patches else call.problem
+    if patches:
+        graph.holds("input", graph.now("input"), patches.split)
+        _vector(call, graph).transpose("input", patches.axes)
+        graph.holds("input", graph.now("input"), p.input)
     if not schedule.relaid:
         _pack(call, graph, "grad_output", "grad_weight")
         _pack(call, graph, "input", "grad_weight")
@@ -158,7 +165,10 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
     kernel = _relaid(call, graph, schedule, kernel)
     if merge == 1 and not call.generation.changes_layouts:
         graph.add(kernel)
-        graph.unpacked("grad_weight", output, p.weight, lambda packed: unpack_weight(packed, p, c0))
+        shape = call.problem.weight
+        graph.unpacked(
+            "grad_weight", output, shape, lambda packed: unpack_weight(packed, p, c0).reshape(shape)
+        )
         return
     made = graph.make("grad_weight", p.weight, output.dtype)
     change = weight_out(output, made, p, c0, merge)
@@ -169,7 +179,7 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
         # Its own vector cores pick what belongs to single groups out of the merged ones.
         phase = replace(transdata(call.profile, change), name="diagonal blocks")
         graph.add(_by_vector_cores(kernel, (*kernel.phases, phase), output, made))
-    graph.holds("grad_weight", made, p.weight)
+    graph.holds("grad_weight", made, call.problem.weight)
 
 
 def _relaid(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: Kernel) -> Kernel:

@@ -74,5 +74,7 @@ def _may_be_matmul(call: Call, gradient: str) -> bool:
     newest = call.profile.npu_arch == "3510"
     if p.kernel == p.big_size or (newest and p.batch == 1 and p.kernel == p.strides == (1, 1, 1)):
         return True
-    # Placements side by side: grad_input is a matrix product and a permutation.
-    return gradient == "grad_input" and p.kernel == p.strides and max(p.strides) > 1
+    # Placements side by side: grad_input is a matrix product and a permutation, for most strides of 910_95.
+    _, height, width = p.strides
+    wide = max(p.strides) > 2 or height != width if newest else max(p.strides) > 1
+    return gradient == "grad_input" and p.kernel == p.strides and wide

@@ -52,7 +52,9 @@ class VectorKernels:
         after = self.graph.make(name, (view.size,), before.dtype, f"{name} in order")
         phase = gather(self.profile, before, view, after)
         facts: dict[str, object] = {"shape": view.shape, "strides": view.strides}
-        self._add(kernel, (phase,), (before, after), "float32", facts, op_type, recipe=("gather", view))
+        self._add(
+            kernel, (phase,), (before, after), "float32", facts, op_type=op_type, recipe=("gather", view)
+        )
         self.graph.holds(name, after, view.shape)
 
     def transdata(self, kernel: str, change: Relayout) -> None:

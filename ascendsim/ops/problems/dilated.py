@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ascendsim.ops.problems.convolution import ConvProblem, Pair
+from ascendsim.ops.problems.patched import Patches
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -62,6 +63,7 @@ class Dilated:
 
 
 def kernel_problem(p: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> ConvProblem:
-    """Return the convolution whose gradient the kernel of a call makes; a Dilation kernel does the rest."""
-    found = Dilated.of(p, compute_dtype, profile) if gradient == "grad_input" else None
+    """Return the convolution whose gradient a kernel makes; Dilation or Transpose does the rest."""
+    found: Dilated | Patches | None
+    found = Dilated.of(p, compute_dtype, profile) if gradient == "grad_input" else Patches.of(p, profile)
     return found.problem if found else p

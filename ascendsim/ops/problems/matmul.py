@@ -23,6 +23,7 @@ class MatmulProblem:
     m, k, n        a is (m, k), b is (k, n), c is (m, n)
     transpose_a    a lies in memory as (k, m); transpose_b: b lies as (n, k)
     layout         how all three lie in memory: "ND" (row after row) or "NZ" (columns of fractals)
+    shared_a       whether there is one a for the whole batch
 
     Raises         ShapeError for sizes that are not positive, flags that are no truth values, a layout that
                    is neither
@@ -35,6 +36,7 @@ class MatmulProblem:
     transpose_a: bool = False
     transpose_b: bool = False
     layout: str = "ND"
+    shared_a: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what is no matrix product."""
@@ -44,7 +46,7 @@ class MatmulProblem:
             if number is None or number < 1:
                 raise ShapeError(f"matmul: {name} is {shown(value)}; it must be a positive integer")
             object.__setattr__(self, name, number)
-        for name in ("transpose_a", "transpose_b"):
+        for name in ("transpose_a", "transpose_b", "shared_a"):
             flag = truth(getattr(self, name))
             if flag is None:
                 raise ShapeError(f"matmul: {name} is {shown(getattr(self, name))}; it must be true or false")
@@ -57,7 +59,8 @@ class MatmulProblem:
     @property
     def stored_a(self) -> tuple[int, int, int]:
         """Shape of a in memory."""
-        return (self.batch, self.k, self.m) if self.transpose_a else (self.batch, self.m, self.k)
+        batch = 1 if self.shared_a else self.batch
+        return (batch, self.k, self.m) if self.transpose_a else (batch, self.m, self.k)
 
     @property
     def stored_b(self) -> tuple[int, int, int]:

@@ -85,7 +85,12 @@ def _grad_weight(
         return sums.reshape(call.problem.weight)
     # Only parts that are added atomically arrive in an order of their own.
     order = order if arrivals is None else replace(order, arrivals=arrivals)
-    return merged_wgrad(call.problem, call.merge_of("grad_weight"), a, x, order, reduce)
+    problem, patches = call.problem, call.patches
+    if patches:
+        problem = patches.problem
+        x = x.reshape(patches.split).transpose(patches.axes).reshape(problem.input)
+    sums = merged_wgrad(problem, call.merge_of("grad_weight"), a, x, order, reduce)
+    return sums.reshape(call.problem.weight)
 
 
 def _cast(call: Call, values: Floats, target: str) -> Floats:

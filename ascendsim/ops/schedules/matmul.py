@@ -106,9 +106,13 @@ class Matmul(Schedule):
         lefts: dict[Hashable, int] = defaultdict(count().__next__)
         rights: dict[Hashable, int] = defaultdict(count().__next__)
         return tuple(
-            (tile.rows, tile.columns, lefts[tile.batch, tile.row], rights[tile.batch, tile.column])
+            (tile.rows, tile.columns, lefts[self.left_place(tile)], rights[_right_place(tile)])
             for tile in tasks
         )
+
+    def left_place(self, tile: Task) -> Hashable:
+        """Return which rows of a a tile needs: of its own matrix, or of the one that all share."""
+        return _matrix_of_a(self.gemm.problem, tile), tile.row
 
     def program(self, tasks: Sequence[Task]) -> Program:
         """Return the program of a core with these base blocks."""
@@ -153,7 +157,7 @@ class _MatmulProgram:
         if not t.reuse_l1:
             self.left.forget()
             self.right.forget()
-        places = {self.left: (_left_place(tile),), self.right: (_right_place(tile),)}
+        places = {self.left: (self.s.left_place(tile),), self.right: (_right_place(tile),)}
         for _ in self.b.once(tile, (tile.rows, tile.columns), places):
             accumulator = self.l0c.next()
             spaced = spacing_needed(self.s.profile, tile.rows, tile.columns)
@@ -172,7 +176,7 @@ class _MatmulProgram:
         """
         p, size, gemm = self.p, self.size, self.s.gemm
         in_a, in_b = first % self.chunk_a, first % self.chunk_b
-        left = held(self.left, (_left_place(tile), first - in_a), self._load_left, tile, first - in_a)
+        left = held(self.left, (self.s.left_place(tile), first - in_a), self._load_left, tile, first - in_a)
         right = held(self.right, (_right_place(tile), first - in_b), self._load_right, tile, first - in_b)
         a, b = self.l0a.next(), self.l0b.next()
         self.b.add(LoadL0B(b, right, Submatrix(in_b, depth, 0, tile.columns, p.transpose_b, size)))
@@ -205,7 +209,8 @@ class _Slices(NamedTuple):
         """Return the rows of a tile in a, from column `first` on."""
         rows = slice(tile.row, tile.row + tile.rows)
         depth = slice(first, min(first + self.chunk_a, self.problem.k))
-        return (tile.batch, depth, rows) if self.problem.transpose_a else (tile.batch, rows, depth)
+        matrix = _matrix_of_a(self.problem, tile)
+        return (matrix, depth, rows) if self.problem.transpose_a else (matrix, rows, depth)
 
     def right(self, tile: Task, first: int) -> Index:
         """Return the columns of a tile in b, from row `first` on."""
@@ -214,8 +219,8 @@ class _Slices(NamedTuple):
         return (tile.batch, columns, depth) if self.problem.transpose_b else (tile.batch, depth, columns)
 
 
-def _left_place(tile: Task) -> Hashable:
-    return tile.batch, tile.row
+def _matrix_of_a(problem: MatmulProblem, tile: Task) -> int:
+    return 0 if problem.shared_a else tile.batch
 
 
 def _right_place(tile: Task) -> Hashable:

@@ -21,7 +21,7 @@ class DgradC04(DgradShares):
     """
 
     name: ClassVar[str] = "dgrad_c04"
-    reads: ClassVar[frozenset[str]] = DgradShares.reads - {"k_split", "single_core_k"}
+    reads: ClassVar[frozenset[str]] = DgradShares.reads - {*("k_split", "single_core_k", "transpose_first")}
 
     def __post_init__(self) -> None:
         """Take the product with its operands in fours, and refuse a tiling that no program can follow."""

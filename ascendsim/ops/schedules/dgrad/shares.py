@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -117,15 +117,30 @@ class DgradShares(Dgrad):
     Tasks are numbered along their axes as `task_order` says and go to the cores as `mapping` says; inside a
     task, image after image and depth after depth, its tiles go along the channels first. A reduction is taken
     in slices of base_k, the last one shorter, where `Dgrad` makes all of them even: where base_k divides it,
-    the bits are the same. Its parts are even, or segments of single_core_k channels.
+    the bits are the same. Its parts are even, or segments of single_core_k channels. With `transpose_first`
+    the weights lie in the cube's layout already, in a workspace that vector cores have filled.
+
+    Raises   ConfigError for `transpose_first` on cores that get all operands so from a kernel before
     """
 
     name: ClassVar[str] = "dgrad_shares"
     reads: ClassVar[frozenset[str]] = (
         Dgrad.reads - {"pixel_dim"}
         | {"single_core_m", "single_core_n", "single_core_k", "batch_dim", "depth_dim"}
-        | {"mapping", "task_order"}
+        | {"mapping", "task_order", "transpose_first"}
     )
+
+    def __post_init__(self) -> None:
+        """Take turned weights for what they are, a workspace, and refuse a tiling no program can follow."""
+        if self.tiling.transpose_first:
+            if self.profile.generation.changes_layouts:
+                raise ConfigError(
+                    "tiling of grad_input: transpose_first is on, but a kernel before (TransData) changes "
+                    f"the layout of the weights on {self.profile.variant}; take False"
+                )
+            turned = replace(self.gemm.weights, role="workspace")
+            object.__setattr__(self, "gemm", replace(self.gemm, weights=turned))
+        super().__post_init__()
 
     @cached_property
     def tasks(self) -> ShareTasks:

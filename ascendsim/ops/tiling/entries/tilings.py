@@ -12,7 +12,7 @@ from typing import Any
 from ascendsim.errors import UnsupportedError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, ceil_div
-from ascendsim.ops.tiling.vendor.names import to_vendor
+from ascendsim.ops.tiling.vendor.names import TURNED, TURNED_FLAG, to_vendor
 
 # The nest that an entry of each gradient is for.
 NESTS = {"grad_input": "dgrad_shares", "grad_weight": "wgrad_stream"}
@@ -37,8 +37,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "reduction: none",
         "kernelSplitMode, enableSplitKernelFlag, kSCoutFullLoad, kSUseWorkSpace, "
         "usrSpaceSizeForKernelSplit": "a kernel split by the stride: none",
-        "enableVecTrans, enableVecTransFlag": "vector cores turn the weights in a phase before: 0, as no "
-        "nest here does it",
+        "enableVecTrans, enableVecTransFlag": "vector cores turn the weights in a phase before",
         "loadB2Condition": "how weights are loaded into L0B: 3 for one tap, else 2",
         "iterateOrder": "always 1",
         "isBiasFullLoad": "1 without a split kernel",
@@ -94,17 +93,19 @@ def _require_sayable(gradient: str, plan: Plan) -> None:
         )
 
 
-def _grad_input(layer: Layer, _: Tiling) -> dict[str, Any]:
+def _grad_input(layer: Layer, t: Tiling) -> dict[str, Any]:
     c0, bits = layer.c0, layer.c0.bit_length() - 1
     ci1, co1 = layer.ci1, layer.co1
-    none = ("initOutputFlag", "enableVecTrans", "enableFullLoad", "quantMode", "enRelu")
-    flags = ("enableC04Flag", "enableFullLoadTiling", "enableVecTransFlag", "enableSplitKernelFlag")
+    none = ("initOutputFlag", "enableFullLoad", "quantMode", "enRelu")
+    flags = ("enableC04Flag", "enableFullLoadTiling", "enableSplitKernelFlag")
     segments = ("kSegment", "kSegmentTail", "kValueSegment")
     split = ("kSCoutFullLoad", "kSUseWorkSpace", "kernelSplitMode", "usrSpaceSizeForKernelSplit")
     return {
         **dict.fromkeys((*none, *segments, *split, "loadB1Condition", "tilingHkWkMode"), 0),
         **dict.fromkeys((*flags, "enableSplitK", "useUbAccumForSplitK"), False),
         **dict.fromkeys(("enlarge", "singleCoreGroup", "singleCoreDin", "singleCoreBatch"), 1),
+        TURNED: int(t.transpose_first),
+        TURNED_FLAG: t.transpose_first,
         "iterateOrder": 1,
         "isBiasFullLoad": 1,
         "c0": c0,

@@ -57,6 +57,8 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str, str]] = {
 SPLIT_MODES: Mapping[int, str] = {0: "", 1: "hw"}
 # Four channels a tap.
 C04 = "enableC04Flag"
+# Weights that vector cores turn in a phase before; the flag beside it says the same.
+TURNED, TURNED_FLAG = "enableVecTrans", "enableVecTransFlag"
 # The number, and the truth value that goes with it.
 SPLIT, SPLIT_FLAG = "kernelSplitMode", "enableSplitKernelFlag"
 # Fields that say something of a stream-K plan; with any of them grad_weight has that nest.
@@ -66,7 +68,7 @@ _OTHERS = """
     al1Bound backpropPadDown backpropPadLeft backpropPadRight backpropPadTail backpropPadUp baseBatch baseD
     baseGroup batch batchDim bl1Bound c0 c0Bits c0BitsA c0BitsB channelSize cin cin1 cin1G cinG
     coreBindDirection coreBindOrder coreStreamK cout cout1 cout1G coutG dDim di dilationD dilationH dilationW
-    dk dkDim dkHkWk dout enRelu enableFullLoad enableFullLoadTiling enableVecTrans enableVecTransFlag
+    dk dkDim dkHkWk dout enRelu enableFullLoad enableFullLoadTiling enableVecTransFlag
     fixedShiftVal group groupDim hf32Flag hi hk hkWk ho hoExpand initOutputFlag isBiasFullLoad iterateOrder k0
     kDim kSCoutFullLoad kSUseWorkSpace kSegment kSegmentTail kValueSegment khDilation kwDilation
     loadB1Condition loadB2Condition m0 mDim n0 nDim offsetX oriGroup padBack padDown padFront padLeft padRight
@@ -96,7 +98,7 @@ def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling")
     means = MEANS.get(gradient)
     if means is None:
         raise UnsupportedError(f"{where}: the vendor's names are known for {' and '.join(MEANS)} alone")
-    known = [*means, *REFUSED, SPLIT, SPLIT_FLAG, C04, *STREAMS, *FOLLOWS]
+    known = [*means, *REFUSED, SPLIT, SPLIT_FLAG, C04, TURNED, *STREAMS, *FOLLOWS]
     for name, value in values.items():
         if name not in known:
             near = get_close_matches(str(name), known, n=1)
@@ -108,6 +110,8 @@ def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling")
     fields = {ours: values[theirs] for theirs, ours in means.items() if theirs in values}
     fields = {name: value for name, value in fields.items() if value or not name.startswith("single_core")}
     if gradient == "grad_input":
+        if TURNED in values and not values.get(C04):
+            fields["transpose_first"] = bool(values[TURNED])
         split = _kernel_split(values, where)
         if split:
             return PartialPlan({**fields, "kernel_split": split}, "dgrad_split")
@@ -153,10 +157,11 @@ def to_vendor(gradient: str, plan: Plan) -> dict[str, Any]:
     shares = {"single_core_m": plan.tiling.block_m, "single_core_n": plan.tiling.block_n}
     values = {ours: getattr(plan.tiling, ours) for ours in MEANS[gradient].values()} | shares
     named = {theirs: values[ours] for theirs, ours in MEANS[gradient].items()}
-    return named | ({C04: True} if plan.schedule == "dgrad_c04" else {})
+    turned = {TURNED: 1, TURNED_FLAG: True} if plan.tiling.transpose_first else {}
+    return named | turned | ({C04: True} if plan.schedule == "dgrad_c04" else {})
 
 
 def unnamed(gradient: str, plan: Plan) -> dict[str, Any]:
     """Return the fields that a plan sets and that the vendor's entries have no name for, or say otherwise."""
-    named = set(MEANS.get(gradient, {}).values())
+    named = set(MEANS.get(gradient, {}).values()) | {"transpose_first"}
     return {name: value for name, value in plan.tiling.set_fields().items() if name not in named}

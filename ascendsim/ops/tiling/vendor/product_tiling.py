@@ -160,6 +160,7 @@ def _tiling(plan: VendorPlan, gradient: str) -> Tiling:
     return Tiling(
         **{name: getattr(plan, name) for name in SAME},
         group_merge=plan.group_merge,
+        transpose_first=plan.transpose_first,
         mapping="interleaved" if plan.mapping == "interleaved" else "contiguous",
         task_order=" ".join(order),
     )

@@ -11,6 +11,7 @@ from ascendsim.ops.tiling.vendor.arch35.dgrad_l1 import legalised, with_steps
 from ascendsim.ops.tiling.vendor.arch35.dgrad_parts import LONG_REDUCTION, Part, part_of, split_part
 from ascendsim.ops.tiling.vendor.arch35.dgrad_plan import plan_of
 from ascendsim.ops.tiling.vendor.arch35.dgrad_split import split_plan
+from ascendsim.ops.tiling.vendor.arch35.dgrad_weights import turned_first
 from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, align, ceil_div
 from ascendsim.ops.tiling.vendor.plan import VendorPlan
 
@@ -27,7 +28,9 @@ def grad_input(given: Layer, machine: Machine) -> VendorPlan | None:
     plan = split_plan(split) if split is not None else None
     part = part_of(layer, machine)
     plan = plan or small_shape(part) or full_load(part) or inner_product(part)
-    return replace(plan, group_merge=factor) if plan is not None else None
+    if plan is None:
+        return None
+    return replace(plan, group_merge=factor, transpose_first=turned_first(plan, given))
 
 
 def merge_factor(layer: Layer, machine: Machine) -> int:
