@@ -11,7 +11,7 @@ from adversarial import CLASSES, same_bits, tile
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.compiled.gathered.cuts import cuts_of, is_known
+from ascendsim.numerics.compiled.gathered.cuts import Cuts, cuts_of, is_known
 from ascendsim.numerics.compiled.gathered.factor import Factor, Span, Values
 from ascendsim.numerics.compiled.gathered.product import prepared, product_of, products_of
 from ascendsim.numerics.compiled.gathered.turned import turn_to, turned
@@ -79,7 +79,54 @@ def test_hard_operands_and_any_accumulators_give_the_bits_of_single_mmads(model,
     left, right = LAYS[len(data) % 3](a), LAYS[len(grid + data) % 3](b.T.copy())
     want = one_by_one(model, a, b, ends, c.copy())
     cuts = cuts_of(model, ends, 32)
-    prepared(model, left, right, cuts).add(Span(0, M), Span(0, N), cuts, c)
+    prepared(model, left, right, cuts).add(Span(0, M), Span(0, N), Cuts.of([cuts]), c[None])
+    assert same_bits(c, want)
+
+
+@pytest.mark.parametrize("run", [4, 8, 16, 12])
+@pytest.mark.parametrize("model", OWN)
+def test_steps_in_runs_of_any_length_give_the_bits_of_single_mmads(model, run):
+    # A run of 4 or 12 is copied by fours, one of 8 or 16 by eights; of the last run three steps are there,
+    # and NaN behind them. Only blocks of whole runs are measured run by run.
+    model = parse(model)
+    a, b, c = tile("wide", "fp16", M, 2 * 48 + 3, N)
+    ends = np.array([48, 96, 99])
+    want = one_by_one(model, a, b, ends, c.copy())
+    cuts = cuts_of(model, ends, 48)
+    product = prepared(model, in_runs(a, run), by_rows(b.T.copy()), cuts)
+    product.add(Span(0, M), Span(0, N), Cuts.of([cuts]), c[None])
+    assert same_bits(c, want)
+
+
+@pytest.mark.parametrize("odd", [2.0**60, 2.0**-60, 2.0**-149, np.inf, np.nan, 0.0])
+@pytest.mark.parametrize("model", ["block:16:RNE", "block:7:RNE"])
+@pytest.mark.parametrize("lay", LAYS)
+def test_what_is_known_of_accumulators_holds_from_piece_to_piece(lay, model, odd):
+    # Twelve pieces, whose sums go far beyond what one proof at the start could cover. The fourth has one
+    # operand that spoils what was known, the seventh takes all sums back to zero and below their old unit.
+    model, rng = parse(model), np.random.default_rng(3)
+    a, b = (
+        rng.standard_normal(shape).astype(np.float16).astype(np.float32) for shape in ((M, 336), (336, N))
+    )
+    a[5, 90] = odd
+    a[:, 168:196], b[168:196] = -a[:, 140:168], b[140:168]
+    a[:, 196:224] *= np.float32(2.0**-20)
+    ends = np.arange(28, 337, 28)
+    want = one_by_one(model, a, b, ends, np.zeros((M, N), np.float32))
+    assert same_bits(product_of(model, lay(a), lay(b.T.copy()), ends), want)
+
+
+@pytest.mark.parametrize("length", range(1, 9))
+@pytest.mark.parametrize("model", ["block:2:RNE", "block:3:RNE", "block:4:RNE"])
+def test_pieces_of_few_steps_end_a_block_where_the_mmad_does(model, length):
+    # Down to one product, and to one block and a product: no next block begins there.
+    model = parse(model)
+    a, b, c = tile("normal", "fp16", M, length, N)
+    want = one_by_one(model, a, b, np.array([length]), c.copy())
+    cuts = np.array([0, length])
+    prepared(model, by_rows(a), by_steps(b.T.copy()), cuts).add(
+        Span(0, M), Span(0, N), Cuts.of([cuts]), c[None]
+    )
     assert same_bits(c, want)
 
 
@@ -102,9 +149,9 @@ def test_rows_and_columns_can_be_added_apart(model):
     whole, parts = c.copy(), c.copy()
     cuts = cuts_of(model, ends, 32)
     product = prepared(model, by_rows(a), by_steps(b.T.copy()), cuts)
-    product.add(Span(0, 16), Span(0, 96), cuts, whole)
+    product.add(Span(0, 16), Span(0, 96), Cuts.of([cuts]), whole[None])
     for rows, columns in ((Span(8, 16), Span(0, 64)), (Span(0, 8), Span(0, 96)), (Span(8, 16), Span(64, 96))):
-        product.add(rows, columns, cuts, parts)
+        product.add(rows, columns, Cuts.of([cuts]), parts[None])
     assert same_bits(parts, whole)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from operator import index
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.arguments import items, shown, truth, whole
@@ -264,13 +266,17 @@ def _views(problem: ConvProblem, strides: Mapping[str, Sequence[int]] | None) ->
 def _problem(asked: ConvolutionBackwardCall, decision: Decision) -> ConvProblem:
     """Return the convolution of an accepted call; the shapes rule over output_padding, as in the operator."""
     grad_output, input, weight = _shapes(asked)
-    stride, padding, dilation = asked.stride or (), asked.padding or (), asked.dilation or ()
-    transposed, groups = bool(asked.transposed), asked.groups
-    problem = ConvProblem(
-        input, weight, stride, padding, dilation, transposed, decision.output_padding, groups
-    )
+    attributes = asked.stride, asked.padding, asked.dilation
+    # Plain numbers, which the rules have found them to be; True would be equal to 1.
+    stride, padding, dilation = (tuple(map(index, sizes or ())) for sizes in attributes)
+    last = bool(asked.transposed), decision.output_padding, index(asked.groups)
+    problem = _known(input, weight, stride, padding, dilation, *last)
     problem.check_grad_output(grad_output)
     return problem
+
+
+# The same calls come in every step of a training run.
+_known = lru_cache(maxsize=256)(ConvProblem)
 
 
 def _empty_graph(asked: ConvolutionBackwardCall, decision: Decision, options: Options) -> Graph:

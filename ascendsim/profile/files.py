@@ -1,5 +1,6 @@
 """Find, read and check product files; the only reader of them."""
 
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -151,7 +152,7 @@ def _on_generation(choice: _Choice, overrides: Mapping[str, Any]) -> _Choice:
     given = [layer.tree["npu_arch"] for layer in choice.layers if "npu_arch" in layer.tree]
     # Whatever else stands there, the checks will say so.
     arch = given[-1].get("value") if given and isinstance(given[-1], Mapping) else None
-    files = {path.stem: path for path in (configs_directory() / "generations").iterdir()}
+    files = {path.stem: path for path in _tables(configs_directory() / "generations")}
     file = _read(files.get(str(overrides.get("npu_arch", arch)), files["other"]), "generation")
     return _Choice(((file, ""), *choice.files), choice.names)
 
@@ -177,7 +178,7 @@ def _locate(name: str) -> tuple[Path, str]:
             return path, ""
     # A variant usually starts like its product: look there first, since reading a file costs milliseconds.
     known: list[str] = []
-    for path in sorted(shipped, key=lambda path: -_common_prefix(path.stem.lower(), plain)):
+    for path in _likely(shipped, plain):
         file = _read(path)
         # Pages speak of an Atlas A2, and rules do: it is the product that a 910B is.
         if file.texts.get("series", "").lower() == plain != "":
@@ -203,14 +204,32 @@ def is_file_name(name: str) -> bool:
     return name.endswith(".toml") or "/" in name or "\\" in name
 
 
+@lru_cache(maxsize=32)
+def _likely(shipped: tuple[Path, ...], plain: str) -> tuple[Path, ...]:
+    """Return files with those first whose names begin most like a name."""
+    return tuple(sorted(shipped, key=lambda path: -_common_prefix(path.stem.lower(), plain)))
+
+
 def _common_prefix(one: str, two: str) -> int:
     pairs = zip(one, two, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(two)))
 
 
-def _shipped() -> list[Path]:
-    # Listed at each call, since a file may come. By hand: a glob takes as long as all the rest of a load.
-    return sorted(path for path in configs_directory().iterdir() if path.suffix == ".toml")
+def _shipped() -> tuple[Path, ...]:
+    # Listed at each call, since a file may come.
+    return _tables(configs_directory())
+
+
+def _tables(folder: Path) -> tuple[Path, ...]:
+    """Return the .toml files in a folder, by name."""
+    with os.scandir(folder) as entries:
+        return _paths(folder, tuple(entry.name for entry in entries))
+
+
+# To make paths of all names takes longer than to list them.
+@lru_cache(maxsize=8)
+def _paths(folder: Path, names: tuple[str, ...]) -> tuple[Path, ...]:
+    return tuple(sorted(folder / name for name in names if name.endswith(".toml")))
 
 
 def _read(path: Path, table: str = "") -> _File:

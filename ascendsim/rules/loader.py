@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -23,9 +24,16 @@ CUBE_TABLES = ("dtypes", "dtypes_transposed", "cube_math")
 
 def rule_set_names() -> tuple[str, ...]:
     """List the shipped rule sets, the default first."""
-    # By hand, as this is asked for with every call: a glob takes as long as all the rest of a load.
-    files = [path for path in rules_directory().iterdir() if path.suffix == ".toml"]
-    found = sorted(path.stem for path in files if path.stem != PRODUCTS)
+    with os.scandir(rules_directory()) as entries:
+        return _named(tuple(entry.name for entry in entries))
+
+
+# Asked for with every call.
+@lru_cache(maxsize=8)
+def _named(files: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the rule sets among the files of their directory, the default first."""
+    names = [name.removesuffix(".toml") for name in files if name.endswith(".toml")]
+    found = sorted(name for name in names if name != PRODUCTS)
     # Documented first, since its promises are what a user can rely on.
     return tuple(sorted(found, key=lambda name: name != "documented"))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ascendsim.rules.calls import Call, ConvTbcBackwardCall
+from ascendsim.rules.calls import Call, ConvolutionBackwardCall, ConvTbcBackwardCall
 from ascendsim.rules.checked import CheckedConvolution, CheckedTbc
 from ascendsim.rules.convolution.arguments import ARGUMENT_CHECKS
 from ascendsim.rules.convolution.empty import EMPTY_CHECKS, FIRST_EMPTY_CHECKS, RELATED_EMPTY_CHECKS
@@ -43,9 +44,30 @@ def resolve(call: Call, product: str | Profile = "910B", rules: str | Path = "do
     if isinstance(call, ConvTbcBackwardCall):
         decision = _tbc(CheckedTbc(typed(call), family, rule_set.tbc), rule_set)
     else:
-        checked = CheckedConvolution(typed(call), family, rule_set.convolution)
-        decision = _convolution(checked, rule_set)
-    return replace(decision, direct_outputs=rule_set.direct_outputs)
+        asked = _Asked(typed(call), family, id(rule_set), rule_set)
+        # What has been laid over a rule set for this call comes with no other.
+        decision = _decided(asked) if rule_set.from_cube else _remembered(asked)
+    # With a table of its own, since that of a remembered decision is everybody's.
+    return replace(decision, dtypes=dict(decision.dtypes), direct_outputs=rule_set.direct_outputs)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """All that a decision follows from; rule sets have no hash, and one that is kept keeps its number."""
+
+    call: ConvolutionBackwardCall
+    family: str
+    number: int
+    rules: RuleSet = field(compare=False)
+
+
+def _decided(asked: _Asked) -> Decision:
+    rules = asked.rules
+    return _convolution(CheckedConvolution(asked.call, asked.family, rules.convolution), rules)
+
+
+# A training run makes the same calls in every step: some for each layer of a large network.
+_remembered = lru_cache(maxsize=256)(_decided)
 
 
 def _convolution(c: CheckedConvolution, rules: RuleSet) -> Decision:

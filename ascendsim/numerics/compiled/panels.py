@@ -226,11 +226,11 @@ as_ones = _binary(lambda b, mask, x: b.zext(mask, x.type))  # a mask as 0 and 1,
 # --- panels from and to scalars ---------------------------------------------------------------------------
 
 
-def splat(builder: Value, scalar: Value) -> Value:
-    """Return a row vector with a scalar in every lane."""
-    undefined = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
+def splat(builder: Value, scalar: Value, lanes: int = LANES) -> Value:
+    """Return a vector with a scalar in every lane: a row, or a part of one."""
+    undefined = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
     first = builder.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
     return builder.shuffle_vector(first, undefined, zeros)
 
 

@@ -5,9 +5,11 @@ From the bottom up; each module imports only from lines above its own, and from 
     factor     one of the two matrices: its elements by places in an array
     cuts       where a reduction may be cut into pieces without a change of the bits
     places     elements of a factor, taken for a panel
+    packed     rows of a piece of a reduction, close together for panels
     measured   extents of a factor's elements, and of pieces of a reduction
     chain      seq and seq-muladd in RNE
-    blocks     block in RNE
+    next_block one step that ends a block and begins the next
+    block_panels, blocks   block in RNE: one panel, and all of them
     halves     binary16 from and to binary32
     turned     matrices transposed
     product    the one door: make a product that was cut into many Mmads

@@ -4,8 +4,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from ascendsim.numerics.compiled.gathered.cuts import Cuts
 from ascendsim.numerics.compiled.gathered.factor import Elements, Factor, Floats, Places, Span
-from ascendsim.numerics.compiled.gathered.places import copy_columns, rows_from
+from ascendsim.numerics.compiled.gathered.packed import Packed, left_of, pack_rows, panel_of
+from ascendsim.numerics.compiled.gathered.places import copy_columns
 from ascendsim.numerics.compiled.jit import inlined, kernel
 from ascendsim.numerics.compiled.packing import MARGIN, aligned
 from ascendsim.numerics.compiled.panel_memory import at, columns, store, tile
@@ -19,51 +21,65 @@ _LINES: Final = 512  # rows whose elements stay in the nearer caches while a pie
 class Chain:
     """Products under `seq:RNE`, fused, or `seq-muladd:RNE`, with rounded products.
 
-    Shapes   a (m, k), b (n, k), m and n whole multiples of ROWS and LANES; cuts of the reduction, anywhere
+    Shapes   a (m, k), b (n, k), m and n whole multiples of ROWS and LANES
+    Cuts     of all reductions, anywhere
     """
 
-    def __init__(self, a: Factor, b: Factor, fused: bool) -> None:
+    def __init__(self, a: Factor, b: Factor, cuts: Places, fused: bool) -> None:
         self._product = a.elements, b.elements
-        self._fused = fused
+        # Rows are copied in whole runs where pieces begin with one.
+        whole = a.run % ROWS == 0 and not np.any(cuts[:-1] % a.run)
+        self._run, self._fused = a.run if whole else 0, fused
 
-    def add(self, rows: Span, columns: Span, cuts: Places, c: Floats) -> None:
-        """Add what lies between the first and the last cut to some rows and columns of c (m, n)."""
-        if len(cuts) < 2:
+    def add(self, rows: Span, columns: Span, cuts: Cuts, c: Floats) -> None:
+        """Add some rows and columns of every product to those of c (products, m, n)."""
+        longest = cuts.longest()
+        if not longest:
             return
         a, b = self._product
-        together = np.empty(int(np.diff(cuts).max()) * LANES + MARGIN, np.float32)
-        _chain(a, b, cuts, c, rows, columns, together, self._fused)
+        memory = np.empty(longest * (LANES + min(rows.stop - rows.start, _LINES)) + MARGIN, np.float32)
+        _chains(a, b, cuts.places, cuts.firsts, c, rows, columns, memory, longest, self._run, self._fused)
 
 
 @kernel
-def _chain(
-    a: Elements, b: Elements, cuts: Array, c: Array, rows: Span, columns: Span, together: Array, fused: bool
+def _chains(
+    a: Elements,
+    b: Elements,
+    cuts: Array,
+    firsts: Array,
+    c: Array,
+    rows: Span,
+    columns: Span,
+    memory: Array,
+    longest: int,
+    run: int,
+    fused: bool,
 ) -> None:
-    place, width = aligned(together, 0), c.shape[1]
-    for line in range(rows.start, rows.stop, _LINES):
-        for piece in range(cuts.size - 1):
-            first, last = at(cuts, piece), at(cuts, piece + 1)
-            for j in range(columns.start, columns.stop, LANES):
-                copy_columns(b, j, first, last, together, place)
-                for i in range(line, min(line + _LINES, rows.stop), ROWS):
-                    _panel(a, i, first, last, together, place, c, i * width + j, fused)
+    right, width = aligned(memory, 0), c.shape[2]
+    packed = right + longest * LANES
+    for product in range(firsts.size - 1):
+        corner = product * c.shape[1] * width
+        for line in range(rows.start, rows.stop, _LINES):
+            stop = min(line + _LINES, rows.stop)
+            for piece in range(at(firsts, product), at(firsts, product + 1) - 1):
+                first, last = at(cuts, piece), at(cuts, piece + 1)
+                pack_rows(a, run, (line, stop), (first, last), memory, packed)
+                for j in range(columns.start, columns.stop, LANES):
+                    copy_columns(b, j, first, last, memory, right)
+                    for i in range(line, stop, ROWS):
+                        left = panel_of(memory, packed, run, i - line, last - first)
+                        _panel(left, last - first, right, c, corner + i * width + j, fused)
 
 
 @inlined
-def _panel(
-    a: Elements, i: int, first: int, last: int, right: Array, place: int, c: Array, cell: int, fused: bool
-) -> None:
+def _panel(left: Packed, length: int, right: int, c: Array, cell: int, fused: bool) -> None:
     """Add one piece of the reduction to the panel whose first accumulator is at `cell`."""
-    width = c.shape[1]
-    acc = tile(c, cell, width)
-    w, x, y, z = at(a.lines, i), at(a.lines, i + 1), at(a.lines, i + 2), at(a.lines, i + 3)
+    acc = tile(c, cell, c.shape[2])
     # Two loops, not one with a branch in it: `fused` is settled before the products begin.
     if fused:
-        for t in range(first, last):
-            left = rows_from(a.values, at(a.steps, t), w, x, y, z)
-            acc = fma(left, columns(right, place + (t - first) * LANES), acc)
+        for t in range(length):
+            acc = fma(left_of(left, t), columns(left.values, right + t * LANES), acc)
     else:
-        for t in range(first, last):
-            left = rows_from(a.values, at(a.steps, t), w, x, y, z)
-            acc = acc + left * columns(right, place + (t - first) * LANES)
-    store(acc, c, cell, width)
+        for t in range(length):
+            acc = acc + left_of(left, t) * columns(left.values, right + t * LANES)
+    store(acc, c, cell, c.shape[2])

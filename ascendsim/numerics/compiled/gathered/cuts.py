@@ -1,6 +1,8 @@
 """Where a reduction that was made by many Mmads may be cut into pieces, fewer or more, with the same bits."""
 
+from collections.abc import Sequence
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +14,31 @@ from ascendsim.numerics.compiled.gathered.factor import Places
 CHAINS = ("seq", "seq-muladd")
 BLOCKS = ("block", "block-add", "tree", "align")
 MMADS = ("exact-mmad",)
+
+
+class Cuts(NamedTuple):
+    """Where the reductions of some products are cut, which follow each other along k.
+
+    places   the cuts of all of them, rising; those of each begin with its start and end with its end
+    firsts   (products + 1,): the number of the first cut of each, and of all
+    """
+
+    places: Places
+    firsts: Places
+
+    @classmethod
+    def of(cls, cuts: Sequence[Places]) -> "Cuts":
+        """Put the cuts of some products together."""
+        return cls(np.concatenate(cuts), np.cumsum([0, *map(len, cuts)]))
+
+    def longest(self) -> int:
+        """Return how many steps the longest piece has."""
+        # From the end of one product to the start of the next there is nothing.
+        return int(np.diff(self.places).max(initial=0))
+
+    def each(self) -> list[Places]:
+        """Return the cuts of each product."""
+        return np.split(self.places, self.firsts[1:-1])
 
 
 def is_known(model: AccumulationModel) -> bool:

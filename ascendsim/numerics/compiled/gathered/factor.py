@@ -1,6 +1,5 @@
 """One matrix of a product, by the places of its elements: an im2col that is never written out."""
 
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -29,11 +28,6 @@ class Values:
         # A read-only array is another type, for which kernels would be compiled anew.
         self.singles = values.reshape(-1) if values.flags.carray else np.array(values).reshape(-1)
         self.extents: dict[int, Doubles] = {}
-
-    @cached_property
-    def doubles(self) -> Doubles:
-        """The elements as doubles."""
-        return self.singles.astype(np.float64)
 
 
 class Elements(NamedTuple):

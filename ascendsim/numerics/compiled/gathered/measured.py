@@ -1,38 +1,35 @@
 """Measure the operands of pieces of a reduction, as `block_sums` wants it; runs of elements only once."""
 
 from math import gcd
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ascendsim.numerics.compiled.extents import extent
 from ascendsim.numerics.compiled.gathered.factor import Factor, Places, Values
-from ascendsim.numerics.compiled.gathered.places import copy_rows
-from ascendsim.numerics.compiled.jit import called, kernel
+from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.panel_memory import at, put
 from ascendsim.numerics.compiled.panels import LANES, ROWS, out_of_line
 from ascendsim.numerics.compiled.workspace import Workspace
 
 Array = Any
 
-# Runs shorter than this are not worth a table of their extents.
-_LEAST_RUN: Final = 4
-
 
 class Lines(NamedTuple):
     """A factor, and the extents of runs of its elements.
 
-    values, lines, steps   as of a `Factor`; of the left one in doubles
-    singles                the same as singles
+    values, lines, steps   as of a `Factor`
     extents                largest magnitude and lowest set bit of each `run` elements of `values`
-    run                    how many that are; 0: extents are taken anew where they are needed
+    line_runs, step_runs   where lines and steps lie, counted in runs
+    run                    how many elements that are; 0: extents are taken anew where they are needed
     """
 
     values: Array
     lines: Array
     steps: Array
-    singles: Array
     extents: Array
+    line_runs: Array
+    step_runs: Array
     run: int
 
 
@@ -45,18 +42,22 @@ class Piece(NamedTuple):
 
 
 def left_lines(a: Factor, cuts: Places, block: int) -> Lines:
-    """Return a left factor in doubles, measured where blocks are made of whole runs."""
+    """Return a left factor, measured where blocks are made of whole runs of ROWS elements or more."""
     run = gcd(a.run, block)
     # A block that begins inside a run has other extents than whole runs.
-    run = run if run >= _LEAST_RUN and not np.any(cuts[:-1] % run) else 0
-    values = a.values
-    return Lines(values.doubles, a.lines, a.steps, values.singles, _extents(values, run), run)
+    whole = run % ROWS == 0 and not np.any(cuts[:-1] % run) and not np.any(a.lines % run)
+    return _lines(a, run if whole else 0)
 
 
 def right_lines(b: Factor) -> Lines:
     """Return a right factor, measured where the columns of a panel lie side by side."""
-    run, values = LANES if _are_side_by_side(b) else 0, b.values.singles
-    return Lines(values, b.lines, b.steps, values, _extents(b.values, run), run)
+    return _lines(b, LANES if _are_side_by_side(b) else 0)
+
+
+def _lines(factor: Factor, run: int) -> Lines:
+    values, unit = factor.values, max(run, 1)
+    runs = factor.lines // unit, factor.steps // unit
+    return Lines(values.singles, factor.lines, factor.steps, _extents(values, run), *runs, run)
 
 
 def _are_side_by_side(b: Factor) -> bool:
@@ -96,29 +97,45 @@ def _measure(values: Array, first: int, size: int, part: int, target: Array, pla
 
 @called
 def measure_rows(
-    a: Lines, line: int, stop: int, piece: Piece, work: Workspace, table: int, block: int
+    a: Lines, line: int, stop: int, piece: Piece, work: Workspace, packed: int, table: int, block: int
 ) -> None:
-    """Put the extents of each block of a piece, for each group of ROWS lines."""
+    """Put the extents of a piece and of each of its blocks, for each group of ROWS lines.
+
+    packed   where the lines have been laid out
+    """
     out_of_line()
-    first, place = piece.first, table
+    place = table
     for i in range(line, stop, ROWS):
         if a.run > 0:
-            _combine(a, i, ROWS, a.run, piece, work, place, block)
+            _combine(a, i, ROWS, a.run, piece, work, place + 2, block)
         else:
-            copy_rows(a, i, first, first + piece.length, work.doubles, work.a)
-            _measure(work.doubles, work.a, piece.length * ROWS, block * ROWS, work.doubles, place)
-        place += 2 * piece.blocks
+            first = packed + (i - line) * piece.length
+            _measure(work.doubles, first, piece.length * ROWS, block * ROWS, work.doubles, place + 2)
+        _sum_up(work, place, piece.blocks)
+        place += 2 * (1 + piece.blocks)
 
 
 @called
 def measure_columns(b: Lines, j: int, piece: Piece, work: Workspace, block: int) -> None:
-    """Put the extents of each block of a piece of the columns that have been copied."""
+    """Put the extents of a piece and of each of its blocks, for the columns that have been copied."""
     out_of_line()
+    place = work.b_extents + 2
     if b.run > 0:
-        _combine(b, j, 1, 1, piece, work, work.b_extents, block)
+        _combine(b, j, 1, 1, piece, work, place, block)
     else:
-        size, part = piece.length * LANES, block * LANES
-        _measure(work.doubles, work.b, size, part, work.doubles, work.b_extents)
+        _measure(work.doubles, work.b, piece.length * LANES, block * LANES, work.doubles, place)
+    _sum_up(work, work.b_extents, piece.blocks)
+
+
+@inlined
+def _sum_up(work: Workspace, place: int, blocks: int) -> None:
+    """Put the extents of all blocks together in front of theirs."""
+    largest, finest = 0.0, np.inf
+    for number in range(1, 1 + blocks):
+        largest = max(largest, at(work.doubles, place + 2 * number))
+        finest = min(finest, at(work.doubles, place + 2 * number + 1))
+    put(work.doubles, place, largest)
+    put(work.doubles, place + 1, finest)
 
 
 @called
@@ -131,7 +148,7 @@ def _combine(
         first, stop = piece.first + start, piece.first + min(start + block, piece.length)
         for step in range(first, stop, stride):
             for one in range(line, line + lines):
-                found = (at(factor.lines, one) + at(factor.steps, step)) // factor.run * 2
+                found = 2 * (at(factor.line_runs, one) + at(factor.step_runs, step))
                 largest = max(largest, at(factor.extents, found))
                 finest = min(finest, at(factor.extents, found + 1))
         put(work.doubles, place, largest)

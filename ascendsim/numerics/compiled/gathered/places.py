@@ -1,6 +1,9 @@
 """Take elements from their places: a panel's rows one by one, a panel's columns copied to lie together."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
+
+from llvmlite import ir
 
 from ascendsim.numerics.compiled.gathered.factor import Elements
 from ascendsim.numerics.compiled.jit import called, kernel
@@ -20,6 +23,8 @@ from ascendsim.numerics.compiled.panels import (
 )
 
 Array = Any
+
+RUN: Final = 8  # elements that are copied at once where steps follow each other: a group of float32 channels
 
 
 def _rows_from(_typing: Value, array: Value, _step: Value, *lines: Value) -> Value:
@@ -41,23 +46,32 @@ rows_from = intrinsic(_four)
 assert ROWS == 4, "rows_from takes four lines"
 
 
-def _copy(_typing: Value, values: Value, _source: Value, target: Value, _goal: Value) -> Value:
-    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
-        kinds = [vector(SCALARS[array.dtype]) for array in (values, target)]
-        places = [
-            builder.bitcast(builder.gep(make_array(t)(context, builder, x).data, [place]), kind.as_pointer())
-            for t, x, place, kind in zip(sig.args[::2], args[::2], args[1::2], kinds, strict=True)
-        ]
-        # Singles may begin anywhere: a vector's own alignment, assumed otherwise, would fault.
-        lanes = builder.load(places[0], align=4)
-        wide = lanes if kinds[0] == kinds[1] else builder.fpext(lanes, kinds[1])
-        builder.store(wide, places[1], align=4)
-        return context.get_dummy_value()
+def _copier(count: int) -> Callable[..., Any]:
+    """Make an operation that copies so many elements which lie together, singles perhaps to doubles."""
 
-    return types.void(values, types.intp, target, types.intp), codegen
+    def copy(_typing: Value, values: Value, _source: Value, target: Value, _goal: Value) -> Value:
+        def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
+            kinds = [ir.VectorType(vector(SCALARS[one.dtype]).element, count) for one in (values, target)]
+            arrays = zip(sig.args[::2], args[::2], args[1::2], kinds, strict=True)
+            places = [
+                builder.bitcast(
+                    builder.gep(make_array(t)(context, builder, x).data, [place]), kind.as_pointer()
+                )
+                for t, x, place, kind in arrays
+            ]
+            # Singles may begin anywhere: a vector's own alignment, assumed otherwise, would fault.
+            lanes = builder.load(places[0], align=4)
+            wide = lanes if kinds[0] == kinds[1] else builder.fpext(lanes, kinds[1])
+            builder.store(wide, places[1], align=4)
+            return context.get_dummy_value()
+
+        return types.void(values, types.intp, target, types.intp), codegen
+
+    return intrinsic(copy)  # type: ignore[no-any-return]
 
 
-_copy_lanes = intrinsic(_copy)  # (values, source, target, goal): LANES elements, singles perhaps to doubles
+# (values, source, target, goal)
+copy_lanes, copy_four, copy_run = (_copier(count) for count in (LANES, ROWS, RUN))
 
 
 @called
@@ -70,7 +84,7 @@ def copy_columns(b: Any, line: int, first: int, last: int, target: Array, place:
     for step in range(first, last):
         goal, source = place + (step - first) * LANES, at(b.steps, step)
         if together:
-            _copy_lanes(b.values, start + source, target, goal)
+            copy_lanes(b.values, start + source, target, goal)
         else:
             for lane in range(LANES):
                 put(target, goal + lane, at(b.values, at(b.lines, line + lane) + source))

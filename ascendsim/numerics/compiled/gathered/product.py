@@ -9,7 +9,7 @@ import numpy as np
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.compiled.gathered.cuts import cuts_of
+from ascendsim.numerics.compiled.gathered.cuts import Cuts, cuts_of
 from ascendsim.numerics.compiled.gathered.factor import Factor, Floats, Places, Span
 
 # Long enough for the cost of a piece to vanish, short enough for its columns to stay in the nearest cache. A
@@ -20,8 +20,8 @@ _STEPS, _WRITTEN_STEPS = 96, 160
 class Product(Protocol):
     """A product of two factors under a model, ready to be added to accumulators."""
 
-    def add(self, rows: Span, columns: Span, cuts: Places, c: Floats) -> None:
-        """Add what lies between the first and the last cut to some rows and columns of c (m, n)."""
+    def add(self, rows: Span, columns: Span, cuts: Cuts, c: Floats) -> None:
+        """Add some rows and columns of every product to those of c (products, m, n)."""
 
 
 def product_of(model: AccumulationModel, a: Factor, b: Factor, ends: Places, threads: int = 1) -> Floats:
@@ -53,26 +53,20 @@ def products_of(
     rows, columns = _panel(model)
     a, b = a.filled(rows), b.filled(columns)
     c = np.zeros((len(counts), len(a.lines), len(b.lines)), np.float32)
-    product = prepared(model, a, b, np.concatenate(cuts))
+    product = prepared(model, a, b, cuts.places)
     if threads == 1:
-        whole = Span(0, len(a.lines)), Span(0, len(b.lines))
-        for own, cells in zip(cuts, c, strict=True):
-            product.add(*whole, own, cells)
+        product.add(Span(0, len(a.lines)), Span(0, len(b.lines)), cuts, c)
     else:
         shares = _shares(c.shape[1:], (rows, columns), threads)
         with ThreadPoolExecutor(threads) as pool:
-            tasks = [
-                pool.submit(product.add, *share, own, cells)
-                for own, cells in zip(cuts, c, strict=True)
-                for share in shares
-            ]
+            tasks = [pool.submit(product.add, *share, cuts, c) for share in shares]
             # Asked for one after the other, so that an error of any of them is raised here.
             for done in tasks:
                 done.result()
     return c[:, :m, :n]
 
 
-def _cuts(model: AccumulationModel, ends: Places, counts: Sequence[int]) -> list[Places]:
+def _cuts(model: AccumulationModel, ends: Places, counts: Sequence[int]) -> Cuts:
     """Return for each product where its reduction begins, is cut and ends."""
     most = _STEPS if _is_usual(model) else _WRITTEN_STEPS
     cuts: list[Places] = []
@@ -81,7 +75,7 @@ def _cuts(model: AccumulationModel, ends: Places, counts: Sequence[int]) -> list
         own = ends[first : first + count]
         cuts.append(begin + cuts_of(model, own - begin, most) if count else np.array([begin]))
         begin, first = int(own[-1]) if count else begin, first + count
-    return cuts
+    return Cuts.of(cuts)
 
 
 def _shares(shape: Sequence[int], panel: tuple[int, int], count: int) -> list[tuple[Span, Span]]:
@@ -105,7 +99,7 @@ def prepared(model: AccumulationModel, a: Factor, b: Factor, cuts: Places) -> Pr
     from ascendsim.numerics.compiled.gathered.chain import Chain
 
     # A block of one product is a fused step of a chain.
-    return Chain(a, b, model.kind != "seq-muladd")
+    return Chain(a, b, cuts, model.kind != "seq-muladd")
 
 
 def _panel(model: AccumulationModel) -> tuple[int, int]:
@@ -133,8 +127,13 @@ class WrittenOut:
         del cuts  # of use to kernels that measure their factors beforehand
         self._model, self._a, self._b = model, a, b
 
-    def add(self, rows: Span, columns: Span, cuts: Places, c: Floats) -> None:
-        """Add what lies between the first and the last cut to some rows and columns of c (m, n)."""
+    def add(self, rows: Span, columns: Span, cuts: Cuts, c: Floats) -> None:
+        """Add some rows and columns of every product to those of c (products, m, n)."""
+        for own, cells in zip(cuts.each(), c, strict=True):
+            self._add(rows, columns, own, cells)
+
+    def _add(self, rows: Span, columns: Span, cuts: Places, c: Floats) -> None:
+        """Add one product, (m, n)."""
         from ascendsim.numerics.compiled.gathered.places import write_columns, write_rows
 
         b = self._b.part(slice(*columns))

@@ -1,0 +1,203 @@
+"""Add a piece of a reduction to one panel of accumulators under `block:K:RNE`.
+
+The ways to an exact sum are those of `block_sums`. A bound and a unit of the accumulators go along from piece
+to piece; the accumulators themselves are looked at only where these prove nothing any more.
+"""
+
+from typing import Any, Final
+
+from ascendsim.numerics.compiled.block_sums import SAFE_UNIT, Block, careful_sum, is_exact, is_far_from_ties
+from ascendsim.numerics.compiled.gathered.measured import Lines, Piece
+from ascendsim.numerics.compiled.gathered.next_block import next_block
+from ascendsim.numerics.compiled.gathered.packed import Packed, left_of
+from ascendsim.numerics.compiled.gathered.places import copy_rows, rows_from
+from ascendsim.numerics.compiled.jit import called, inlined
+from ascendsim.numerics.compiled.lanes import reach_and_unit
+from ascendsim.numerics.compiled.packing import fill_magnitudes
+from ascendsim.numerics.compiled.panel_memory import at, columns, put, store, tile
+from ascendsim.numerics.compiled.panels import (
+    LANES,
+    ROWS,
+    absolute,
+    any_lane,
+    as_bits,
+    differs,
+    fma,
+    out_of_line,
+    spread,
+    to_single,
+    widen,
+)
+from ascendsim.numerics.compiled.workspace import KernelModel, Workspace
+
+Array = Any
+Panel = Any
+
+_GROWTH: Final = 1.001  # what rounding adds to a bound at most, and more
+_ROUNDOFF: Final = 2.0**-53
+
+
+@inlined
+def add_piece(
+    a: Lines,
+    i: int,
+    left: Packed,
+    piece: Piece,
+    work: Workspace,
+    known: int,
+    sums: int,
+    c: Array,
+    cell: int,
+    model: KernelModel,
+) -> None:
+    """Add a piece to the panel whose first accumulator is at `cell`."""
+    acc = tile(c, cell, c.shape[2])
+    # What has been known of the accumulators since they were last looked at, then what they are.
+    reach, unit = at(work.doubles, sums), at(work.doubles, sums + 1)
+    most, least = _widened(reach, unit, _whole(work, known, piece))
+    if not is_exact(most, least):
+        reach, unit = reach_and_unit(acc)
+        most, least = _widened(reach, unit, _whole(work, known, piece))
+    proven = is_exact(most, least)
+    if not proven:
+        # Block by block the extents are closer.
+        proven, most, least = True, reach, unit
+        for number in range(piece.blocks):
+            most, least = _widened(most, least, _block(work, known, number, model.block, piece.length))
+            proven = proven and is_exact(most, least)
+    if proven:
+        acc = _proven(left, work, piece.length, model.block, acc)
+    else:
+        for number in range(piece.blocks):
+            block = _block(work, known, number, model.block, piece.length)
+            reach, unit = _widened(reach, unit, block)
+            # What the accumulators really are is often better known: they have been rounded meanwhile.
+            if not is_exact(reach, unit):
+                reach, unit = reach_and_unit(acc)
+                reach, unit = _widened(reach, unit, block)
+            exact = is_exact(reach, unit)
+            acc = _checked(a, i, left, piece, work, block, number * model.block, acc, exact, model)
+        most, least = reach, unit
+    put(work.doubles, sums, most)
+    put(work.doubles, sums + 1, least)
+    store(acc, c, cell, c.shape[2])
+
+
+@inlined
+def _widened(reach: float, unit: float, block: Block) -> tuple[float, float]:
+    """Return a bound and a unit of accumulators as they are after a block, or after all blocks of a piece.
+
+    Sums stay whole multiples of the common unit, whatever rounding does, as `block_sums.widened` has it. Each
+    rounding adds 2^-24 of a bound at most, so that _GROWTH is room enough for as many as a piece can have.
+    """
+    return (reach + block.bound) * _GROWTH, min(unit, block.unit)
+
+
+@inlined
+def _proven(left: Packed, work: Workspace, length: int, size: int, acc: Panel) -> Panel:
+    """Return accumulators after the blocks of a piece, all of whose sums doubles hold."""
+    full = length // size
+    if full > 0:
+        total = _sum(left, work, 0, size - 1, widen(acc))
+        for number in range(1, full):
+            first = number * size
+            total = _next(left, work, first, total)
+            total = _sum(left, work, first + 1, first + size - 1, total)
+        acc = to_single(_sum(left, work, full * size - 1, full * size, total))
+    if full * size < length:
+        acc = to_single(_sum(left, work, full * size, length, widen(acc)))
+    return acc
+
+
+@inlined
+def _next(left: Packed, work: Workspace, t: int, total: Panel) -> Panel:
+    """Add the last products of a block to sums, round these, and add the first products of the next, at t."""
+    first, row = left.first, left.row
+    w, x, y, z = first, first + row, first + 2 * row, first + 3 * row
+    place = work.b + (t - 1) * LANES
+    last = (t - 1) * left.step
+    return next_block(total, left.values, last, last + left.step, w, x, y, z, work.doubles, place)
+
+
+@inlined
+def _sum(left: Packed, work: Workspace, first: int, stop: int, total: Panel) -> Panel:
+    """Return sums with the products of some steps of a piece, added in double."""
+    for t in range(first, stop):
+        total = fma(left_of(left, t), columns(work.doubles, work.b + t * LANES), total)
+    return total
+
+
+@inlined
+def _checked(
+    a: Lines,
+    i: int,
+    left: Packed,
+    piece: Piece,
+    work: Workspace,
+    block: Block,
+    first: int,
+    acc: Panel,
+    proven: bool,
+    model: KernelModel,
+) -> Panel:
+    """Return the accumulators after a block that begins at a step of its piece; `proven`: doubles hold it."""
+    begin = piece.first + first
+    total = _sum(left, work, first, first + block.length, widen(acc))
+    found = to_single(total)
+    if not proven and not is_far_from_ties(total, found, block):
+        _need_magnitudes(work, piece.length)
+        w, x, y, z = at(a.lines, i), at(a.lines, i + 1), at(a.lines, i + 2), at(a.lines, i + 3)
+        size = absolute(acc)
+        for t in range(block.length):
+            rows = rows_from(a.values, at(a.steps, begin + t), w, x, y, z)
+            size = fma(absolute(rows), columns(work.singles, work.b_single + block.b + t * LANES), size)
+        error = widen(size) * spread((3 * block.length + 8) * _ROUNDOFF)
+        found, high = to_single(total - error), to_single(total + error)
+        if block.unit < SAFE_UNIT or any_lane(differs(as_bits(found), as_bits(high))):
+            store(widen(acc), work.doubles, work.start, LANES)
+            _careful(a, i, begin, work, block, model)
+            found = to_single(tile(work.doubles, work.result, LANES))
+    return found
+
+
+@inlined
+def _whole(work: Workspace, known: int, piece: Piece) -> Block:
+    """Return all blocks of a panel as if they were one."""
+    return _extents_of(work, known, work.b_extents, 0, piece.length)
+
+
+@inlined
+def _block(work: Workspace, known: int, number: int, size: int, steps: int) -> Block:
+    """Find a block of a panel by its number; `known` is where the extents of the panel's lines are."""
+    ours, theirs = known + 2 * (1 + number), work.b_extents + 2 * (1 + number)
+    return _extents_of(work, ours, theirs, number * size, min(size, steps - number * size))
+
+
+@inlined
+def _extents_of(work: Workspace, ours: int, theirs: int, first: int, length: int) -> Block:
+    return Block(
+        first * ROWS,
+        first * LANES,
+        length,
+        length * at(work.doubles, ours) * at(work.doubles, theirs),
+        at(work.doubles, ours + 1) * at(work.doubles, theirs + 1),
+    )
+
+
+@called
+def _need_magnitudes(work: Workspace, length: int) -> None:
+    """Fill in the magnitudes of the columns, if that has not been done."""
+    out_of_line()
+    # No magnitude is below zero, so this one says that they are not there yet.
+    if at(work.singles, work.b_single) < 0.0:
+        fill_magnitudes(work.doubles, work.b, work.b + length * LANES, work.singles, work.b_single)
+
+
+@called
+def _careful(a: Lines, i: int, begin: int, work: Workspace, block: Block, model: KernelModel) -> None:
+    """Turn the accumulators at `start` into sums at `result`, in whichever way is exact."""
+    out_of_line()
+    place = work.a + block.a
+    copy_rows(a, i, begin, begin + block.length, work.doubles, place)
+    fill_magnitudes(work.doubles, place, place + block.length * ROWS, work.singles, work.a_single + block.a)
+    careful_sum(work, block, model)
