@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.errors import ProgramError
+from ascendsim.program.follows import Follows
 from ascendsim.program.frames import Frame
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.laps import Lap
@@ -62,6 +63,7 @@ class ProgramBuilder(Reserved):
         self._hazards = hazards
         # Code known by what it does and finds.
         self._known: dict[Hashable, _Known] = {}
+        self._follows: Follows[_Known] = Follows(self._rings)
         # By code, and the turns of all rings as it began when it was written down, and as it begins.
         self._turns: dict[Hashable, Turns | None] = {}
         self._laps: dict[Hashable, _LapCode] = {}
@@ -72,6 +74,8 @@ class ProgramBuilder(Reserved):
         self._frame = Frame(self._ring_of)
         self._in_loop = False
         self._written = bytearray(len(self._slots))
+        # The code, with its turns, that has been appended without being written down.
+        self._recalled: set[tuple[Unit | Nest, Turns | None]] = set()
         for ring in self._rings:
             ring.restart()
 
@@ -140,32 +144,51 @@ class ProgramBuilder(Reserved):
         as places of theirs are tuples that begin with a place of the task.
         """
         given = places or {}
-        own = [(ring, given.get(ring, ()), ring.begin) for ring in self._rings]
         # A loop inside a loop is written out, and goes through plain numbers, which nothing moves.
         fixed, lap = (lap, 0) if self._in_loop else (None, lap)
-        key = fixed, shape, tuple([ring.state(mine, lap, begin) for ring, mine, begin in own])
-        known = self._known.get(key)
-        found = known is not None
         self._frame.close()
-        flat, turns = tuple(chain.from_iterable([mine for _, mine, _ in own if mine])), None
-        if known is None:
-            outer, self._frame = self._frame, Frame(self._ring_of, len(self)).of(task, flat)
-            try:
-                yield task
-                code = self._frame.code()
-            finally:
-                self._frame = outer
-            after = tuple([ring.state(mine, lap, begin) for ring, mine, begin in own])
-            known = self._known[key] = _Known(code, after, lap, tuple([begin for _, _, begin in own]))
-        else:
-            code = known.code
-            for (ring, mine, begin), state in zip(own, known.after, strict=True):
-                ring.become(state, mine, lap, begin)
-            turns = self._turns_of(code, known.begins, tuple([begin for _, _, begin in own]))
-        step = Step(code, task, lap - known.lap, flat, self._in_loop, turns)
-        if found:
-            # Another program of this builder may have emitted it.
-            self._write(step)
+        begins = tuple([ring.begin for ring in self._rings])
+        # Inside of another task something mostly takes a slot between two tasks.
+        outside = not self._frame.of_task
+        question = self._follows.question(given, shape, fixed, lap) if outside else None
+        followed = None if question is None else self._follows.answer(question, given, lap)
+        flat = tuple(chain.from_iterable([given[ring] for ring in self._rings if ring in given]))
+        if followed is not None:
+            self._recall(followed, task, lap, flat, begins)
+            return
+        before = self._states(given, lap, begins)
+        known = self._known.get((fixed, shape, before))
+        if known is not None:
+            for ring, state, begin in zip(self._rings, known.after, begins, strict=True):
+                ring.become(state, given.get(ring, ()), lap, begin)
+            if outside:
+                self._follows.note(question, known, before, known.after, lap)
+            self._recall(known, task, lap, flat, begins)
+            return
+        outer, self._frame = self._frame, Frame(self._ring_of, len(self)).of(task, flat)
+        try:
+            yield task
+            code = self._frame.code()
+        finally:
+            self._frame = outer
+        self._known[fixed, shape, before] = _Known(code, self._states(given, lap, begins), lap, begins)
+        self._frame.append(Step(code, task, 0, flat, self._in_loop))
+
+    def _states(
+        self, places: Mapping[Ring, tuple[Hashable, ...]], lap: int, begins: tuple[int, ...]
+    ) -> tuple[RingState, ...]:
+        """Return all rings as code with these places finds them that has begun at these turns."""
+        own = zip(self._rings, begins, strict=True)
+        return tuple([ring.state(places.get(ring, ()), lap, begin) for ring, begin in own])
+
+    def _recall(
+        self, known: _Known, task: Any, lap: int, places: tuple[Hashable, ...], begins: tuple[int, ...]
+    ) -> None:
+        """Append known code for a task, after which the rings stand already."""
+        turns = self._turns_of(known.code, known.begins, begins)
+        step = Step(known.code, task, lap - known.lap, places, self._in_loop, turns)
+        # Another program of this builder may have emitted it.
+        self._write(step)
         self._frame.append(step)
 
     def _turns_of(self, code: Unit | Nest, before: tuple[int, ...], begins: tuple[int, ...]) -> Turns | None:
@@ -185,8 +208,11 @@ class ProgramBuilder(Reserved):
 
     def _write(self, step: Step) -> None:
         """Note which slots a step writes."""
-        for slot in step.slots(step.unit.written):
-            self._written[slot] = 1
+        recalled = step.unit, step.turns
+        if recalled not in self._recalled:
+            self._recalled.add(recalled)
+            for slot in step.slots(step.unit.written):
+                self._written[slot] = 1
 
     def loop(self, laps: range, body: Hashable = None) -> Iterator[int]:
         """Yield the rounds whose bodies have to be emitted; the others repeat them.

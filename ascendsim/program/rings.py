@@ -44,6 +44,8 @@ class Ring:
         self._unused = True if asked else None
         # The states of a ring of which nothing is asked but whose turn it is, by the turn and the freshness.
         turns, freshness = range(len(slots)), (False, True) if asked else (None,)
+        # Whether it has changed since `Follows` looked.
+        self.touched = True
         self._bare = [{fresh: RingState(turn, fresh, ()) for fresh in freshness} for turn in turns]
         self.restart()
 
@@ -54,6 +56,7 @@ class Ring:
 
     def restart(self) -> None:
         """Begin another program."""
+        self.touched = True
         self._turn = -1
         self._fresh: bool | None = None if self._unused is None else False
         self.forget()
@@ -61,6 +64,7 @@ class Ring:
     def forget(self) -> None:
         """Forget what the slots hold, so that everything is loaded anew; turns go on."""
         # Forgetting is for tiles that a schedule loads again although they may be there, as the device does.
+        self.touched = True
         self._holds: list[tuple[Hashable, Hashable] | None] = [None] * len(self.slots)
 
     @property
@@ -83,6 +87,7 @@ class Ring:
 
     def next(self, place: Hashable = None, what: Hashable = None) -> Slot:
         """Return the next slot in turn and note what it will hold."""
+        self.touched = True
         self._turn = (self._turn + 1) % len(self.slots)
         self._holds[self._turn] = place, what
         self._fresh = self._unused
@@ -93,7 +98,7 @@ class Ring:
 
         Raises   ProgramError for a ring of which that is not to be asked (`asked`)
         """
-        fresh, self._fresh = self._fresh, False
+        fresh, self._fresh, self.touched = self._fresh, False, True
         if fresh is None:
             raise ProgramError(
                 f"{self.last.name}: this ring was made without `asked`, so that code does not depend on it "
@@ -135,6 +140,7 @@ class Ring:
         Slots that hold nothing of the code keep what they hold: it has not used them.
         """
         turn, self._fresh, labels = state
+        self.touched = True
         count = len(self._holds)
         self._turn = (begin + turn) % count
         for number, label in enumerate(labels):
@@ -145,12 +151,40 @@ class Ring:
                 held = places[at] if rest is None else (places[at], *rest)
                 self._holds[(begin + number) % count] = held, what
 
+    def met(self, places: tuple[Hashable, ...]) -> tuple[int, ...] | None:
+        """Return for each slot, from the one whose turn it is, of which place its tile is; -1: of none.
+
+        None where that does not tell what `state` says with `standing`, as of a tile that is a place itself
+        although it looks like one within another.
+        """
+        begin, found = self.begin, []
+        for held in (*self._holds[begin:], *self._holds[:begin]):
+            at = -1 if held is None else place_in(held[0], places)
+            if at >= 0 and (held[0] == places[at]) is _nested(held[0]):  # type: ignore[index]  # not None then
+                return None
+            found.append(at)
+        return tuple(found)
+
+    def standing(self, lap: int = 0) -> Hashable:
+        """Return all that `state` says of the ring but the places of its tiles: whatever these are."""
+        begin = self.begin
+        tails: list[Hashable] = []
+        for held in (*self._holds[begin:], *self._holds[:begin]):
+            if held is None:
+                tails.append(None)
+                continue
+            place, what = held
+            rest = place[1:] if _nested(place) else None  # type: ignore[index]  # then it is a tuple
+            tails.append(moved((rest, what), -lap))
+        return (self._turn - begin) % len(tails), self._fresh, tuple(tails)
+
     def whole(self, lap: int = 0) -> RingState:
         """Return all that the ring holds, told from a round of a loop: its laps are counted from there."""
         return RingState(self._turn, self._fresh, tuple([moved(held, -lap) for held in self._holds]))
 
     def take(self, state: RingState, lap: int = 0) -> None:
         """Take a state that `whole` has told, seen from another round."""
+        self.touched = True
         self._turn, self._fresh = state.turn, state.fresh
         self._holds = [moved(held, lap) for held in state.labels]
 
@@ -166,6 +200,11 @@ def place_in(place: Hashable, places: tuple[Hashable, ...]) -> int:
             if begin == own:
                 return number
     return -1
+
+
+def _nested(place: Hashable) -> bool:
+    """Tell whether a place looks like one within another: a tuple that begins with that."""
+    return isinstance(place, tuple) and bool(place) and isinstance(place[0], tuple)
 
 
 def _label(held: tuple[Hashable, Hashable] | None, places: tuple[Hashable, ...], lap: int) -> Any:

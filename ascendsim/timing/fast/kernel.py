@@ -18,7 +18,7 @@ from ascendsim.timing.fast.layouts import Layouts
 from ascendsim.timing.fast.phase import Answer, run_phase
 from ascendsim.timing.fast.state import NEVER
 from ascendsim.timing.fast.tables import Run
-from ascendsim.timing.l2.account import Start, account_of_lanes
+from ascendsim.timing.l2.account import Start, account_of_lanes, asks_for_slices, only_hits
 from ascendsim.timing.l2.lanes import Lane, PhaseLanes
 from ascendsim.timing.teams import Team, teams_of
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline
@@ -98,7 +98,9 @@ def _run(
         return program
 
     phases = [teams_of(phase, folded, checked) for phase in kernel.phases]
-    account = account_of_lanes([_lanes(teams, book, layouts) for teams in phases], kernel, profile, l2_start)
+    hits = only_hits(kernel, profile, l2_start)
+    lanes = [_lanes(teams, book, layouts, profile, hits) for teams in phases]
+    account = account_of_lanes(lanes, kernel, profile, l2_start)
     now = profile.scalar.start_cycles
     timed: list[_Timed] = []
     for phase, teams, (numbers, outcomes) in zip(kernel.phases, phases, account.phases, strict=True):
@@ -121,14 +123,21 @@ def _run(
     return timed, dict(account.bytes)
 
 
-def _lanes(teams: Sequence[Team[Program]], book: CodeBook, layouts: Layouts) -> PhaseLanes:
-    """Return the transfers of a phase as the account of L2 takes them: one program of each team."""
-    slices = SliceBook(book, layouts)
-    for team in teams:
-        slices.meet(team.programs[0])
+def _lanes(
+    teams: Sequence[Team[Program]], book: CodeBook, layouts: Layouts, profile: Profile, hits: bool
+) -> PhaseLanes:
+    """Return the transfers of a phase as the account of L2 takes them: one program of each team.
+
+    hits   whether the kernel only hits, so that only of some tensors the slices have to be found
+    """
+    programs = [team.programs[0] for team in teams]
+    traffics = [layouts.traffics(program) for program in programs]
+    slices = SliceBook(book, layouts, asks_for_slices(book.traffics, profile) if hits else None)
+    for program in programs:
+        slices.meet(program)
     lanes = [
-        Lane(len(team.cores), layouts.traffics(team.programs[0]), numbers)
-        for team, numbers in zip(teams, slices.numbers(), strict=True)
+        Lane(len(team.cores), moved, numbers)
+        for team, moved, numbers in zip(teams, traffics, slices.numbers(), strict=True)
     ]
     return PhaseLanes(tuple(book.traffics), tuple(lanes))
 

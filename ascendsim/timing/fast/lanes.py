@@ -12,9 +12,9 @@ import numpy as np
 
 from ascendsim.program.laps import Lap
 from ascendsim.program.program import Program
-from ascendsim.program.units import Segment
+from ascendsim.program.units import Nest, Segment, Unit
 from ascendsim.timing.fast.code import CodeBook
-from ascendsim.timing.fast.layouts import NONE, Layouts
+from ascendsim.timing.fast.layouts import NONE, Layout, Layouts
 from ascendsim.timing.fast.naming import Composed, Found, Namer
 from ascendsim.timing.l2.lanes import next_place
 
@@ -47,14 +47,18 @@ class _Run(NamedTuple):
 class SliceBook:
     """Numbers the slices of GM that the programs of a phase name.
 
-    Loops move slices by laps: a slice is known by what it is without its lap, and by the lap.
+    Loops move slices by laps: a slice is known by what it is without its lap, and by the lap. `asked` are
+    the tensors of which slices are told apart, None: all; all transfers of another one have one number.
     """
 
-    def __init__(self, book: CodeBook, layouts: Layouts) -> None:
+    def __init__(self, book: CodeBook, layouts: Layouts, asked: frozenset[str] | None = None) -> None:
         self._book = book
         self._layouts = layouts
+        self._asked = asked
         self._programs: list[list[_Run]] = []
         self._namer = Namer(book, layouts)
+        # By code: its layout, and for each of its sources the number of what is not told apart.
+        self._sources: dict[Unit | Nest, tuple[Layout, list[tuple[int, int | None]]]] = {}
 
     def meet(self, program: Program) -> None:
         """Take in a program, after those before it."""
@@ -89,16 +93,32 @@ class SliceBook:
         laps: list[int] = []
         begins, source, slices = [], [NONE], [NONE]
         for step in program.steps[part.first : part.last]:
-            layout = self._layouts.of(step.unit)
+            layout, sources = self._sources.get(step.unit) or self._sources_of(step.unit)
             begins.append(len(named))
             source.append(layout.source)
             slices.append(layout.slices)
-            for at in layout.sources:
-                number, lap = self._namer.of_step(step, at)
+            for at, number in sources:
+                lap = 0
+                if number is None:
+                    number, lap = self._namer.of_step(step, at)
                 named.append(number)
                 laps.append(lap + step.shift)
         of_steps = np.repeat(np.array(begins, np.int64), [len(one) for one in source[1:]])
         return _Run(part.shifts(), np.concatenate(source) + of_steps, np.concatenate(slices), named, laps)
+
+    def _sources_of(self, code: Unit | Nest) -> tuple[Layout, list[tuple[int, int | None]]]:
+        """Return the layout of some code, and its sources, with a number where nobody asks for slices."""
+        layout = self._layouts.of(code)
+        names = [self._book.traffics[number].tensor.name for number in layout.traffics.tolist()]
+        sources: list[tuple[int, int | None]] = []
+        for number, source in enumerate(layout.sources):
+            own = [names[at] for at in np.flatnonzero(layout.source == number).tolist()]
+            told = self._asked is None or not self._asked.isdisjoint(own)
+            # A tensor as a whole stands for each of its slices.
+            whole = None if told else self._namer.note(tuple(own), ((),) * len(own))
+            sources.append((source, whole))
+        self._sources[code] = layout, sources
+        return layout, sources
 
     def numbers(self) -> list[Numbers]:
         """Return for each program the number of the slice of every transfer, in program order."""
@@ -123,7 +143,7 @@ class SliceBook:
         """Return three rows: slices without their laps by number, their laps, and which of them move."""
         rows: list[tuple[int, int, bool]] = []
         for name, index in zip(found.tensors, found.indices, strict=True):
-            axis = -1 if type(index) is Sequential else self._namer.axes.get(name, -1)
+            axis = self._namer.axes.get(name, -1) if index and type(index) is not Sequential else -1
             # A slice of several laps is no lap; what it has in common with others is not looked for anyway.
             if axis >= 0 and isinstance(index[axis], slice):
                 axis = -1

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ascendsim.errors import AscendSimError, ProgramError
+from ascendsim.program.instruction import Traffic
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.costing import CostBook
 from ascendsim.timing.l2.accesses import HIT, Outcomes, PhaseOutcomes
@@ -105,20 +106,39 @@ def account_of_lanes(
         name: sum(int(phase.moved[place]) for phase in accesses)
         for name, place in (("l2_read", L2_READ), ("l2_write", L2_WRITTEN))
     }
-    # Where cores lose nothing by reading the same bytes, nobody asks who reads what together.
-    contended = profile.links["l2_read"].shared_efficiency < 1
-    sizes = [tensor.size_bytes for tensor in kernel.tensors.values() if tensor.cached]
-    # A tensor that L2 does not keep is missed however large L2 is, so then nothing "fits".
-    fits = sum(sizes) <= profile.l2.capacity_bytes and len(sizes) == len(kernel.tensors)
-    if l2_start == "warm" and fits:
-        # Nothing is missed, so the only question is what cores read at the same time.
-        made = tuple(map(outcomes, accesses) if contended else map(_hits, phases))
+    if only_hits(kernel, profile, l2_start):
+        # The only question is what cores read at the same time.
+        made = tuple(map(outcomes, accesses) if _contended(profile) else map(_hits, phases))
         return LanesAccount(made, moved | {"memory": 0, "memory_read": 0, "memory_write": 0})
     stack = _begun(accesses, kernel, profile, l2_start)
     made = tuple([outcomes(phase, run(phase, stack)) for phase in accesses])
     memory = stack.read_bytes + stack.written_bytes
     by_memory = {"memory": memory, "memory_read": stack.read_bytes, "memory_write": stack.written_bytes}
     return LanesAccount(made, moved | by_memory)
+
+
+def only_hits(kernel: Kernel, profile: Profile, l2_start: Start) -> bool:
+    """Tell whether L2 holds all that a kernel moves from its begin on, so that nothing is missed."""
+    sizes = [tensor.size_bytes for tensor in kernel.tensors.values() if tensor.cached]
+    # A tensor that L2 does not keep is missed however large L2 is, so then nothing "fits".
+    fits = sum(sizes) <= profile.l2.capacity_bytes and len(sizes) == len(kernel.tensors)
+    return l2_start == "warm" and fits
+
+
+def asks_for_slices(traffics: Sequence[Traffic], profile: Profile) -> frozenset[str]:
+    """Return the tensors of which it counts, in a kernel that only hits, which slice a transfer names.
+
+    Those that the `traffics` of a phase read: cores that read the same bytes together lose by it. Writes hit
+    whoever makes them, and their bytes do not depend on it.
+    """
+    if not _contended(profile):
+        return frozenset()
+    return frozenset([traffic.tensor.name for traffic in traffics if traffic.kind == "read"])
+
+
+def _contended(profile: Profile) -> bool:
+    """Tell whether cores lose anything by reading the same bytes, so that it counts who reads what."""
+    return profile.links["l2_read"].shared_efficiency < 1
 
 
 def left_by(kernel: Kernel, profile: Profile, l2_start: Start = "warm") -> L2State:
