@@ -7,8 +7,9 @@ from functools import cached_property
 
 from ascendsim.ops.schedules.vector.relayout import Box, Relayout
 
-# Cores get whole planes if that uses so much of their rounds; else parts of planes, so many for each.
-BUSY = 0.6
+# Cores get whole planes if that uses so much of their rounds; else parts of planes, so many for each. Where
+# rows are packed, and UB takes in a whole group of channels, any use beyond half is enough.
+BUSY, BUSY_PACKING = 0.6, 0.5
 TASKS = 8
 
 
@@ -16,12 +17,16 @@ class Cut:
     """A change cut into tasks for so many cores: whole planes, or parts of C1 and of the line of a plane.
 
     Tasks are counted plane after plane, in a plane by groups of channels, and then along the line.
+
+    group_fits  whether UB holds a whole group of channels of a plane, as it is read and as it is written
     """
 
-    def __init__(self, change: Relayout, cores: int) -> None:
+    def __init__(self, change: Relayout, cores: int, *, group_fits: bool) -> None:
         self._change = change
         planes = change.planes
-        if not change.taps and planes >= BUSY * cores * -(-planes // cores):
+        used = planes / (cores * -(-planes // cores))
+        packed_at_once = change.packs and group_fits
+        if not change.taps and (used >= BUSY or (packed_at_once and used > BUSY_PACKING)):
             self._groups, self._cuts = 1, 1
         else:
             self._groups = change.c1

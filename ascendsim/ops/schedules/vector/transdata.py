@@ -41,7 +41,8 @@ def transdata(profile: Profile, change: Relayout) -> Phase:
 def _work(profile: Profile, change: Relayout) -> tuple[CoreWork, ...]:
     """Return the work of every core."""
     cores = vector_cores(profile)
-    cut = Cut(change, len(cores))
+    group = Box(0, range(1), range(change.line), range(change.area))
+    cut = Cut(change, len(cores), group_fits=_fitting(profile, change, group) > 0)
     return tuple(
         CoreWork(core, cut.signature(share), partial(_program, change, cut, share, profile))
         for core, share in zip(cores, shares(cut.tasks, len(cores)), strict=False)
@@ -53,12 +54,7 @@ def _pieces(profile: Profile, change: Relayout, box: Box) -> Iterator[Box]:
 
     Whole lines of as many groups of channels as fit; else parts of a line; else one step and some taps.
     """
-    figures = profile.buffers["UB"]
-    half = figures.capacity_bytes // 2 // figures.alignment_bytes * figures.alignment_bytes
-
-    def fitting(one: Box) -> int:
-        return half // max(_room(change, one))
-
+    fitting = partial(_fitting, profile, change)
     group = box._replace(c1=box.c1[:1])
     step = group._replace(line=box.line[: change.step])
     if groups := fitting(group):
@@ -76,6 +72,13 @@ def _pieces(profile: Profile, change: Relayout, box: Box) -> Iterator[Box]:
         for line in _runs(box.line, max(1, steps) * change.step):
             for some in _tap_runs(box.taps, taps, change.depth_area):
                 yield Box(box.plane, range(number, number + 1), line, some)
+
+
+def _fitting(profile: Profile, change: Relayout, box: Box) -> int:
+    """Return how many such boxes half of UB holds."""
+    figures = profile.buffers["UB"]
+    half = figures.capacity_bytes // 2 // figures.alignment_bytes * figures.alignment_bytes
+    return half // max(_room(change, box))
 
 
 def _runs(whole: range, most: int) -> Iterator[range]:
