@@ -287,6 +287,10 @@ PLANS = (
     # Cores that are left idle are no plan.
     (planned(88.0, 100.0, 100.0, new_plan=False), "saves 12.0 %"),
     (planned(88.0, None, 88.0), "saves 12.0 %, under new plans since old ones do not fit,"),
+    (
+        planned(98.0, None, 98.0),
+        "saves 2.0 %, under new plans since old ones do not fit, below the model's margin of 4.3 %,",
+    ),
     (planned(98.0, 98.0, 98.0, new_plan=False), "saves 2.0 %, below the model's margin of 4.3 %,"),
     (
         planned(98.0, 100.0, 98.0),
@@ -341,7 +345,12 @@ NONE_SAVES = (
     ),
     (
         ((103.0, -0.04, -0.02), (100.0, 0.0, 0.0)),
-        "none of 2 changes surely saves time with L2 warm; 1 of them cannot be told from no change.",
+        "none of 2 changes surely saves time with L2 warm; 1 of them changes nothing.",
+    ),
+    (
+        ((103.0, -0.04, -0.02), (100.0, -0.01, 0.01), (100.0, 0.0, 0.0), (100.0, 0.0, 0.0)),
+        "none of 4 changes surely saves time with L2 warm; 2 of them change nothing; 1 of them cannot be "
+        "told from no change.",
     ),
 )
 
@@ -392,6 +401,12 @@ def test_the_page_has_every_change_under_every_start(doubtful):
     (table,) = page.sections[0].tables
     assert table == hardware_table(doubtful)
     assert len(table.rows) == 2
+    (picture,) = page.sections[0].pictures
+    assert picture.caption == "What each change saves with L2 warm; the line is its interval."
+    # Without intervals there is no line to explain.
+    plain = replace(doubtful, gains=tuple(replace(gain, doubt=None) for gain in doubtful.gains))
+    (picture,) = hardware_page(plain, {}).sections[0].pictures
+    assert picture.caption == "What each change saves with L2 warm."
     # Layer by layer: a table for each, whose last row is the total.
     assert [t.rows[-1][0] for t in page.sections[-1].tables] == ["all"] * 2
 

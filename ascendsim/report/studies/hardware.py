@@ -167,10 +167,11 @@ def hardware_title(answers: Sequence[HardwareAnswer]) -> str:
 
 def hardware_page(answer: HardwareAnswer, made: Mapping[str, str]) -> Page:
     """Return the page of a study; `made` says how."""
+    line = "; the line is its interval" if any(gain.doubt for gain in answer.gains) else ""
     pictures = tuple(
         Picture(
             tornado([_bar(gain) for gain in answer.gains if gain.start == start], "% of the time saved"),
-            f"What each change saves with L2 {start}; the line is its interval.",
+            f"What each change saves with L2 {start}{line}.",
         )
         for start in dict.fromkeys(gain.start for gain in answer.gains)
     )
