@@ -518,6 +518,41 @@ def test_of_many_changes_those_without_an_effect_are_told_in_a_line(doubtful):
     assert not any("leaves out" in note for note in (*notes(few, short=True), *notes(many)))
 
 
+def test_many_changes_stand_in_the_order_of_what_they_save(doubtful):
+    starts = ("warm", "handed")
+    # What a change saves most under any start: 1, 2, ... 20 %; the other start says less.
+    gains = tuple(
+        Gain(f"c{at}", {}, start, (LayerGain("l", 1, 100.0, 100.0, better, better),))
+        for at in range(1, 21)
+        for start, better in zip(starts, (99.9, 100.0 - at), strict=True)
+    )
+    many = replace(doubtful, gains=gains, refused={})
+    rows = hardware_table(many, short=True).rows
+    assert [row[:2] for row in rows[:4]] == [
+        ("c20", "warm"),
+        ("c20", "handed"),
+        ("c19", "warm"),
+        ("c19", "handed"),
+    ]
+    # Few, and those of the page, are in the order of the question.
+    assert [row[0] for row in hardware_table(replace(many, gains=gains[:6]), short=True).rows[::2]] == [
+        "c1",
+        "c2",
+        "c3",
+    ]
+    assert hardware_table(many).rows[0][0] == "c1"
+
+
+def test_a_bad_change_of_a_file_names_file_and_change(refusal, tmp_path, monkeypatch):
+    monkeypatch.setattr("ascendsim.studies.engine.run.Engine.answer", no_work)
+    path = tmp_path / "mine.toml"
+    path.write_text('[[change]]\nname = "more"\nfigures = { "cores.cube" = "20 cores" }\n')
+    said = refusal("study", "hardware", "s5b1_3x3", "--changes", str(path), "--store", str(tmp_path / "s"))
+    assert f"{path}: more: change of cores.cube: got '20 cores'; expected an integer" in " ".join(
+        said.split()
+    )
+
+
 def test_a_network_leaves_out_the_first_grad_input_unless_asked():
     from ascendsim.cli.parser import parse
     from ascendsim.cli.studies.words import layers_of
