@@ -513,6 +513,13 @@ def test_of_many_changes_those_without_an_effect_are_told_in_a_line(doubtful):
     assert len(hardware_table(few, short=True).rows) == 4
     assert [row[0] for row in hardware_table(many, short=True).rows] == ["sure"]
     assert len(hardware_table(many).rows) == 21
+    # So does the picture of the page, whose table has all of them.
+    (section, *_) = hardware_page(many, {}).sections
+    (picture,) = section.pictures
+    assert picture.svg.count('class="whisker"') == 1
+    assert "those that change nothing are left out" in picture.caption
+    assert len(section.tables[0].rows) == 21
+    assert hardware_page(few, {}).sections[0].pictures[0].svg.count('class="whisker"') == 4
     said = "20 changes, which the table leaves out, change nothing: q0, q1, q2"
     assert any(note.startswith(said) for note in notes(many, short=True))
     assert not any("leaves out" in note for note in (*notes(few, short=True), *notes(many)))

@@ -177,12 +177,15 @@ def hardware_title(answers: Sequence[HardwareAnswer]) -> str:
 def hardware_page(answer: HardwareAnswer, made: Mapping[str, str]) -> Page:
     """Return the page of a study; `made` says how."""
     line = "; the line is its interval" if any(gain.doubt for gain in answer.gains) else ""
+    quiet = set(_quiet(answer))
+    line += "; those that change nothing are left out" if quiet else ""
+    drawn = [gain for gain in answer.gains if gain.change not in quiet]
     pictures = tuple(
         Picture(
-            tornado([_bar(gain) for gain in answer.gains if gain.start == start], "% of the time saved"),
+            tornado([_bar(gain) for gain in drawn if gain.start == start], "% of the time saved"),
             f"What each change saves with L2 {start}{line}.",
         )
-        for start in dict.fromkeys(gain.start for gain in answer.gains)
+        for start in dict.fromkeys(gain.start for gain in drawn)
     )
     sections = [
         Section("What each change buys", tuple(notes(answer)), pictures, (hardware_table(answer),)),
