@@ -175,6 +175,29 @@ def test_a_gain_below_the_margin_is_no_difference(margin, told):
     assert ("not distinguishable, as estimated ratios of two plans are off by 4.0 %" in sentence) is told
 
 
+@pytest.mark.parametrize(
+    ("margin", "told"),
+    [
+        # 96 is 1 % more than 95, 100 is 5.0 % more and 120 much more: of the two within 4.3 % one is cheaper.
+        (
+            0.043,
+            "the cheapest that is not distinguishable from it is b, which costs 20 and takes 96.00 us",
+        ),
+        # 1 - 95 / 100 is exactly 5 %, which is less than 6.
+        (
+            0.06,
+            "the cheapest that is not distinguishable from it is c, which costs 16 and takes 100.00 us",
+        ),
+        (0.005, "takes 95.00 us; 4 of"),
+    ],
+)
+def test_the_cheapest_design_that_is_as_fast_is_named(margin, told):
+    times = {"a": (28, 95.0), "b": (20, 96.0), "c": (16, 100.0), "d": (12, 120.0)}
+    designs = [Design(name, {}, cost, us, us) for name, (cost, us) in times.items()]
+    asked = replace(question(CORES), margin=margin)
+    assert told in codesign_sentence(DesignAnswer(asked, "910B2", "", 0, tuple(designs)))
+
+
 def test_the_page_draws_the_front(answer):
     page = codesign_page(answer, {})
     svg = page.sections[0].pictures[0].svg

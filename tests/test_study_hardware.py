@@ -287,6 +287,10 @@ PLANS = (
     # Cores that are left idle are no plan.
     (planned(88.0, 100.0, 100.0, new_plan=False), "saves 12.0 %"),
     (planned(88.0, None, 88.0), "saves 12.0 %, under new plans since old ones do not fit,"),
+    (
+        planned(98.0, None, 98.0),
+        "saves 2.0 %, under new plans since old ones do not fit, below the model's margin of 4.3 %,",
+    ),
     (planned(98.0, 98.0, 98.0, new_plan=False), "saves 2.0 %, below the model's margin of 4.3 %,"),
     (
         planned(98.0, 100.0, 98.0),
@@ -341,7 +345,12 @@ NONE_SAVES = (
     ),
     (
         ((103.0, -0.04, -0.02), (100.0, 0.0, 0.0)),
-        "none of 2 changes surely saves time with L2 warm; 1 of them cannot be told from no change.",
+        "none of 2 changes surely saves time with L2 warm; 1 of them changes nothing.",
+    ),
+    (
+        ((103.0, -0.04, -0.02), (100.0, -0.01, 0.01), (100.0, 0.0, 0.0), (100.0, 0.0, 0.0)),
+        "none of 4 changes surely saves time with L2 warm; 2 of them change nothing; 1 of them cannot be "
+        "told from no change.",
     ),
 )
 
@@ -392,6 +401,12 @@ def test_the_page_has_every_change_under_every_start(doubtful):
     (table,) = page.sections[0].tables
     assert table == hardware_table(doubtful)
     assert len(table.rows) == 2
+    (picture,) = page.sections[0].pictures
+    assert picture.caption == "What each change saves with L2 warm; the line is its interval."
+    # Without intervals there is no line to explain.
+    plain = replace(doubtful, gains=tuple(replace(gain, doubt=None) for gain in doubtful.gains))
+    (picture,) = hardware_page(plain, {}).sections[0].pictures
+    assert picture.caption == "What each change saves with L2 warm."
     # Layer by layer: a table for each, whose last row is the total.
     assert [t.rows[-1][0] for t in page.sections[-1].tables] == ["all"] * 2
 
@@ -498,9 +513,51 @@ def test_of_many_changes_those_without_an_effect_are_told_in_a_line(doubtful):
     assert len(hardware_table(few, short=True).rows) == 4
     assert [row[0] for row in hardware_table(many, short=True).rows] == ["sure"]
     assert len(hardware_table(many).rows) == 21
+    # So does the picture of the page, whose table has all of them.
+    (section, *_) = hardware_page(many, {}).sections
+    (picture,) = section.pictures
+    assert picture.svg.count('class="whisker"') == 1
+    assert "those that change nothing are left out" in picture.caption
+    assert len(section.tables[0].rows) == 21
+    assert hardware_page(few, {}).sections[0].pictures[0].svg.count('class="whisker"') == 4
     said = "20 changes, which the table leaves out, change nothing: q0, q1, q2"
     assert any(note.startswith(said) for note in notes(many, short=True))
     assert not any("leaves out" in note for note in (*notes(few, short=True), *notes(many)))
+
+
+def test_many_changes_stand_in_the_order_of_what_they_save(doubtful):
+    starts = ("warm", "handed")
+    # What a change saves most under any start: 1, 2, ... 20 %; the other start says less.
+    gains = tuple(
+        Gain(f"c{at}", {}, start, (LayerGain("l", 1, 100.0, 100.0, better, better),))
+        for at in range(1, 21)
+        for start, better in zip(starts, (99.9, 100.0 - at), strict=True)
+    )
+    many = replace(doubtful, gains=gains, refused={})
+    rows = hardware_table(many, short=True).rows
+    assert [row[:2] for row in rows[:4]] == [
+        ("c20", "warm"),
+        ("c20", "handed"),
+        ("c19", "warm"),
+        ("c19", "handed"),
+    ]
+    # Few, and those of the page, are in the order of the question.
+    assert [row[0] for row in hardware_table(replace(many, gains=gains[:6]), short=True).rows[::2]] == [
+        "c1",
+        "c2",
+        "c3",
+    ]
+    assert hardware_table(many).rows[0][0] == "c1"
+
+
+def test_a_bad_change_of_a_file_names_file_and_change(refusal, tmp_path, monkeypatch):
+    monkeypatch.setattr("ascendsim.studies.engine.run.Engine.answer", no_work)
+    path = tmp_path / "mine.toml"
+    path.write_text('[[change]]\nname = "more"\nfigures = { "cores.cube" = "20 cores" }\n')
+    said = refusal("study", "hardware", "s5b1_3x3", "--changes", str(path), "--store", str(tmp_path / "s"))
+    assert f"{path}: more: change of cores.cube: got '20 cores'; expected an integer" in " ".join(
+        said.split()
+    )
 
 
 def test_a_network_leaves_out_the_first_grad_input_unless_asked():

@@ -126,6 +126,15 @@ def test_a_table_has_a_row_for_each_gradient():
     ]
 
 
+def test_subnormal_values_are_lighter_than_normal_ones():
+    # The caption says so; the colours of parts, which tell things apart, would not.
+    drawn = exponents(Bars(-20, (1,) * 20), [Range("float16", -24, -14, 16)])
+    assert drawn.count('class="normal"') == drawn.count('class="subnormal"') == 1
+    style = render(precision_page(study(1e-4), {}))
+    assert "svg .normal { fill: var(--good); }" in style
+    assert "svg .subnormal { fill: var(--good); fill-opacity: .35; }" in style
+
+
 def test_a_long_tail_is_one_bar():
     drawn = exponents(Bars(-200, (1,) * 200), [Range("float16", -24, -14, 16, 12)])
     tags = Tags()

@@ -1,9 +1,9 @@
 """Make every figure of every product better, alone, and list the layers of ResNet-50 that come out slower.
 
-    python tools/enlarged.py [--batch 32] [--jobs N] [--store FILE] [PRODUCT ...]
+    python tools/enlarged.py [--batch 32] [--jobs N] [--store FILE] [--sample] [PRODUCT ...]
 
-It writes docs/enlarged.md. Some 9,000 calls, five minutes of one core; kept in FILE, so that a
-second run goes on where the first ended.
+It writes docs/enlarged.md. Some 11,000 calls, a quarter of an hour of one core; kept in FILE, so that a
+second run goes on where the first ended. With --sample only the section on other starts of L2 is made anew.
 """
 
 import argparse
@@ -29,6 +29,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "enlarged.md"
 PRODUCTS = ("910B2", "910_93", "910_95", "310P", "910")
 # A start that misses: all that is shared has a say, memory too.
 STARTS = ("handed",)
+# The others, of fewer layers: a 1x1 at the largest image, a 3x3, the shortcut with the most weights.
+SAMPLE_STARTS = ("warm", "chained")
+SAMPLE = ("s2b1_1x1a", "s3b1_3x3", "s5b0_proj")
 # Figures of what no kernel of these calls does, by the begin of their paths: they are enlarged all at once.
 UNUSED = (
     *(f"paths.{name}." for name in ("L1_BT", "L1_FB", "L1_GM", "L0C_L1", "GM_L0A", "GM_L0B", "L1_UB")),
@@ -65,9 +68,9 @@ def changes_of(profile: Profile) -> tuple[Change, ...]:
     return (*alone, Change(f"{len(values)} figures that no kernel uses", values)) if values else alone
 
 
-def layers_of(batch: int) -> tuple[StudiedLayer, ...]:
-    """Return the layers of ResNet-50 with the gradients that training asks for."""
-    rows = load_workload("resnet50").layers
+def layers_of(batch: int, names: Sequence[str] = ()) -> tuple[StudiedLayer, ...]:
+    """Return layers of ResNet-50, all unless they are named, with the gradients that training asks for."""
+    rows = [row for row in load_workload("resnet50").layers if not names or row.name in names]
     return tuple(StudiedLayer(row.name, ConvProblem(**row.problem_options(batch)), row.mask) for row in rows)
 
 
@@ -96,34 +99,62 @@ def _worst(gain: Gain, row: LayerGain, before: Estimate, after: Estimate) -> Slo
     return Slower(gain.change, gain.start, row, old.name, old.cycles, new.cycles, waits)
 
 
-def studied(product: str, batch: int, engine: Engine) -> tuple[int, int, list[Slower]]:
-    """Return the number of changes, that of pairs of a layer and a start, and what comes out slower."""
-    layers = layers_of(batch)
+@dataclass(frozen=True)
+class Found:
+    """What enlarging each figure of a product gave under some starts: numbers, and what comes out slower."""
+
+    figures: int
+    calls: int
+    slower: tuple[Slower, ...]
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The cells of a summary."""
+        most = max((-100 * one.layer.share for one in self.slower), default=0)
+        return str(self.figures), f"{self.calls:,}", str(len(self.slower)), f"{most:.3f}"
+
+
+def studied(
+    product: str, layers: Sequence[StudiedLayer], starts: Sequence[str], engine: Engine
+) -> dict[str, Found]:
+    """Return what comes out slower under each start; a call is a pair of a figure and a layer."""
     changes = changes_of(load_profile(product))
-    asked = Question("ResNet-50", product, layers, changes, STARTS, doubt=False)
+    asked = Question("ResNet-50", product, tuple(layers), changes, tuple(starts), doubt=False)
     answer, _ = study_hardware(asked, engine, Budget())
-    slower = [one for gain in answer.gains for one in slower_of(product, gain, layers)]
-    return len(changes), sum(len(gain.layers) for gain in answer.gains), slower
+    found = {}
+    for start in starts:
+        gains = [gain for gain in answer.gains if gain.start == start]
+        slower = [one for gain in gains for one in slower_of(product, gain, layers)]
+        found[start] = Found(len(changes), sum(len(gain.layers) for gain in gains), tuple(slower))
+    return found
 
 
-def page(batch: int, found: dict[str, tuple[int, int, list[Slower]]]) -> str:
-    """Return the page: a row for each product, then every case."""
-    rows = tuple(
-        (
-            product,
-            str(changes),
-            f"{calls:,}",
-            str(len(slower)),
-            f"{max((-100 * one.layer.share for one in slower), default=0):.3f}",
-        )
-        for product, (changes, calls, slower) in found.items()
-    )
-    headings = ("product", "figures", "calls", "slower", "most, % of the call")
-    summary = TextTable("", headings, frozenset({0}), rows)
+COLUMNS = ("figures", "calls", "slower", "most, % of the call")
+
+
+def page(batch: int, found: dict[str, dict[str, Found]]) -> str:
+    """Return the page without its last section: a row for each product, then every case."""
+    rows = tuple((product, *one.cells) for product, of in found.items() for one in of.values())
+    summary = TextTable("", ("product", *COLUMNS), frozenset({0}), rows)
     lines = [HEAD.format(batch=batch), markdown_table(summary)]
-    for product, (_, _, slower) in found.items():
+    for product, of in found.items():
+        slower = [case for one in of.values() for case in one.slower]
         if slower:
             lines += [f"## {product}", markdown_table(_cases(slower))]
+    return "\n\n".join(lines) + "\n"
+
+
+def sample_section(batch: int, found: dict[str, dict[str, Found]]) -> str:
+    """Return the last section: a row for each start and product, then every case."""
+    rows = tuple(
+        (start, product, *of[start].cells) for start in SAMPLE_STARTS for product, of in found.items()
+    )
+    summary = TextTable("", ("L2", "product", *COLUMNS), frozenset({0, 1}), rows)
+    lines = [SAMPLE_HEAD.format(batch=batch, layers=", ".join(SAMPLE)), markdown_table(summary)]
+    for product, of in found.items():
+        slower = [case for one in of.values() for case in one.slower]
+        if slower:
+            lines += [f"Of {product}:", markdown_table(_cases(slower))]
     return "\n\n".join(lines) + "\n"
 
 
@@ -147,25 +178,42 @@ HEAD = """\
 # Every figure made better
 
 Written by `tools/enlarged.py`: each figure of each product twice as fast or as large, alone, on the 23
-layers of ResNet-50 at batch {batch}, both gradients but the first layer's grad_input, L2 handed; each
-gradient under the better of the product's old and new plan, added cores idle where they cost time. Below
-are all calls that come out slower. The kernel is the one that loses most, with the cycles of one pipe of
-the core that ends last: busy, waits and idle add up to those of the kernel. How a better figure can cost
-time is said in [timing.md](timing.md#a-faster-figure)."""
+layers of ResNet-50 at batch {batch}, both gradients but the first layer's grad_input, L2 handed (other
+starts [below](#other-starts-of-l2), of three layers); each gradient under the better of the product's old
+and new plan, added cores idle where they cost time. Below are all calls that come out slower. The kernel is
+the one that loses most, with the cycles of one pipe of the core that ends last: busy, waits and idle add up
+to those of the kernel. How a better figure can cost time is said in
+[timing.md](timing.md#a-faster-figure)."""
+SAMPLE_TITLE = "## Other starts of L2"
+SAMPLE_HEAD = (
+    SAMPLE_TITLE
+    + """
+
+The same with L2 warm and chained, of three layers alone: {layers}, at batch {batch}. Their kernels are
+those of the other layers in kind: pixels without a window, a window, a stride. Warm, a layer that fits L2
+misses nothing, so that memory has no say; chained, a kernel finds what those before it have left."""
+)
 
 
 def main() -> None:
-    """Study the products and write the page."""
+    """Study the products and write the page, or its last section alone."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("products", nargs="*", default=PRODUCTS)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--store", type=Path)
+    parser.add_argument("--sample", action="store_true", help="only the section on other starts of L2")
     asked = parser.parse_args()
     with Store(asked.store) as store:
         engine = Engine(store, asked.jobs)
-        found = {product: studied(product, asked.batch, engine) for product in asked.products}
-    PAGE.write_text(page(asked.batch, found), encoding="utf-8")
+        if asked.sample:
+            head = PAGE.read_text(encoding="utf-8").partition(SAMPLE_TITLE)[0].rstrip() + "\n"
+        else:
+            layers = layers_of(asked.batch)
+            head = page(asked.batch, {name: studied(name, layers, STARTS, engine) for name in asked.products})
+        few = layers_of(asked.batch, SAMPLE)
+        sample = {name: studied(name, few, SAMPLE_STARTS, engine) for name in asked.products}
+    PAGE.write_text(f"{head}\n{sample_section(asked.batch, sample)}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -112,7 +112,8 @@ def _changes(arguments: Any, product: str) -> tuple[Change, ...]:
     from ascendsim.studies.hardware.enlarging import enlargings
 
     changes = [change for text in arguments.change for change in parse_changes(text)]
-    changes += read_changes(arguments.changes) if arguments.changes else ()
+    of_file = read_changes(arguments.changes) if arguments.changes else ()
+    changes += of_file
     changes += enlargings(load_profile(product)) if arguments.every else ()
     if not changes:
         raise ConfigError(
@@ -125,7 +126,12 @@ def _changes(arguments: Any, product: str) -> tuple[Change, ...]:
     # Of every product before anything is timed on the first.
     profile = load_profile(product)
     for change in changes:
-        change.on(profile)
+        try:
+            change.on(profile)
+        except ConfigError as error:
+            if change not in of_file:
+                raise
+            raise ConfigError(f"{arguments.changes}: {change.name}: {error}") from None
     return tuple(changes)
 
 

@@ -72,8 +72,8 @@ def tornado(bars: Sequence[Bar], unit: str) -> str:
 def scatter(dots: Sequence[Dot], x_title: str, y_title: str) -> str:
     """Draw dots over two axes; marked ones are joined."""
     height = PLOT_HEIGHT
-    across = _Scale(min(d.x for d in dots), max(d.x for d in dots), 70, WIDTH - MARGIN)
-    up = _Scale(min(d.y for d in dots), max(d.y for d in dots), height - 50, MARGIN)
+    across = _Scale(*_with_room([dot.x for dot in dots]), 70, WIDTH - MARGIN)
+    up = _Scale(*_with_room([dot.y for dot in dots]), height - 50, MARGIN)
     parts = _axis(across, MARGIN, height - 50, x_title)
     for tick in up.ticks:
         parts.append(_line(70, up.at(tick), WIDTH - MARGIN, up.at(tick), "grid"))
@@ -88,6 +88,12 @@ def scatter(dots: Sequence[Dot], x_title: str, y_title: str) -> str:
         said = f"{dot.label}: {dot.x:.6g}, {dot.y:.6g}"
         parts.append(circle(*place, "marked" if dot.marked else "dot", said))
     return _svg(height, parts + labels(places, [dot.mark for dot in dots], height - 50))
+
+
+def _with_room(values: Sequence[float]) -> tuple[float, float]:
+    """Return both ends of values, a little further apart, so that no dot lies on an axis."""
+    room = (max(values) - min(values)) / 20
+    return min(values) - room, max(values) + room
 
 
 def stacked(stacks: Sequence[Stack], unit: str) -> str:

@@ -58,8 +58,8 @@ def exponents(bars: Bars, ranges: Sequence[Range]) -> str:
             f"2^{end - one.shift:.4g}" for end in (one.smallest, one.normal, one.largest)
         )
         kinds = f"{one.label}: subnormal from {least}", f"{one.label}: normal from {normal} to {largest}"
-        parts.append(_rect(ends[0], top + 2, ends[1] - ends[0], 12, "part7", kinds[0]))
-        parts.append(_rect(ends[1], top + 2, ends[2] - ends[1], 12, "part1", kinds[1]))
+        parts.append(_rect(ends[0], top + 2, ends[1] - ends[0], 12, "subnormal", kinds[0]))
+        parts.append(_rect(ends[1], top + 2, ends[2] - ends[1], 12, "normal", kinds[1]))
     height = bottom + 30 + ROW * len(ranges)
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{"".join(parts)}</svg>'
 

@@ -10,8 +10,9 @@ from ascendsim.report.page.shapes import CHAR, WIDTH, line, text
 RADIUS, HEIGHT, TOP = 6.0, 11.0, 6.0
 # Directions in which a word stands from its dot, the most legible first, and how its place is counted.
 _SIDES = (
-    *((1, 0, "start"), (-1, 0, "end"), (0, -1, "middle"), (0, 1, "middle")),
-    *((1, -1, "start"), (1, 1, "start"), (-1, -1, "end"), (-1, 1, "end")),
+    # Above to the right first: the line of a front falls, and leaves that side free.
+    *((1, -1, "start"), (1, 0, "start"), (-1, 0, "end"), (0, -1, "middle")),
+    *((0, 1, "middle"), (1, 1, "start"), (-1, -1, "end"), (-1, 1, "end")),
 )
 # Distances from the dot; from the third on a line leads to it.
 _RINGS = (9.0, 14.0, 24.0, 38.0, 54.0, 72.0)

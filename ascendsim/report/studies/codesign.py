@@ -46,7 +46,23 @@ def codesign_sentence(answer: DesignAnswer) -> str:
     tail = f"; {refused} {'is' if refused == 1 else 'are'} refused" if refused else ""
     return (
         f"{where}: the fastest design{within} is {best.name}, which costs {best.cost:g} and takes "
-        f"{microseconds(best.tuned_us)} us{compared}; {len(front)} of {timed} designs are on the front{tail}."
+        f"{microseconds(best.tuned_us)} us{compared}{_as_fast(answer)}; {len(front)} of {timed} designs are "
+        f"on the front{tail}."
+    )
+
+
+def _as_fast(answer: DesignAnswer) -> str:
+    """Name the cheapest design whose time is not told from that of the fastest, if it is another."""
+    best = answer.front[-1]
+    # The front begins with the cheapest, and ends with the fastest.
+    near = next(
+        (one for one in answer.front if 1 - best.tuned_us / one.tuned_us < answer.question.margin), best
+    )
+    if near is best:
+        return ""
+    return (
+        f"; the cheapest that is not distinguishable from it is {near.name}, which costs {near.cost:g} and "
+        f"takes {microseconds(near.tuned_us)} us"
     )
 
 

@@ -61,9 +61,18 @@ def _quiet(answer: HardwareAnswer) -> list[str]:
     return [name for name, verdicts in by_name.items() if set(verdicts) == {NOTHING}]
 
 
+def _best_first(answer: HardwareAnswer) -> Sequence[Gain]:
+    """Return the gains; of many changes in the order of what each saves under its best start."""
+    most: dict[str, float] = {}
+    for gain in answer.gains:
+        most[gain.change] = max(gain.share, most.get(gain.change, gain.share))
+    return answer.gains if len(most) <= MANY else sorted(answer.gains, key=lambda gain: -most[gain.change])
+
+
 def hardware_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
-    """Show every change under every start; if `short`, of many only those that change something."""
+    """Show every change under every start; `short`: of many those that change something, the best first."""
     left_out = set(_quiet(answer)) if short else set()
+    gains = _best_first(answer) if short else answer.gains
     tuned = answer.question.tilings > 0
     rows = tuple(
         (
@@ -78,7 +87,7 @@ def hardware_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
             *(_tuned(gain.tuned_us) if tuned else ()),
             verdict(gain, answer.question.margin),
         )
-        for gain in answer.gains
+        for gain in gains
         if gain.change not in left_out
     )
     headings = (
@@ -167,12 +176,16 @@ def hardware_title(answers: Sequence[HardwareAnswer]) -> str:
 
 def hardware_page(answer: HardwareAnswer, made: Mapping[str, str]) -> Page:
     """Return the page of a study; `made` says how."""
+    line = "; the line is its interval" if any(gain.doubt for gain in answer.gains) else ""
+    quiet = set(_quiet(answer))
+    line += "; those that change nothing are left out" if quiet else ""
+    drawn = [gain for gain in answer.gains if gain.change not in quiet]
     pictures = tuple(
         Picture(
-            tornado([_bar(gain) for gain in answer.gains if gain.start == start], "% of the time saved"),
-            f"What each change saves with L2 {start}; the line is its interval.",
+            tornado([_bar(gain) for gain in drawn if gain.start == start], "% of the time saved"),
+            f"What each change saves with L2 {start}{line}.",
         )
-        for start in dict.fromkeys(gain.start for gain in answer.gains)
+        for start in dict.fromkeys(gain.start for gain in drawn)
     )
     sections = [
         Section("What each change buys", tuple(notes(answer)), pictures, (hardware_table(answer),)),

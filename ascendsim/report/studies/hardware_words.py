@@ -22,11 +22,9 @@ def hardware_sentence(answer: HardwareAnswer) -> str:
     said = _said(by_name[best], answer.question.margin)
     if len(by_name) == 1:
         return f"{where}: {best} {said}."
-    unclear = sum(not any(gain.distinguishable for gain in gains) for gains in by_name.values())
     if not _saves(by_name[best]):
-        return f"{where}: {_none_saves(answer, by_name, best, unclear)}."
-    tail = f"; {unclear} of them cannot be told from no change" if unclear else ""
-    return f"{where}: of {len(by_name)} changes {best} buys most: it {said}{tail}."
+        return f"{where}: {_none_saves(answer, by_name, best)}."
+    return f"{where}: of {len(by_name)} changes {best} buys most: it {said}{_idle(by_name)}."
 
 
 def hardware_compared(answers: Sequence[HardwareAnswer]) -> str:
@@ -90,20 +88,33 @@ def _saves(gains: Sequence[Gain]) -> bool:
     return _surely(gains)[1] > 0
 
 
-def _none_saves(
-    answer: HardwareAnswer, by_name: Mapping[str, Sequence[Gain]], best: str, unclear: int
-) -> str:
+def _none_saves(answer: HardwareAnswer, by_name: Mapping[str, Sequence[Gain]], best: str) -> str:
     """Say that no change saves time: all of them change nothing, may be none, or cost."""
     none = f"none of {len(by_name)} changes"
     starts = f"with L2 {' or '.join(answer.question.starts)}"
-    margin = answer.question.margin
-    if {verdict(gain, margin) for gains in by_name.values() for gain in gains} == {NOTHING}:
+    nothing, unclear = _unlike(by_name)
+    if nothing == len(by_name):
         return f"{none} changes anything {starts}"
-    if unclear == len(by_name):
+    if nothing + unclear == len(by_name):
         return f"{none} is distinguishable from no change {starts}"
-    if unclear:
-        return f"{none} surely saves time {starts}; {unclear} of them cannot be told from no change"
-    return f"{none} saves time {starts}; {best}, the least costly, {_said(by_name[best], margin)}"
+    if nothing + unclear:
+        return f"{none} surely saves time {starts}{_idle(by_name)}"
+    said = _said(by_name[best], answer.question.margin)
+    return f"{none} saves time {starts}; {best}, the least costly, {said}"
+
+
+def _unlike(by_name: Mapping[str, Sequence[Gain]]) -> tuple[int, int]:
+    """Count the changes that change nothing under any start, and those that may be none under all."""
+    same = [{verdict(gain, 0.0) for gain in gains} for gains in by_name.values()]
+    nothing = sum(verdicts == {NOTHING} for verdicts in same)
+    return nothing, sum(verdicts <= {NOTHING, UNCLEAR} for verdicts in same) - nothing
+
+
+def _idle(by_name: Mapping[str, Sequence[Gain]]) -> str:
+    """Say how many changes are none, as the end of a sentence."""
+    nothing, unclear = _unlike(by_name)
+    change = f"; {nothing} of them {'changes' if nothing == 1 else 'change'} nothing" if nothing else ""
+    return change + (f"; {unclear} of them cannot be told from no change" if unclear else "")
 
 
 def _said(gains: Sequence[Gain], margin: float) -> str:
@@ -122,14 +133,15 @@ def _saving(gain: Gain, margin: float) -> str:
     if told == UNCLEAR:
         return f"is {UNCLEAR} from no change{within}"
     said = f"{'saves' if gain.share > 0 else 'costs'} {share(abs(gain.share))} %{within}"
-    plans = _of_plans(gain)
+    plans, clauses = _of_plans(gain), []
     if plans == NO_FIT:
-        said += ", under new plans since old ones do not fit,"
+        clauses.append("under new plans since old ones do not fit")
     elif plans:
-        assert gain.same_us is not None
         each = (f"{name} {share(1 - us / gain.base_us)} %" for name, us in _two_plans(gain))
         said += f" {plans} ({', '.join(each)})"
-    return said + (f", below the model's margin of {share(margin)} %," if BELOW in told else "")
+    if BELOW in told:
+        clauses.append(f"below the model's margin of {share(margin)} %")
+    return ", ".join([said, *clauses]) + ("," if clauses else "")
 
 
 def _two_plans(gain: Gain) -> tuple[tuple[str, float], ...]:
