@@ -193,13 +193,14 @@ def test_a_kernel_split_by_the_stride_has_its_nest_and_multiplies_no_zeros(tmp_p
     file = written(tmp_path, json.dumps({"grad_input": SPLIT_ENTRY}), "entry.json")
     only = {"output_mask": (True, False, False), "product": "950PR_9589", "dtype": "float32"}
     split = estimate(SPLIT_LAYER, tiling=file, **only).kernels[-1]
-    # The product's own plan here cuts the sum into segments, which a split kernel does not have.
+    # The product's own plan here cuts the sum over 25 taps into segments; a phase of the stride adds fewer.
     assert (split.plan.tiling.k_split, split.plan.chosen_by) == (1, "product in part")
     # A task makes 256 pixels of each phase: one task an image, two for each core. Each pixel of grad_output
     # meets its 25 taps once; zeros between the pixels make it four times as many.
     whole = estimate(SPLIT_LAYER, tiling="search", **only).kernels[-1]
     assert split.plan.schedule == "dgrad_split"
-    assert split.cores_used == 32
+    turned, tiles = split.kernel.phases
+    assert (turned.name, len(tiles.work)) == ("turned weights", 32)
     assert split.cycles < whole.cycles / 3
 
 

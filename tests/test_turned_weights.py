@@ -162,20 +162,34 @@ def test_a_phase_of_vector_cores_comes_first_and_copies_then_go_four_times_as_fa
     assert sum(written) == 32 * 9 * 48 * 2
 
 
+def weights_into_l1(kernel, profile):
+    """Return the bytes a cycle of the first copy of weights into L1."""
+    phase = next(phase for phase in kernel.phases if phase.name == "compute")
+    for step in phase.work[0].build().instructions:
+        if type(step).__name__ == "CopyGmToL1" and "weight" in step.src.tensor.name:
+            return step.cost(profile).traffic.peak_bytes_per_cycle
+    raise AssertionError("no copy of weights")
+
+
 def test_copies_of_turned_weights_are_not_slowed():
     # 100 bytes a cycle into L1, and 25 where the copy turns (`transposing_bytes_per_cycle`).
     profile, rates = load_profile("950PR_9589"), {}
     for on in (True, False):
         plan = Plan("dgrad_shares", replace(TURNED, transpose_first=on))
         kernel = estimate(SMALL["shares"], tiling={"grad_input": plan}, **ONLY).kernels[0].kernel
-        program = kernel.phases[-1].work[0].build()
-        [copy, *_] = [
-            step
-            for step in program.instructions
-            if type(step).__name__ == "CopyGmToL1" and "weight" in step.src.tensor.name
-        ]
-        rates[on] = copy.cost(profile).traffic.peak_bytes_per_cycle
+        rates[on] = weights_into_l1(kernel, profile)
     assert rates[True] == 4 * rates[False]
+
+
+def test_neither_are_those_of_weights_that_vector_cores_have_merged():
+    depthwise = ConvProblem((1, 32, 9, 9), (32, 1, 3, 3), padding=1, groups=32)
+    profile, rates = load_profile("950PR_9589"), {}
+    for merge in (16, 1):
+        tiling = {"grad_input": {"group_merge": merge}}
+        result = estimate(depthwise, tiling=tiling, **ONLY)
+        assert result.plans["grad_input"].tiling.group_merge == merge
+        rates[merge] = weights_into_l1(result.kernels[0].kernel, profile)
+    assert rates[16] == 4 * rates[1]
 
 
 def test_one_engine_says_what_the_other_does():

@@ -75,8 +75,8 @@ def _phases(sliding: Sliding, order: DgradOrder) -> list[tuple[Phase, DgradOrder
     if not order.axes:
         rows, cols = (slice(0, taps) for taps in sliding.kernel)
         return [(Phase((0, 0), (1, 1), sliding, rows, cols), order)]
-    each = zip(phases_of(sliding, order.axes), order.phases, strict=True)
-    return [(phase, DgradOrder(order.c0, slices)) for phase, slices in each if slices]
+    each = enumerate(phases_of(sliding, order.axes))
+    return [(phase, order.of_phase(number)) for number, phase in each if order.phases[number]]
 
 
 class _Product:

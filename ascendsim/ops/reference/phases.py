@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.ordered import im2col, ordered_dgrad, reduction_by_groups, sources
+from ascendsim.ops.reference.sums import add_in_order
 from ascendsim.ops.schedules.order import DgradOrder
 
 if TYPE_CHECKING:
@@ -45,17 +45,26 @@ def phased_dgrad(
         row_of = sources(problem, 1, forward=False)[row_taps][:, a::rows]
         col_of = sources(problem, 2, forward=False)[col_taps][:, b::cols]
         for image, group, depth in np.ndindex(problem.batch, problem.groups, problem.big_size[0]):
-            slices = []
+            runs = order.of_phase(number).runs()
+            parts: list[list[tuple[Floats, Floats]]] = [[] for _ in runs]
             for tap, found in enumerate(depth_of[:, depth]):
                 if found < 0:
                     continue
                 taken = kernels[group, :, :, tap][:, :, row_taps][:, :, :, col_taps]
                 left = reduction_by_groups(im2col(source[image, group, :, found], row_of, col_of), order.c0).T
                 right = reduction_by_groups(taken.transpose(0, 2, 3, 1), order.c0)
-                ends = np.cumsum([0, *order.phases[number]]) * order.c0
-                assert ends[-1] == len(right)
-                slices += [(left[:, first:last], right[first:last]) for first, last in pairwise(ends)]
-            made = reduce(slices, (row_of.shape[1] * col_of.shape[1], problem.big_channels)).T
+                first = 0
+                for part, slices in enumerate(runs):
+                    for groups in slices:
+                        last = first + groups * order.c0
+                        parts[part].append((left[:, first:last], right[first:last]))
+                        first = last
+                assert first == len(right)
+            pixels = row_of.shape[1] * col_of.shape[1]
+            sums = [reduce(slices, (pixels, problem.big_channels)) for slices in parts]
+            # Of several parts even the first is added to the zero in global memory.
+            made = sums[0] if len(sums) == 1 else add_in_order(np.stack([np.zeros_like(sums[0]), *sums]))
+            made = made.T
             shape = problem.big_channels, row_of.shape[1], col_of.shape[1]
             result[image, group, :, depth, a::rows, b::cols] = made.reshape(shape)
     return result.reshape(problem.input)

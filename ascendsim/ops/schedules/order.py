@@ -22,7 +22,7 @@ class DgradOrder:
     the parts are added to a zero in global memory, one after the other.
 
     `axes`, if any: "h" or "hw", along which the stride splits the kernel. Then `phases` has the slices of
-    each phase, those along W the fastest, and there are no others.
+    each phase, those along W the fastest, and there are no others; `phase_parts`, if any, their parts.
     """
 
     # The blocks of an accumulation model start anew with every Mmad, so where each one ends matters to the
@@ -32,6 +32,12 @@ class DgradOrder:
     parts: tuple[int, ...] = ()
     axes: str = ""
     phases: tuple[tuple[int, ...], ...] = ()
+    phase_parts: tuple[tuple[int, ...], ...] = ()
+
+    def of_phase(self, number: int) -> DgradOrder:
+        """Return the order of one phase."""
+        parts = self.phase_parts[number] if self.phase_parts else ()
+        return DgradOrder(self.c0, self.phases[number], parts)
 
     def runs(self) -> list[tuple[int, ...]]:
         """Return the slices of each part."""

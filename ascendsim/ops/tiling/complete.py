@@ -70,6 +70,11 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
         # Parts of the other nest's reduction are none of this one's.
         own: dict[str, Any] = {**kind.fixed, "k_split": 1}
         tiling = replace(tiling, **own)
+    if kind.reads - schedule_named(base.schedule).reads >= {"kernel_split"}:
+        # Segments of a sum over all taps are none of what one phase of the stride adds; and operators that
+        # split a kernel turn its weights first.
+        turned = not filling.profile.generation.changes_layouts
+        tiling = replace(tiling, k_split=1, single_core_k=0, transpose_first=turned)
     tiling = replace(tiling, **partial.fields)
     tiling = _on_grid(tiling, kind, partial, filling)
     # One tile of each operand serves the same pixels: a step that is given alone is that of both.

@@ -124,6 +124,8 @@ def _moves(fields: Mapping[str, Any], gradient: str) -> Iterator[dict[str, Any]]
     # One tile at a time leaves twice the room for each of them.
     longer = {name: 2 * fields[name] for name in ("step_ka", "step_kb")}
     yield {**fields, "al1_buffers": 1, "bl1_buffers": 1, **longer}
+    if "transpose_first" in fields:
+        yield {**fields, "transpose_first": not fields["transpose_first"]}
     if gradient == "grad_input" and fields.get("k_split", 1) > 1:
         yield {**fields, "k_split": 1, "single_core_k": 0}
 

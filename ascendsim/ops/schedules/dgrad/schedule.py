@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -31,6 +31,17 @@ class Dgrad(BlockSchedule):
     name: ClassVar[str] = "dgrad"
     makes: ClassVar[str] = "grad_input"
     reads: ClassVar[frozenset[str]] = TILES | {"k_split", "batch_dim", "m_dim", "n_dim", "pixel_dim"}
+
+    def __post_init__(self) -> None:
+        """Take weights that vector cores of this kernel bring into the cube's layout for a workspace.
+
+        Copies of them into L1 need not turn channels on the way, as those of the user's weights do.
+        """
+        merged = self.tiling.group_merge > 1 and not self.profile.generation.changes_layouts
+        if merged or self.tiling.transpose_first:
+            weights = replace(self.gemm.weights, role="workspace")
+            object.__setattr__(self, "gemm", replace(self.gemm, weights=weights))
+        super().__post_init__()
 
     @cached_property
     def tasks(self) -> DgradTasks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -131,15 +131,12 @@ class DgradShares(Dgrad):
     )
 
     def __post_init__(self) -> None:
-        """Take turned weights for what they are, a workspace, and refuse a tiling no program can follow."""
-        if self.tiling.transpose_first:
-            if self.profile.generation.changes_layouts:
-                raise ConfigError(
-                    "tiling of grad_input: transpose_first is on, but a kernel before (TransData) changes "
-                    f"the layout of the weights on {self.profile.variant}; take False"
-                )
-            turned = replace(self.gemm.weights, role="workspace")
-            object.__setattr__(self, "gemm", replace(self.gemm, weights=turned))
+        """Refuse a tiling that no program can follow."""
+        if self.tiling.transpose_first and self.profile.generation.changes_layouts:
+            raise ConfigError(
+                "tiling of grad_input: transpose_first is on, but a kernel before (TransData) changes "
+                f"the layout of the weights on {self.profile.variant}; take False"
+            )
         super().__post_init__()
 
     @cached_property

@@ -15,7 +15,7 @@ from ascendsim.ops.schedules.dgrad.tasks import Task
 from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
 from ascendsim.ops.schedules.order import DgradOrder
 from ascendsim.ops.schedules.tiles import Index, Sizes, held
-from ascendsim.ops.schedules.vector.elementwise import flat, zero_fill
+from ascendsim.ops.schedules.vector.elementwise import cast, flat, zero_fill
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Phase as KernelPhase
 from ascendsim.program.places import GmTensor
@@ -63,20 +63,24 @@ class SplitProgram(BlockProgram):
             self.left: tuple([cut.left_place(task, source) for _, source in pairs]),
             self.right: tuple([cut.right_place(task, kernel) for kernel, _ in pairs]),
         }
-        [segments] = own.parts
+        atomic = len(own.parts) > 1
         for _ in self.b.once(task, shape, places):
-            accumulator = self.l0c.next()
-            for pair, (kernel, source) in enumerate(pairs):
-                for segment in segments:
-                    # Phases that share a tile have other taps, but the same channels of it.
-                    place = cut.left_place(task, source), segment.left[:2]
-                    image = held(self.left, place, tiles.load_image, task, pair, segment.left)
-                    place = cut.right_place(task, kernel), segment.right
-                    weights = held(self.right, place, tiles.load_weights, task, pair, segment.right)
-                    for slice_ in segment.slices:
-                        l0, first = (self.l0a.next(), self.l0b.next()), self.l0c.begins()
-                        tiles.multiply(accumulator, image, weights, l0, task, segment, slice_, first=first)
-            self.out.write(accumulator, task.pixels, task.columns, tiles.output, task)
+            for segments in own.parts:
+                accumulator = self.l0c.next()
+                for pair, (kernel, source) in enumerate(pairs):
+                    for segment in segments:
+                        # Phases that share a tile have other taps, but the same channels of it.
+                        place = cut.left_place(task, source), segment.left[:2]
+                        image = held(self.left, place, tiles.load_image, task, pair, segment.left)
+                        place = cut.right_place(task, kernel), segment.right
+                        weights = held(self.right, place, tiles.load_weights, task, pair, segment.right)
+                        for slice_ in segment.slices:
+                            l0, first = (self.l0a.next(), self.l0b.next()), self.l0c.begins()
+                            tiles.multiply(
+                                accumulator, image, weights, l0, task, segment, slice_, first=first
+                            )
+                # Parts of a reduction meet in GM.
+                self.out.write(accumulator, task.pixels, task.columns, tiles.output, task, atomic=atomic)
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class DgradSplit(DgradShares):
     """
 
     name: ClassVar[str] = "dgrad_split"
-    reads: ClassVar[frozenset[str]] = DgradShares.reads - {"k_split", "single_core_k"} | {"kernel_split"}
+    reads: ClassVar[frozenset[str]] = DgradShares.reads | {"kernel_split"}
 
     @cached_property
     def tasks(self) -> SplitTasks:  # type: ignore[override]
@@ -99,34 +103,40 @@ class DgradSplit(DgradShares):
 
     @cached_property
     def target(self) -> GmTensor:
-        """The output, with rows and columns apart."""
-        output, made = self.gemm.output, self.gemm.sliding.out_size
-        return replace(output, shape=(*output.shape[:4], *made, output.shape[5]))
+        """The output, or float32 sums where parts are added, with rows and columns apart."""
+        target, made = super().target, self.gemm.sliding.out_size
+        return replace(target, shape=(*target.shape[:4], *made, target.shape[5]))
 
     @property
     def casts_sums(self) -> bool:
-        """Tiles leave as they are."""
-        return False
+        """Whether vector cores make the output from float32 sums."""
+        return self.target.name != self.gemm.output.name
 
     def emitter(self, sizes: Sizes) -> SplitProgram:  # type: ignore[override]
         """Return what emits the programs of all cores that reserve so much."""
         return SplitProgram(self.tasks, sizes, self.target, self.hazards)
 
     def order(self) -> DgradOrder:
-        """Return the slices of each phase."""
-        slices = [
-            tuple(run for part in cut.parts for segment in part for _, _, run in segment.slices)
+        """Return the slices of each phase, and how many of them are a part."""
+        runs = [
+            [[run for segment in part for _, _, run in segment.slices] for part in cut.parts]
             if cut.phase.taps
-            else ()
+            else []
             for cut in self.tasks.cuts
         ]
-        return DgradOrder(self.gemm.sliding.c0, (), (), self.tiling.kernel_split, tuple(slices))
+        slices = tuple(tuple(run for part in parts for run in part) for parts in runs)
+        lengths = (
+            tuple(tuple(len(part) for part in parts) for parts in runs) if self.tiling.k_split > 1 else ()
+        )
+        c0, axes = self.gemm.sliding.c0, self.tiling.kernel_split
+        return DgradOrder(c0, (), (), axes, slices, lengths)
 
     def phases(self) -> tuple[KernelPhase, ...]:
-        """Return zeros where no tap is met, and the tiles."""
+        """Return zeros where no tap is met or parts are added, the tiles, and the cast of float32 sums."""
         missing = len(self.tasks.met) < len(self.tasks.cuts) or not all(self.gemm.depths)
-        zeros = (zero_fill(self.profile, flat(self.target)),) if missing else ()
-        return (*zeros, self.compute())
+        zeros = (zero_fill(self.profile, flat(self.target)),) if missing or self.tiling.k_split > 1 else ()
+        made = (cast(self.profile, flat(self.target), flat(self.gemm.output)),) if self.casts_sums else ()
+        return (*zeros, self.compute(), *made)
 
     def _blocks(
         self,

@@ -37,16 +37,18 @@ class PhaseTasks(ShareTasks):
 
     @cached_property
     def _boxes(self) -> list[tuple[tuple[Taps, ...], tuple[Taps, ...]]]:
-        """The boxes of left and of right tiles in L1: all taps of so many channel groups."""
-        t = self.tiling
-        return [(self._by_channels(t.step_ka * t.base_k), self._by_channels(t.step_kb * t.base_k))]
+        """The boxes of left and of right tiles in L1 by part: all taps of so many channel groups."""
+        left, right = (step * self.tiling.base_k for step in (self.tiling.step_ka, self.tiling.step_kb))
+        return [
+            (self._by_channels(left, part), self._by_channels(right, part)) for part in self.part_channels
+        ]
 
-    def _by_channels(self, elements: int) -> tuple[Taps, ...]:
-        whole, groups = self.gemm.all_taps, self.gemm.channel_groups
+    def _by_channels(self, elements: int, part: tuple[int, int]) -> tuple[Taps, ...]:
         most = max(1, elements // (self.most_taps * self.gemm.sliding.c0))
+        begin, end = part[0], sum(part)
         return tuple(
-            whole._replace(channel=first, channels=min(most, groups - first))
-            for first in range(0, groups, most)
+            self.gemm.all_taps._replace(channel=first, channels=min(most, end - first))
+            for first in range(begin, end, most)
         )
 
     @cached_property

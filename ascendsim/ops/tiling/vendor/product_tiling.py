@@ -69,8 +69,6 @@ def _lacking(plan: VendorPlan, problem: ConvProblem, c0: int) -> str:
     """Return what of a plan no loop nest does; "" if there is nothing."""
     if plan.base_n % c0:
         return f"blocks that end inside a group of {c0} channels"
-    if plan.kernel_split and plan.k_segment:
-        return "a kernel split by the stride, in segments"
     if plan.taps not in ("all", "c04"):
         return f"taps taken as {plan.taps}"
     if plan.strip_w and problem.small_size[1] > 1:
@@ -102,11 +100,11 @@ def _grad_input(plan: VendorPlan, problem: ConvProblem) -> Plan:
     tiling = replace(_tiling(plan, "grad_input"), batch_dim=grid.get("batch", 0), depth_dim=depth_dim)
     if plan.taps == "c04":
         return Plan("dgrad_c04", tiling)
-    if plan.kernel_split:
-        return Plan("dgrad_split", _split(tiling, plan, problem))
     if plan.k_segment:
         parts = ceil_div(problem.small_channels, plan.k_segment)
         tiling = replace(tiling, k_split=parts, single_core_k=plan.k_segment)
+    if plan.kernel_split:
+        return Plan("dgrad_split", _split(tiling, plan, problem))
     return Plan("dgrad_shares", tiling)
 
 
