@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ascendsim.numerics.compiled.gathered.next_block import next_block
 from ascendsim.numerics.compiled.jit import inlined, kernel
+from ascendsim.numerics.compiled.next_block import next_block
 from ascendsim.numerics.compiled.panel_memory import columns, rows, store, tile
 from ascendsim.numerics.compiled.panels import LANES, ROWS, fma, to_single, widen
 from ascendsim.program.memory import aligned_empty

@@ -86,6 +86,25 @@ columns = _reader(_read_columns, strided=False)  # LANES consecutive elements, i
 tile = _reader(_read_tile, strided=True)  # LANES consecutive elements per row, rows `stride` apart
 
 
+def _rows_from(_typing: Value, array: Value, _step: Value, *lines: Value) -> Value:
+    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
+        # The line first, which stays the same along a reduction, so that its address stays in a register.
+        data = make_array(sig.args[0])(context, builder, args[0]).data
+        places = [builder.gep(builder.gep(data, [line]), [args[1]]) for line in args[2:]]
+        return pack(builder, [splat(builder, builder.load(place)) for place in places])
+
+    return PANELS[SCALARS[array.dtype]](array, *[types.intp] * (1 + len(lines))), codegen
+
+
+def _four(typing: Value, array: Value, step: Value, w: Value, x: Value, y: Value, z: Value) -> Value:
+    return _rows_from(typing, array, step, w, x, y, z)
+
+
+# (array, step, line, line, line, line): the element of each line at a step, in all lanes of its row
+rows_from = intrinsic(_four)
+assert ROWS == 4, "rows_from takes four lines"
+
+
 def _store(_typing: Value, panel: Value, array: Value, _offset: Value, _stride: Value) -> Value:
     def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
         pointer = _pointer(context, builder, sig.args[1], args[1], args[2])

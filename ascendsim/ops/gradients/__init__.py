@@ -2,6 +2,7 @@
 
     planes     images with their padding, and where a kernel that slides over them reads
     images     grad_input
+    reductions the parts of a grad_weight: what they multiply, where they are cut
     filters    grad_weight
     bias       grad_bias
     orders     which orders of additions can be followed here

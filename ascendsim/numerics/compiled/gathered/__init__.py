@@ -8,7 +8,6 @@ From the bottom up; each module imports only from lines above its own, and from 
     packed     rows of a piece of a reduction, close together for panels
     measured   extents of a factor's elements, and of pieces of a reduction
     chain      seq and seq-muladd in RNE
-    next_block one step that ends a block and begins the next
     block_panels, blocks   block in RNE: one panel, and all of them
     halves     binary16 from and to binary32
     turned     matrices transposed

@@ -8,13 +8,12 @@ from typing import Any, Final
 
 from ascendsim.numerics.compiled.block_sums import SAFE_UNIT, Block, careful_sum, is_exact, is_far_from_ties
 from ascendsim.numerics.compiled.gathered.measured import Lines, Piece
-from ascendsim.numerics.compiled.gathered.next_block import next_block
-from ascendsim.numerics.compiled.gathered.packed import Packed, left_of
-from ascendsim.numerics.compiled.gathered.places import copy_rows, rows_from
+from ascendsim.numerics.compiled.gathered.places import copy_rows
 from ascendsim.numerics.compiled.jit import called, inlined
 from ascendsim.numerics.compiled.lanes import reach_and_unit
+from ascendsim.numerics.compiled.next_block import Packed, add_blocks, add_steps
 from ascendsim.numerics.compiled.packing import fill_magnitudes
-from ascendsim.numerics.compiled.panel_memory import at, columns, put, store, tile
+from ascendsim.numerics.compiled.panel_memory import at, columns, put, rows_from, store, tile
 from ascendsim.numerics.compiled.panels import (
     LANES,
     ROWS,
@@ -66,7 +65,7 @@ def add_piece(
             most, least = _widened(most, least, _block(work, known, number, model.block, piece.length))
             proven = proven and is_exact(most, least)
     if proven:
-        acc = _proven(left, work, piece.length, model.block, acc)
+        acc = add_blocks(left, work.doubles, work.b, piece.length, model.block, acc)
     else:
         for number in range(piece.blocks):
             block = _block(work, known, number, model.block, piece.length)
@@ -94,40 +93,6 @@ def _widened(reach: float, unit: float, block: Block) -> tuple[float, float]:
 
 
 @inlined
-def _proven(left: Packed, work: Workspace, length: int, size: int, acc: Panel) -> Panel:
-    """Return accumulators after the blocks of a piece, all of whose sums doubles hold."""
-    full = length // size
-    if full > 0:
-        total = _sum(left, work, 0, size - 1, widen(acc))
-        for number in range(1, full):
-            first = number * size
-            total = _next(left, work, first, total)
-            total = _sum(left, work, first + 1, first + size - 1, total)
-        acc = to_single(_sum(left, work, full * size - 1, full * size, total))
-    if full * size < length:
-        acc = to_single(_sum(left, work, full * size, length, widen(acc)))
-    return acc
-
-
-@inlined
-def _next(left: Packed, work: Workspace, t: int, total: Panel) -> Panel:
-    """Add the last products of a block to sums, round these, and add the first products of the next, at t."""
-    first, row = left.first, left.row
-    w, x, y, z = first, first + row, first + 2 * row, first + 3 * row
-    place = work.b + (t - 1) * LANES
-    last = (t - 1) * left.step
-    return next_block(total, left.values, last, last + left.step, w, x, y, z, work.doubles, place)
-
-
-@inlined
-def _sum(left: Packed, work: Workspace, first: int, stop: int, total: Panel) -> Panel:
-    """Return sums with the products of some steps of a piece, added in double."""
-    for t in range(first, stop):
-        total = fma(left_of(left, t), columns(work.doubles, work.b + t * LANES), total)
-    return total
-
-
-@inlined
 def _checked(
     a: Lines,
     i: int,
@@ -142,7 +107,7 @@ def _checked(
 ) -> Panel:
     """Return the accumulators after a block that begins at a step of its piece; `proven`: doubles hold it."""
     begin = piece.first + first
-    total = _sum(left, work, first, first + block.length, widen(acc))
+    total = add_steps(left, work.doubles, work.b, first, first + block.length, widen(acc))
     found = to_single(total)
     if not proven and not is_far_from_ties(total, found, block):
         _need_magnitudes(work, piece.length)

@@ -107,7 +107,7 @@ def measure_rows(
     place = table
     for i in range(line, stop, ROWS):
         if a.run > 0:
-            _combine(a, i, ROWS, a.run, piece, work, place + 2, block)
+            _combine_rows(a, i, piece, work, place + 2, block)
         else:
             first = packed + (i - line) * piece.length
             _measure(work.doubles, first, piece.length * ROWS, block * ROWS, work.doubles, place + 2)
@@ -121,7 +121,7 @@ def measure_columns(b: Lines, j: int, piece: Piece, work: Workspace, block: int)
     out_of_line()
     place = work.b_extents + 2
     if b.run > 0:
-        _combine(b, j, 1, 1, piece, work, place, block)
+        _combine_columns(b, j, piece, work, place, block)
     else:
         _measure(work.doubles, work.b, piece.length * LANES, block * LANES, work.doubles, place)
     _sum_up(work, work.b_extents, piece.blocks)
@@ -139,18 +139,40 @@ def _sum_up(work: Workspace, place: int, blocks: int) -> None:
 
 
 @called
-def _combine(
-    factor: Lines, line: int, lines: int, stride: int, piece: Piece, work: Workspace, place: int, block: int
-) -> None:
-    """Put the extents of each block of some lines from those of its runs, one for every `stride` steps."""
+def _combine_rows(a: Lines, line: int, piece: Piece, work: Workspace, place: int, block: int) -> None:
+    """Put the extents of each block of a group of ROWS lines from those of its runs."""
+    runs = a.line_runs
+    w, x, y, z = at(runs, line), at(runs, line + 1), at(runs, line + 2), at(runs, line + 3)
     for start in range(0, piece.length, block):
         largest, finest = 0.0, np.inf
-        first, stop = piece.first + start, piece.first + min(start + block, piece.length)
-        for step in range(first, stop, stride):
-            for one in range(line, line + lines):
-                found = 2 * (at(factor.line_runs, one) + at(factor.step_runs, step))
-                largest = max(largest, at(factor.extents, found))
-                finest = min(finest, at(factor.extents, found + 1))
+        for step in range(piece.first + start, piece.first + min(start + block, piece.length), a.run):
+            run = at(a.step_runs, step)
+            # Two by two: one comparison after the other would wait for the one before.
+            w_most, w_least = _extents_at(a, w + run)
+            x_most, x_least = _extents_at(a, x + run)
+            y_most, y_least = _extents_at(a, y + run)
+            z_most, z_least = _extents_at(a, z + run)
+            largest = max(largest, max(max(w_most, x_most), max(y_most, z_most)))
+            finest = min(finest, min(min(w_least, x_least), min(y_least, z_least)))
         put(work.doubles, place, largest)
         put(work.doubles, place + 1, finest)
         place += 2
+
+
+@called
+def _combine_columns(b: Lines, j: int, piece: Piece, work: Workspace, place: int, block: int) -> None:
+    """Put the extents of each block of the columns of a panel, which are one run at every step."""
+    columns = at(b.line_runs, j)
+    for start in range(0, piece.length, block):
+        largest, finest = 0.0, np.inf
+        for step in range(piece.first + start, piece.first + min(start + block, piece.length)):
+            most, least = _extents_at(b, columns + at(b.step_runs, step))
+            largest, finest = max(largest, most), min(finest, least)
+        put(work.doubles, place, largest)
+        put(work.doubles, place + 1, finest)
+        place += 2
+
+
+@inlined
+def _extents_at(factor: Lines, run: int) -> tuple[float, float]:
+    return at(factor.extents, 2 * run), at(factor.extents, 2 * run + 1)

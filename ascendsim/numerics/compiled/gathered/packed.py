@@ -4,27 +4,15 @@ Where they come from, the rows of one panel may be so far apart that they drive 
 cache.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from ascendsim.numerics.compiled.gathered.places import RUN, copy_four, copy_rows, copy_run, rows_from
+from ascendsim.numerics.compiled.gathered.places import RUN, copy_four, copy_rows, copy_run
 from ascendsim.numerics.compiled.jit import called, inlined
+from ascendsim.numerics.compiled.next_block import Packed
 from ascendsim.numerics.compiled.panel_memory import at, put
 from ascendsim.numerics.compiled.panels import ROWS, out_of_line
 
 Array = Any
-Panel = Any
-
-
-class Packed(NamedTuple):
-    """The rows of a panel, close together: row r begins at first + r * row, and goes on `step` by step.
-
-    values   memory that holds them
-    """
-
-    values: Array
-    first: int
-    row: int
-    step: int
 
 
 @called
@@ -80,10 +68,3 @@ def panel_of(values: Array, place: int, run: int, line: int, length: int) -> Pac
     """Return the panel that begins so many lines behind the first one that `pack_rows` has laid out."""
     first = place + line * length
     return Packed(values, first, length, 1) if run > 0 else Packed(values, first, 1, ROWS)
-
-
-@inlined
-def left_of(panel: Packed, t: int) -> Panel:
-    """Return the element of each row at a step, in all lanes of the row."""
-    first, row = panel.first, panel.row
-    return rows_from(panel.values, t * panel.step, first, first + row, first + 2 * row, first + 3 * row)

@@ -10,14 +10,11 @@ from ascendsim.numerics.compiled.jit import called, kernel
 from ascendsim.numerics.compiled.panel_memory import at, make_array, put
 from ascendsim.numerics.compiled.panels import (
     LANES,
-    PANELS,
     ROWS,
     SCALARS,
     Value,
     intrinsic,
     out_of_line,
-    pack,
-    splat,
     types,
     vector,
 )
@@ -25,25 +22,6 @@ from ascendsim.numerics.compiled.panels import (
 Array = Any
 
 RUN: Final = 8  # elements that are copied at once where steps follow each other: a group of float32 channels
-
-
-def _rows_from(_typing: Value, array: Value, _step: Value, *lines: Value) -> Value:
-    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
-        # The line first, which stays the same along a reduction, so that its address stays in a register.
-        data = make_array(sig.args[0])(context, builder, args[0]).data
-        places = [builder.gep(builder.gep(data, [line]), [args[1]]) for line in args[2:]]
-        return pack(builder, [splat(builder, builder.load(place)) for place in places])
-
-    return PANELS[SCALARS[array.dtype]](array, *[types.intp] * (1 + len(lines))), codegen
-
-
-def _four(typing: Value, array: Value, step: Value, w: Value, x: Value, y: Value, z: Value) -> Value:
-    return _rows_from(typing, array, step, w, x, y, z)
-
-
-# (array, step, line, line, line, line): the element of each line at a step, in all lanes of its row
-rows_from = intrinsic(_four)
-assert ROWS == 4, "rows_from takes four lines"
 
 
 def _copier(count: int) -> Callable[..., Any]:

@@ -45,14 +45,30 @@ def products_of(
              -> (products, m, n)
     Raises   as `accumulate`
     """
-    m, n = len(a.lines), len(b.lines)
-    if not len(ends):
-        return np.zeros((len(counts), m, n), np.float32)
-    cuts = _cuts(model, ends, counts)
+    return products_at(model, a, b, cuts_of_products(model, ends, counts), threads)
+
+
+def cuts_of_products(model: AccumulationModel, ends: Places, counts: Sequence[int]) -> Cuts:
+    """Return where the reductions of `products_of` are cut."""
+    most = _STEPS if _is_usual(model) else _WRITTEN_STEPS
+    cuts: list[Places] = []
+    begin = first = 0
+    for count in counts:
+        own = ends[first : first + count]
+        cuts.append(begin + cuts_of(model, own - begin, most) if count else np.array([begin]))
+        begin, first = int(own[-1]) if count else begin, first + count
+    return Cuts.of(cuts)
+
+
+def products_at(model: AccumulationModel, a: Factor, b: Factor, cuts: Cuts, threads: int = 1) -> Floats:
+    """Return the same as `products_of`, whose cuts are known."""
+    m, n, count = len(a.lines), len(b.lines), len(cuts.firsts) - 1
+    if not cuts.longest():
+        return np.zeros((count, m, n), np.float32)
     # Whole panels where panels are filled: what is over repeats the last line, and is cut off again.
     rows, columns = _panel(model)
     a, b = a.filled(rows), b.filled(columns)
-    c = np.zeros((len(counts), len(a.lines), len(b.lines)), np.float32)
+    c = np.zeros((count, len(a.lines), len(b.lines)), np.float32)
     product = prepared(model, a, b, cuts.places)
     if threads == 1:
         product.add(Span(0, len(a.lines)), Span(0, len(b.lines)), cuts, c)
@@ -64,18 +80,6 @@ def products_of(
             for done in tasks:
                 done.result()
     return c[:, :m, :n]
-
-
-def _cuts(model: AccumulationModel, ends: Places, counts: Sequence[int]) -> Cuts:
-    """Return for each product where its reduction begins, is cut and ends."""
-    most = _STEPS if _is_usual(model) else _WRITTEN_STEPS
-    cuts: list[Places] = []
-    begin = first = 0
-    for count in counts:
-        own = ends[first : first + count]
-        cuts.append(begin + cuts_of(model, own - begin, most) if count else np.array([begin]))
-        begin, first = int(own[-1]) if count else begin, first + count
-    return Cuts.of(cuts)
 
 
 def _shares(shape: Sequence[int], panel: tuple[int, int], count: int) -> list[tuple[Span, Span]]:

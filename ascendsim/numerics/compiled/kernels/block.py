@@ -17,6 +17,7 @@ from ascendsim.numerics.compiled.block_sums import (
 )
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.lanes import reach_and_unit
+from ascendsim.numerics.compiled.next_block import Packed, add_blocks
 from ascendsim.numerics.compiled.packing import Accumulators, give_back, read_panel, whole_panels, write_panel
 from ascendsim.numerics.compiled.panel_memory import store, tile
 from ascendsim.numerics.compiled.panel_rounding import is_plain, rounded, sum_for
@@ -70,7 +71,10 @@ def _run(work: Workspace, cells: Accumulators, model: KernelModel) -> None:
         for i in range(0, cells.rows, ROWS):
             reach, unit = reach_and_unit(read_panel(cells, i, j))
             if _proven(work, i, j, reach, unit, model):
-                _proven_panel(work, cells, i, j, model)
+                if usual:
+                    _usual_panel(work, cells, i, j, model.block)
+                else:
+                    _proven_panel(work, cells, i, j, model)
             elif usual and model.sum.cuts:
                 _cut_panel(work, cells, i, j, reach, unit, model)
             elif usual:
@@ -90,6 +94,14 @@ def _proven(work: Workspace, i: int, j: int, reach: float, unit: float, model: K
         reach, unit = widened(reach, min(unit, _LARGEST_UNIT), block)
         proven = proven and is_exact(reach, unit)
     return proven
+
+
+@inlined
+def _usual_panel(work: Workspace, cells: Accumulators, i: int, j: int, block: int) -> None:
+    """Take one panel through all blocks, rounded as the machine rounds doubles into singles."""
+    left = Packed(work.doubles, work.a + i * work.k, 1, ROWS)
+    acc = add_blocks(left, work.doubles, work.b + j * work.k, work.k, block, read_panel(cells, i, j))
+    write_panel(acc, cells, i, j)
 
 
 @inlined

@@ -1,21 +1,28 @@
-"""Go from one block to the next with a panel of sums in registers."""
+"""Take a panel through blocks whose partial sums doubles hold, its sums in registers from block to block."""
 
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from llvmlite import ir
 
-from ascendsim.numerics.compiled.panel_memory import make_array
+from ascendsim.numerics.compiled.jit import inlined
+from ascendsim.numerics.compiled.panel_memory import columns, make_array, rows_from
 from ascendsim.numerics.compiled.panels import (
     LANES,
     ROWS,
     Value,
     cgutils,
+    fma,
     intrinsic,
     pack,
     splat,
+    to_single,
     types,
     unpack,
+    widen,
 )
+
+Array = Any
+Panel = Any
 
 # Lanes that are taken over at a time: a register of doubles with AVX-512, two or more without.
 _PART: Final = 8
@@ -83,3 +90,58 @@ def _joined(builder: Value, parts: list[Value]) -> Value:
 # lie in `right` from `place` on, one after the other. The processor can round some lanes while it multiplies
 # others, but looks only so far ahead: so all three steps are taken part by part.
 next_block = intrinsic(_next_block)
+
+
+class Packed(NamedTuple):
+    """The rows of a panel: row r begins at first + r * row, and goes on `step` by step.
+
+    values   memory that holds them
+    """
+
+    values: Array
+    first: int
+    row: int
+    step: int
+
+
+@inlined
+def left_of(panel: Packed, t: int) -> Panel:
+    """Return the element of each row at a step, in all lanes of the row."""
+    first, row = panel.first, panel.row
+    return rows_from(panel.values, t * panel.step, first, first + row, first + 2 * row, first + 3 * row)
+
+
+@inlined
+def add_blocks(left: Packed, right: Array, place: int, length: int, size: int, acc: Panel) -> Panel:
+    """Return accumulators after so many steps in blocks of a size, each sum rounded once to a single.
+
+    right, place   doubles, LANES for each step from there on
+    """
+    full = length // size
+    if full > 0:
+        total = add_steps(left, right, place, 0, size - 1, widen(acc))
+        for number in range(1, full):
+            first = number * size
+            total = _next(left, right, place, first, total)
+            total = add_steps(left, right, place, first + 1, first + size - 1, total)
+        acc = to_single(add_steps(left, right, place, full * size - 1, full * size, total))
+    if full * size < length:
+        acc = to_single(add_steps(left, right, place, full * size, length, widen(acc)))
+    return acc
+
+
+@inlined
+def add_steps(left: Packed, right: Array, place: int, first: int, stop: int, total: Panel) -> Panel:
+    """Return sums with the products of some steps, added in double."""
+    for t in range(first, stop):
+        total = fma(left_of(left, t), columns(right, place + t * LANES), total)
+    return total
+
+
+@inlined
+def _next(left: Packed, right: Array, place: int, t: int, total: Panel) -> Panel:
+    """Add the last products of a block to sums, round these, and add the first products of the next, at t."""
+    first, row = left.first, left.row
+    w, x, y, z = first, first + row, first + 2 * row, first + 3 * row
+    last = (t - 1) * left.step
+    return next_block(total, left.values, last, last + left.step, w, x, y, z, right, place + (t - 1) * LANES)
