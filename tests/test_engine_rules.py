@@ -20,7 +20,7 @@ from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.program import Program
 from ascendsim.timing import kernel as door
 from ascendsim.timing.fast import phase
-from ascendsim.timing.fast import state as f
+from ascendsim.timing.fast.compiled import state as f
 from ascendsim.timing.timeline import times_of
 from tests.both_engines import assert_same_spans
 from tests.engine_samples import MATMULS, matmul_kernels, random_call

@@ -4,12 +4,13 @@ import random
 
 import pytest
 
-from ascendsim import ConvProblem, estimate, legal_tilings, load_profile
+from ascendsim import ConvProblem, load_profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.follows import Follows
 from ascendsim.program.rings import Ring
 from ascendsim.vector.instructions import Add, CopyGmToUb
 from tests.nests import ROWS, TOY, Unrolling, plain
+from tests.random_tilings import random_times
 
 
 def left(task, box):
@@ -176,16 +177,6 @@ def test_a_place_that_looks_like_one_within_another_but_is_the_task_s_own_is_not
 def test_cycles_of_random_tilings_are_those_without_it(gradient, monkeypatch):
     profile = load_profile("910B2")
     problem = ConvProblem(input=(3, 32, 20, 20), weight=(48, 32, 3, 3), padding=1)
-    mask = (gradient == "grad_input", gradient == "grad_weight", False)
-
-    def times():
-        drawn = legal_tilings(problem, gradient, profile).sample(6, seed=1)
-        made = [
-            estimate(problem, product=profile, tiling={gradient: tiling}, output_mask=mask)
-            for tiling in drawn
-        ]
-        return [[(kernel.times, kernel.bytes) for kernel in each.kernels] for each in made]
-
-    fast = times()
+    fast = random_times(problem, gradient, profile, 6, seed=1)
     monkeypatch.setattr(Follows, "question", lambda *_: None)
-    assert times() == fast
+    assert random_times(problem, gradient, profile, 6, seed=1) == fast

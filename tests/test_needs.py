@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from ascendsim.timing.fast import state as f
-from ascendsim.timing.fast.needs import BACK, note_needs
+from ascendsim.timing.fast.compiled import state as f
+from ascendsim.timing.fast.compiled.needs import BACK, note_needs
 from ascendsim.timing.fast.tables import laid_out
 
 PIPES = 7

@@ -14,8 +14,8 @@ from ascendsim.program.rings import place_in
 from ascendsim.program.units import Nest as NestOfSteps
 from ascendsim.program.units import Part, Segment, Step, Unit
 from ascendsim.program.uses import Uses
-from ascendsim.timing.fast import state as f
 from ascendsim.timing.fast.code import CodeBook
+from ascendsim.timing.fast.compiled import state as f
 from ascendsim.timing.fast.lanes import SliceBook
 from ascendsim.timing.fast.layouts import Layouts
 from ascendsim.timing.fast.rows import CodeRows

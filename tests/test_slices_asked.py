@@ -2,11 +2,12 @@
 
 import pytest
 
-from ascendsim import ConvProblem, estimate, legal_tilings, load_profile
+from ascendsim import ConvProblem, load_profile
 from ascendsim.program.instruction import Traffic
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.fast import kernel as fast
 from ascendsim.timing.l2.account import asks_for_slices
+from tests.random_tilings import random_times
 
 PROBLEM = ConvProblem(input=(3, 32, 20, 20), weight=(48, 32, 3, 3), padding=1)
 
@@ -28,21 +29,11 @@ def test_those_that_are_read_where_cores_lose_by_reading_together():
 @pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
 def test_cycles_and_bytes_are_those_with_all_slices_told_apart(product, gradient, monkeypatch):
     profile = load_profile(product)
-    mask = (gradient == "grad_input", gradient == "grad_weight", False)
-
-    def times():
-        drawn = legal_tilings(PROBLEM, gradient, profile).sample(4, seed=2)
-        made = [
-            estimate(PROBLEM, product=profile, tiling={gradient: tiling}, output_mask=mask)
-            for tiling in drawn
-        ]
-        return [[(kernel.times, kernel.bytes) for kernel in each.kernels] for each in made]
-
     asked = []
     only = fast.only_hits
     monkeypatch.setattr(fast, "only_hits", lambda *args: asked.append(only(*args)) or asked[-1])
-    few = times()
+    few = random_times(PROBLEM, gradient, profile, 4, seed=2)
     # The layer fits in L2, so that the question is worth something.
     assert any(asked)
     monkeypatch.setattr(fast, "only_hits", lambda *_: False)
-    assert times() == few
+    assert random_times(PROBLEM, gradient, profile, 4, seed=2) == few

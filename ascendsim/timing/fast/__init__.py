@@ -1,1 +1,1 @@
-"""The compiled engine: the rules of `simpy_engine.py` as loops over integers."""
+"""The compiled engine: programs as tables for the loops of `compiled`, and what these find."""

@@ -14,7 +14,7 @@ from ascendsim.program.program import Program
 from ascendsim.program.turns import Turns
 from ascendsim.program.units import Unit
 from ascendsim.timing.costing import checked, depths_of, no_queue
-from ascendsim.timing.fast import state as f
+from ascendsim.timing.fast.compiled import state as f
 from ascendsim.timing.fast.copies import Copies
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ascendsim.program.turns import Turns
-from ascendsim.timing.fast import state as f
+from ascendsim.timing.fast.compiled import state as f
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,7 @@ class Copies:
         return known
 
     def tables(self, code: Table, uses: Table) -> dict[str, Table]:
-        """Return the tables `code`, `units` and `uses` (`state.py`) of all copies.
+        """Return the tables `code`, `units` and `uses` (`compiled/state.py`) of all copies.
 
         code   rows of the instructions as they are written
         uses   the slots that these use, as in the table

@@ -1,4 +1,4 @@
-"""One phase as tables for the compiled engine (`state.py`): programs, transfers, the state at the begin."""
+"""One phase as tables for the compiled loops: programs, transfers, the state at the begin (`state.py`)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ascendsim.program.instruction import PIPES
 from ascendsim.program.kernel import Core
 from ascendsim.program.posts import VECTOR_CORES
 from ascendsim.program.program import Program
-from ascendsim.timing.fast import state as f
 from ascendsim.timing.fast.code import CodeBook
-from ascendsim.timing.fast.needs import BACK
+from ascendsim.timing.fast.compiled import state as f
+from ascendsim.timing.fast.compiled.needs import BACK
 from ascendsim.timing.fast.rows import CodeRows
 from ascendsim.timing.l2.accesses import Outcome
 from ascendsim.timing.links import fixed_rate

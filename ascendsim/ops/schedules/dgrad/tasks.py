@@ -122,18 +122,28 @@ class DgradTasks:
 
     def sizes(self, tasks: Sequence[Task]) -> Sizes:
         """Return what a core with these tasks reserves."""
-        cells = tasks.ranges if isinstance(tasks, Cells) else [tasks] if isinstance(tasks, TaskRange) else []
-        if cells:
-            tasks = [self._task(0, 0, block) for cell in cells for _, block in cell.kinds()]
-        cube, columns = self.profile.cube, max(task.columns for task in tasks)
-        ranges = {(task.first_pixel, task.pixels) for task in tasks}
+        if isinstance(tasks, Cells | TaskRange):
+            cells = tasks.ranges if isinstance(tasks, Cells) else (tasks,)
+            blocks = {block for cell in cells for _, block in cell.kinds()}
+            ranges = {(first, pixels) for _, first, pixels, _, _ in blocks}
+            columns = max(own for *_, own in blocks)
+        else:
+            ranges = {(task.first_pixel, task.pixels) for task in tasks}
+            columns = max(task.columns for task in tasks)
+        cube = self.profile.cube
         return Sizes(
             round_up(max(pixels for _, pixels in ranges), cube.m0),
             round_up(columns, cube.n0),
             self.tiling.base_k,
-            max(self.left_tiles[*pixels, box].l1_bytes for pixels in ranges for box in self.left_boxes),
+            max(map(self._left_bytes.__getitem__, ranges)),
             self._right_bytes(columns),
         )
+
+    @cached_property
+    def _left_bytes(self) -> dict[tuple[int, int], int]:
+        """The bytes of the largest left tile in L1 for each pixel range."""
+        boxes, tiles = self.left_boxes, self.left_tiles
+        return {own: max([tiles[*own, box].l1_bytes for box in boxes]) for own in self.pixel_tiles}
 
     @cached_property
     def pixel_tiles(self) -> list[tuple[int, int]]:

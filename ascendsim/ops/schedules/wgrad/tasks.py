@@ -28,6 +28,9 @@ from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks
 from ascendsim.ops.schedules.wgrad.parts import grid_parts, ranges_by_rows
 from ascendsim.profile import Profile
 
+# The fields of a box of taps behind its first channel.
+BoxShape = tuple[int, ...]
+
 
 class PixelRange(NamedTuple):
     """A run of pixels of one image that one pair of L1 tiles serves."""
@@ -215,21 +218,22 @@ class WgradTasks:
         return [task for cell in cells for task in cell]
 
     @cached_property
-    def _tiles(self) -> dict[tuple[int, int, Taps], ImageTile]:
+    def _tiles(self) -> dict[tuple[int, int, BoxShape], ImageTile]:
         """Image tile for each (pixel range, box); a box further on in the channels has an equal one."""
-        boxes = {columns.box._replace(channel=0) for columns in self.column_blocks}
-        return {(*run, box): self.gemm.sliding.tile(*run, box) for run in self.right_ranges for box in boxes}
+        boxes = {columns.box[1:]: columns.box._replace(channel=0) for columns in self.column_blocks}
+        tile = self.gemm.sliding.tile
+        return {(*run, shape): tile(*run, box) for run in self.right_ranges for shape, box in boxes.items()}
 
     def tile(self, run: PixelRange, box: Taps) -> ImageTile:
         """Return the image tile of a range under a box of taps; its shape does not depend on the channel."""
-        return self._tiles[*self.right_run(run)[1:], box._replace(channel=0)]
+        return self._tiles[*self.right_run(run)[1:], box[1:]]
 
     def tile_shape(self, run: PixelRange, box: Taps) -> int:
         """Return the number of the shape of an image tile; equal ones differ in their place in the image."""
-        return self._tile_shapes[*self.right_run(run)[1:], box._replace(channel=0)]
+        return self._tile_shapes[*self.right_run(run)[1:], box[1:]]
 
     @cached_property
-    def _tile_shapes(self) -> dict[tuple[int, int, Taps], int]:
+    def _tile_shapes(self) -> dict[tuple[int, int, BoxShape], int]:
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
         return {
             key: numbers[tile._replace(rows=None, cols=None), key[1]] for key, tile in self._tiles.items()
@@ -259,15 +263,21 @@ class WgradTasks:
         """Return what a core with these tasks reserves."""
         cube, gemm = self.profile.cube, self.gemm
         m = round_up(max(task.rows for task in tasks), cube.m0)
-        kinds = [(task, PixelRange(0, *run)) for task in tasks for run in self._kinds[task.depth, task.part]]
-        pixels = max(run.pixels for _, run in kinds)
-        left = max(self.left_run(run).pixels for _, run in kinds)
+        # Tasks are many, and their right tiles of a few shapes.
+        shapes = {(task.depth, task.part, task.columns.box[1:]): task.columns.box for task in tasks}
+        kinds = {
+            (PixelRange(0, *run), box[1:]): box
+            for (depth, part, _), box in shapes.items()
+            for run in self._kinds[depth, part]
+        }
+        pixels = max(run.pixels for run, _ in kinds)
+        left = max(self.left_run(run).pixels for run, _ in kinds)
         return Sizes(
             m,
             round_up(max(task.columns.groups for task in tasks) * gemm.sliding.c0, cube.n0),
             round_up(min(self.tiling.base_k, pixels), cube.rates[gemm.compute_dtype].k0),
             m * left * gemm.sliding.itemsize,
-            max(self.tile(run, task.columns.box).l1_bytes for task, run in kinds),
+            max(self.tile(run, box).l1_bytes for (run, _), box in kinds.items()),
         )
 
     @property
@@ -298,7 +308,7 @@ class WgradTasks:
     def _shape_of(task: Task) -> Hashable:
         """Return the sizes of a task's tiles."""
         columns = task.columns
-        return task.rows, columns.box._replace(channel=0), columns.first_group, columns.groups
+        return task.rows, columns.box[1:], columns.first_group, columns.groups
 
 
 def segment_of(pair: tuple[int, int], image: int, run: tuple[int, int]) -> Segment:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ascendsim.timing.fast import state as f
+from ascendsim.timing.fast.compiled import state as f
 
 # How many instructions before a transfer are looked at.
 BACK = 8

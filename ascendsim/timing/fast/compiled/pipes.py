@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ascendsim.timing.fast import state as f
+from ascendsim.timing.fast.compiled import state as f
 
 
 def start(m: Any, core: int, pipe: int, row: int, issued: int) -> int:

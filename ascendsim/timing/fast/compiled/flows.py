@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ascendsim.timing.fast import state as f
+from ascendsim.timing.fast.compiled import state as f
 
 
 def next_event(m: Any) -> int:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ascendsim.timing.fast import state as f
-from ascendsim.timing.fast.held import entered, entry_at, hold, let_go, ready, uses_held
-from ascendsim.timing.fast.pipes import behind, finish, send, start
+from ascendsim.timing.fast.compiled import state as f
+from ascendsim.timing.fast.compiled.held import entered, entry_at, hold, let_go, ready, uses_held
+from ascendsim.timing.fast.compiled.pipes import behind, finish, send, start
 
 
 def next_code(m: Any, core: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ascendsim.timing.fast import state as f
+from ascendsim.timing.fast.compiled import state as f
 
 
 def uses_held(m: Any, core: int, row: int, trails: int) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ascendsim.timing.fast import state as f
-from ascendsim.timing.fast.cores import begin, issue_time, next_code, nothing_before
-from ascendsim.timing.fast.held import entered, entry_at, hold, uses_held
+from ascendsim.timing.fast.compiled import state as f
+from ascendsim.timing.fast.compiled.cores import begin, issue_time, next_code, nothing_before
+from ascendsim.timing.fast.compiled.held import entered, entry_at, hold, uses_held
 
 
 def issued(m: Any, core: int, pipe: int, entry: int) -> bool:

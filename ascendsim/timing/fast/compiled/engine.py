@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ascendsim.timing.fast import state as f
-from ascendsim.timing.fast.cluster import issue_all, issue_held
-from ascendsim.timing.fast.cores import go_on, issue, next_code
-from ascendsim.timing.fast.flows import next_event, settle, share
-from ascendsim.timing.fast.needs import note_needs
+from ascendsim.timing.fast.compiled import state as f
+from ascendsim.timing.fast.compiled.cluster import issue_all, issue_held
+from ascendsim.timing.fast.compiled.cores import go_on, issue, next_code
+from ascendsim.timing.fast.compiled.flows import next_event, settle, share
+from ascendsim.timing.fast.compiled.needs import note_needs
 
 
 def advance(m: Any, core: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ascendsim.native import Native
-from ascendsim.timing.fast.cluster import issue_all, issue_held, issued, next_unissued
-from ascendsim.timing.fast.cores import (
+from ascendsim.timing.fast.compiled.cluster import issue_all, issue_held, issued, next_unissued
+from ascendsim.timing.fast.compiled.cores import (
     begin,
     go_on,
     issue,
@@ -16,9 +16,9 @@ from ascendsim.timing.fast.cores import (
     revisit,
     work,
 )
-from ascendsim.timing.fast.engine import advance, land
-from ascendsim.timing.fast.engine import run as run_tables
-from ascendsim.timing.fast.flows import (
+from ascendsim.timing.fast.compiled.engine import advance, land
+from ascendsim.timing.fast.compiled.engine import run as run_tables
+from ascendsim.timing.fast.compiled.flows import (
     join,
     leave,
     level,
@@ -29,9 +29,9 @@ from ascendsim.timing.fast.flows import (
     settle,
     share,
 )
-from ascendsim.timing.fast.held import entered, entry_at, hold, let_go, ready, uses_held
-from ascendsim.timing.fast.needs import note_needs, note_unit, sources_of, want
-from ascendsim.timing.fast.pipes import behind, finish, know, outdone, send, start
+from ascendsim.timing.fast.compiled.held import entered, entry_at, hold, let_go, ready, uses_held
+from ascendsim.timing.fast.compiled.needs import note_needs, note_unit, sources_of, want
+from ascendsim.timing.fast.compiled.pipes import behind, finish, know, outdone, send, start
 
 # Of each function those that it calls come before it.
 _FUNCTIONS: Any = [know, start, finish, outdone, behind, send]
