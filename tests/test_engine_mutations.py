@@ -105,7 +105,7 @@ FLOWS = [
         "m[row + f.F_FLIGHT] // f.UNIT == port and m[row + f.F_CROSSES]",
         "m[row + f.F_FLIGHT] // f.UNIT == port",
     ),
-    Mutation("flows", "if limit <= met:", "if limit < met:"),
+    Mutation("flows", "remaining -= limit", "remaining -= met"),
 ]
 TABLES = [
     Mutation("engine", "if dirty >> link & 1:", "if dirty & 1:"),

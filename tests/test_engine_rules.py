@@ -166,6 +166,57 @@ def test_random_uses_of_slots(seed):
     check(kernel([b.build()]), profile)
 
 
+# The pipes of a cube core and of the vector cores beside it.
+BESIDE = (("MTE2", "MTE1", "M", "FIX"), ("MTE2", "V", "MTE3"), ("MTE2", "V", "MTE3"))
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_cube_core_and_its_vector_cores_in_any_order(seed):
+    # Short queues behind transfers, so that scalar units hold what they cannot issue yet, on several pipes.
+    rng = random.Random(seed)
+    profile = PLAIN.but(
+        issue_cycles=rng.randint(0, 3),
+        flag_cycles=rng.randint(0, 4),
+        read=(rng.randint(4, 12), rng.randint(4, 12)),
+        vector_cap=rng.randint(3, 12),
+        depths={pipe: rng.randint(1, 3) for pipe in ("MTE2", "MTE1", "M", "FIX", "MTE3", "V")},
+    )
+    b = ProgramBuilder(profile)
+    own = [b.slots("L1", 32, f"of {core}", 4) for core in range(3)]
+    pieces = b.handover(64, "piece", 3).slots
+    for on, slots in enumerate(own):
+        for slot in slots:
+            b.add(Fake("MTE2", rng.randint(0, 9), writes=(slot,)), on)
+    for piece in pieces:
+        b.add(Fake("FIX", 3), writes=(piece,))
+    for _ in range(60):
+        on = rng.randrange(3)
+        pipe = rng.choice(BESIDE[on])
+        moves = pipe in ("MTE2", "MTE3") and rng.random() < 0.6
+        made = Fake(
+            pipe,
+            rng.randint(0, 20),
+            rng.randint(0, 20),
+            kind="read" if moves else "",
+            bytes=rng.randint(10, 400) if moves else 0,
+            trails=pipe == "FIX" and rng.random() < 0.6,
+            piece=rng.randint(0, 5),
+            lead=rng.randint(0, 5),
+            reads=tuple(rng.sample(own[on], rng.randrange(3))),
+            writes=tuple(rng.sample(own[on], rng.randrange(3))),
+        )
+        handed = (rng.choice(pieces),) if rng.random() < 0.3 else ()
+        b.add(
+            made,
+            on,
+            reads=handed if on and pipe == "MTE2" else (),
+            writes=handed if pipe == "FIX" else (),
+        )
+    built = b.build()
+    work = CoreWork(Core("cube", 0), 0, lambda: built, 2)
+    check(Kernel("both", (Phase("only", (work,)),), {"x": X, "y": Y}, math=None), profile)
+
+
 # --- rules, one by one, reckoned by hand
 
 
@@ -202,6 +253,15 @@ def test_three_pipes_of_a_core_share_what_it_gets():
     prog = program(*[Fake(pipe, kind="read", bytes=60, peak=peak) for pipe, peak in zip(
         ("MTE2", "MTE3", "FIX"), (1, 4, 9), strict=True)])  # fmt: skip
     check(kernel([prog, program(read(100, 9))]), PLAIN.but(read=(9, 12)))
+
+
+def test_a_pipe_that_asks_for_just_an_equal_part_of_its_core_is_met():
+    # The core gets 9 of the link: 3 for each pipe, all that one asks for, so 3 for each of the others.
+    prog = program(*[Fake(pipe, kind="read", bytes=60, peak=peak) for pipe, peak in zip(
+        ("MTE2", "MTE3", "FIX"), (3, 9, 9), strict=True)])  # fmt: skip
+    times = check(kernel([prog]), PLAIN.but(read=(9, 9)))
+    # 60 bytes at 3 a cycle, all at once.
+    assert times.cycles == 20
 
 
 def test_reads_and_writes_and_misses_use_their_own_links():
@@ -324,3 +384,23 @@ def test_what_trails_makes_room_in_its_queue_for_a_transfer_behind_it():
     check(made, profile)
     spans = door.time_kernel(made, profile).phases[0].cores[0]
     assert spans.start[4] < spans.done[0]
+
+
+def test_what_trails_starts_behind_another_while_what_it_trails_waits_for_a_transfer():
+    # The first product is over early, and with it the Fixpipe that trails it. The second Fixpipe then takes
+    # up its pipe, though its product waits for a long tile: so the third one is issued, and behind it a load
+    # that begins while that tile is under way.
+    profile = FakeProfile(issue_cycles=1, read=(8, 8), depths={"FIX": 1})
+    builder = ProgramBuilder(profile)
+    tiles, sums = builder.slots("L1", 32, "tile", 2), builder.slots("L1", 32, "sum", 2)
+    for tile, size in zip(tiles, (300, 3000), strict=True):
+        builder.add(Fake("MTE2", 2, kind="read", bytes=size, writes=(tile,)))
+    for tile, total in zip(tiles, sums, strict=True):
+        builder.add(Fake("M", 40, latency=3, reads=(tile,), writes=(total,), lead=10))
+    for total in (sums[0], sums[1], sums[1]):
+        builder.add(Fake("FIX", 5, reads=(total,), trails=True, piece=4))
+    builder.add(Fake("MTE3", 2, kind="read", bytes=64))
+    made = kernel([builder.build()])
+    check(made, profile)
+    spans = door.time_kernel(made, profile).phases[0].cores[0]
+    assert spans.done[2] < spans.start[7] < spans.done[1]
