@@ -78,6 +78,38 @@ class Blocks:
         return slot
 
 
+def shelf_of(task, box=0):
+    return 10 * task[0][0][1] + task[0][1], box, slice(0, 8)
+
+
+def aisle_of(task, box=0):
+    return 10 * task[0][1] + box, 0, slice(0, 8)
+
+
+class Shelves(Blocks):
+    """Tasks of an aisle, which want a tile of one of its shelves, and tasks of a shelf, which want it whole.
+
+    So a shelf is a place of the task's own, and a place within that of another task.
+    """
+
+    def __init__(self, seed):
+        rng = random.Random(seed)
+        aisles = [("aisle", number) for number in range(2)]
+        places = [*aisles, *((aisle, number) for aisle in aisles for number in range(2))]
+        self.programs = [[(rng.choice(places), rng.randrange(2)) for _ in range(60)]]
+        self.copies = rng.randint(1, 3)
+
+    def emit(self, builder):
+        self.b, self.left = builder, builder.ring("UB", 32, "l", self.copies)
+        builder.restart()
+        for place, box in self.programs[0]:
+            whole = isinstance(place[0], tuple)
+            for made in builder.once((place,), (whole, box), {self.left: (place,)}):
+                wanted, find = (made[0], shelf_of) if whole else ((made[0], box), aisle_of)
+                builder.add(Add(self._held(self.left, wanted, find, made, box), self.left.last, 8))
+        return [builder.build()]
+
+
 @pytest.fixture
 def asked(monkeypatch):
     """How often the next task was found without a look at all rings, and how often it was not."""
@@ -97,6 +129,13 @@ def asked(monkeypatch):
 def test_random_blocks_are_the_instructions_of_all_tasks_written_out(seed):
     looped = Blocks(seed).emit(ProgramBuilder(TOY))
     straight = Blocks(seed).emit(Unrolling(TOY))
+    assert [plain(program) for program in looped] == [plain(program) for program in straight]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_place_may_be_a_task_s_own_and_within_that_of_another(seed):
+    looped = Shelves(seed).emit(ProgramBuilder(TOY))
+    straight = Shelves(seed).emit(Unrolling(TOY))
     assert [plain(program) for program in looped] == [plain(program) for program in straight]
 
 

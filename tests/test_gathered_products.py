@@ -116,6 +116,21 @@ def test_what_is_known_of_accumulators_holds_from_piece_to_piece(lay, model, odd
     assert same_bits(product_of(model, lay(a), lay(b.T.copy()), ends), want)
 
 
+@pytest.mark.parametrize("blocks", [34, 41, 60])
+@pytest.mark.parametrize("lay", LAYS)
+def test_subnormal_sums_may_grow_by_rounding_alone(lay, blocks):
+    # Each product is 2^-150 and 2^-196 more, since 8384513 x 8392705 = 2^46 + 1. Three are one and a half
+    # units of the subnormal singles, which round to two: sums outgrow the bound of what was added, up to
+    # where a double holds no 2^-196 any more. The last product is alone: that bit alone says that half a unit
+    # is rounded up.
+    left, right = np.float32(8384513 * 2.0**-98), np.float32(8392705 * 2.0**-98)
+    assert float(left) * float(right) == 2.0**-150 + 2.0**-196
+    steps = 3 * blocks + 1
+    a, b = np.full((M, steps), left), np.full((steps, N), right)
+    found = product_of(parse("block:3:RNE"), lay(a), lay(b.T.copy()), np.array([steps]))
+    assert np.all(found == np.float32((2 * blocks + 1) * 2.0**-149))
+
+
 @pytest.mark.parametrize("length", range(1, 9))
 @pytest.mark.parametrize("model", ["block:2:RNE", "block:3:RNE", "block:4:RNE"])
 def test_pieces_of_few_steps_end_a_block_where_the_mmad_does(model, length):

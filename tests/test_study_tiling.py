@@ -7,7 +7,14 @@ import pytest
 
 from ascendsim import ConvProblem, Plan, Tiling, estimate, legal_tilings, load_profile, read_plans
 from ascendsim.errors import ConfigError
-from ascendsim.report.studies.tiling import notes, plan_text, tiling_page, tiling_sentence, waits_table
+from ascendsim.report.studies.tiling import (
+    notes,
+    plan_text,
+    tiling_page,
+    tiling_record,
+    tiling_sentence,
+    waits_table,
+)
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.engine.store import Store
 from ascendsim.studies.tuning.moves import neighbours, nests_of
@@ -173,6 +180,24 @@ def test_a_search_that_trials_cut_says_so_and_goes_on():
     assert not whole.cut
     assert not any("used up" in note for note in notes(whole))
     assert whole == studied(asked)[0]
+
+
+def test_a_best_plan_is_told_where_nothing_is_left_for_the_ends_of_assumed_figures():
+    asked, store = question(starts=("warm",), trials=6), Store()
+    searched, _ = studied(asked, store)
+    # The search is kept, and two trials are one end: the usual plan and the best.
+    doubted = replace(asked, doubt=True)
+    cut, _ = study_tiling(doubted, Engine(store, 1), Budget(trials=2))
+    assert (cut.best, cut.cut, cut.ends) == (searched.best, False, 1)
+    assert cut.untried > 20
+    assert not cut.wins
+    assert f"is no winner yet: {cut.untried} of {cut.untried + 1} ends of assumed" in tiling_sentence(cut)
+    assert notes(cut)[0].startswith("Time or trials were used up before all ends of assumed figures were")
+    assert tiling_record(cut)["untried"] == cut.untried
+    # Nothing at all is left for them where the search has been cut.
+    shorter, _ = study_tiling(replace(doubted, trials=12), Engine(store, 1), Budget(trials=1))
+    assert shorter.cut
+    assert not shorter.wins
 
 
 @pytest.mark.slow

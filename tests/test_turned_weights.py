@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ascendsim import ConvProblem, Tiling, check_schedule, estimate, load_profile
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.tiling.vendor.arch35.dgrad_weights import turned_first
 from ascendsim.ops.tiling.vendor.layer import Layer, Layouts
@@ -239,6 +239,42 @@ def test_the_vendors_name_is_read_and_written():
     plan = Plan("dgrad_shares", TURNED)
     assert to_vendor("grad_input", plan)["enableVecTrans"] == 1
     assert "transpose_first" not in unnamed("grad_input", plan)
+
+
+def test_the_flag_beside_the_number_says_the_same():
+    entry = {"baseM": 16, "baseN": 16, "baseK": 16}
+    for flag in (True, False):
+        alone = from_vendor("grad_input", {**entry, "enableVecTransFlag": flag})
+        assert alone.fields["transpose_first"] is flag
+        both = from_vendor("grad_input", {**entry, "enableVecTrans": int(flag), "enableVecTransFlag": flag})
+        assert both == alone
+    assert (
+        "transpose_first"
+        not in from_vendor("grad_input", {**entry, "enableVecTransFlag": False, "enableC04Flag": True}).fields
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "message"),
+    [
+        (
+            {"enableVecTrans": 0, "enableVecTransFlag": True},
+            ConfigError,
+            "enableVecTrans 0 but enableVecTransFlag 1",
+        ),
+        ({"enableVecTrans": 2}, ConfigError, "enableVecTrans is 2; it must be 0 or 1"),
+        ({"enableVecTransFlag": "no"}, ConfigError, "enableVecTransFlag is 'no'; it must be 0 or 1"),
+        # Four channels a tap lie otherwise than the layout into which weights are turned.
+        (
+            {"enableVecTrans": 1, "enableC04Flag": True},
+            UnsupportedError,
+            "enableC04Flag and enableVecTrans are both on",
+        ),
+    ],
+)
+def test_what_contradicts_itself_or_means_nothing_is_told(said, error, message):
+    with pytest.raises(error, match=message):
+        from_vendor("grad_input", {"baseM": 16, "baseN": 16, "baseK": 16, **said})
 
 
 def test_it_is_a_switch():

@@ -266,17 +266,15 @@ def _views(problem: ConvProblem, strides: Mapping[str, Sequence[int]] | None) ->
 def _problem(asked: ConvolutionBackwardCall, decision: Decision) -> ConvProblem:
     """Return the convolution of an accepted call; the shapes rule over output_padding, as in the operator."""
     grad_output, input, weight = _shapes(asked)
-    attributes = asked.stride, asked.padding, asked.dilation
     # Plain numbers, which the rules have found them to be; True would be equal to 1.
-    stride, padding, dilation = (tuple(map(index, sizes or ())) for sizes in attributes)
+    sizes = [tuple(map(index, given or ())) for given in (asked.stride, asked.padding, asked.dilation)]
     last = bool(asked.transposed), decision.output_padding, index(asked.groups)
-    problem = _known(input, weight, stride, padding, dilation, *last)
+    problem = _known(input, weight, *sizes, *last)
     problem.check_grad_output(grad_output)
     return problem
 
 
-# The same calls come in every step of a training run.
-_known = lru_cache(maxsize=256)(ConvProblem)
+_known = lru_cache(maxsize=256)(ConvProblem)  # the same calls come in every step of a training run
 
 
 def _empty_graph(asked: ConvolutionBackwardCall, decision: Decision, options: Options) -> Graph:

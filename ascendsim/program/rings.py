@@ -154,13 +154,16 @@ class Ring:
     def met(self, places: tuple[Hashable, ...]) -> tuple[int, ...] | None:
         """Return for each slot, from the one whose turn it is, of which place its tile is; -1: of none.
 
-        None where that does not tell what `state` says with `standing`, as of a tile that is a place itself
-        although it looks like one within another.
+        None where that does not tell what `state` says with `standing`: where a place looks like one within
+        another although it is the task's own, and where a tile is within a place that is no tuple.
         """
+        # How such a place goes on is a task's own, but `standing` has it, as if it were the same for all.
+        if True in map(_nested, places):
+            return None
         begin, found = self.begin, []
         for held in (*self._holds[begin:], *self._holds[:begin]):
             at = -1 if held is None else place_in(held[0], places)
-            if at >= 0 and (held[0] == places[at]) is _nested(held[0]):  # type: ignore[index]  # not None then
+            if at >= 0 and held[0] != places[at] and not _nested(held[0]):  # type: ignore[index]  # not None
                 return None
             found.append(at)
         return tuple(found)

@@ -66,6 +66,11 @@ def tiling_sentence(answer: TilingAnswer) -> str:
         return (
             f"{lead}, but is no winner: it loses at {answer.lost[0]} (of {answer.ends} ends that were tried)."
         )
+    if answer.undecided:
+        return (
+            f"{lead}, but is no winner yet: {answer.untried} of {answer.ends + answer.untried} ends of "
+            "assumed figures are left to try."
+        )
     slower = [start for start in question.starts if answer.saved(start) < 0]
     if slower:
         return f"{lead}; it is no winner, as it loses with L2 {' and '.join(slower)}."
@@ -121,11 +126,12 @@ def notes(answer: TilingAnswer) -> list[str]:
         f"{_chosen(answer)}; the best came from {FOUND_BY[answer.best.found_by]}.",
         f"Counted: {DEFINITIONS['counted']}",
     ]
-    if answer.cut:
+    if answer.cut or answer.untried:
+        what = f"{answer.question.trials} plans" if answer.cut else "all ends of assumed figures"
         found.insert(
             0,
-            f"Time or trials were used up before {answer.question.trials} plans were tried: run the same "
-            "command again to go on from here.",
+            f"Time or trials were used up before {what} were tried: run the same command again to go on from "
+            "here.",
         )
     if answer.lost:
         found.append(f"The best plan loses at {'; '.join(answer.lost)}.")
@@ -173,6 +179,8 @@ def tiling_record(answer: TilingAnswer) -> dict[str, Any]:
         "tried": dict(answer.tried),
         "ends": answer.ends,
         "lost": list(answer.lost),
+        "cut": answer.cut,
+        "untried": answer.untried,
         "waits": [
             {
                 "l2_start": waits.start,

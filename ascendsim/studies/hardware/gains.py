@@ -141,11 +141,7 @@ def _change(
     for place, point in changed.items():
         if tried["anew", place].reason:
             return f"{point.label}: {tried['anew', place].reason}"
-    mixed = {}
-    for place, point in changed.items():
-        plans = _better_plans(tried["same", place], tried["anew", place])
-        if plans is not None:
-            mixed[place] = replace(point, tiling=FrozenMap(plans))
+    mixed = _mixed(changed, tried)
     mixes = asking(mixed)
     gains, better = {}, {}
     for place, point in changed.items():
@@ -169,6 +165,12 @@ def _change(
         )
         better[place] = replace(at, tiling=FrozenMap(best.plans))
     return _Changed(gains, better, [*same.values(), *moved.values(), *mixed.values(), *fewer.values()])
+
+
+def _mixed(changed: Mapping[Place, Point], tried: Mapping[tuple[str, Place], Answer]) -> dict[Place, Point]:
+    """Return the calls whose gradients are best under plans of both kinds, each under its better one."""
+    plans = {place: _better_plans(tried["same", place], tried["anew", place]) for place in changed}
+    return {place: replace(changed[place], tiling=FrozenMap(own)) for place, own in plans.items() if own}
 
 
 def _with_cores_idle(

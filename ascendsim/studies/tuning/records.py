@@ -150,6 +150,7 @@ class TilingAnswer:
     tried     tilings that were timed, pruned (a bound or one start said enough) and refused
     ends      ends of assumed figures at which both were timed; `lost` those at which the best is slower
     cut       whether the search ended before its plans were tried, as time or trials were used up
+    untried   ends of assumed figures for which nothing was left
     """
 
     question: TilingQuestion
@@ -164,6 +165,7 @@ class TilingAnswer:
     ends: int = 0
     lost: tuple[str, ...] = ()
     cut: bool = False
+    untried: int = 0
 
     def saved(self, start: str) -> float:
         """Return the part of the usual plan's time that the best saves under a start."""
@@ -172,5 +174,14 @@ class TilingAnswer:
     @property
     def wins(self) -> bool:
         """Whether the best is faster under every start by more than the margin, wherever figures lie."""
+        return self._leads and not self.untried
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the best wins as far as was tried, but not all ends of assumed figures were."""
+        return self._leads and self.untried > 0
+
+    @property
+    def _leads(self) -> bool:
         sure = all(self.saved(start) > self.question.margin for start in self.question.starts)
         return self.best.plan != self.usual.plan and sure and not self.lost

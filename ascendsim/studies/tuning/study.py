@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan
@@ -78,14 +77,12 @@ def _doubted(answer: TilingAnswer, tuner: Tuner) -> TilingAnswer:
                 for trial in (answer.usual, answer.best):
                     points[path, end, start, trial.plan] = tuner.point(start, trial.plan, {path: end})
     outcome = tuner.engine.answer(list(points.values()), tuner.budget)
-    if outcome.left:
-        raise ConfigError(
-            f"time or trials are used up with {outcome.left} points at ends of assumed figures left; run the "
-            "same command again to go on"
-        )
     times: dict[tuple[str, object, str], dict[Plan, float]] = {}
+    untried = set()
     for (path, end, start, plan), (_, found) in zip(points, outcome, strict=True):
-        if found is not None and not found.reason:
+        if found is None:
+            untried.add((path, end, start))
+        elif not found.reason:
             times.setdefault((path, end, start), {})[plan] = found.planned_us
     both = {place: row for place, row in times.items() if len(row) == 2}
     lost = [
@@ -93,4 +90,4 @@ def _doubted(answer: TilingAnswer, tuner: Tuner) -> TilingAnswer:
         for (path, end, start), row in both.items()
         if row[answer.best.plan] >= row[answer.usual.plan]
     ]
-    return replace(answer, ends=len(both), lost=tuple(lost))
+    return replace(answer, ends=len(both), lost=tuple(lost), untried=len(untried))

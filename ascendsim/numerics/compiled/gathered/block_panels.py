@@ -33,6 +33,7 @@ Array = Any
 Panel = Any
 
 _GROWTH: Final = 1.001  # what rounding adds to a bound at most, and more
+_SUBNORMAL: Final = 2.0**-150  # what it adds to a subnormal single, however small that is: half a unit
 _ROUNDOFF: Final = 2.0**-53
 
 
@@ -53,27 +54,28 @@ def add_piece(
     acc = tile(c, cell, c.shape[2])
     # What has been known of the accumulators since they were last looked at, then what they are.
     reach, unit = at(work.doubles, sums), at(work.doubles, sums + 1)
-    most, least = _widened(reach, unit, _whole(work, known, piece))
+    most, least = _widened(reach, unit, _whole(work, known, piece), piece.blocks)
     if not is_exact(most, least):
         reach, unit = reach_and_unit(acc)
-        most, least = _widened(reach, unit, _whole(work, known, piece))
+        most, least = _widened(reach, unit, _whole(work, known, piece), piece.blocks)
     proven = is_exact(most, least)
     if not proven:
         # Block by block the extents are closer.
         proven, most, least = True, reach, unit
         for number in range(piece.blocks):
-            most, least = _widened(most, least, _block(work, known, number, model.block, piece.length))
+            block = _block(work, known, number, model.block, piece.length)
+            most, least = _widened(most, least, block, 1)
             proven = proven and is_exact(most, least)
     if proven:
         acc = add_blocks(left, work.doubles, work.b, piece.length, model.block, acc)
     else:
         for number in range(piece.blocks):
             block = _block(work, known, number, model.block, piece.length)
-            reach, unit = _widened(reach, unit, block)
+            reach, unit = _widened(reach, unit, block, 1)
             # What the accumulators really are is often better known: they have been rounded meanwhile.
             if not is_exact(reach, unit):
                 reach, unit = reach_and_unit(acc)
-                reach, unit = _widened(reach, unit, block)
+                reach, unit = _widened(reach, unit, block, 1)
             exact = is_exact(reach, unit)
             acc = _checked(a, i, left, piece, work, block, number * model.block, acc, exact, model)
         most, least = reach, unit
@@ -83,13 +85,14 @@ def add_piece(
 
 
 @inlined
-def _widened(reach: float, unit: float, block: Block) -> tuple[float, float]:
+def _widened(reach: float, unit: float, block: Block, roundings: int) -> tuple[float, float]:
     """Return a bound and a unit of accumulators as they are after a block, or after all blocks of a piece.
 
     Sums stay whole multiples of the common unit, whatever rounding does, as `block_sums.widened` has it. Each
-    rounding adds 2^-24 of a bound at most, so that _GROWTH is room enough for as many as a piece can have.
+    rounding adds 2^-24 of a bound at most, so that _GROWTH is room enough for as many as a piece can have;
+    but where a sum is a subnormal single, half a unit of those, which may be as much as the bound itself.
     """
-    return (reach + block.bound) * _GROWTH, min(unit, block.unit)
+    return (reach + block.bound) * _GROWTH + roundings * _SUBNORMAL, min(unit, block.unit)
 
 
 @inlined

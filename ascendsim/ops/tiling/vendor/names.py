@@ -68,7 +68,7 @@ _OTHERS = """
     al1Bound backpropPadDown backpropPadLeft backpropPadRight backpropPadTail backpropPadUp baseBatch baseD
     baseGroup batch batchDim bl1Bound c0 c0Bits c0BitsA c0BitsB channelSize cin cin1 cin1G cinG
     coreBindDirection coreBindOrder coreStreamK cout cout1 cout1G coutG dDim di dilationD dilationH dilationW
-    dk dkDim dkHkWk dout enRelu enableFullLoad enableFullLoadTiling enableVecTransFlag
+    dk dkDim dkHkWk dout enRelu enableFullLoad enableFullLoadTiling
     fixedShiftVal group groupDim hf32Flag hi hk hkWk ho hoExpand initOutputFlag isBiasFullLoad iterateOrder k0
     kDim kSCoutFullLoad kSUseWorkSpace kSegment kSegmentTail kValueSegment khDilation kwDilation
     loadB1Condition loadB2Condition m0 mDim n0 nDim offsetX oriGroup padBack padDown padFront padLeft padRight
@@ -98,7 +98,7 @@ def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling")
     means = MEANS.get(gradient)
     if means is None:
         raise UnsupportedError(f"{where}: the vendor's names are known for {' and '.join(MEANS)} alone")
-    known = [*means, *REFUSED, SPLIT, SPLIT_FLAG, C04, TURNED, *STREAMS, *FOLLOWS]
+    known = [*means, *REFUSED, SPLIT, SPLIT_FLAG, C04, TURNED, TURNED_FLAG, *STREAMS, *FOLLOWS]
     for name, value in values.items():
         if name not in known:
             near = get_close_matches(str(name), known, n=1)
@@ -110,8 +110,9 @@ def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling")
     fields = {ours: values[theirs] for theirs, ours in means.items() if theirs in values}
     fields = {name: value for name, value in fields.items() if value or not name.startswith("single_core")}
     if gradient == "grad_input":
-        if TURNED in values and not values.get(C04):
-            fields["transpose_first"] = bool(values[TURNED])
+        turned = _turned(values, where)
+        if turned is not None and not values.get(C04):
+            fields["transpose_first"] = turned
         split = _kernel_split(values, where)
         if split:
             return PartialPlan({**fields, "kernel_split": split}, "dgrad_split")
@@ -128,6 +129,23 @@ def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling")
         # The rules of the product may cut a last round that the entry says is whole.
         fields |= {"k_split": 1, "stream_axis": ""}
     return PartialPlan(fields, "wgrad_stream" if streams else "wgrad_shares")
+
+
+def _turned(values: Mapping[str, Any], where: str) -> bool | None:
+    """Return whether an entry of grad_input has its weights turned first; None where it does not say."""
+    said = {name: values[name] for name in (TURNED, TURNED_FLAG) if name in values}
+    for name, value in said.items():
+        if value not in (0, 1):
+            raise ConfigError(f"{where}: {name} is {shown(value)}; it must be 0 or 1")
+    if len(set(said.values())) > 1:
+        numbers = " but ".join(f"{name} {int(value)}" for name, value in said.items())
+        raise ConfigError(
+            f"{where}: says {numbers}; they say the same thing: leave one out, or make them agree"
+        )
+    turned = bool(next(iter(said.values()))) if said else None
+    if turned and values.get(C04):
+        raise UnsupportedError(f"{where}: {C04} and {TURNED} are both on; {_NO_NEST}")
+    return turned
 
 
 def _kernel_split(values: Mapping[str, Any], where: str) -> str:
