@@ -184,3 +184,9 @@ def test_a_bad_value_in_a_file_is_told_as_on_the_command_line(tmp_path):
     (change,) = read_changes(path)
     with pytest.raises(ConfigError, match=r"change of cores\.cube: got '2x'.* did you mean x2\?"):
         change.on(PROFILE)
+
+
+@pytest.mark.parametrize("text", [f"{L0C}=x2,{RATE}=x2", f"{L0C}=x2+{RATE}=x2,{L0C}=x4", f"{L0C}==2"])
+def test_commas_between_figures_lead_to_another_option(text):
+    with pytest.raises(ConfigError, match="give each change of its own by another --change"):
+        parse_changes(text)

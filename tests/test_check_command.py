@@ -346,3 +346,8 @@ def test_runs_refuse_an_unknown_rule_set(capsys):
     words = ("--input", "1,16,6,6", "--weight", "16,16,3,3", "--cycles-only", "--rules", "shiped")
     assert main(("run", *words)) == 2
     assert "did you mean shipped?" in capsys.readouterr().err
+
+
+def test_a_contradiction_in_options_is_one_of_the_call(refusal):
+    told = refusal("--input", "2,16,14,14", "--weight", "32,17,3,3")
+    assert told.startswith("ascendsim: the call: grad_output does not follow from the rest")

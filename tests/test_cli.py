@@ -10,7 +10,9 @@ import time
 import numpy as np
 import pytest
 
+from ascendsim import ConvProblem
 from ascendsim.cli import main
+from ascendsim.cli.single import _work
 from ascendsim.progress import busy, progress
 
 SMALL = ("--input", "1,16,6,6", "--weight", "32,16,3,3", "--padding", "1")
@@ -314,6 +316,19 @@ def test_progress_is_for_terminals_only(monkeypatch, stream, shown):
     with busy("computing"):
         pass
     assert bool(stream.getvalue()) == shown
+
+
+@pytest.mark.parametrize(
+    ("mask", "work"),
+    [
+        ((True, True, True), "1.8 GMAC"),  # the bias's gradient multiplies nothing
+        ((False, True, False), "924.8 MMAC"),
+        ((False, False, True), "0.0 MMAC"),
+    ],
+)
+def test_the_work_of_a_run_is_that_of_its_gradients(mask, work):
+    layer = ConvProblem((8, 128, 28, 28), (128, 128, 3, 3), padding=1)
+    assert _work(layer, mask) == work
 
 
 def test_a_long_wait_is_told_in_a_pipe_line_by_line(monkeypatch):

@@ -4,6 +4,7 @@ import argparse
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -265,6 +266,17 @@ def test_a_reader_that_leaves_early_is_no_mistake():
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no file that is always full here")
+def test_output_without_room_is_told_in_one_line():
+    command = [sys.executable, "-m", "ascendsim", "profiles"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "ascendsim: output cannot be written (No space left on device); make room, or write elsewhere\n"
+    )
 
 
 def test_a_slip_in_the_simulator_itself_is_not_hidden(monkeypatch):

@@ -175,8 +175,15 @@ def test_an_unknown_product_gets_a_hint():
     assert "did you mean 310P3 or 310P" in refusal("Ascend310P33")
     # Several are equally near: one step away are 910 and the variants of its successor.
     assert "did you mean 910B1 or 910 or 910B4-1?" in refusal("911")
-    products = "Products are 310P, 910, 910B, 910_93, 910_95; `ascendsim profiles` lists their variants. "
+    products = "products are 310P, 910, 910B, 910_93, 910_95; `ascendsim profiles` lists their variants. "
     assert f"unknown product 'gpu'; {products}The path of a .toml file" in refusal("gpu")
+
+
+def test_a_file_without_a_base_is_told_of_it(tmp_path):
+    words = 'with a line such as base = "910B2" a file says only what differs'
+    assert refusal(write(tmp_path, "")).endswith(words)
+    # Below a base no whole table can be missing.
+    assert words not in refusal(write(tmp_path, 'base = "910B2"\n[paths.L1_L0A]\npip = 3'))
 
 
 def test_the_name_of_a_family_leads_to_its_variants():

@@ -27,10 +27,10 @@ def test_one_product_takes_so_long_and_is_busy_there():
 def test_of_several_products_the_least_and_the_most_are_named():
     line = headline([SLOW, PRODUCT])
     assert line.startswith(
-        "toy1 takes the least, 3.00 us; toy2 the most, 6.00 us, 2.00 times as long. There "
+        "toy1 takes the least, 3.00 us; toy2 the most, 6.00 us, 2.00 times as long. On toy1 "
     )
     # Equal times have no most.
-    assert headline([PRODUCT, PRODUCT]).startswith("toy1 takes the least, 3.00 us. There grad_input")
+    assert headline([PRODUCT, PRODUCT]).startswith("toy1 takes the least, 3.00 us. On toy1 grad_input")
 
 
 def test_of_a_network_the_layer_with_the_largest_share_is_named():

@@ -12,6 +12,7 @@ from ascendsim.report.page.html import render, write_page
 from ascendsim.report.page.labels import labels
 from ascendsim.report.page.records import Page, Picture, Section
 from ascendsim.report.page.shapes import WIDTH
+from ascendsim.report.studies.facts import facts
 from ascendsim.report.tables import TextTable
 from tests.headless import needs_chromium, opened
 
@@ -174,3 +175,11 @@ def test_a_browser_opens_the_page_and_its_tables_sort(tmp_path):
     # By size 9, 10, 1,000, the empty cell last in both directions; the heading first, the total last.
     assert "<title>name a b c d all | name c b a d all</title>" in page
     assert "CONSOLE" not in log
+
+
+def test_a_page_says_of_how_many_figures_nothing_is_known():
+    said = facts(["study", "hardware"], "910B2", "0123456789abcdef0123", 15)["assumed figures"]
+    assert said == (
+        "15 figures of it that move cycles are assumed: nobody has published or measured them; "
+        "`ascendsim profiles 910B2` lists them with their ranges"
+    )

@@ -119,9 +119,9 @@ def test_what_was_computed_is_kept(ask):
     words = (*SMALL, *ONE_MODEL, "--dtype", "float16")
     first, second, other = ask(*words), ask(*words), ask(*words, "--seed", "1")
     assert first.out == second.out != other.out
-    assert "1 points computed" in first.err
+    assert "1 point computed" in first.err
     assert "0 points computed" in second.err
-    assert "1 points computed" in other.err
+    assert "1 point computed" in other.err
 
 
 def test_codes_of_other_libraries_are_read(ask, tmp_path):
@@ -171,7 +171,7 @@ def test_some_of_the_cases_are_no_answer_and_the_next_run_goes_on(ask, capsys, t
     told = capsys.readouterr()
     assert "with 1 of 2 cases left" in told.err
     assert told.out == ""
-    assert ask(*words).err.startswith("1 points computed")
+    assert ask(*words).err.startswith("1 point computed")
 
 
 def test_data_and_files_exclude_each_other(tmp_path, capsys):

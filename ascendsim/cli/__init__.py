@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ __all__ = ["main"]
 
 USER_ERROR = 2
 INTERRUPTED = 130
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 READER_LEFT = 141  # as a shell reports a process that was ended by a closed pipe: 128 + 13
 
 
@@ -45,4 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has left (as `head` does); keep Python from complaining when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_LEFT
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        # As above: what did not fit is tried again when Python flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(
+            f"ascendsim: output cannot be written ({error.strerror}); make room, or write elsewhere",
+            file=sys.stderr,
+        )
     return USER_ERROR

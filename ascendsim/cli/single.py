@@ -69,6 +69,13 @@ def _dtype(request: Single, arguments: Any) -> str | Sequence[str]:
     return npz_dtypes(arguments.npz, request.arrays, arguments.dtype)
 
 
+def _work(problem: ConvProblem, mask: Sequence[bool]) -> str:
+    """Return the multiply-adds of the gradients that are asked for."""
+    # The bias's gradient is a sum: it multiplies nothing.
+    macs = sum(mask[:2]) * problem.macs
+    return f"{macs / 1e9:,.1f} GMAC" if macs >= 1e9 else f"{macs / 1e6:,.1f} MMAC"
+
+
 def _backward_runs(
     request: Single, problem: ConvProblem, tensors: Tensors, profiles: Sequence[Profile], arguments: Any
 ) -> list[Run]:
@@ -77,7 +84,7 @@ def _backward_runs(
 
     results = []
     for profile in profiles:
-        with busy(f"{request.title} on {profile.variant}: {2 * problem.macs / 1e9:,.1f} GMAC"):
+        with busy(f"{request.title} on {profile.variant}: {_work(problem, request.mask)}"):
             results.append(backward(problem, tensors, request.mask, profile, arguments))
     # After the products, so that a call which one of them refuses is refused before the float64 work.
     with busy(f"{request.title} in float64"):

@@ -68,6 +68,12 @@ def _column(part: str, text: str) -> tuple[str, list[Any]]:
     said = [_said(value.strip()) for value in values.split(",")]
     if not path.strip() or not equals or "" in said:
         raise ConfigError(f"--change {text!r}: expected {FORM}")
+    # No value has an equals sign: a comma between two figures was meant as one between two changes.
+    if "=" in values:
+        raise ConfigError(
+            f"--change {text!r}: commas stand between values of one figure; join those that change together "
+            "by +, and give each change of its own by another --change"
+        )
     return path.strip(), said
 
 

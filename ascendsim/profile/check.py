@@ -53,12 +53,17 @@ def check(layers: list[Layer]) -> dict[str, Any]:
     """Merge the layers and return the tree of figures, or raise one ConfigError with every problem."""
     tree = merge(layers)
     # Checked after merging, because only the whole must be complete; `_where` finds the layer to blame.
-    problems = [_tell(layers, problem) for problem in problems_of(TREE, tree)]
+    found = list(problems_of(TREE, tree))
+    problems = [_tell(layers, problem) for problem in found]
     if not problems:
         # Only of a tree that is well formed: contradictions read the values as they are.
         problems = [f"{layers[-1].file}: {text}" for text in _contradictions(tree)]
     if problems:
-        raise ConfigError(problems_text(layers[-1].file, problems))
+        text = problems_text(layers[-1].file, problems)
+        # A base has every table: where a whole one is missing, none is named.
+        if any(problem.fault == "missing" and len(problem.place) == 1 for problem in found):
+            text += '; with a line such as base = "910B2" a file says only what differs'
+        raise ConfigError(text)
     return tree
 
 

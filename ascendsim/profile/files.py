@@ -194,7 +194,9 @@ def _locate(name: str) -> tuple[Path, str]:
     guess = f"did you mean {' or '.join(near)}? " if near else ""
     if family:
         guess = f"{len(family)} variants begin so, such as {family[-1]}. "
-    what = f"{guess}Products are {', '.join(products)}; `ascendsim profiles` lists their variants."
+    # After a guess a sentence of its own, else the rest of the one that says what is unknown.
+    what = f"{guess}{'Products' if guess else 'products'} are {', '.join(products)};"
+    what += " `ascendsim profiles` lists their variants."
     raise ConfigError(f"unknown product {shown(name)}; {what} The path of a .toml file works as well")
 
 

@@ -114,7 +114,7 @@ def _largest(product: Entry, where: str = "") -> str:
         share = percent(kernel["time_us"] / product["time_us"]) if product["time_us"] else percent(1.0)
         what = f"{kernel['name']} takes {share if len(product['kernels']) > 1 else 'all'} of it"
     busy = percent(kernel["busy"].get(kernel["bound_by"], 0.0))
-    there = f"There {what}" if where else what[0].upper() + what[1:] if layers else what
+    there = f"On {where} {what}" if where else what[0].upper() + what[1:] if layers else what
     return f"{there}; the busiest of its pipes is {kernel['bound_by']}, {busy} of its cycles."
 
 

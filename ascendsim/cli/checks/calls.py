@@ -81,7 +81,7 @@ def call_in_words(arguments: Any) -> AskedCall:
         if (shape := getattr(arguments, name)) is not None:
             inputs[name] = TensorDescription(shape, dtype, arguments.format)
     call = _made(
-        _Told(api, inputs, told, {}, arguments.output_dtype or (None, None, None)), dtypes[0], "words"
+        _Told(api, inputs, told, {}, arguments.output_dtype or (None, None, None)), dtypes[0], "the call"
     )
     return AskedCall(_title(call), call)
 

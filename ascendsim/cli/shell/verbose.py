@@ -11,7 +11,7 @@ HELP = "say on standard error what is compiled, timed and computed"
 
 
 # Printed once, where a person looks on: a pipe stays as quiet as it is.
-COMPILING = "ascendsim: compiling for this machine; it takes some seconds and is kept for the next time"
+COMPILING = "ascendsim: compiling for this machine; it takes up to a minute and is kept for the next time"
 
 
 @contextmanager

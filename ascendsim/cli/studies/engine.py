@@ -92,7 +92,8 @@ def engine_of(arguments: Any) -> Iterator[tuple[Engine, Budget]]:
             Budget(arguments.time, arguments.trials),
         )
     kept = arguments.store or "the user's cache"
-    print(f"{tell.computed} points computed, the rest taken from {kept}", file=sys.stderr)
+    points = "1 point" if tell.computed == 1 else f"{tell.computed} points"
+    print(f"{points} computed, the rest taken from {kept}", file=sys.stderr)
 
 
 def write_study_page(arguments: Any, page: Page) -> None:

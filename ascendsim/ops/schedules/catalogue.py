@@ -42,5 +42,8 @@ def schedule_named(name: str | type) -> type[Schedule]:
     if isinstance(name, str) and name in SCHEDULES:
         return SCHEDULES[name]
     near = get_close_matches(shown(name), SCHEDULES, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"it must be one of {', '.join(SCHEDULES)}"
-    raise ConfigError(f"schedule is {shown(name)}; {hint}, or a class derived from ascendsim.Schedule")
+    if near:
+        hint = f"did you mean {near[0]}? A class derived from ascendsim.Schedule is taken as well"
+    else:
+        hint = f"it must be one of {', '.join(SCHEDULES)}, or a class derived from ascendsim.Schedule"
+    raise ConfigError(f"schedule is {shown(name)}; {hint}")

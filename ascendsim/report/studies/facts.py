@@ -14,6 +14,6 @@ def facts(words: Sequence[str], variant: str, digest: str, assumed: int) -> dict
         "command": shlex.join(["ascendsim", *words]),
         "version": f"ascendsim {__version__}",
         "product": f"{variant}; digest of its figures {digest[:16]}",
-        "assumed figures": f"{assumed} figures of it that move cycles were published and measured by nobody; "
-        f"`ascendsim profiles {variant}` lists them with their ranges",
+        "assumed figures": f"{assumed} figures of it that move cycles are assumed: nobody has "
+        f"published or measured them; `ascendsim profiles {variant}` lists them with their ranges",
     }
