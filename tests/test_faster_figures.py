@@ -13,7 +13,7 @@ import pytest
 from test_peaks import copies, run
 
 from ascendsim import ConvProblem, MatmulProblem, Tiling, estimate, estimate_matmul
-from ascendsim.profile import load_profile
+from ascendsim.profile import load_profile, parse_changes
 from ascendsim.studies.hardware.enlarging import better_value, enlargings
 from ascendsim.timing.kernel import time_kernel
 
@@ -31,6 +31,8 @@ def test_figures_are_made_faster_in_the_right_direction():
     assert better_value("links.memory.nominal_tb_per_s", 1.5) == 3.0
     assert better_value("vector.repeat_cycles.unary", 1) == 1
     assert better_value("paths.L0C_UB.m_stall_share", 0.5) == 0.25
+    # A fraction of a cycle is halved as it is: rounded down, 0.2 would be nothing.
+    assert better_value("vector.pixel_block_cycles", 0.2) == 0.1
     assert better_value("queues.cube.M", 16) == 32
     assert better_value("launch.base_us", 0.4) == 0.2
     none = {"cores.cube": 24, "npu_arch": "2201", "l2.line_bytes": 512}
@@ -65,6 +67,9 @@ def test_every_enlarging_is_a_change_that_the_product_takes(product):
     for change in enlargings(profile):
         values = load_profile(product, overrides=dict(change.on(profile))).figures
         assert all(values[path].value == value for path, value in change.figures.items())
+        # What the table names can be asked for by that name: 402653184 bytes, not 4.02653e+08.
+        (said,) = parse_changes(change.name)
+        assert said.figures == pytest.approx(change.figures, rel=1e-11)
 
 
 def cycles(kernels, profile, starts):

@@ -57,7 +57,7 @@ def better_value(path: str, value: Any) -> Any:
     if name in ("request_fixed_share", "row_cycles", "m_stall_share"):
         return value / 2
     if "cycles_per" in name or name.endswith("_cycles") or ".repeat_cycles." in path or "_cycles." in path:
-        return max(_least(path), value // 2)
+        return max(_least(path), value // 2 if isinstance(value, int) else value / 2)
     if name.endswith("_us"):
         return value / 2
     if "per_cycle" in path or name.endswith("tb_per_s"):
@@ -74,4 +74,5 @@ def _follows(path: str, profile: Profile) -> bool:
 
 
 def _change(values: dict[str, Any]) -> Change:
-    return Change("+".join(f"{path}={value:g}" for path, value in values.items()), FrozenMap(values))
+    # All digits of a size: the name can be given to --change, and 4.02653e+08 bytes are other ones.
+    return Change("+".join(f"{path}={value:.12g}" for path, value in values.items()), FrozenMap(values))
