@@ -69,6 +69,12 @@ def test_an_equal_reduction_finds_the_same_arrays():
     assert all(one.left is other.left for one, other in zip(first, again, strict=True))
 
 
+def test_nobody_can_change_what_later_calls_read():
+    for places in reductions(SIDES, ORDER, MODEL)[0][:2]:
+        with pytest.raises(ValueError, match="read-only"):
+            places[0] = 1
+
+
 def test_a_long_reduction_is_not_kept():
     # 6 pixels an image: one image more than what is kept.
     long = SIDES._replace(batch=memory._KEPT_STEPS // 6 + 1)

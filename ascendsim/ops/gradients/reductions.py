@@ -111,6 +111,8 @@ class _Part(NamedTuple):
 def _joined(parts: Sequence[_Part], model: AccumulationModel) -> Reduction:
     left, right, mmads = (np.concatenate(places) for places in zip(*parts, strict=True))
     counts = [len(part.mmads) for part in parts]
+    # Calls to come share them.
+    left.flags.writeable = right.flags.writeable = False
     return Reduction(left, right, cuts_of_products(model, np.cumsum(mmads), counts))
 
 
