@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.lowering.call import Call
+from ascendsim.ops.problems.wgrad import takes_blocks
 
-# Channels in one side of a fractal.
-FRACTAL = 16
 # What one row of windows of the zero-filled grad_output may hold for the newer 3-D kernel.
 MOST_WINDOW = 4096
 
@@ -58,11 +56,7 @@ def _newer_weight(call: Call) -> bool:
     p = call.patches.problem if call.patches else call.problem
     if call.storage.name == "float32" or max(p.dilations) > 1 or p.groups > 1 or call.deterministic:
         return True
-    # Else where it has basic blocks (`takes_basic_blocks` of arch22): rows and columns of the product, whole
-    # fractals, those of all kernel depths together, and how many taps.
-    taps = p.kernel[1] * p.kernel[2]
-    rows, columns = (round_up(channels, FRACTAL) for channels in (p.small_channels, p.big_channels))
-    return taps == 1 or (taps in (4, 9, 16) and rows >= 128 and columns * taps * p.kernel[0] >= 128)
+    return takes_blocks(p.kernel, p.small_channels, p.big_channels)
 
 
 def writes_rows(call: Call) -> bool:

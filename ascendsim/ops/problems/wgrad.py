@@ -6,13 +6,31 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
+from ascendsim.cube.tile_reads import round_up
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.problems.convolution import ConvProblem, pairs_by_depth
 from ascendsim.ops.problems.hf32 import stored_name
+from ascendsim.ops.problems.merged import FRACTAL
 from ascendsim.ops.problems.packed import activation, groups_of
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.program.places import GmTensor
+
+# Kernels whose windows and C0 groups of channels go into one another well enough for basic blocks.
+BLOCK_WINDOWS = (4, 9, 16)
+# The least rows, and columns of all kernel depths together, of a grad_weight in basic blocks.
+LEAST_BLOCK_SIDE = 128
+
+
+def takes_blocks(kernel: tuple[int, int, int], small_channels: int, big_channels: int) -> bool:
+    """Tell whether sizes suit the basic blocks of 910B and 910_93, of 16-bit operands in one group.
+
+    Source   public ops-nn at e5c3fa932, as read: the tiling code and the interface code ask for the same
+    """
+    taps = kernel[1] * kernel[2]
+    rows, columns = (round_up(channels, FRACTAL) for channels in (small_channels, big_channels))
+    large = min(rows, columns * taps * kernel[0]) >= LEAST_BLOCK_SIDE
+    return taps == 1 or (taps in BLOCK_WINDOWS and large)
 
 
 @dataclass(frozen=True)

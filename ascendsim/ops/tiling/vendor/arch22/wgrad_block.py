@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ascendsim.cube.tile_reads import round_up
+from ascendsim.ops.problems.wgrad import takes_blocks
 from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, align, ceil_div, floor_to
 from ascendsim.ops.tiling.vendor.plan import VendorPlan
 from ascendsim.ops.tiling.vendor.windows import wgrad_channels, wgrad_rows
 
 LONG, SHORT = 256, 128
-# Kernels whose windows and C0 groups of channels go into one another well enough.
-WINDOWS, LEAST_SIDE = (4, 9, 16), 128
 # Tiles in L1 of either operand, with those that stay for a task first: both halve in turn.
 LADDER = ((8, 8), (8, 4), (4, 4), (4, 2), (2, 2), (2, 1), (1, 1))
 DEEPEST = 16
@@ -118,8 +117,7 @@ def takes_basic_blocks(layer: Layer) -> bool:
     """Tell whether the operator computes a layer by basic blocks."""
     if layer.itemsize != 2 or layer.groups > 1 or (layer.dilation[0] > 1 and layer.kernel[0] > 1):
         return False
-    large = min(align(layer.co), columns_of(layer, depths=True)) >= LEAST_SIDE
-    return layer.taps == 1 or (layer.taps in WINDOWS and large)
+    return takes_blocks(layer.kernel, layer.co, layer.ci)
 
 
 def columns_of(layer: Layer, *, depths: bool) -> int:
