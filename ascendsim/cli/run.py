@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ascendsim.cli.plans import naming_plan_file, read_tiling, write_tiling
-from ascendsim.cli.products import each_once
 from ascendsim.cli.request import Network, Single, read_request
+from ascendsim.cli.values import each_once
 from ascendsim.errors import ConfigError
 from ascendsim.report.columns import Entry
 

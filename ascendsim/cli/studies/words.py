@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.products import each_once
 from ascendsim.cli.studies.engine import add_engine_options
-from ascendsim.cli.values import gradients, positive
+from ascendsim.cli.values import each_once, gradients, positive
 from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
