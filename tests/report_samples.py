@@ -14,6 +14,9 @@ from ascendsim.studies.records import FigureEffect, Interval, JudgedGradient
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.timeline import times_of
 
+# A call says what its kernels note.
+NOTES = ("nothing is real", "one core in two")
+
 
 def summarised(one, profile, machine):
     """The result of a kernel that was timed on one machine and is reported as on another."""
@@ -47,7 +50,7 @@ def timed_run(profile):
     timed = timed_kernel(profile)
     gradient = np.array([[1, 2], [3, 4.5]], np.float16)
     result = ConvolutionBackwardResult(
-        *("toy", "toy_split", "float16", "block:16:RNE", (timed, timed), ("nothing is real",)),
+        *("toy", "toy_split", "float16", "block:16:RNE", (timed, timed), NOTES),
         *(None, gradient, None, "program"),
     )
     return Run(result, profile, (judged_gradient(gradient, [[1, 2], [3, 4]]),))

@@ -53,7 +53,7 @@ def test_a_result_says_its_time_its_gradients_and_its_kernels():
     at = text.index("plan") + 1
     # M is busy in 50 of 80 cycles; 1000 multiply-adds in 80 cycles of 2 cubes with 4096 each.
     assert text[at : at + 6] == ["grad_weight", "80", "2.08", "2", "M 62%", "0%"]
-    assert text[-2:] == ["Notes", "nothing is real"]
+    assert text[-3:] == ["Notes", "nothing is real", "one core in two"]
 
 
 def test_an_estimate_has_no_gradients_to_show():

@@ -252,11 +252,7 @@ def test_a_note_of_some_layers_names_them(timed, profile):
     # "theirs" is true of two of three, so that who it is not true of is shorter to say.
     expected = ["of the network", "of all", "a: ours", "All layers but a: theirs"]
     assert product["notes"] == expected
-    # What a kernel says as well is not said again; what it alone says names its layers if not all have it.
-    said = common_lines([product])[1:]
-    assert said == [f"Note: {note}" for note in expected] + ["Note: grad_weight: one core in two"]
-    product["layers"][0]["kernels"][0]["note"] = "ours"
-    assert common_lines([product])[-1] == "Note: All layers but a: grad_weight: one core in two"
+    assert common_lines([product])[1:] == [f"Note: {note}" for note in expected]
 
 
 def test_notes_are_said_once_with_the_products_they_are_of(run):
@@ -266,7 +262,7 @@ def test_notes_are_said_once_with_the_products_they_are_of(run):
         "Arithmetic: float16 in the cube, accumulation model block:16:RNE; "
         "instructions executed in program order.",
         "Note: nothing is real",
-        "Note: grad_weight: one core in two",
+        "Note on toy_split: one core in two",
         "Note on other: but this",
     ]
     second["accumulation"] = "seq:RNE"
@@ -275,7 +271,7 @@ def test_notes_are_said_once_with_the_products_they_are_of(run):
         "Arithmetic on toy_split: float16 in the cube, accumulation model block:16:RNE;"
     )
     assert lines[1].startswith("Arithmetic on other: float16 in the cube, accumulation model seq:RNE;")
-    assert common_lines([first])[1:] == ["Note: nothing is real", "Note: grad_weight: one core in two"]
+    assert common_lines([first])[1:] == ["Note: nothing is real", "Note: one core in two"]
 
 
 def test_a_page_says_each_note_once(run):

@@ -1,7 +1,7 @@
 """Do tables and sentences say what a document holds, at its edges too? No call is run."""
 
 import pytest
-from report_entries import CAST, GRADIENT, KERNEL, LAYERS, NETWORK, PRODUCT, VERDICTS
+from report_entries import CAST, GRADIENT, KERNEL, NETWORK, PRODUCT, VERDICTS
 
 from ascendsim.report.columns import CALL, ERRORS, LAYER, SHOWN_ERRORS, definitions
 from ascendsim.report.columns import GRADIENT as GRADIENT_COLUMNS
@@ -21,7 +21,6 @@ from ascendsim.report.tables import (
 from ascendsim.report.words import (
     arithmetic_line,
     closing_lines,
-    common_lines,
     figures_line,
     interval_line,
     order_words,
@@ -224,12 +223,6 @@ def test_what_closes_a_product_depends_on_what_there_is_to_say():
     assert closing_lines(PRODUCT) == [figures_line(PRODUCT)]
     full = PRODUCT | {"interval": INTERVAL, "evidence": "measured once"}
     assert closing_lines(full) == [figures_line(full), interval_line(full), "Evidence: measured once."]
-
-
-def test_a_network_says_the_notes_of_its_layers_once():
-    noted = [layer | {"kernels": [KERNEL | {"note": "one core"}, CAST]} for layer in LAYERS]
-    lines = common_lines([NETWORK | {"layers": noted, "notes": ["no bias"]}])
-    assert lines[1:] == ["Note: no bias", "Note: grad_input: one core"]
 
 
 # Columns

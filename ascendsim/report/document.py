@@ -10,9 +10,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from ascendsim import __version__
+from ascendsim.report.calls.notes import notes_of_layers
 from ascendsim.report.columns import CALL, ERRORS, GRADIENT, KERNEL, LAYER, TIME_PARTS, Entry, definitions
 from ascendsim.report.kernel_entry import kernel_entry
-from ascendsim.report.layer_notes import notes_of_layers
 
 if TYPE_CHECKING:
     from ascendsim.ops.results import Estimate

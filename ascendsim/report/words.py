@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ascendsim.report.columns import Entry
-from ascendsim.report.layer_notes import notes_of_layers
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:
@@ -156,7 +155,7 @@ def common_lines(products: Sequence[Entry]) -> list[str]:
     # By the line itself: equal words of several products are one line.
     of: dict[str, list[str]] = {}
     for product in products:
-        notes = [f"Note: {note}" for note in [*product["notes"], *_kernel_notes(product)]]
+        notes = [f"Note: {note}" for note in product["notes"]]
         for line in dict.fromkeys([arithmetic_line(product), *notes]):
             of.setdefault(line, []).append(product["variant"])
     lines = []
@@ -165,18 +164,6 @@ def common_lines(products: Sequence[Entry]) -> list[str]:
         lines.append(line if len(variants) == len(products) else f"{head} on {', '.join(variants)}: {rest}")
     # sorted() keeps the order of equals: arithmetic first, then the notes as they came.
     return sorted(lines, key=lambda line: line.startswith("Note"))
-
-
-def _kernel_notes(product: Entry) -> list[str]:
-    def told(part: Entry) -> list[str]:
-        # What the call says already, of some layers maybe, is not said again.
-        kernels = [kernel for kernel in part["kernels"] if kernel["note"]]
-        said = tuple(product["notes"])
-        return [f"{k['name']}: {k['note']}" for k in kernels if not any(n.endswith(k["note"]) for n in said)]
-
-    return list(
-        dict.fromkeys(told(product) if "kernels" in product else notes_of_layers(product["layers"], told))
-    )
 
 
 def _text(value: Any) -> str:
