@@ -292,8 +292,7 @@ def even_parts(total: int, step: int, most: int) -> list[int]:
     # Many numbers of parts have the same largest part; only the least of them is worth a tile of that size.
     found: list[int] = []
     units = -(-total // step)
-    limit = max(1, most // step)
-    parts = -(-units // limit)
+    parts = -(-units // max(1, most // step))
     while parts <= units:
         size = -(-units // parts)
         found.append(size * step)
