@@ -7,11 +7,12 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, estimate
 from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.problems.dilated import kernel_problem
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.tiling.vendor.library.plans import library_plan
@@ -168,6 +169,8 @@ def problems(draw):
     return ConvProblem(shape, (draw(st.integers(1, 130)), shape[1], kernel, kernel), stride, kernel // 2)
 
 
+# Its stride is made by a Dilation kernel, and the kernel behind it reads more of the image into L1.
+@example(ConvProblem((1, 1, 11, 11), (25, 1, 11, 11), stride=4, padding=5), "hf32", 1, 2, 1)
 @settings(max_examples=40, deadline=None)
 @given(
     problems(),
@@ -179,7 +182,7 @@ def problems(draw):
 def test_every_plan_is_one_that_a_program_can_follow(problem, compute, cores, less_l1, less_l0):
     profile = changed(cores, less_l1, less_l0)
     for gradient in GRADIENTS:
-        plan = library_plan(problem, gradient, compute, profile)
+        plan = library_plan(kernel_problem(problem, gradient, compute, profile), gradient, compute, profile)
         if plan is None:
             continue
         t = plan.tiling
