@@ -283,7 +283,7 @@ def test_a_broken_product_file(refusal, tmp_path):
 
 def test_an_out_folder_that_cannot_be(refusal, tmp_path):
     (tmp_path / "file").write_text("")
-    assert "cannot be made" in refusal("run", *CYCLES, "--out", str(tmp_path / "file"))
+    assert "is a file, no folder can be in it" in refusal("run", *CYCLES, "--out", str(tmp_path / "file"))
 
 
 def test_a_run_that_cannot_fit_is_refused_before_it_begins(refusal):

@@ -18,7 +18,7 @@ from ascendsim.cli.tensors import Tensors, memory_advice, normal_tensors, npz_at
 from ascendsim.cli.values import GRADIENTS, gradients, natural, order, positive, sizes
 from ascendsim.errors import ConfigError, DataError, UnsupportedError
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.report.files import make_folder
+from ascendsim.report.files import make_folder, require_file, require_folder
 
 PROBLEM = ConvProblem((2, 3, 5, 5), (4, 3, 3, 3))
 
@@ -258,6 +258,16 @@ def test_a_run_that_ends_early_has_a_status(monkeypatch, capsys, raised, status,
     assert capsys.readouterr().err.startswith(says)
 
 
+def test_an_interrupted_study_says_that_it_goes_on(monkeypatch, tmp_path, capsys):
+    def end(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ascendsim.studies.hardware.gains.study_hardware", end)
+    words = ["study", "hardware", "--product", "310P3", "--change", "clock.cube_mhz=1000"]
+    assert main([*words, "--store", str(tmp_path / "s")]) == 130
+    assert "the same command goes on from there\n" in capsys.readouterr().err
+
+
 def test_a_reader_that_leaves_early_is_no_mistake():
     # `ascendsim profiles | head`: the pipe is closed before the table is printed.
     reading, writing = os.pipe()
@@ -293,6 +303,56 @@ def test_a_folder_of_somebody_else_is_told_before_the_run(monkeypatch, tmp_path)
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(DataError, match="cannot be written to; name another one"):
         make_folder(tmp_path / "report")
+
+
+NO_FOLDER = "file is a file, no folder can be in it"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("run --workload resnet50 --out {}/file/report", NO_FOLDER),
+        ("run --workload resnet50 --write-tiling {}/no/p.toml", "there is no folder"),
+        ("run --workload resnet50 --write-tiling {}/folder.toml", "this is a folder; name a file"),
+        ("study tiling --write-plan {}/no/p.toml", "there is no folder"),
+        ("study tiling --export-top 2 --export {}/file", NO_FOLDER),
+        (
+            "study hardware --change clock.cube_mhz=x2 --table {}/file/t.csv",
+            NO_FOLDER,
+        ),
+        (
+            "study hardware --change clock.cube_mhz=x2 --out {}/file/study",
+            NO_FOLDER,
+        ),
+        ("validate --out {}/file/reports", NO_FOLDER),
+    ],
+)
+def test_a_place_that_nothing_can_be_written_to_is_told_before_the_work(
+    monkeypatch, tmp_path, capsys, words, says
+):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder.toml").mkdir()
+
+    def work(*_, **__):
+        raise AssertionError("the work has begun")
+
+    for name in ("cli.network.run_network", "studies.tuning.study.study_tiling", "cli.validate._rows"):
+        monkeypatch.setattr(f"ascendsim.{name}", work)
+    monkeypatch.setattr("ascendsim.studies.hardware.gains.study_hardware", work)
+    asked = words.format(tmp_path).split()
+    if asked[0] == "study":
+        asked += ["conv1", "--product", "310P3", "--store", f"{tmp_path}/s"]
+    assert main(asked) == 2
+    assert says in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "s") == ["file", "folder.toml"]
+
+
+def test_a_file_of_somebody_else_is_told_before_the_work(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(DataError, match="this file cannot be written"):
+        require_file(tmp_path / "plan.toml")
+    with pytest.raises(DataError, match="nothing can be written to"):
+        require_folder(tmp_path / "report")
 
 
 # Schedules

@@ -41,7 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ascendsim: not enough memory{detail}; {advice}", file=sys.stderr)
     except KeyboardInterrupt:
         # As a shell reports a process that was ended by Ctrl-C: 128 + 2.
-        print("ascendsim: interrupted", file=sys.stderr)
+        # Commands with a store keep each point in it as soon as it is computed.
+        kept = "; what is computed is kept, the same command goes on from there"
+        print(f"ascendsim: interrupted{kept if hasattr(arguments, 'store') else ''}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has left (as `head` does); keep Python from complaining when it flushes.

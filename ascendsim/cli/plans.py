@@ -26,9 +26,11 @@ def read_tiling(arguments: Any, request: Single | Network) -> None:
     """
     from ascendsim.ops.plan_text import form_of
     from ascendsim.ops.tiling.plan_files import is_plan_file, read_plans
+    from ascendsim.report.files import require_file
 
     if arguments.write_tiling is not None:
         form_of(arguments.write_tiling)
+        require_file(arguments.write_tiling)
         if len(set(arguments.product)) > 1:
             raise ConfigError(
                 "--write-tiling is of one product, as plans are; name one, or see the files of --out"

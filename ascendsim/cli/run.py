@@ -17,8 +17,12 @@ from ascendsim.report.columns import Entry
 def run(arguments: Any) -> int:
     """Run what was asked for, print it, and write the report folder if one is asked for."""
     from ascendsim.profile import is_file_name, load_profile
+    from ascendsim.report.files import require_folder
 
     request = read_request(arguments)
+    # A large network takes its time: what cannot be written is told before.
+    if arguments.out is not None:
+        require_folder(arguments.out)
     if isinstance(request, Single):
         # A pattern may mean one layer: a file of plans knows it by its name.
         arguments.layer = request.layer

@@ -59,6 +59,10 @@ def add_validate(choices: Any) -> Any:
 
 def validate(arguments: Any) -> int:
     """Compare and print."""
+    from ascendsim.report.files import require_folder
+
+    if arguments.out:
+        require_folder(arguments.out)
     rows = _rows(arguments)
     outcome = _compare(rows, arguments.classes or CLASSES, grid_from_row=arguments.grid_from_row)
     if not outcome.cases:

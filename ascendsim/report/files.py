@@ -28,6 +28,33 @@ def make_folder(folder: Path) -> None:
         raise DataError(f"{folder}: this folder cannot be written to; name another one")
 
 
+def require_folder(folder: Path) -> None:
+    """Refuse a folder that could not be made or written to, before the work for it; nothing is made.
+
+    Raises   DataError
+    """
+    nearest = folder
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        raise DataError(f"{folder}: {nearest} is a file, no folder can be in it; name another one")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise DataError(f"{folder}: nothing can be written to {nearest}; name another one")
+
+
+def require_file(path: Path) -> None:
+    """Refuse a file that could not be written, before the work for it; nothing is made.
+
+    Raises   DataError
+    """
+    if path.is_dir():
+        raise DataError(f"{path}: this is a folder; name a file")
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: there is no folder {path.parent}; make it, or name another file")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise DataError(f"{path}: this file cannot be written; name another one")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`, which takes its name only if the caller ends without an error."""

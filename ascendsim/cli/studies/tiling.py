@@ -74,12 +74,14 @@ def tiling(arguments: Any) -> int:
     """Ask, answer, print, and write what was asked for."""
     from ascendsim.cli.studies.engine import engine_of
     from ascendsim.ops.plan_text import form_of
+    from ascendsim.report.files import require_file
     from ascendsim.studies.engine.table import rows_of, write_table
     from ascendsim.studies.tuning.study import study_tiling
 
-    # A name that no plan can be written to is told before anything is timed.
+    # A file that no plan can be written to is told before anything is timed.
     if arguments.write_plan is not None:
         form_of(arguments.write_plan)
+        require_file(arguments.write_plan)
     check_file_options(arguments)
     questions = _questions(arguments)
     for option in ("write_plan", "export_top", "measured"):

@@ -38,10 +38,14 @@ def add_file_options(command: Any) -> None:
 
 
 def check_file_options(arguments: Any) -> None:
-    """Refuse options that contradict each other.
+    """Refuse options that contradict each other, and a folder that nothing can be written to.
 
-    Raises   ConfigError
+    Raises   ConfigError, DataError
     """
+    from ascendsim.report.files import require_folder
+
+    if arguments.export_top is not None:
+        require_folder(arguments.export)
     if arguments.measured and arguments.export_top:
         raise ConfigError("--measured ranks plans that are written; leave --export-top out")
 
