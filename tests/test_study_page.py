@@ -1,6 +1,7 @@
 """Is the page of a study one file that a browser opens without complaint, and says what it was given?"""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -77,6 +78,13 @@ def test_texts_are_texts_and_no_markup():
     text = render(PAGE)
     assert "What does &lt;b&gt;it&lt;/b&gt; buy?" in text
     assert "small &amp; &lt;new&gt;" in text
+
+
+def test_what_is_to_be_typed_stands_as_code_and_stays_text():
+    page = replace(PAGE, answer="Type `run <it>`, then `stop`.", facts={"with": "a ` alone"})
+    text = render(page)
+    assert "Type <code>run &lt;it&gt;</code>, then <code>stop</code>." in text
+    assert "a ` alone" in text
 
 
 def test_the_answer_comes_first_and_the_total_stands_apart():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +16,7 @@ from ascendsim.report.page.records import Page
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
 
 LARGEST_BYTES = 5 * 2**20
 
@@ -52,5 +54,13 @@ def _template() -> Template:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["words"] = _words
     source = (files("ascendsim.report.page") / "template.html").read_text(encoding="utf-8")
     return environment.from_string(source)
+
+
+def _words(text: str) -> Markup:
+    """Return a sentence as HTML, with what stands between backticks as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
