@@ -11,6 +11,7 @@ KERNEL = {
     "entry_us": 0.5,
     "entry_cycles": 250,
     "core_us": 1.5,
+    "blocks": 2,
     "cores_used": 2,
     "cube_utilisation": 0.5,
     "busy": {"S": 0.001, "MTE2": 0.25, "M": 0.5},

@@ -51,6 +51,14 @@ def test_one_kernel_has_no_sum():
     assert time_table(PRODUCT | {"kernels": [KERNEL, CAST]}).total
 
 
+def test_vector_cores_beside_those_of_the_cube_are_told_apart():
+    # A plan says 32 cores; that the kernel then works on 96 is no contradiction.
+    several = PRODUCT | {"kernels": [KERNEL | {"blocks": 32, "cores_used": 96}, CAST]}
+    table = time_table(several)
+    place = table.headings.index("cores")
+    assert [row[place] for row in table.rows] == ["32+64", "2", ""]
+
+
 def test_of_several_kernels_each_has_its_share_of_the_calls_time():
     # 3 us of 4 and 1 us of 4; alone a kernel has all, which nobody needs to be told.
     both = PRODUCT | {"kernels": [KERNEL, CAST | {"time_us": 1.0}], "time_us": 4.0}

@@ -48,10 +48,17 @@ KERNEL = (
         "From the first instruction to the end of the last core: (cycles - entry_cycles) / clock.",
     ),
     Column(
+        "blocks",
+        "blocks",
+        "",
+        "Blocks of the launch: cube cores, each with its vector cores; vector cores where no cube works.",
+    ),
+    Column(
         "cores_used",
         "cores",
         "",
-        "Cores of the cube and of vectors, together, with work in at least one phase of the kernel.",
+        "Cores of the cube and of vectors, together, with work in at least one phase of the kernel. A table "
+        "shows blocks and what comes on top: 32+64.",
     ),
     Column(
         "cube_utilisation",

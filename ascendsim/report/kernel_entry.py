@@ -23,17 +23,18 @@ def kernel_entry(kernel: KernelResult, profile: Profile) -> Entry:
     """Describe one kernel with the columns of `KERNEL`."""
     # A kernel without instructions takes no cycle, and its shares are 0.
     cycles, mhz = max(kernel.cycles, 1), profile.clock.cube_mhz
-    entry = kernel.times.entry_cycles
+    entry, blocks = kernel.times.entry_cycles, kernel.kernel.blocks
     # The record has the entry in the time of S; beside the entry it would count twice.
     own = {pipe: busy - entry if pipe == "S" else busy for pipe, busy in kernel.busy.items()}
     return {
         "name": kernel.name,
         "cycles": kernel.cycles,
         "time_us": kernel.time_us,
-        "launch_us": profile.launch_us(kernel.kernel.blocks),
+        "launch_us": profile.launch_us(blocks),
         "entry_us": entry / mhz,
         "entry_cycles": entry,
         "core_us": (kernel.cycles - entry) / mhz,
+        "blocks": blocks,
         "cores_used": kernel.cores_used,
         "cube_utilisation": kernel.cube_utilisation,
         "busy": {pipe: busy / cycles for pipe, busy in own.items()},

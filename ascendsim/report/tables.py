@@ -56,7 +56,7 @@ def time_table(product: Entry, *, share: bool | None = None) -> TextTable:
             f"{kernel['cycles']:,}",
             *(microseconds(kernel[part]) for part in (*TIME_PARTS, "time_us")),
             *([percent(kernel["time_us"] / whole) if whole else ""] * shared),
-            str(kernel["cores_used"]),
+            _cores(kernel),
             percent(kernel["cube_utilisation"]) if kernel["macs"] else "",
         )
         for kernel in kernels
@@ -67,6 +67,15 @@ def time_table(product: Entry, *, share: bool | None = None) -> TextTable:
     headings = ("kernel", "cycles", *_TIME_HEADINGS, "us", *(("share",) * shared), "cores", "cube")
     title = "Time of each kernel (us = launch + entry + core; cycles = entry + core)"
     return TextTable(title, headings, frozenset({0}), tuple(rows), total=several)
+
+
+def _cores(kernel: Entry) -> str:
+    """Return how many cores work: blocks, and the vector cores that work beside them."""
+    # What stands for several kernels has no number of its own.
+    if kernel["cores_used"] == "":
+        return ""
+    beside = kernel["cores_used"] - kernel["blocks"]
+    return f"{kernel['blocks']}+{beside}" if beside else str(kernel["blocks"])
 
 
 def busy_table(product: Entry) -> TextTable:
