@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from functools import cache
 
 from ascendsim.native.control_word import accessors, control_word
-from ascendsim.native.processor import emit, load
+from ascendsim.native.loading import load
+from ascendsim.native.processor import emit
 
 # The bits to change in the default word.
 _X86 = {

@@ -1,10 +1,15 @@
 """Do the cores of a change of layout count as equal if, and only if, their boxes cost the same?"""
 
+from functools import partial
+
 import pytest
 
 from ascendsim.ops.plan import shares
 from ascendsim.ops.schedules.vector.boxes import Cut, extents
+from ascendsim.ops.schedules.vector.diagonal import DiagonalGradient, DiagonalWeight
+from ascendsim.ops.schedules.vector.relayout import Box, PixelRelayout
 from ascendsim.ops.transdata import change_of
+from ascendsim.program.places import GmTensor
 
 # (way, shape, channels of a group): last groups that are not full, last parts of a line that are shorter,
 # several planes whose tasks a core may begin in the middle of, and whole planes for each core.
@@ -68,3 +73,50 @@ def test_cores_get_whole_images_beyond_half_of_their_rounds_where_a_group_is_pac
 ):
     change = change_of(way, (images, 37, 5, 5), "float16", 16)
     assert Cut(change, 30, group_fits=group_fits).tasks == tasks
+
+
+def diagonal(cls):
+    """A change of 5 groups of 3 channels with 2 on the other side, 3 groups at a time: 9 and 6 in a block."""
+    plain = GmTensor("plain", (1, 15, 2, 1, 9), "float16", 2)
+    # Read, a group of C0 is one of the small side; made, each of 9 rows has the 6 others.
+    shape = (2, 1, 1, 9, 16, 16) if cls is DiagonalWeight else (2, 1, 9, 1, 9, 16)
+    packs = cls is DiagonalWeight
+    return cls(plain, GmTensor("packed", shape, "float16", 2), 9 if packs else 6, packs, 3, 3)
+
+
+def merged():
+    """A change of 5 groups of 8 channels as 3 of 16: the last of these has half of its channels."""
+    plain, packed = (2, 40, 1, 30), (3, 2, 1, 1, 30, 16)
+    tensors = [GmTensor(name, shape, "float16", 2) for name, shape in (("a", plain), ("b", packed))]
+    return PixelRelayout(*tensors, 16, True)
+
+
+OTHERS = {
+    "merged": merged,
+    **{cls.__name__: partial(diagonal, cls) for cls in (DiagonalWeight, DiagonalGradient)},
+}
+ALL = {str(change): partial(change_of, change[0], change[1], "float16", change[2]) for change in CHANGES}
+
+
+@pytest.mark.parametrize("make", (ALL | OTHERS).values(), ids=ALL | OTHERS)
+def test_boxes_of_equal_extents_take_up_the_same_room(make):
+    change = make()
+    rooms = {}
+    line = range(0, change.line, max(1, change.step // 2))
+    boxes = [
+        Box(plane, range(first, end), range(start, min(change.line, start + length)), range(begin, stop))
+        for plane in range(change.planes)
+        for first in range(change.c1)
+        for end in range(first + 1, change.c1 + 1)
+        for start in line
+        for length in (change.step, 2 * change.step, change.line)
+        for begin, stop in {(0, change.area), (0, 1), (change.area - 1, change.area)}
+    ]
+    for box in boxes:
+        assert change.plain_shape(box) == change.plain_side(box).shape
+        sides = change.sides(box)
+        assert (change.read_place(box), change.write_place(box)) == tuple(side.place for side in sides)
+        room = tuple((side.shape, side.rows, side.rows and side.row_bytes) for side in sides)
+        assert rooms.setdefault(extents(change, box), room) == room
+    # Some are alike, and not all are.
+    assert 1 < len(rooms) < len(boxes)

@@ -12,16 +12,22 @@ from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, estimate
 from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.dilated import kernel_problem
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.tiling.search.costs import Costs
+from ascendsim.ops.tiling.search.rates import Rates
+from ascendsim.ops.tiling.vendor.library.dgrad import _best_tiles
 from ascendsim.ops.tiling.vendor.library.plans import library_plan
-from ascendsim.ops.tiling.vendor.library.wgrad import Grid, _Search
+from ascendsim.ops.tiling.vendor.library.wgrad import _grids
+from ascendsim.ops.tiling.vendor.library.wgrad_cells import Grid, GridCells
 from ascendsim.ops.tiling.vendor.product import product_plan
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import load_profile
 from ascendsim.validate.compare import bounds_of
 from ascendsim.validate.kinds.counters import active_us
+from tests import slow_library
 from tests.both_engines import time_kernel
 from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
 
@@ -214,6 +220,30 @@ def changed(cores, less_l1=1, less_l0=1):
     return PROFILES[key]
 
 
+CHANGED = st.builds(changed, st.sampled_from([24, 20, 1]), st.sampled_from([1, 4]), st.sampled_from([1, 4]))
+COMPUTED = st.sampled_from(["hf32", "float32", "float16"])
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(), COMPUTED, CHANGED, st.integers(1, 40), st.integers(1, 40))
+def test_the_best_block_of_grad_input_is_the_one_found_block_by_block(problem, compute, profile, m, n):
+    gemm = DgradGemm.of(problem, compute, None)
+    costs = Costs(Rates(profile, compute, profile.cores.cube), gemm.sliding, "L0A")
+    # Beside other cells, whose blocks stand in the same arrays.
+    found = _best_tiles(gemm, costs, [(1, 1), (m, n), (n, m)])
+    for cell in ((m, n), (n, m)):
+        assert found.get(cell) == slow_library.best_dgrad_tiles(gemm, profile, *cell)
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(), COMPUTED, CHANGED)
+def test_blocks_of_grad_weight_are_ranked_as_one_by_one_to_the_last_bit(problem, compute, profile):
+    gemm = WgradGemm.of(problem, compute)
+    grids = tuple(_grids(gemm, profile))
+    found = [(grid, tuple(tiles)) for grid, tiles in GridCells(gemm, profile).ranked(grids)]
+    assert found == slow_library.ranked_wgrad_tiles(gemm, profile, grids)
+
+
 def test_half_of_the_cores_get_twice_the_work():
     profile = changed(12)
     tiling = tiling_of(CONV4, "grad_input", profile)
@@ -241,9 +271,8 @@ def test_grad_weight_of_16_bits_is_searched_as_that_of_4_bytes():
 
 def test_true_float32_counts_twice_in_the_search_for_grad_weight():
     # M decides sooner: with conv4 the grid stays, and the cycles that a cell is thought to take double.
-    slow, fast = (_Search(WgradGemm.of(CONV4, compute), B2) for compute in ("float32", "hf32"))
-    cell = Grid(8, 3, 1, 1)
-    best = [min(search.tiles(cell), key=lambda tiles: tiles.cycles).cycles for search in (slow, fast)]
+    slow, fast = (GridCells(WgradGemm.of(CONV4, compute), B2) for compute in ("float32", "hf32"))
+    best = [next(cells.ranked([Grid(8, 3, 1, 1)]))[1].cycles for cells in (slow, fast)]
     assert 1.5 < best[0] / best[1] < 2
 
 

@@ -11,7 +11,8 @@ from numba.np.arrayobj import make_array, populate_array
 
 from ascendsim.errors import AscendSimError
 from ascendsim.native.cells import view_of
-from ascendsim.native.processor import ObjectCode, emit
+from ascendsim.native.object_code import ObjectCode
+from ascendsim.native.processor import emit
 
 _log = logging.getLogger(__name__)
 # numba has no types for type checkers.

@@ -2,14 +2,20 @@
 
 import hashlib
 import os
-import tempfile
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import Final
 
 import numpy as np
 
-from ascendsim.native.folder import mark_used, remove_unused, usable_folder
-from ascendsim.native.processor import ObjectCode, identity
+from ascendsim.native.folder import folder_of, mark_used, remove_unused
+from ascendsim.native.identity import identity
+from ascendsim.native.object_code import ObjectCode
+
+# What code can have copied into it.
+_CONSTANT: Final = bool | int | float | str | tuple | np.generic | np.ndarray
 
 
 def cache_file(functions: tuple[FunctionType, ...], arguments: tuple[str, ...], bounds: bool) -> Path | None:
@@ -18,17 +24,42 @@ def cache_file(functions: tuple[FunctionType, ...], arguments: tuple[str, ...], 
     The name covers all that the code is made of: the whole source files of the functions, what they read of
     their globals, the types, the processor, and how this room compiles.
     """
-    folder = usable_folder("native", os.environ.get("NUMBA_CACHE_DIR", ""))
     sources = {Path(function.__code__.co_filename) for function in functions}
-    if folder is None or not all(path.is_file() for path in sources):
+    if not all(path.is_file() for path in sources):
         return None
-    digest = hashlib.sha256()
-    for path in [*sorted(Path(__file__).parent.glob("*.py")), *sorted(sources)]:
-        digest.update(path.read_bytes() + b"\0")
-    for function in functions:
-        digest.update(f"{function.__module__} {function.__qualname__} {_constants(function)}\0".encode())
-    digest.update(f"{arguments} {bounds} {identity()}".encode())
-    return folder / f"{functions[-1].__name__}-{digest.hexdigest()[:32]}"
+    constants = _Constants()
+    told = [path.read_bytes() for path in sorted(sources)]
+    told += [
+        f"{function.__module__} {function.__qualname__} {constants.of(function)}".encode()
+        for function in functions
+    ]
+    return file_of(functions[-1].__name__, [*told, f"{arguments} {bounds}".encode()])
+
+
+def file_of(name: str, told: Iterable[bytes]) -> Path | None:
+    """Return where the object code of this name is kept that follows from what is told; None if nowhere."""
+    folder = folder_of("native", os.environ.get("NUMBA_CACHE_DIR", ""))
+    if folder is None:
+        return None
+    digest = hashlib.sha256(b"\0".join([_own_sources(), *told, identity().encode()]))
+    return folder / f"{name}-{digest.hexdigest()[:32]}"
+
+
+@cache
+def _own_sources() -> bytes:
+    """Return a digest of the sources of this room: how it compiles."""
+    sources = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    return hashlib.sha256(b"\0".join(sources)).digest()
+
+
+def kept(path: Path | None, make: Callable[[], ObjectCode]) -> ObjectCode:
+    """Return the object code of a file, which is made and kept if it is not there."""
+    found = read(path) if path else None
+    if found is None:
+        found = make()
+        if path:
+            write(path, found)
+    return found
 
 
 def read(path: Path) -> ObjectCode | None:
@@ -49,7 +80,11 @@ def write(path: Path, object_code: ObjectCode) -> None:
     Files of the same name, made of other sources, that nobody has used for a day are removed.
     """
     symbol = object_code.symbol.encode()
+    # Imported here: it takes longer than to find code that is there.
+    import tempfile
+
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(dir=path.parent)
     except OSError:
         return
@@ -68,26 +103,38 @@ def _digest(symbol: bytes, code: bytes) -> bytes:
     return hashlib.sha256(symbol + b"\n" + code).hexdigest().encode()
 
 
-def _constants(function: FunctionType) -> str:
-    """Return the values of the globals and closed-over names of a function; the compiler copies them."""
-    found = {
-        name: function.__globals__[name]
-        for name in function.__code__.co_names
-        if name in function.__globals__
-    }
-    cells = function.__closure__ or ()
-    found |= {
-        name: cell.cell_contents for name, cell in zip(function.__code__.co_freevars, cells, strict=True)
-    }
-    # Constants that are read through the module that holds them.
-    for name, value in list(found.items()):
-        if isinstance(value, ModuleType):
-            del found[name]
-            found |= {f"{name}.{inner}": held for inner, held in vars(value).items() if inner.isupper()}
-    return " ".join(
-        f"{name}={value.dtype}{value.shape}{value.tobytes()!r}"
-        if isinstance(value, np.ndarray)
-        else f"{name}={value!r}"
-        for name, value in sorted(found.items())
-        if isinstance(value, bool | int | float | str | tuple | np.generic | np.ndarray)
-    )
+class _Constants:
+    """The values of the globals and closed-over names of functions, in words; the compiler copies them."""
+
+    def __init__(self) -> None:
+        self._of_modules: dict[str, str] = {}
+
+    def of(self, function: FunctionType) -> str:
+        """Return what one function reads."""
+        held = function.__globals__
+        found = {name: held[name] for name in function.__code__.co_names if name in held}
+        cells = function.__closure__ or ()
+        found |= {
+            name: cell.cell_contents for name, cell in zip(function.__code__.co_freevars, cells, strict=True)
+        }
+        return " ".join(
+            f"{name}={self._module(value) if isinstance(value, ModuleType) else _constant(value)}"
+            for name, value in sorted(found.items())
+            if isinstance(value, _CONSTANT | ModuleType)
+        )
+
+    def _module(self, module: ModuleType) -> str:
+        """Return the constants of a module, which are read through it; found once for all functions."""
+        if module.__name__ not in self._of_modules:
+            self._of_modules[module.__name__] = " ".join(
+                f"{name}={_constant(value)}"
+                for name, value in sorted(vars(module).items())
+                if name.isupper() and isinstance(value, _CONSTANT)
+            )
+        return self._of_modules[module.__name__]
+
+
+def _constant(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}{value.tobytes()!r}"
+    return repr(value)

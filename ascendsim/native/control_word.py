@@ -114,4 +114,7 @@ def accessors(word: ControlWord) -> str:
     builder = ir.IRBuilder(write.append_basic_block())
     emit_write(builder, word, write.args[0])
     builder.ret_void()
+    for function in (read, write):
+        # No tables for unwinding the stack, which take relocations of other kinds.
+        function.attributes.add("nounwind")
     return str(module)

@@ -8,11 +8,12 @@ the default for the time of its call, in the thread that calls it, and gives bac
 import ctypes
 import platform
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.native.control_word import ControlWord, accessors, control_word
+from ascendsim.native.object_code import ObjectCode
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -57,13 +58,20 @@ def _access() -> _Access:
 
 
 def _compiled(word: ControlWord) -> _Access:
-    # Imported here: code that promises no bits need not load the code generator.
-    from ascendsim.native.processor import emit, load
+    # Imported here: code that promises no bits need not load any.
+    from ascendsim.native.cache import file_of, kept
+    from ascendsim.native.loading import load
 
-    loaded = load(emit("read", accessors(word)))
+    loaded = load(kept(file_of("control_word", [repr(word).encode()]), partial(_emitted, word)))
     read = ctypes.CFUNCTYPE(ctypes.c_int64)(loaded.address("read"))
     write = ctypes.CFUNCTYPE(None, ctypes.c_int64)(loaded.address("write"))
     return _Access(read, write, word.default & word.mask, word.mask, loaded)
+
+
+def _emitted(word: ControlWord) -> ObjectCode:
+    from ascendsim.native.processor import emit
+
+    return emit("read", accessors(word))
 
 
 def _checked_default() -> int:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,31 +18,36 @@ def usable_folder(name: str, chosen: str) -> Path | None:
     chosen   what the user has told numba about the place of its caches, empty if nothing
     """
     # A folder may exist and still refuse files (a read-only image, another user's home): so try one.
-    for base in _bases(chosen):
-        folder = base / name
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):
-                return folder
-        except OSError:
-            continue
-    return None
+    import tempfile
+
+    folder = folder_of(name, chosen)
+    if folder is None:
+        return None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return None
 
 
-def _bases(chosen: str) -> list[Path]:
-    """Return where a user's caches belong on this system, best first."""
+def folder_of(name: str, chosen: str) -> Path | None:
+    """Return where a folder of this name belongs, whether it is there or not; None if there is no place.
+
+    chosen   as `usable_folder` takes it
+    """
     # What the user has told the compiler counts first, then the desktop's standard, then the system's habit.
     if chosen:
-        return [Path(chosen) / "ascendsim"]
+        return Path(chosen) / "ascendsim" / name
     if os.environ.get("XDG_CACHE_HOME"):
-        return [Path(os.environ["XDG_CACHE_HOME"]) / "ascendsim"]
+        return Path(os.environ["XDG_CACHE_HOME"]) / "ascendsim" / name
     try:
         home = Path.home()
     except RuntimeError:  # an account without a home: no folder is its own
-        return []
+        return None
     if sys.platform == "win32":
-        return [Path(os.environ.get("LOCALAPPDATA", home)) / "ascendsim" / "cache"]
-    return [home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "ascendsim"]
+        return Path(os.environ.get("LOCALAPPDATA", home)) / "ascendsim" / "cache" / name
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "ascendsim" / name
 
 
 def mark_used(path: Path) -> None:
@@ -68,6 +72,8 @@ def _remove(path: Path) -> None:
     if not path.is_dir():
         path.unlink()
         return
+    import tempfile
+
     # Renamed first, which happens at once: nobody ever finds a part of a folder.
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="removed-") as place:
         path.rename(Path(place) / path.name)

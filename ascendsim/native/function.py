@@ -4,7 +4,7 @@ import os
 from array import array
 from ctypes import addressof, c_char
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from operator import index
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,8 @@ from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.native.default_arithmetic import default_arithmetic
 
 if TYPE_CHECKING:
-    from ascendsim.native.processor import Loaded
+    from ascendsim.native.loading import Loaded
+    from ascendsim.native.object_code import ObjectCode
 
 # Type checkers do not know that an array is a buffer.
 _byte: Any = c_char
@@ -121,19 +122,17 @@ class Native:
     @cached_property
     def _loaded(self) -> "Loaded":
         # Imported here, so that a module may hold compiled functions and pay for those that are called.
-        from ascendsim.native.cache import cache_file, read, write
-        from ascendsim.native.processor import load
+        from ascendsim.native.cache import cache_file, kept
+        from ascendsim.native.loading import load
 
         bounds = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
         path = cache_file(self.functions, (*self.arguments, *_names(self.inline)), bounds)
-        kept = read(path) if path else None
-        if kept is None:
-            from ascendsim.native.build import build
+        return load(kept(path, partial(self._build, bounds)))
 
-            kept = build(self.functions, self.arguments, bounds, self.inline)
-            if path:
-                write(path, kept)
-        return load(kept)
+    def _build(self, bounds: bool) -> "ObjectCode":
+        from ascendsim.native.build import build
+
+        return build(self.functions, self.arguments, bounds, self.inline)
 
     @property
     def _name(self) -> str:

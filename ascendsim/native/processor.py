@@ -1,49 +1,18 @@
-"""The processor that machine code is for: emit code for it, load code into this process. llvmlite alone."""
+"""The generator of code for this processor, and its loader, for code that nothing smaller loads."""
 
-import ctypes
 import os
 import platform
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-import llvmlite
 import llvmlite.binding as llvm
 
 from ascendsim.errors import AscendSimError
+from ascendsim.native.object_code import ObjectCode
 
-# Status, 0 if all went well, of (address of the result, address of a pointer for the error, address of the
-# arguments). This is how numba's functions are called, for one int64 argument and an int64 result.
-_SIGNATURE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _llvm: Any = llvm
 # What code may call: these are in the C library of every process, or in its mathematical part.
 _LIBRARY: Final = {"memcpy", "memset", "memmove", "fma", "floor", "ceil", "trunc", "rint", "fmod"}
-
-
-@dataclass(frozen=True)
-class ObjectCode:
-    """Machine code as a linker takes it, and the name of the function in it that is called from outside."""
-
-    symbol: str
-    code: bytes
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """Functions in memory, one of them ready to call. They live as long as the engine."""
-
-    call: Callable[[int, int, int], int]
-    engine: Any
-
-    def address(self, symbol: str) -> int:
-        """Return where a function of the code begins."""
-        return int(self.engine.get_function_address(symbol))
-
-
-def identity() -> str:
-    """Name everything about this processor and its code generator that machine code depends on."""
-    return f"{platform.machine()} {_name()} {_features()} llvmlite {llvmlite.__version__}"
 
 
 def emit(symbol: str, text: str) -> ObjectCode:
@@ -61,12 +30,20 @@ def emit(symbol: str, text: str) -> ObjectCode:
     return ObjectCode(symbol, _machine().emit_object(module))
 
 
-def load(object_code: ObjectCode) -> Loaded:
-    """Put machine code where it can be called. The code must be whole: LLVM ends the process otherwise."""
+def engine_of(code: bytes) -> Any:
+    """Put object code where it can be called, and return what knows the addresses of its functions.
+
+    The code must be whole: LLVM ends the process otherwise.
+    """
     engine = _llvm.create_mcjit_compiler(_llvm.parse_assembly(""), _machine())
-    engine.add_object_file(_llvm.ObjectFileRef.from_data(object_code.code))
+    engine.add_object_file(_llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    return Loaded(_SIGNATURE(engine.get_function_address(object_code.symbol)), engine)
+    return engine
+
+
+def name_and_features() -> str:
+    """Name this processor, and what it can do, as the code generator sees it."""
+    return f"{_name()} {_features()}"
 
 
 def _machine() -> Any:

@@ -87,5 +87,4 @@ class Cut:
 
 def extents(change: Relayout, box: Box) -> tuple[int, ...]:
     """Return all of a box that its cost depends on, and how it is cut into pieces."""
-    kept = change.plain_side(box).shape
-    return len(box.c1), len(box.line), len(box.taps), *kept, *change.mark(box)
+    return len(box.c1), len(box.line), len(box.taps), *change.plain_shape(box), *change.mark(box)

@@ -9,6 +9,7 @@ reads or writes whole rows of its channels of the small side.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -46,9 +47,18 @@ class DiagonalRelayout(TapRelayout):
         left = self.plain.shape[1] - box.plane * self.factor * self.small
         return range(wanted.start, max(wanted.start, min(wanted.stop, left)))
 
-    def _of_rows(self, box: Box, rows: range) -> Side:
-        """Return where the taps of some channels of the small side lie."""
+    @abstractmethod
+    def _kept_rows(self, box: Box) -> range:
+        """Return the channels of the small side of a merged group that a box reads or writes."""
+
+    def plain_shape(self, box: Box) -> tuple[int, ...]:
+        """Return channels of both sides, kernel depths and taps."""
         depths, taps = self._kept_taps(box)
+        return len(self._kept_rows(box)), self.block[1], len(depths), len(taps)
+
+    def plain_side(self, box: Box) -> Side:
+        """Return whole rows: channels of the small side, with the taps of all their own columns."""
+        rows, (depths, taps) = self._kept_rows(box), self._kept_taps(box)
         columns, first = self.block[1], box.plane * self.factor * self.small
         whole = len(box.taps) == self.area
         runs = len(rows) if whole else len(rows) * columns
@@ -73,8 +83,8 @@ class DiagonalWeight(DiagonalRelayout):
         """Columns, padded."""
         return self.packed.shape[5]
 
-    def _needed(self, box: Box) -> range:
-        """Return the channels of the small side whose blocks lie in the box."""
+    def _kept_rows(self, box: Box) -> range:
+        # Those whose blocks lie in the box.
         small, big = self.block
         down, across = (small, big) if self.reduces_small else (big, small)
         channels = range(box.c1.start * self.c0, box.c1.stop * self.c0)
@@ -85,10 +95,6 @@ class DiagonalWeight(DiagonalRelayout):
         start = max(own.start, first * small)
         return self._rows(box, range(start, max(start, min(own.stop, last * small))))
 
-    def plain_side(self, box: Box) -> Side:
-        """Return the channels of the small side whose blocks lie in the box, with all their columns."""
-        return self._of_rows(box, self._needed(box))
-
     def packed_side(self, box: Box) -> Side:
         """Return C0 channels of each tap, a row of columns each; on the device fractals lie together."""
         return self.fractals(box)
@@ -98,7 +104,7 @@ class DiagonalWeight(DiagonalRelayout):
         depths, taps = self._kept_taps(box)
         padded = len(box.c1) * self.c0, len(box.line), len(depths), len(taps)
         first = box.c1.start * self.c0, box.line.start
-        row = self._needed(box).start
+        row = self._kept_rows(box).start
         return OntoDiagonal(padded, first, row, self.block, self.c0, self.reduces_small)
 
 
@@ -116,9 +122,8 @@ class DiagonalGradient(DiagonalRelayout):
         """Rows of the merged matrix, without what fills them up."""
         return self.factor * self.small
 
-    def plain_side(self, box: Box) -> Side:
-        """Return the rows of the box, with the taps of their own channels."""
-        return self._of_rows(box, self._rows(box, box.line))
+    def _kept_rows(self, box: Box) -> range:
+        return self._rows(box, box.line)
 
     def packed_side(self, box: Box) -> Side:
         """Return all groups of channels of the rows."""
@@ -126,5 +131,5 @@ class DiagonalGradient(DiagonalRelayout):
 
     def turn(self, box: Box) -> OffDiagonal:
         """Return (KD, rows, C1, T, C0) -> (rows, B, KD, T), the blocks alone."""
-        kept = self.plain_side(box).shape[0]
+        kept = len(self._kept_rows(box))
         return OffDiagonal(self.packed_side(box).shape, box.line.start, self.block, kept)

@@ -80,7 +80,7 @@ class Relayout(ABC):
         """The tensor that is written."""
         return self.packed if self.packs else self.plain
 
-    @property
+    @cached_property
     def c0(self) -> int:
         """Channels in a group."""
         return self.packed.shape[self.c0_axis]
@@ -116,6 +116,10 @@ class Relayout(ABC):
         return 1
 
     @abstractmethod
+    def plain_shape(self, box: Box) -> tuple[int, ...]:
+        """Return the shape of a box row after row: that of its `plain_side`, without where it lies."""
+
+    @abstractmethod
     def plain_side(self, box: Box) -> Side:
         """Return where a box lies row after row."""
 
@@ -143,16 +147,16 @@ class Relayout(ABC):
 
     def read_place(self, box: Box) -> Index:
         """Return the slice that a box reads."""
-        return self.sides(box)[0].place
+        return (self.plain_side if self.packs else self.packed_side)(box).place
 
     def write_place(self, box: Box) -> Index:
         """Return the slice that a box writes."""
-        return self.sides(box)[1].place
+        return (self.packed_side if self.packs else self.plain_side)(box).place
 
     def blocks(self, box: Box) -> int:
         """Return the blocks of 32 bytes that the channels of a box have, row after row."""
         count = 1
-        for extent in self.plain_side(box).shape:
+        for extent in self.plain_shape(box):
             count *= extent
         return -(-count * self.plain.itemsize // C0_BYTES)
 
@@ -184,16 +188,24 @@ class PixelRelayout(Relayout):
         group, rest = divmod(plane, images * depths)
         return group, *divmod(rest, depths)
 
+    def _channels(self, group: int, c1: range) -> tuple[int, int]:
+        """Return the first channel that some groups of C0 of a group have, and the one behind the last."""
+        kept, whole = self._kept(c1), self.plain.shape[1]
+        first = group * self.channels
+        # The last of merged groups may have fewer channels than the others, or none in some of its C1.
+        return min(first + kept.start, whole), min(first + kept.stop, whole)
+
+    def plain_shape(self, box: Box) -> tuple[int, ...]:
+        """Return channels and pixels."""
+        first, end = self._channels(self._place(box.plane)[0], box.c1)
+        return end - first, len(box.line)
+
     def plain_side(self, box: Box) -> Side:
         """Return the channels of the box, a row of pixels each."""
         group, image, depth = self._place(box.plane)
-        first, whole = group * self.channels, self.plain.shape[1]
-        kept = self._kept(box.c1)
-        # The last of merged groups may have fewer channels than the others, or none in some of its C1.
-        channels = slice(min(first + kept.start, whole), min(first + kept.stop, whole))
-        rows = channels.stop - channels.start
-        place = (image, channels, depth, part(box.line))
-        return Side(place, (rows, len(box.line)), rows, len(box.line) * self.plain.itemsize)
+        first, end = self._channels(group, box.c1)
+        place = (image, slice(first, end), depth, part(box.line))
+        return Side(place, (end - first, len(box.line)), end - first, len(box.line) * self.plain.itemsize)
 
     @property
     def even(self) -> bool:
@@ -215,7 +227,7 @@ class PixelRelayout(Relayout):
     def turn(self, box: Box) -> Turn:
         """Return (channels, pixels) -> (C1, pixels, C0), or back."""
         groups, pixels, c0 = len(box.c1), len(box.line), self.c0
-        rows, made = self.plain_side(box).shape, (groups, pixels, c0)
+        rows, made = self.plain_shape(box), (groups, pixels, c0)
         whole, split = (groups * c0, pixels), (groups, c0, pixels)
         if self.packs:
             return Turn(whole, split, (0, 2, 1), made, made)

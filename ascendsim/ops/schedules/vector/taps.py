@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,16 +36,6 @@ class TapRelayout(Relayout):
             return range(depth, box.taps.stop // each), range(each)
         return range(depth, depth + 1), range(first, first + len(box.taps))
 
-    def _channels(self, box: Box, first: slice, second: slice) -> Side:
-        """Return where the taps of some channels lie, row after row."""
-        outer, inner = first.stop - first.start, second.stop - second.start
-        depths, taps = self._kept_taps(box)
-        # The taps of neighbouring channels follow each other.
-        runs = outer if len(box.taps) == self.area else outer * inner
-        run = outer * inner * len(box.taps) * self.plain.itemsize // max(1, runs)
-        place = (box.plane, first, second, part(depths), part(taps))
-        return Side(place, (outer, inner, len(depths), len(taps)), runs, run)
-
     def fractals(self, box: Box) -> Side:
         """Return C0 channels of each tap of a weight to be read, a row of columns each."""
         # On the device fractals lie together.
@@ -65,8 +56,33 @@ class TapRelayout(Relayout):
         return Side(place, shape, runs, run)
 
 
+class ChannelRelayout(TapRelayout):
+    """A change whose boxes have a run of channels of either side, row after row."""
+
+    @abstractmethod
+    def _channels(self, box: Box) -> tuple[slice, slice]:
+        """Return the channels of both sides that a box has."""
+
+    def plain_shape(self, box: Box) -> tuple[int, ...]:
+        """Return channels of both sides, kernel depths and taps."""
+        first, second = self._channels(box)
+        depths, taps = self._kept_taps(box)
+        return first.stop - first.start, second.stop - second.start, len(depths), len(taps)
+
+    def plain_side(self, box: Box) -> Side:
+        """Return where the taps of the channels lie, row after row."""
+        first, second = self._channels(box)
+        outer, inner = first.stop - first.start, second.stop - second.start
+        depths, taps = self._kept_taps(box)
+        # The taps of neighbouring channels follow each other.
+        runs = outer if len(box.taps) == self.area else outer * inner
+        run = outer * inner * len(box.taps) * self.plain.itemsize // max(1, runs)
+        place = (box.plane, first, second, part(depths), part(taps))
+        return Side(place, (outer, inner, len(depths), len(taps)), runs, run)
+
+
 @dataclass(frozen=True)
-class WeightRelayout(TapRelayout):
+class WeightRelayout(ChannelRelayout):
     """A change of a weight, which grad_input reads; `reduces_small`: in groups are the channels of S."""
 
     reduces_small: bool = True
@@ -82,12 +98,11 @@ class WeightRelayout(TapRelayout):
     def _columns(self) -> int:
         return self.plain.shape[2 if self.reduces_small else 1]
 
-    def plain_side(self, box: Box) -> Side:
-        """Return the channels of the box, with the taps of each."""
+    def _channels(self, box: Box) -> tuple[slice, slice]:
         kept = self._kept(box.c1)
         # Lines are whole fractals: of few columns their last parts are nothing but zeros.
         columns = slice(min(box.line.start, self._columns), min(box.line.stop, self._columns))
-        return self._channels(box, *((kept, columns) if self.reduces_small else (columns, kept)))
+        return (kept, columns) if self.reduces_small else (columns, kept)
 
     def packed_side(self, box: Box) -> Side:
         """Return C0 channels of each tap, a row of columns each."""
@@ -105,7 +120,7 @@ class WeightRelayout(TapRelayout):
 
 
 @dataclass(frozen=True)
-class GradientRelayout(TapRelayout):
+class GradientRelayout(ChannelRelayout):
     """A change of a grad_weight, as it was made, back to row after row."""
 
     @property
@@ -113,9 +128,8 @@ class GradientRelayout(TapRelayout):
         """Rows, the channels of S."""
         return self.plain.shape[1]
 
-    def plain_side(self, box: Box) -> Side:
-        """Return the rows of the box, with the taps of its channels."""
-        return self._channels(box, part(box.line), self._kept(box.c1))
+    def _channels(self, box: Box) -> tuple[slice, slice]:
+        return part(box.line), self._kept(box.c1)
 
     def packed_side(self, box: Box) -> Side:
         """Return the groups of the box for each of its rows."""
@@ -126,4 +140,4 @@ class GradientRelayout(TapRelayout):
         made = self.packed_side(box).shape
         depths, rows, groups, taps, c0 = made
         merged = (rows, groups * c0, depths, taps)
-        return Turn(made, made, (1, 2, 4, 0, 3), merged, self.plain_side(box).shape)
+        return Turn(made, made, (1, 2, 4, 0, 3), merged, self.plain_shape(box))

@@ -42,43 +42,63 @@ def _work(profile: Profile, change: Relayout) -> tuple[CoreWork, ...]:
     """Return the work of every core."""
     cores = vector_cores(profile)
     group = Box(0, range(1), range(change.line), range(change.area))
-    cut = Cut(change, len(cores), group_fits=_fitting(profile, change, group) > 0)
+    rooms = _Rooms(profile, change)
+    cut = Cut(change, len(cores), group_fits=rooms.fitting(group) > 0)
     return tuple(
-        CoreWork(core, cut.signature(share), partial(_program, change, cut, share, profile))
+        CoreWork(core, cut.signature(share), partial(_program, change, cut, share, rooms, profile))
         for core, share in zip(cores, shares(cut.tasks, len(cores)), strict=False)
     )
 
 
-def _pieces(profile: Profile, change: Relayout, box: Box) -> Iterator[Box]:
+class _Rooms:
+    """What boxes of a change need in UB, found once for all that have the same extents."""
+
+    def __init__(self, profile: Profile, change: Relayout) -> None:
+        figures = profile.buffers["UB"]
+        self.change = change
+        self._half = figures.capacity_bytes // 2 // figures.alignment_bytes * figures.alignment_bytes
+        self._known: dict[tuple[int, ...], tuple[int, int]] = {}
+
+    def fitting(self, box: Box) -> int:
+        """Return how many such boxes half of UB holds."""
+        return self._half // max(self.of(box, extents(self.change, box)))
+
+    def of(self, box: Box, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Return the bytes of a box of these extents as it is read and as it is written, in whole blocks.
+
+        None of either where it has no elements there.
+        """
+        if shape not in self._known:
+            read, write = (
+                side.rows * -(-side.row_bytes // C0_BYTES) * C0_BYTES for side in self.change.sides(box)
+            )
+            self._known[shape] = read, write
+        return self._known[shape]
+
+
+def _pieces(rooms: _Rooms, box: Box) -> Iterator[Box]:
     """Cut a box into pieces of which half of UB holds either side.
 
     Whole lines of as many groups of channels as fit; else parts of a line; else one step and some taps.
     """
-    fitting = partial(_fitting, profile, change)
+    change = rooms.change
     group = box._replace(c1=box.c1[:1])
-    step = group._replace(line=box.line[: change.step])
-    if groups := fitting(group):
+    if groups := rooms.fitting(group):
         for c1 in _runs(box.c1, groups):
             yield box._replace(c1=c1)
         return
-    steps = fitting(step)
+    step = group._replace(line=box.line[: change.step])
+    steps = rooms.fitting(step)
     taps = len(box.taps)
     if not steps:
         # The taps of each channel are a row of their own then, in whole blocks.
         block = box.taps[: min(C0_BYTES // change.plain.itemsize, change.depth_area)]
-        whole = fitting(step._replace(taps=block)) * len(block)
-        taps = whole or max(1, fitting(step._replace(taps=block[:1])))
+        whole = rooms.fitting(step._replace(taps=block)) * len(block)
+        taps = whole or max(1, rooms.fitting(step._replace(taps=block[:1])))
     for number in box.c1:
         for line in _runs(box.line, max(1, steps) * change.step):
             for some in _tap_runs(box.taps, taps, change.depth_area):
                 yield Box(box.plane, range(number, number + 1), line, some)
-
-
-def _fitting(profile: Profile, change: Relayout, box: Box) -> int:
-    """Return how many such boxes half of UB holds."""
-    figures = profile.buffers["UB"]
-    half = figures.capacity_bytes // 2 // figures.alignment_bytes * figures.alignment_bytes
-    return half // max(_room(change, box))
 
 
 def _runs(whole: range, most: int) -> Iterator[range]:
@@ -95,25 +115,19 @@ def _tap_runs(whole: range, most: int, each: int) -> Iterator[range]:
         yield from _runs(depth, most)
 
 
-def _room(change: Relayout, box: Box) -> tuple[int, int]:
-    """Return the bytes in UB of the box as it is read and as it is written, rows in whole blocks."""
-    read, write = (side.rows * -(-side.row_bytes // C0_BYTES) * C0_BYTES for side in change.sides(box))
-    return read, write
-
-
-def _program(change: Relayout, cut: Cut, share: range, profile: Profile) -> Program:
+def _program(change: Relayout, cut: Cut, share: range, rooms: _Rooms, profile: Profile) -> Program:
     b = ProgramBuilder(profile)
-    pieces = tuple(piece for box in cut.boxes(share) for piece in _pieces(profile, change, box))
-    rooms = [_room(change, piece) for piece in pieces]
+    pieces = [(p, extents(change, p)) for box in cut.boxes(share) for p in _pieces(rooms, box)]
     # The copy of the next piece waits until this one has left its slot: nothing overlaps.
-    (tile,) = b.slots("UB", max(max(both) for both in rooms), "tile")
+    (tile,) = b.slots("UB", max(max(rooms.of(*piece)) for piece in pieces), "tile")
     size, out = change.source.itemsize, change.target.itemsize
-    for piece in pieces:
-        read, write = change.sides(piece)
-        if not prod(write.shape):
+    for piece, shape in pieces:
+        reads, writes = rooms.of(piece, shape)
+        if not writes:
             continue
-        for _ in b.once(piece, extents(change, piece)):
-            if prod(read.shape):
+        for _ in b.once(piece, shape):
+            read, write = change.sides(piece)
+            if reads:
                 place = b.gm(change.source, change.read_place, piece)
                 b.add(CopyGmToUb(tile, place, prod(read.shape) * size, read.shape, _padded(read)))
                 b.add(TurnTile(tile, tile, change.turn(piece), size, change.blocks(piece), change.taps))

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.tiling.search.costs import Costs
@@ -92,13 +95,10 @@ def library_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling 
 def _chosen(gemm: DgradGemm, costs: Costs, grids: Sequence[Parts], cores: int) -> tuple[Parts, Tiles] | None:
     """Return the grid that is taken, and the tiles of a cell; None if there is no grid or no tile."""
     ranked = []
-    # Of a large batch many grids have cells alike, but for their images.
-    known: dict[tuple[int, int], Tiles | None] = {}
+    # Many grids have cells alike, but for their images.
+    known = _best_tiles(gemm, costs, sorted({(parts.m, parts.n) for parts in grids}))
     for parts in grids:
-        if (parts.m, parts.n) not in known:
-            found = min(_tilings(gemm, costs, parts), key=lambda found: found.cycles, default=None)
-            known[parts.m, parts.n] = found
-        tiles = known[parts.m, parts.n]
+        tiles = known.get((parts.m, parts.n))
         if tiles is not None:
             uneven = gemm.batch % parts.batch_dim > 0
             ranked.append((parts.images * tiles.cycles, uneven or parts.cells < cores, parts, tiles))
@@ -123,32 +123,54 @@ def _grids(gemm: DgradGemm, cores: int) -> Iterator[Parts]:
                     yield Parts(batch_dim, m_dim, n_dim, *each)
 
 
-def _tilings(gemm: DgradGemm, costs: Costs, parts: Parts) -> Iterator[Tiles]:
-    """Yield the ways to cut one image's share of a cell into base blocks, largest first."""
+def _best_tiles(
+    gemm: DgradGemm, costs: Costs, cells: Sequence[tuple[int, int]]
+) -> dict[tuple[int, int], Tiles]:
+    """Return for fractals of a cell along m and n the base block of the fewest cycles; of equals the largest.
+
+    Cells of which no block fits in L0 are left out.
+    """
     c0, room = gemm.sliding.c0, Room.of(costs.rates.profile)
-    for columns in range(1, parts.n + 1):
-        n = -(-parts.n // columns)
+    cuts = [(cell, *cut) for cell in cells for cut in _cuts(room, *cell)]
+    if not cuts:
+        return {}
+    # One array for all blocks of all cells: numpy takes as long for a few numbers as for a few hundred.
+    m, n, blocks = np.array([cut[1:] for cut in cuts]).T
+    k = _pairs(gemm, room.operand // np.maximum(m, n))
+    pixels, width = np.minimum(m * FRACTAL, gemm.sliding.pixels), n * FRACTAL
+    load = costs.load_image(pixels, k)
+    load += costs.load_weights(k * c0, width, backwards=gemm.backwards, taps=gemm.taps)
+    steps = blocks * (gemm.all_taps.groups // k)
+    cycles = steps * np.maximum(load, costs.mmad(pixels, k * c0, width))
+    best: dict[tuple[int, int], Tiles] = {}
+    for cut, pairs, taken in zip(cuts, k.tolist(), cycles.tolist(), strict=True):
+        cell, (rows, columns, count) = cut[0], cut[1:]
+        if cell not in best or taken < best[cell].cycles:
+            best[cell] = Tiles(rows, columns, pairs, count, taken)
+    return best
+
+
+def _cuts(room: Room, m_all: int, n_all: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the ways to cut one image's share of a cell: fractals of a block, blocks; largest first."""
+    before = 0
+    for columns in range(1, n_all + 1):
+        n = -(-n_all // columns)
         # The fewest rows of blocks that L0A and L0C allow; more would only load the weights more often.
         most = min(room.operand, room.results // n) if n <= room.operand else 0
-        rows = -(-parts.m // most) if most else 0
-        if not rows or (columns > 1 and n == -(-parts.n // (columns - 1))):
-            continue
-        m = -(-parts.m // rows)
-        k = _pairs(gemm, room.operand // max(m, n))
-        pixels, width = min(m * FRACTAL, gemm.sliding.pixels), n * FRACTAL
-        load = costs.load_image(pixels, k)
-        load += costs.load_weights(k * c0, width, backwards=gemm.backwards, taps=gemm.taps)
-        step = max(int(load), int(costs.mmad(pixels, k * c0, width)))
-        yield Tiles(m, n, k, rows * columns, rows * columns * (gemm.all_taps.groups // k) * step)
+        if most and n != before:
+            rows = -(-m_all // most)
+            yield -(-m_all // rows), n, rows * columns
+        before = n
 
 
-def _pairs(gemm: DgradGemm, most: int) -> int:
+def _pairs(gemm: DgradGemm, most: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the (channel group, tap) pairs that one Mmad adds, of as many as L0A and L0B hold."""
     # Weights of 4 bytes are turned over in blocks of 16 x 16: counters tell of 8 channels in each Mmad.
     if gemm.sliding.itemsize == WIDE_BYTES:
-        return 1
+        return np.ones_like(most)
     whole = gemm.all_taps.groups
-    return max(pairs for pairs in range(1, most + 1) if whole % pairs == 0)
+    fitting = [pairs for pairs in range(1, int(most.max()) + 1) if whole % pairs == 0]
+    return np.array(fitting)[np.searchsorted(fitting, most, side="right") - 1]
 
 
 def _l1_steps(

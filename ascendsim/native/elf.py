@@ -1,0 +1,156 @@
+"""Object code for x86-64 in the ELF format, as the code generator writes it, laid out for a place in memory.
+
+The generator is told to address everything by 64 bits. So linking is to write addresses: each relocation
+names a place, and the symbol whose address belongs there.
+
+Source   System V Application Binary Interface, chapter 4; its supplement for AMD64, 4.3 and 4.4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from struct import unpack_from
+from typing import Final, NamedTuple
+
+# 64 bits, least byte first; a relocatable file, for x86-64.
+_MAGIC, _KIND = b"\x7fELF\x02\x01", (1, 62)
+_BITS, _SYMBOLS, _RELOCATIONS, _ZEROS = 1, 2, 4, 8  # kinds of sections
+_WRITTEN, _LOADED = 1, 2  # flags of sections
+_OUTSIDE, _COMMON, _LAST = 0, 0xFFF2, 0xFF00  # sections of symbols; numbers from the last on are no sections
+_ADDRESS: Final = 1  # the relocation that writes the address of a symbol, and a number added to it
+PAGE: Final = 4096
+
+
+class Patch(NamedTuple):
+    """Eight bytes to write: the address of the function `outside`, else that of the image, and `add`."""
+
+    offset: int
+    outside: str
+    add: int
+
+
+@dataclass(frozen=True)
+class Image:
+    """Code and data from the beginning of a page on.
+
+    content   their bytes, before addresses are written
+    fixed     so many bytes, whole pages, are code and constants; what lies behind them may be written
+    patches   the addresses to write
+    symbols   name -> offset
+    """
+
+    content: bytes
+    fixed: int
+    patches: tuple[Patch, ...]
+    symbols: dict[str, int]
+
+
+class _Section(NamedTuple):
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    entry: int
+
+
+class _Symbol(NamedTuple):
+    """A symbol and its offset in the image; None: it is in no section that is loaded."""
+
+    name: str
+    section: int
+    offset: int | None
+
+
+def image_of(code: bytes) -> Image | None:
+    """Lay out object code; None if it is of another kind, or takes more than writing addresses of 64 bits."""
+    if code[: len(_MAGIC)] != _MAGIC or unpack_from("<HH", code, 16) != _KIND:
+        return None
+    layout = _Layout(code)
+    patches = layout.patches()
+    if patches is None or not layout.is_plain:
+        return None
+    symbols = {symbol.name: symbol.offset for symbol in layout.symbols if symbol.offset is not None}
+    return Image(layout.content(), layout.fixed, patches, symbols)
+
+
+class _Layout:
+    """Where the sections of some object code come to lie: those that are only read first."""
+
+    def __init__(self, code: bytes) -> None:
+        self._code = code
+        (first,), (count,) = unpack_from("<Q", code, 40), unpack_from("<H", code, 60)
+        self._sections = [_Section(*unpack_from("<IIQQQQIIQQ", code, first + 64 * n)) for n in range(count)]
+        self._loaded = {n: section for n, section in enumerate(self._sections) if section.flags & _LOADED}
+        self._places: dict[int, int] = {}
+        self._end = 0
+        for written in (False, True):
+            self.fixed = self._end = -(-self._end // PAGE) * PAGE
+            for number, section in self._loaded.items():
+                if bool(section.flags & _WRITTEN) == written:
+                    self._places[number] = self._take(section.size, section.align)
+
+    @property
+    def is_plain(self) -> bool:
+        """Tell whether all that is loaded is bytes of the file, or zeros."""
+        return all(section.kind in (_BITS, _ZEROS) for section in self._loaded.values())
+
+    def content(self) -> bytes:
+        """Return the bytes of the image."""
+        content = bytearray(self._end)
+        for number, place in self._places.items():
+            _, kind, _, _, offset, size, *_ = self._loaded[number]
+            if kind == _BITS:
+                content[place : place + size] = self._code[offset : offset + size]
+        return bytes(content)
+
+    @cached_property
+    def symbols(self) -> Sequence[_Symbol]:
+        """All symbols, in the order of the file. Some have no place yet, and are given one."""
+        found = []
+        for table in self._of_kind(_SYMBOLS):
+            names = self._sections[table.link].offset
+            for entry in range(table.offset, table.offset + table.size, 24):
+                name, _, _, section, value, size = unpack_from("<IBBHQQ", self._code, entry)
+                begin = names + name
+                text = self._code[begin : self._code.index(b"\0", begin)].decode()
+                place = self._places.get(section)
+                if section == _COMMON:
+                    offset: int | None = self._take(size, value)
+                else:
+                    offset = None if place is None else place + value
+                found.append(_Symbol(text, section, offset))
+        return found
+
+    def patches(self) -> tuple[Patch, ...] | None:
+        """Return the addresses to write; None if any relocation asks for anything else."""
+        found = []
+        for table in self._of_kind(_RELOCATIONS):
+            place = self._places.get(table.info)
+            if place is None:
+                continue  # of what is not loaded, such as notes for debuggers
+            for entry in range(table.offset, table.offset + table.size, 24):
+                offset, kind, number, add = unpack_from("<QIIq", self._code, entry)
+                symbol = self.symbols[number]
+                if kind != _ADDRESS or (symbol.offset is None and symbol.section != _OUTSIDE):
+                    return None
+                if symbol.offset is None:
+                    found.append(Patch(place + offset, symbol.name, add))
+                else:
+                    found.append(Patch(place + offset, "", symbol.offset + add))
+        return tuple(found)
+
+    def _take(self, size: int, align: int) -> int:
+        """Return a place for so many bytes behind all others."""
+        begin = -(-self._end // max(1, align)) * max(1, align)
+        self._end = begin + size
+        return begin
+
+    def _of_kind(self, kind: int) -> list[_Section]:
+        return [section for section in self._sections if section.kind == kind]
