@@ -46,7 +46,7 @@ class Call:
     compute_dtype   what the cube multiplies: a name of a format, or hf32
     dtypes          storage format of grad_output, input, weight, grad_input, grad_weight, grad_bias
     plans           gradient -> how the cube computes it, for those that are computed
-    views           where the elements of those inputs lie that are not contiguous
+    views           where the elements of those inputs and gradients lie that are not contiguous
     fixpipe         which of the vendor's pages says when Fixpipe saturates (controls.FIXPIPE_PRESETS)
     direct_outputs  every gradient leaves the core in its own format (see `RuleSet`)
     """
