@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from ascendsim.ops.schedules.winograd.schedule import WgradWinograd
@@ -46,6 +47,21 @@ def by_winograd(schedule: Schedule) -> str:
         "grad_weight is made by Winograd, F(2x2, 3x3), which the operator takes for these sizes: 16 products "
         "in place of the direct sum's 36, rounded elsewhere, so that its bits are others. Its cycles were "
         "held against no device."
+    )
+
+
+def padded_rows(call: Call, gradient: str) -> str:
+    """Say that a user's base_m fills no whole fractals, if it does not; the rules take such for a reason."""
+    plan, rows = call.plans[gradient], call.profile.cube.m0
+    base, more = plan.tiling.base_m, -plan.tiling.base_m % rows
+    # Of grad_weight it is refused; a block of all pixels has nothing to take instead.
+    if gradient != "grad_input" or not more or plan.chosen_by in ("product", "search"):
+        return ""
+    if base >= prod(call.problem_of(gradient).input[2:]):
+        return ""
+    return (
+        f"base_m of grad_input is {base}, no multiple of {rows}: the cube multiplies {base + more} rows for "
+        f"a whole block, the last {more} for nothing."
     )
 
 
