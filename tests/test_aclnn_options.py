@@ -44,7 +44,7 @@ def direct(call, given, **options):
 
 
 def test_every_option_is_tried():
-    interface = {"product", "rules", "output_dtypes"}  # said by other arguments
+    interface = {"product", "rules", "output_dtypes", "output_strides"}  # said by other arguments
     assert {*get_type_hints(CallOptions), "order"} - interface <= set().union(*OPTIONS)
 
 

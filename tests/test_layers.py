@@ -69,6 +69,7 @@ MAY_IMPORT = {
         "timing",
         "ops/known_times",
         "ops/lowering",
+        "ops/plan",
         "ops/results",
         "ops/summary",
     },

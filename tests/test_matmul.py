@@ -579,7 +579,9 @@ def test_a_switch_of_a_plan_is_yes_or_no(name):
     ],
 )
 def test_a_plan_that_does_not_fit_names_buffer_need_and_capacity(plan, buffer, need, capacity):
-    with pytest.raises(CapacityError, match=f"^{buffer} of 910B2 holds {capacity} bytes.* need to {need};"):
+    with pytest.raises(
+        CapacityError, match=f"^tiling of matmul: {buffer} of 910B2 holds {capacity} bytes.* need to {need};"
+    ):
         estimate_matmul(MatmulProblem(512, 4096, 512), tiling=plan)
 
 

@@ -248,7 +248,7 @@ def test_an_l0_tile_holds_twice_as_many_bytes_as_halves():
     # L0A: 2 copies of 128 x 256 bytes are all 65536 of it; the same of halves are twice as many.
     plan = Tiling(128, 128, 256)
     assert estimate_matmul(MatmulProblem(512, 512, 512), "int8", tiling=plan).cycles > 0
-    with pytest.raises(CapacityError, match=r"^L0A of "):
+    with pytest.raises(CapacityError, match=r"^tiling of matmul: L0A of "):
         estimate_matmul(MatmulProblem(512, 512, 512), "float16", tiling=plan)
 
 

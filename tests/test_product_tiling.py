@@ -36,6 +36,9 @@ def conv(channels, out, size, kernel=3, batch=1, stride=1, depth=1):
 
 # One depth, so that four of five kernel depths lie in the padding: five tasks for four cores.
 PADDED = ConvProblem((4, 16, 1, 9, 9), (16, 16, 5, 3, 3), 1, (2, 1, 1))
+# Two blocks of columns at three kernel depths, of which the middle one meets the image: in the last round are
+# the second block's middle and last one.
+HALF_PADDED = ConvProblem((4, 32, 1, 9, 9), (16, 32, 3, 3, 3), 1, 1)
 # (gradient, product, dtype, problem, strategy of the product, what else tells its kind)
 KINDS = {
     "arch22 weights resident": (
@@ -113,6 +116,14 @@ KINDS = {
     "arch35 strips of a line": (
         *("grad_weight", ARCH35, "float16", ConvProblem((1, 16, 600), (16, 16, 3), 1, 1)),
         *("stream_k", {"strip_w": 128}),
+    ),
+    "arch35 last round of padding alone": (
+        *("grad_weight", ARCH35, "float16", PADDED),
+        *("stream_k", {"tasks": 5, "stream_ways": 4, "stream_axis": "batch_depth"}),
+    ),
+    "arch35 last round with padding among its tasks": (
+        *("grad_weight", ARCH35, "float16", HALF_PADDED),
+        *("stream_k", {"tasks": 6, "stream_ways": 2, "stream_axis": "batch_depth"}),
     ),
     "arch22 grid of 20 cores": (
         *("grad_weight", B3, "bfloat16", conv(32, 8, 12, batch=5)),
@@ -265,7 +276,6 @@ def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
     ("gradient", "profile", "dtype", "problem", "lacking"),
     [
         ("grad_weight", ARCH35, "float16", conv(32, 16, 520, kernel=1), "strips"),
-        ("grad_weight", ARCH35, "float16", PADDED, "some meet padding alone"),
         ("grad_input", ARCH35, "hifloat8", conv(16, 32, 16), "blocks that end inside a group of 32 channels"),
     ],
 )

@@ -38,7 +38,9 @@ PROBLEMS = [
     ConvProblem((1, 18, 4, 5, 5), (18, 18, 2, 1, 2)),
     ConvProblem((1, 40, 30), (24, 20, 3), groups=2),
     ConvProblem((1, 16, 1, 5, 5), (16, 16, 2, 1, 1), padding=(3, 0, 0)),  # parts that meet padding alone
-    ConvProblem((1, 16, 1, 5, 5), (16, 16, 3, 1, 1), padding=(1, 0, 0)),  # so do whole kernel depths
+    # So do whole kernel depths: of the last round of two tasks the second, or the only one of it.
+    ConvProblem((1, 16, 1, 5, 5), (32, 16, 3, 1, 1), padding=(1, 0, 0)),
+    ConvProblem((1, 16, 1, 5, 5), (16, 16, 5, 1, 1), padding=(2, 0, 0)),
 ]
 
 

@@ -128,6 +128,7 @@ class Executor:
             "product": self.profile,
             "rules": self.rules,
             "output_dtypes": [self.decision.dtypes.get(name) for name in GRADIENTS],
+            "output_strides": self._output_strides(),
         }
         # Imported when it runs: the first phase alone, as `ascendsim check` asks it, computes nothing.
         call = self.call
@@ -142,6 +143,17 @@ class Executor:
             *("output_mask", "cube_math_type"),
         )
         return convolution_backward(**inputs, **{name: getattr(call, name) for name in attributes}, **options)
+
+    def _output_strides(self) -> dict[str, tuple[int, ...]]:
+        """Return the strides of the wanted outputs that do not lie row after row."""
+        # An empty call leaves shapes of outputs unchecked: none of them need be that of its gradient.
+        wanted = () if self.decision.empty else self.decision.wanted_gradients
+        outputs = {name: getattr(self.call, name) for name in wanted}
+        return {
+            name: tensor.strides
+            for name, tensor in outputs.items()
+            if tensor is not None and not tensor.is_contiguous
+        }
 
     def _write(self, name: str, gradient: Any) -> None:
         """Write one gradient; an empty call leaves shapes of outputs unchecked and fills them with zeros."""

@@ -144,9 +144,8 @@ def _own_options(options: Any) -> FrozenMap[str, Any]:
     from ascendsim.ops.options.keywords import CallOptions
 
     # What the interface's own arguments say is said once.
-    known = [
-        name for name in CallOptions.__annotations__ if name not in ("product", "rules", "output_dtypes")
-    ]
+    said = ("product", "rules", "output_dtypes", "output_strides")
+    known = [name for name in CallOptions.__annotations__ if name not in said]
     if options is not None and not isinstance(options, Mapping):
         raise AclnnError(
             INVALID, CHECK, f"options is {shown(options)}; it must be a table such as {{'order': 3}}"

@@ -7,13 +7,12 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import AclnnError
+from ascendsim.ops.problems.views import share_places
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RUNTIME = 361001  # ACLNN_ERR_RUNTIME_ERROR
-# To compare places one by one; where that would take longer, memory that looks shared counts as shared.
-MOST_COMPARED = 2**24
 MOST_WORK: Any = 10**6  # numpy's annotations know no number of steps
 
 
@@ -41,25 +40,7 @@ def require_writable(outputs: Mapping[str, NDArray[Any]]) -> None:
 
 def overlaps_itself(array: NDArray[Any]) -> bool:
     """Tell whether two elements of an array share a byte."""
-    if array.size == 0:
-        return False
-    import numpy as np
-
-    axes = sorted((abs(step), extent) for extent, step in zip(array.shape, array.strides, strict=True))
-    steps = [(step, extent) for step, extent in axes if extent > 1]
-    # The usual case: along every axis the next element lies behind all that the shorter steps reach.
-    reach, apart = array.itemsize, True
-    for step, extent in steps:
-        apart = apart and step >= reach
-        reach += step * (extent - 1)
-    if apart:
-        return False
-    if array.size * array.itemsize > reach or array.size > MOST_COMPARED:
-        return True
-    places = np.zeros(1, np.int64)
-    for step, extent in steps:
-        places = np.add.outer(places, step * np.arange(extent)).ravel()
-    return bool((np.diff(np.sort(places)) < array.itemsize).any())
+    return share_places(array.shape, array.strides, array.itemsize)
 
 
 def _overlap(one: NDArray[Any], two: NDArray[Any]) -> bool:

@@ -89,7 +89,7 @@ def _lowered(
 
     Shapes without values are enough.
     """
-    views = {name: _view(getattr(call, name)) for name in INPUTS}
+    views = {name: _view(getattr(call, name)) for name in (*INPUTS, *decision.wanted_gradients)}
     if isinstance(call, ConvTbcBackwardCall):
         from ascendsim.ops.conv_tbc_backward import tbc_call, tbc_graph
 

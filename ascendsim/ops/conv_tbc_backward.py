@@ -10,11 +10,12 @@ from ascendsim.arguments import whole
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
-from ascendsim.ops.lowering.lower import append_gradients
+from ascendsim.ops.lowering.lower import append_gradients, append_view_copies
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand
 from ascendsim.ops.options.call import Options, options_of
 from ascendsim.ops.options.keywords import CallOptions, require_order
+from ascendsim.ops.options.output_strides import output_views, strides_in_order
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.views import View
@@ -68,10 +69,12 @@ def conv_tbc_backward(
     given = zip((*INPUTS, "bias"), (grad_output, input, weight, bias), strict=True)
     operands = {name: Operand.of(value, name) for name, value in given}
     described = (operand.described for operand in operands.values())
-    in_order: tuple[Any, ...] = (*described, pad, cube_math_type)
-    asked = ConvTbcBackwardCall(*in_order)
-    decision = resolve(asked.with_usual_outputs(options.wanted_dtypes), options.asked_product, options.rules)
+    arguments: tuple[Any, ...] = (*described, pad, cube_math_type)
+    asked = ConvTbcBackwardCall(*arguments)
+    outputs = options.wanted_dtypes, strides_in_order(options.wanted_strides)
+    decision = resolve(asked.with_usual_outputs(*outputs), options.asked_product, options.rules)
     views = {name: operand.view for name, operand in operands.items()}
+    views |= output_views(options.wanted_strides, _gradient_shapes(views))
     carriers = carriers_of({name: operands[name] for name in INPUTS})
     count = thread_count(threads, timing=timing)
     machine, results = (options.profile, options.l2_start), list[KernelResult]()
@@ -95,7 +98,7 @@ def conv_tbc_backward(
 def tbc_call(views: Views, pad: int, decision: Decision, options: Options) -> Call:
     """Return the convolution backward that makes the gradients.
 
-    Views    where the elements of grad_output, input and weight lie
+    Views    where the elements of grad_output, input, weight and, if not row after row, of gradients lie
     """
     time, batch, channels = views["input"].shape
     taps, _, made = views["weight"].shape
@@ -128,6 +131,7 @@ def tbc_graph(call: Call, views: Views, decision: Decision) -> Graph:
     append_gradients(call, (True, True, True), graph)
     on.transpose("grad_input", ACTIVATION_OUT)
     on.transpose("grad_weight", WEIGHT)
+    append_view_copies(on, GRADIENTS, views)
     return graph.build(GRADIENTS)
 
 
@@ -160,4 +164,5 @@ def _empty_graph(views: Views, decision: Decision, options: Options) -> Graph:
         on.transpose("grad_output", ACTIVATION_IN)
         made = leaves_in("grad_bias", decision.dtypes, "", direct=decision.direct_outputs)
         on.grad_bias(decision.dtypes["grad_bias"], made)
+    append_view_copies(on, [name for name in GRADIENTS if prod(shapes[name])], views)
     return graph.build(GRADIENTS)

@@ -14,11 +14,12 @@ from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.known import known_graph
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.lower import append_view_copies, lower
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand, spread
 from ascendsim.ops.options.call import Options, options_of
 from ascendsim.ops.options.keywords import CallOptions, require_order
+from ascendsim.ops.options.output_strides import output_views, strides_in_order
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.views import View
@@ -71,7 +72,8 @@ def convolution_backward(
              None, or torch's [0] where no grad_bias is asked for: a layer without bias
     Types    numpy arrays of float16, float32, bfloat16, float8_e4m3fn, float8_e5m2 (ml_dtypes), or
              HiFloat8Array; which ones, and which mixtures, the rule set and the product say
-    Views    of any strides are taken; each that is not contiguous costs a kernel of its own
+    Views    of any strides are taken; each that is not contiguous costs a kernel of its own, and so does
+             each gradient that `output_strides` puts elsewhere than row after row
     Order    of execution: "program", "arrival" (as timed; matters for atomic adds) or a seed
     Timing   False: the same bits many times faster, without kernels and cycles (`estimate` gives those), on
              so many `threads`; the bits do not depend on their number
@@ -101,6 +103,7 @@ def convolution_backward(
         results, made = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
     else:
         views = {name: operand.view for name, operand in operands.items()}
+        views |= output_views(options.wanted_strides, _gradient_shapes(asked))
         call = options.call(_problem(asked, decision), decision, views)
         model, plans = str(call.accumulation), call.plans
         if timing:
@@ -188,6 +191,7 @@ def planned_call(
     asked = _asked(described, None, attributes, p.rank, output_mask, cube_math_type)
     # A ConvProblem is never empty, so there is always a product to plan.
     decision = decide(asked, options)
+    views |= output_views(options.wanted_strides, _gradient_shapes(asked))
     return decision, options.call(problem, decision, views)
 
 
@@ -221,7 +225,8 @@ def decide(asked: ConvolutionBackwardCall, options: Options) -> Decision:
 
     Raises   AclnnError with the status that the interface would answer
     """
-    return resolve(asked.with_usual_outputs(options.wanted_dtypes), options.asked_product, options.rules)
+    outputs = options.wanted_dtypes, strides_in_order(options.wanted_strides)
+    return resolve(asked.with_usual_outputs(*outputs), options.asked_product, options.rules)
 
 
 def _names(dtype: Format | Sequence[Format]) -> tuple[str, ...]:
@@ -286,6 +291,7 @@ def _empty_graph(asked: ConvolutionBackwardCall, decision: Decision, options: Op
         if asked_for:
             zeros.fill(name, shape, decision.dtypes[name])
             wanted.append(name)
+    append_view_copies(zeros, wanted, output_views(options.wanted_strides, _gradient_shapes(asked)))
     return graph.build(tuple(wanted))
 
 

@@ -11,6 +11,7 @@ from ascendsim.errors import StoppedError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.known_times import known_times
 from ascendsim.ops.lowering.graph import Graph, TransData
+from ascendsim.ops.plan import saying_whose
 from ascendsim.ops.results import KernelResult, Retimed
 from ascendsim.ops.summary import summarise
 from ascendsim.profile import Profile
@@ -54,7 +55,8 @@ class GraphTimes:
     def add(self, kernel: Kernel, *, last: bool = False) -> KernelResult:
         """Time the next kernel of the call; what the `last` one leaves of L2 is not asked for."""
         try:
-            result = self._timed(kernel)
+            with saying_whose(kernel.name, kernel.facts.get("plan")):
+                result = self._timed(kernel)
         except StoppedError:  # by what the kernels before had left of the bound
             raise self._stopped(kernel) from None
         _log.debug("%s on %s: %s cycles", kernel.name, self._profile.variant, f"{result.cycles:,}")

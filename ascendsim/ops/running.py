@@ -12,7 +12,7 @@ from ascendsim.ops.graph_times import GraphTimes
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.options.call import Options
-from ascendsim.ops.plan import Plan
+from ascendsim.ops.plan import Plan, saying_whose
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name
 from ascendsim.ops.results import KernelResult
 from ascendsim.profile import Profile
@@ -150,7 +150,8 @@ def execute(
         # What a kernel before has begun, such as zeros to which this one adds.
         if tensor.role == "output" and name in gm:
             own[name] = gm[name].reshape(tensor.shape)
-    run_kernel(kernel, own, order=order, observe=observe, at_once=True)
+    with saying_whose(kernel.name, kernel.facts.get("plan")):
+        run_kernel(kernel, own, order=order, observe=observe, at_once=True)
     gm.update({name: own[name] for name, tensor in kernel.tensors.items() if tensor.role == "output"})
 
 

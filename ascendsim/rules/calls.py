@@ -67,20 +67,23 @@ class ConvolutionBackwardCall:
     tensors: ClassVar[tuple[str, ...]] = ("grad_output", "input", "weight", *GRADIENTS)
 
     def with_usual_outputs(
-        self, dtypes: Sequence[str | None] = (None, None, None)
+        self,
+        dtypes: Sequence[str | None] = (None, None, None),
+        strides: Sequence[Sequence[int] | None] = (None, None, None),
     ) -> ConvolutionBackwardCall:
         """Return the call with the outputs and bias_sizes that a caller without buffers would have made.
 
         Missing outputs get the shape and format of their own tensor, grad_bias (channels of grad_output,).
         A dtype of None is that of input, weight and grad_output; a missing input leaves its output missing.
+        Strides of None are those of a contiguous tensor.
         """
         sources = (self.input, self.weight, self.grad_output)
-        usual = [_like(source, dtype) for source, dtype in zip(sources, dtypes, strict=True)]
+        usual = [_like(*one) for one in zip(sources, dtypes, strides, strict=True)]
         # The gradient of the bias has one value for each channel, whatever the rank of grad_output.
         channels = _channels(self.grad_output)
         if usual[2] is not None:
             # ND whatever grad_output is: the pages accept no other format for it.
-            usual[2] = TensorDescription(channels, usual[2].dtype, "ND")
+            usual[2] = TensorDescription(channels, usual[2].dtype, "ND", usual[2].strides)
         return _filled(self, bias_sizes=channels, **dict(zip(GRADIENTS, usual, strict=True)))
 
 
@@ -105,10 +108,14 @@ class ConvTbcBackwardCall:
     api: ClassVar[str] = "aclnnConvTbcBackward"
     tensors: ClassVar[tuple[str, ...]] = ("grad_output", "input", "weight", "bias", *GRADIENTS)
 
-    def with_usual_outputs(self, dtypes: Sequence[str | None] = (None, None, None)) -> ConvTbcBackwardCall:
+    def with_usual_outputs(
+        self,
+        dtypes: Sequence[str | None] = (None, None, None),
+        strides: Sequence[Sequence[int] | None] = (None, None, None),
+    ) -> ConvTbcBackwardCall:
         """Return the call with each missing output like its own tensor: input, weight, bias."""
         sources = (self.input, self.weight, self.bias)
-        usual = [_like(source, dtype) for source, dtype in zip(sources, dtypes, strict=True)]
+        usual = [_like(*one) for one in zip(sources, dtypes, strides, strict=True)]
         return _filled(self, **dict(zip(GRADIENTS, usual, strict=True)))
 
 
@@ -121,12 +128,14 @@ def _filled(call: SomeCall, **usual: Any) -> SomeCall:
     return replace(call, **{name: value for name, value in usual.items() if getattr(call, name) is None})
 
 
-def _like(source: object, dtype: str | None) -> TensorDescription | None:
-    """Describe a contiguous tensor like `source`; nothing, where that is no tensor."""
+def _like(
+    source: object, dtype: str | None, strides: Sequence[int] | None = None
+) -> TensorDescription | None:
+    """Describe a tensor like `source`, contiguous without strides; nothing, where that is no tensor."""
     if not isinstance(source, TensorDescription):
         return None
     # An output that the caller did not make is contiguous, even where its tensor is a view.
-    return replace(source, dtype=source.dtype if dtype is None else dtype, strides=None)
+    return replace(source, dtype=source.dtype if dtype is None else dtype, strides=strides)
 
 
 def _channels(grad_output: TensorDescription | None) -> Any:

@@ -46,10 +46,9 @@ class Setting:
         **options: Any,
     ) -> None:
         require_known("Setting", options, NAMES)
-        if "output_dtypes" in options:
-            raise ConfigError(
-                "Setting: output_dtypes is not taken; results have the formats of torch's tensors"
-            )
+        for name, what in (("output_dtypes", "the formats"), ("output_strides", "the places")):
+            if name in options:
+                raise ConfigError(f"Setting: {name} is not taken; results have {what} of torch's tensors")
         if whole(cube_math_type) is None:
             raise ConfigError(f"Setting: cube_math_type is {cube_math_type!r}; it must be 0, 1, 2 or 3")
         checked = Options(product=product, **options)

@@ -11,7 +11,7 @@ from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.numerics.formats.controls import Control, OverflowRules
 from ascendsim.numerics.formats.dtypes import DType, dtype
-from ascendsim.ops.plan import Plan
+from ascendsim.ops.plan import Plan, saying_whose
 from ascendsim.ops.problems.as_product import GradientProduct, gradient_product
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
@@ -46,7 +46,7 @@ class Call:
     compute_dtype   what the cube multiplies: a name of a format, or hf32
     dtypes          storage format of grad_output, input, weight, grad_input, grad_weight, grad_bias
     plans           gradient -> how the cube computes it, for those that are computed
-    views           where the elements of those inputs lie that are not contiguous
+    views           where the elements of those inputs and gradients lie that are not contiguous
     fixpipe         which of the vendor's pages says when Fixpipe saturates (controls.FIXPIPE_PRESETS)
     direct_outputs  every gradient leaves the core in its own format (see `RuleSet`)
     """
@@ -76,7 +76,8 @@ class Call:
         else:
             gemm = WgradGemm.of(problem, self.compute_dtype)
         sums = self.generation.deterministic_sum if self.deterministic else "atomic"
-        return schedule_named(plan.schedule)(gemm, plan.tiling, self.profile, sums)
+        with saying_whose(gradient, plan):
+            return schedule_named(plan.schedule)(gemm, plan.tiling, self.profile, sums)
 
     def as_product(self, gradient: str) -> GradientProduct | None:
         """Return the matrix product that a gradient is made by, if its plan says so."""

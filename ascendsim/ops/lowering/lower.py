@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, Mask
 from ascendsim.ops.lowering.cube import grad_input, grad_weight
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.notes import squeezed
 from ascendsim.ops.lowering.products import gradient_by_product
 from ascendsim.ops.lowering.vector import VectorKernels
+from ascendsim.ops.problems.views import View
 from ascendsim.program.places import GmTensor
 
 
@@ -15,15 +18,26 @@ def lower(call: Call, output_mask: Mask) -> Graph:
     """Return the kernels of a call in the order in which the device runs them.
 
     Order    row-major copies of strided inputs (whatever is asked for, as the operator does), then as
-             `append_gradients` says
+             `append_gradients` says, then copies of gradients to places of their own
     """
     given = {name: GmTensor.of(name, call.shape_of(name), call.dtypes[name]) for name in INPUTS}
     graph = GraphBuilder(given)
     # Whatever is asked for: the operator makes its inputs contiguous before it looks at the mask.
-    for name, view in call.views.items():
-        VectorKernels(graph, call.profile, call.accumulation).contiguous(name, view)
+    on = VectorKernels(graph, call.profile, call.accumulation)
+    for name in INPUTS:
+        if name in call.views:
+            on.contiguous(name, call.views[name])
     append_gradients(call, output_mask, graph)
-    return graph.build(tuple(name for name, wanted in zip(GRADIENTS, output_mask, strict=True) if wanted))
+    wanted = tuple(name for name, asked in zip(GRADIENTS, output_mask, strict=True) if asked)
+    append_view_copies(on, wanted, call.views)
+    return graph.build(wanted)
+
+
+def append_view_copies(on: VectorKernels, gradients: Iterable[str], views: Mapping[str, View]) -> None:
+    """Append the copies (ViewCopy) of those gradients whose elements do not lie row after row."""
+    for name in gradients:
+        if name in views and not views[name].is_contiguous:
+            on.view_copy(name, views[name])
 
 
 def append_gradients(call: Call, output_mask: Mask, graph: GraphBuilder) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final
 
+from ascendsim.ops.schedules.wgrad.columns import narrowed_to
+from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.schedules.winograd.schedule import WgradWinograd
 
 if TYPE_CHECKING:
@@ -46,6 +49,39 @@ def by_winograd(schedule: Schedule) -> str:
         "grad_weight is made by Winograd, F(2x2, 3x3), which the operator takes for these sizes: 16 products "
         "in place of the direct sum's 36, rounded elsewhere, so that its bits are others. Its cycles were "
         "held against no device."
+    )
+
+
+def narrow_blocks(call: Call, gradient: str, schedule: Schedule) -> str:
+    """Say that L1 has no room for the base blocks of a user's plan of grad_weight, so they are narrower."""
+    plan = call.plans[gradient]
+    if not isinstance(schedule, Wgrad) or plan.chosen_by in ("product", "search"):
+        return ""
+    t, tasks = plan.tiling, schedule.tasks
+    columns = narrowed_to(schedule.gemm, t, tasks.column_blocks)
+    if not columns:
+        return ""
+    runs = max(pixels for _, pixels in tasks.ranges_of_image)
+    return (
+        f"L1 does not hold the tiles of grad_weight as its plan says: blocks have {columns} columns, where "
+        f"base_n is {t.base_n}, over {runs} pixels at a time, where steps are of {t.step_kb * t.base_k}. "
+        "So grad_output comes again for each of more blocks; the product's operators "
+        "refuse such a plan. Take smaller steps, base_k or base_m, or fewer copies in L1."
+    )
+
+
+def padded_rows(call: Call, gradient: str) -> str:
+    """Say that a user's base_m fills no whole fractals, if it does not; the rules take such for a reason."""
+    plan, rows = call.plans[gradient], call.profile.cube.m0
+    base, more = plan.tiling.base_m, -plan.tiling.base_m % rows
+    # Of grad_weight it is refused; a block of all pixels has nothing to take instead.
+    if gradient != "grad_input" or not more or plan.chosen_by in ("product", "search"):
+        return ""
+    if base >= prod(call.problem_of(gradient).input[2:]):
+        return ""
+    return (
+        f"base_m of grad_input is {base}, no multiple of {rows}: the cube multiplies {base + more} rows for "
+        f"a whole block, the last {more} for nothing."
     )
 
 

@@ -15,7 +15,7 @@ from ascendsim.ops.schedules.vector.channel_sums import bias_parts, lane_sums
 from ascendsim.ops.schedules.vector.dilation import Spreading, dilation
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, ordered_sum, zero_fill
 from ascendsim.ops.schedules.vector.relayout import Relayout
-from ascendsim.ops.schedules.vector.strided import gather
+from ascendsim.ops.schedules.vector.strided import gather, scatter
 from ascendsim.ops.schedules.vector.transdata import transdata
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel, Phase
@@ -55,6 +55,20 @@ class VectorKernels:
         self._add(
             kernel, (phase,), (before, after), "float32", facts, op_type=op_type, recipe=("gather", view)
         )
+        self.graph.holds(name, after, view.shape)
+
+    def view_copy(self, name: str, view: View) -> None:
+        """Append the kernel that puts a gradient into memory where its elements lie in places of their own.
+
+        The host takes them out of GM in their order; where they lie counts only for the bytes written.
+        """
+        given = self.graph.now(name)
+        before = flat(given)
+        after = self.graph.make(name, before.shape, before.dtype, f"{name} in its places")
+        phase = scatter(self.profile, before, view, after)
+        facts: dict[str, object] = {"shape": view.shape, "strides": view.strides}
+        tensors, recipe = (before, after), ("scatter", view)
+        self._add(f"viewcopy_{name}", (phase,), tensors, "float32", facts, op_type="ViewCopy", recipe=recipe)
         self.graph.holds(name, after, view.shape)
 
     def transdata(self, kernel: str, change: Relayout) -> None:

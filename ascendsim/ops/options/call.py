@@ -16,6 +16,7 @@ from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.lowering.call import GRADIENTS, Call, leaves_in
 from ascendsim.ops.options.keywords import CallOptions, Product, Schedules, Tilings, refusal, require_known
 from ascendsim.ops.options.notes import L2_NOTES, ROWS_NOTE, STRIDED_NOTE, UNTIMED_NOTE, whose_tilings
+from ascendsim.ops.options.output_strides import strides_of
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
@@ -59,6 +60,7 @@ class Options:
     engine: str | None = None
     deterministic: bool | None = None
     output_dtypes: Sequence[str | None] | None = None
+    output_strides: Mapping[str, Sequence[int]] | None = None
     rules: str | Path = "documented"
     fixpipe: str = "ctrl48"
 
@@ -90,6 +92,7 @@ class Options:
             rule = f'a Tiling, {{"grad_input": Tiling(...), ...}}, {others}'
             raise refusal("tiling", self.tiling, rule)
         self._check_output_dtypes()
+        _ = self.wanted_strides  # what is none is told at once
 
     def _check_output_dtypes(self) -> None:
         if self.output_dtypes is None:
@@ -103,6 +106,11 @@ class Options:
             )
         object.__setattr__(self, "output_dtypes", given)
         _ = self.wanted_dtypes  # an unknown format is told at once
+
+    @cached_property
+    def wanted_strides(self) -> dict[str, tuple[int, ...]]:
+        """Where the elements of those gradients are to lie that are not to lie row after row."""
+        return strides_of(self.output_strides)
 
     @cached_property
     def profile(self) -> Profile:

@@ -54,12 +54,15 @@ class CallOptions(ProductOptions, total=False):
     deterministic  add the parts of grad_weight in a fixed order; None: as the rule set says. Where the rule
                    set says that a product has one order, neither value changes it
     output_dtypes  formats of the three gradients; None: those of input, weight and grad_output (or bias)
+    output_strides  {"grad_input": ...}: where the elements of gradients are to lie, in elements; None: row
+                   after row. Others cost a ViewCopy each; the gradients of a result are contiguous anyway
     rules          rule set that says what is accepted and in which type it computes
     fixpipe        which of the vendor's pages says when Fixpipe saturates: "ctrl48" or "c-api-pages"
     """
 
     deterministic: bool | None
     output_dtypes: Sequence[str | None] | None
+    output_strides: Mapping[str, Sequence[int]] | None
     rules: str | Path
     fixpipe: str
 

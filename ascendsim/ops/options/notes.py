@@ -25,8 +25,9 @@ L2_NOTES = {
 }
 UNTIMED_NOTE = "The call was made without timing: there are gradients, and no kernels and no cycles."
 STRIDED_NOTE = (
-    "What a vector core needs to gather strided elements is published nowhere: Contiguous and Transpose "
-    "kernels read in blocks of 32 bytes or whole lines, whichever is less."
+    "What a vector core needs to gather strided elements, or to write them, is published nowhere: Contiguous "
+    "and Transpose kernels read in blocks of 32 bytes or whole lines, whichever is less; ViewCopy kernels "
+    "write neighbours in one piece and others in blocks of 32 bytes."
 )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+# To compare places one by one; where that would take longer, memory that looks shared counts as shared.
+MOST_COMPARED = 2**24
 BLOCK_BYTES = 32  # the least that a transfer between GM and UB moves
 
 
@@ -53,6 +55,18 @@ class View:
         whole = blocks_of(((length - 1) * stride + 1) * itemsize)
         return self.size // length * min(whole, length * BLOCK_BYTES)
 
+    def bytes_written(self, itemsize: int) -> int:
+        """Bytes that are written to put all elements in their places once."""
+        # What lies between them is somebody else's, so that only neighbours are written in one piece.
+        length, stride = self._longest_line()
+        piece = length if stride == 1 else 1
+        return self.size // piece * blocks_of(piece * itemsize)
+
+    @property
+    def shares_places(self) -> bool:
+        """Whether two elements lie in the same place; also where it is not looked at one by one."""
+        return share_places(self.shape, self.strides, 1)
+
     def in_place(self, itemsize: int) -> bool:
         """Whether whole blocks already lie in the order of the elements, so that nothing moves in UB."""
         run = 1
@@ -74,6 +88,32 @@ class View:
             rest.remove(following)
             length *= following[0]
         return length, stride
+
+
+def share_places(shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int) -> bool:
+    """Tell whether two elements of a tensor share a byte; `steps` and `itemsize` in the same unit.
+
+    Of very large tensors whose axes lie between each other it counts as shared.
+    """
+    size = prod(shape)
+    if size == 0:
+        return False
+    axes = sorted((abs(step), extent) for extent, step in zip(shape, steps, strict=True) if extent > 1)
+    # The usual case: along every axis the next element lies behind all that the shorter steps reach.
+    reach, apart = itemsize, True
+    for step, extent in axes:
+        apart = apart and step >= reach
+        reach += step * (extent - 1)
+    if apart:
+        return False
+    if size * itemsize > reach or size > MOST_COMPARED:
+        return True
+    import numpy as np
+
+    places = np.zeros(1, np.int64)
+    for step, extent in axes:
+        places = np.add.outer(places, step * np.arange(extent)).ravel()
+    return bool((np.diff(np.sort(places)) < itemsize).any())
 
 
 def blocks_of(size_bytes: int) -> int:

@@ -14,6 +14,8 @@ from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.blocks import BlockSchedule
 from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.ops.schedules.wgrad.columns import narrowed_to
+from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.schedules.wgrad.stream import WgradStream
 from ascendsim.ops.tiling.partial import PartialPlan
 from ascendsim.ops.tiling.vendor.stream import tail_along
@@ -31,6 +33,10 @@ SHRINK: dict[str, tuple[tuple[str, ...], ...]] = {
     "L0C": (("cl0_buffers",), ("base_m", "base_n")),
     "UB": (("base_m",),),
 }
+# How nests that deal shares number their tasks where the plan to start from is of another nest: as operators
+# of the 910B number those of basic blocks, and of the 910_95 those of stream-K.
+ORDERS = {"grad_input": "group m batch d n", "grad_weight": "group k batch d m n"}
+STREAM_ORDER = "m n d group"
 # Returns the plan of a strategy for a machine.
 Choose = Callable[[str, Profile], Plan]
 
@@ -75,6 +81,9 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
         # split a kernel turn its weights first.
         turned = not filling.profile.generation.changes_layouts
         tiling = replace(tiling, k_split=1, single_core_k=0, transpose_first=turned)
+    if "task_order" in kind.reads and not tiling.task_order:
+        order = STREAM_ORDER if issubclass(kind, WgradStream) else ORDERS[kind.makes]
+        tiling = replace(tiling, task_order=order)
     tiling = replace(tiling, **partial.fields)
     tiling = _on_grid(tiling, kind, partial, filling)
     # One tile of each operand serves the same pixels: a step that is given alone is that of both.
@@ -210,6 +219,8 @@ def _fitted(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling:
         try:
             dealt = [tasks for tasks in schedule.dealt() if tasks]
             _reserve(schedule, dealt)
+            if "base_n" in partial.fields:
+                _require_width(schedule)
         except CapacityError as error:
             smaller = _smaller(tiling, error.buffer, {*partial.fields, *kind.fixed}, _unit(filling))
             if smaller is None:
@@ -245,6 +256,21 @@ def _reserve(schedule: Schedule, dealt: Sequence[Sequence[Any]]) -> None:
     elif dealt:
         # What another nest reserves only its program tells; the first core has the largest tiles as a rule.
         schedule.program(dealt[0])
+
+
+def _require_width(schedule: Schedule) -> None:
+    """Refuse tiles of grad_weight beside which L1 holds narrower blocks than those asked for.
+
+    Raises   CapacityError
+    """
+    if isinstance(schedule, Wgrad):
+        columns = narrowed_to(schedule.gemm, schedule.tiling, schedule.tasks.column_blocks)
+        if columns:
+            raise CapacityError(
+                f"L1 of {schedule.profile.variant} holds the windows of {columns} columns beside "
+                f"grad_output, but base_n is {schedule.tiling.base_n}; take smaller steps or fewer copies",
+                "L1",
+            )
 
 
 def _smaller(tiling: Tiling, buffer: str, given: Collection[str], unit: int) -> Tiling | None:

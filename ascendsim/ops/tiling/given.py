@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.ops.plan import Plan, Tiling
+from ascendsim.ops.plan import Plan, Tiling, saying_whose
 from ascendsim.ops.problems.as_product import gradient_product
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
@@ -55,7 +55,9 @@ def plans_of(
         # grad_weight always leaves in float32, so nothing is chosen anew for another format.
         made = None if gradient == "grad_weight" else out_dtype
         wanted = _Wanted(problem, gradient, compute_dtype, made, deterministic=deterministic)
-        plans[gradient] = _plan(tilings.get(gradient), schedules.get(gradient), wanted, profile)
+        given = tilings.get(gradient)
+        with saying_whose(gradient, given if isinstance(given, Plan | PartialPlan) else None):
+            plans[gradient] = _plan(given, schedules.get(gradient), wanted, profile)
         if not wanted.follows_product(plans[gradient].schedule, profile):
             _require_makes(plans[gradient].schedule, gradient)
     return plans
@@ -135,7 +137,7 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
         tiling = tiling.of(problem, wanted.compute_dtype) if isinstance(problem, ConvProblem) else None
     strategy = tiling if isinstance(tiling, str) else "product"
     if isinstance(tiling, Plan):
-        schedule, tiling = schedule or tiling.schedule, tiling.tiling
+        return replace(tiling, schedule=schedule or tiling.schedule, chosen_by="", instead="")
     # A tiling without a nest is for the usual one: those of the products read fields of their own.
     if isinstance(tiling, Tiling):
         return Plan(schedule or USUAL[wanted.gradient], tiling)

@@ -24,6 +24,7 @@ class PartialPlan:
     schedule   name or class of the loop nest; None: that of the rules
     block_dim  blocks that the kernel is launched with, as msprof counts them: the rules plan for so many
                cores. 0: all cores
+    file       the file of plans that it was read from; "": none
 
     Raises     ConfigError for a value that no tiling takes, or a grid of another number of blocks
     """
@@ -31,6 +32,7 @@ class PartialPlan:
     fields: Mapping[str, Any] = field(default_factory=FrozenMap)
     schedule: str | type | None = None
     block_dim: int = 0
+    file: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         """Refuse what no tiling takes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -138,4 +138,5 @@ def _plan(path: Path, table: Mapping[str, Any], made: str, layer: str = "") -> P
     # To give a plan of which nothing is said would be to give none, without a word.
     if not table:
         raise ConfigError(f"{where} is empty; give fields of a plan, as base_m = 64, or leave the table out")
-    return from_vendor(made, table, where) if says_vendor_names(table) else plan_given(table, where)
+    plan = from_vendor(made, table, where) if says_vendor_names(table) else plan_given(table, where)
+    return replace(plan, file=str(path))

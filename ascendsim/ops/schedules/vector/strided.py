@@ -1,8 +1,9 @@
-"""Bring tensors into row-major order: strided views (Contiguous) and permuted axes (Transpose).
+"""Bring tensors into row-major order and out of it: Contiguous, permuted axes (Transpose), ViewCopy.
 
 How a vector core reads scattered elements is published nowhere in numbers, so the cost is a stated
 approximation: a line of elements with one stride is read either whole, gaps included, or in blocks of 32
 bytes for each element, whichever is less; blocks that are then not in their place take one pass over UB.
+Written are neighbours in one piece, and others in a block each: what lies between them is not the kernel's.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from functools import partial
 from math import ceil
 
 from ascendsim.ops.problems.views import View
-from ascendsim.ops.schedules.vector.elementwise import PIECE_BYTES, flat_phase, pieces, store
+from ascendsim.ops.schedules.vector.elementwise import PIECE_BYTES, flat_phase, load, pieces, store
 from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Phase
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import Program
-from ascendsim.vector.instructions import CopyGmToUb
+from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 from ascendsim.vector.rearrange import Rearrange
 
 
@@ -32,6 +33,42 @@ def gather(profile: Profile, source: GmTensor, view: View, target: GmTensor) -> 
     each = Fraction(view.bytes_read(source.itemsize), view.size)
     build = partial(_program, source, target, each, view.in_place(source.itemsize))
     return flat_phase("gather", profile, view.size, source.itemsize, build)
+
+
+def scatter(profile: Profile, source: GmTensor, view: View, target: GmTensor) -> Phase:
+    """Return the phase that puts the elements of a flat tensor in the places of a view.
+
+    Tensors  `source` and `target` (elements,), as of `gather`: where they lie counts only for the bytes that
+             are written
+    """
+    each = Fraction(view.bytes_written(source.itemsize), view.size)
+    build = partial(_put, source, target, each, view.in_place(source.itemsize))
+    return flat_phase("scatter", profile, view.size, source.itemsize, build)
+
+
+def _put(
+    source: GmTensor,
+    target: GmTensor,
+    each: Fraction,
+    in_place: bool,
+    profile: Profile,
+    first: int,
+    count: int,
+) -> Program:
+    """Put `count` elements in their places, each of which writes `each` bytes."""
+    limit = min(PIECE_BYTES, profile.buffers["UB"].capacity_bytes // 4)
+    b = ProgramBuilder(profile)
+    piece = min(count, max(1, int(limit // each)))
+    rows = b.ring("UB", piece * source.itemsize, "in order", 2)
+    results = rows if in_place else b.ring("UB", ceil(piece * each), "scattered", 2)
+    for start, size in pieces(first, first + count, piece):
+        place, written = (slice(start, start + size),), ceil(size * each)
+        result = row = load(b, rows, source, place, size)
+        if not in_place:
+            result = results.next()
+            b.add(Rearrange(result, row, written))
+        b.add(CopyUbToGm(Gm(target, place), result, written))
+    return b.build()
 
 
 def _program(
@@ -52,10 +89,10 @@ def _program(
     rows = loads if in_place else b.ring("UB", piece * source.itemsize, "in order", 2)
     for start, size in pieces(first, first + count, piece):
         place = (slice(start, start + size),)
-        result = load = loads.next()
-        b.add(CopyGmToUb(load, Gm(source, place), ceil(size * each), (size,)))
+        result = scattered = loads.next()
+        b.add(CopyGmToUb(scattered, Gm(source, place), ceil(size * each), (size,)))
         if not in_place:
             result = rows.next()
-            b.add(Rearrange(result, load, ceil(size * each)))
+            b.add(Rearrange(result, scattered, ceil(size * each)))
         store(b, target, place, result, size)
     return b.build()

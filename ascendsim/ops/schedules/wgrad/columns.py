@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -44,6 +45,16 @@ def column_blocks(gemm: WgradGemm, tiling: Tiling, l1_budget: int) -> list[Colum
     boxes = cut_taps(whole, fitting * c0, c0)
     columns = accumulate((box.groups * c0 for box in boxes), initial=0)
     return [Columns(box, 0, box.groups, first) for box, first in zip(boxes, columns, strict=False)]
+
+
+def narrowed_to(gemm: WgradGemm, tiling: Tiling, blocks: Sequence[Columns]) -> int:
+    """Return the columns of the widest block, if L1 had no room for blocks of base_n; else 0.
+
+    Operators refuse such a plan: beside the other operand the tile of a base block does not fit.
+    """
+    c0, widest = gemm.sliding.c0, max(block.groups for block in blocks)
+    # A box of taps is whole along its inner axes, so it may have fewer columns than base_n in any case.
+    return widest * c0 if widest < first_box(gemm.all_taps, tiling.base_n, c0).groups else 0
 
 
 def whole_taps(gemm: WgradGemm, tiling: Tiling) -> list[Columns]:

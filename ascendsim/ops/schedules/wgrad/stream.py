@@ -42,9 +42,10 @@ class WgradStream(Wgrad):
     """As `Wgrad`, but every task reduces all pixels, and only those of the last round are cut into parts.
 
     Tasks are numbered along group, kernel depth "d", "m" and "n" as `task_order` says and go to the cores as
-    `mapping` says. What is left for the last round is cut into `k_split` parts along `stream_axis`, one for
-    each core; vector cores add them, in order or as a tree. So the bits do not depend on what arrives first.
-    Depths of the small side are walked before images; the operators walk them after.
+    `mapping` says; one that meets padding alone is a task without work. What is left for the last round is
+    cut into `k_split` parts along `stream_axis`, one for each core; vector cores add them, in order or as a
+    tree. So the bits do not depend on what arrives first. Depths of the small side are walked before images;
+    the operators walk them after.
     """
 
     name: ClassVar[str] = "wgrad_stream"
@@ -71,7 +72,7 @@ class WgradStream(Wgrad):
     def target(self) -> GmTensor:
         """The workspace of the parts, or the output where there are none."""
         output = self.gemm.output
-        if not self.tasks.tail:
+        if not self._streamed:
             return output
         return GmTensor.of("parts", (self.parts, *output.shape), "float32", "workspace")
 
@@ -97,8 +98,9 @@ class WgradStream(Wgrad):
         how = self.profile.generation.deterministic_sum if self.sums == "atomic" else self.sums
         return how == "tree"
 
+    @cached_property
     def _streamed(self) -> list[Piece]:
-        """Return the base blocks of the last round."""
+        """The base blocks of the last round, if it is cut."""
         cut_, c0 = self.tasks, self.gemm.sliding.c0
         tasks = [
             task
@@ -117,24 +119,24 @@ class WgradStream(Wgrad):
         """Return zeros where nothing is written, the tiles, and the sums of the last round's parts."""
         cut_, profile, output = self.tasks, self.profile, self.gemm.output
         phases = [self.compute()]
-        met = {unit["d"] for unit in cut_.units[len(cut_.units) - cut_.tail :]} if cut_.tail else set()
+        met = {piece.depth for piece in self._streamed}
         # A part of rows or images that a kernel depth does not meet leaves its place in the workspace alone.
         if any(not len(cut_.part(depth, part)) for depth in met for part in range(self.parts)):
             phases.insert(0, zero_fill(profile, flat(self.target)))
         if not all(self.gemm.depths):
             phases.insert(0, zero_fill(profile, flat(output)))
-        if cut_.tail:
-            phases += block_sums(profile, self.target, output, self._streamed(), tree=self._tree)
+        if self._streamed:
+            phases += block_sums(profile, self.target, output, self._streamed, tree=self._tree)
         return tuple(phases)
 
     def order(self) -> WgradOrder:
         """Return the runs of pixels, and which elements are added in parts."""
         cut_ = self.tasks
         runs = tuple(cut_.ranges_of_image)
-        if not cut_.tail:
+        if not self._streamed:
             return WgradOrder(runs, self.tiling.base_k)
         stream = StreamOrder(
-            tuple(self._streamed()),
+            tuple(self._streamed),
             self.gemm.sliding.c0,
             self.tiling.stream_axis,
             cut_.length,

@@ -118,12 +118,15 @@ class StreamTasks(WgradTasks):
 
     @cached_property
     def units(self) -> list[dict[str, Any]]:
-        """The tasks in order: tiles of single_core_m x single_core_n of the result at each kernel depth."""
+        """The tasks in order: tiles of single_core_m x single_core_n of the result at each kernel depth.
+
+        Those that meet padding alone are counted as any, and skipped by the core that gets them.
+        """
         gemm, t = self.gemm, self.tiling
         width = gemm.output.shape[3]
         axes: dict[str, Sequence[Any]] = {
             "group": range(gemm.groups),
-            "d": [depth for depth, pairs in enumerate(gemm.depths) if pairs],
+            "d": range(len(gemm.depths)),
             "m": cut(gemm.rows, t.block_m),
             "n": cut(width, t.block_n),
         }

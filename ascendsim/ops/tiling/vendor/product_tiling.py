@@ -73,9 +73,6 @@ def _lacking(plan: VendorPlan, problem: ConvProblem, c0: int) -> str:
         return f"taps taken as {plan.taps}"
     if plan.strip_w and problem.small_size[1] > 1:
         return "several rows worked on in strips"
-    if plan.stream_ways > 1 and len({tap for tap, _, _ in problem.depths_met}) < problem.kernel[0]:
-        # The operator counts tasks that the nest does not have.
-        return "a last round among whose kernel depths some meet padding alone"
     grid = _parts(plan)
     apart = plan.split == "grid" and not _one_column_axis(problem)
     if apart and grid["n"] > 1 and grid["kd"] < problem.kernel[0]:
