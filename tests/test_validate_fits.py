@@ -56,6 +56,19 @@ def test_a_fit_finds_the_figure_that_made_the_rows():
     assert found.unfitted.worst > 0.005
 
 
+def test_a_fit_is_told_by_counters_of_pipes_that_do_not_bind(saw_everything, monkeypatch):
+    # A machine whose results leave at 48 bytes a cycle: MTE3 has its counter, and another pipe binds.
+    path, names = "paths.UB_GM.bytes_per_cycle", list(SIZES)
+    figure = replace(saw_everything, value=64, range=(32, 80), without=92)
+    monkeypatch.setattr(fits, "fitted", lambda _: {path: figure})
+    ran = {name: compare(row(name, mte3_us=1.0), ((path, 48),)) for name in names}
+    counted = {name: case.counters["MTE3"][1] for name, case in ran.items()}
+    times = {name: compare(row(name)).estimated for name in names}
+    held, others = ([row(name, measured_us=times[name], mte3_us=counted[name])] for name in names)
+    # 92 is what the product has: by the times, which were measured with it, that would be the fit.
+    assert leave_out("resnet", "910", held, others).values == {path: 48}
+
+
 def test_a_figure_without_other_rows_stands_without(saw_everything, monkeypatch):
     only = replace(saw_everything, fitted_on=("hpm-resnet50",))
     monkeypatch.setattr(fits, "fitted", lambda _: dict.fromkeys(COMMANDS, only))

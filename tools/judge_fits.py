@@ -36,7 +36,8 @@ def left_out(rows: Sequence[Row]) -> Iterator[LeftOut]:
     """Yield what comes of leaving out each network or layer of which rows are at hand."""
     convolutions = [row for row in rows if row.kind == "convolution"]
     for product, name, prefix, beside in LEFT_OUT:
-        held = [row for row in convolutions if row.id.startswith(prefix)]
+        # Forward convolutions of the same networks judge; they are not what the network is left out for.
+        held = [row for row in convolutions if row.id.startswith(prefix) and row.kernel != "forward"]
         others = [row for row in convolutions if row.id.startswith(beside) and row not in held]
         if held and others:
             yield leave_out(f"{product}: {name}", product, held, others)

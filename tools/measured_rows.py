@@ -19,7 +19,7 @@ from ascendsim.profile import list_products, load_profile
 from ascendsim.validate.schema import COLUMNS, NEEDED, read_lines
 from prose.chips import variant_of
 from prose.copies import Cells, instruction_cells, stream_cells
-from prose.forward import FORWARD, forward_cells
+from prose.forward import forward_cells, is_forward
 from prose.gradients import CALLS, gradient_cells
 from prose.layouts import is_layout, layout_cells
 from prose.products import is_product, is_tiles, product_cells, tile_cells
@@ -67,7 +67,7 @@ def kernel_of(raw: Raw) -> str | None:
         return instruction
     if raw.id.startswith(STREAMS):
         return "stream"
-    if raw.id.startswith(FORWARD):
+    if is_forward(raw):
         return "forward"
     if is_product(raw):
         return "matmul"

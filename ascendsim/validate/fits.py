@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 from typing import Any
 
 from ascendsim.profile.records import Figure
 from ascendsim.validate.ablation import fitted
-from ascendsim.validate.compare import Summary, summarise
+from ascendsim.validate.compare import Case, Summary, summarise
 from ascendsim.validate.convolution import distinct
 from ascendsim.validate.run import Overrides, compare_rows
 from ascendsim.validate.schema import Row
@@ -73,7 +74,7 @@ def leave_out(name: str, product: str, held: Sequence[Row], others: Sequence[Row
             if own[paths]:
                 values[paths] = min(
                     candidates(figure),
-                    key=lambda value: _errors(own[paths], values | {paths: value}).mean,
+                    key=lambda value: _distance(own[paths], values | {paths: value}),
                 )
     none = {paths: figure.without for paths, figure in figures.items()}
     return LeftOut(
@@ -99,5 +100,21 @@ def candidates(figure: Figure) -> list[Any]:
 
 def _errors(rows: Sequence[Row], values: Mapping[tuple[str, ...], Any]) -> Summary:
     """Return the errors of distinct kernels under some values."""
+    return summarise(_kernels(rows, values))
+
+
+def _distance(rows: Sequence[Row], values: Mapping[tuple[str, ...], Any]) -> float:
+    """Return the mean error of distinct kernels: of their times, and of each busy time that was counted.
+
+    The time of a kernel tells of the pipe that binds it alone; a figure of another pipe is in its counter.
+    """
+    errors = []
+    for case in _kernels(rows, values):
+        counted = [abs(told / seen - 1) for seen, told in case.counters.values() if seen > 0]
+        errors.append(mean([abs(case.error), *counted]))
+    return mean(errors)
+
+
+def _kernels(rows: Sequence[Row], values: Mapping[tuple[str, ...], Any]) -> list[Case]:
     overrides: Overrides = tuple((path, value) for paths, value in values.items() for path in paths)
-    return summarise(distinct(compare_rows(rows, overrides=overrides).cases))
+    return distinct(compare_rows(rows, overrides=overrides).cases)

@@ -1,12 +1,24 @@
-"""Convolutions, forward, whose source publishes the tiling, as columns."""
+"""Convolutions, forward, as columns: of published samples with their tiling, and of training steps."""
 
+import re
 from typing import Any
 
-from prose.gradients import geometry
+from prose.gradients import geometry, gradient_cells
 from prose.products import compute_dtype_of, extents, l2_start_of
 from prose.raw import Raw, SkipError
 
-FORWARD = ("pto-conv2d",)
+PUBLISHED = ("pto-conv2d",)
+# A convolution of a training step is its gradients' neighbour: the same source, the same columns.
+STEP_OPERATOR, STEPS = "Conv2D", ("msi-alex-", "hpm-")
+# The pixels, channels and reduction of a base block, its slices in L1 (image, weights) and copies there, as
+# the counters of these kernels tell: M counts images x fractals x steps, MTE1 what they load. All deal whole
+# images.
+READ_OFF = {
+    "msi-alex-conv1-fwd": (165, 64, 8, 121, 121, 2, 1),
+    "msi-alex-conv2-fwd": (160, 192, 40, 40, 5, 1, 2),
+    "msi-alex-conv4-fwd": (169, 128, 32, 108, 2, 1, 2),
+}
+PLAN = ("base_m", "base_n", "base_k", "step_ka", "step_kb", "al1_buffers", "bl1_buffers")
 # The source cuts the product into a grid of 4 x 6 cores, its pixels along the batch, and brings three slices
 # of the reduction into L1 at a time.
 PARTS, COLUMNS, STEP = 4, 6, 3
@@ -16,8 +28,32 @@ SHARES = {"TMATMUL_pct": "m_us", "TEXTRACT_pct": "mte1_us", "TLOAD_pct": "mte2_u
 Cells = dict[str, Any]
 
 
+def is_forward(raw: Raw) -> bool:
+    """Tell whether a line is a convolution by itself, with all that the model needs to run it."""
+    return raw.id.startswith(PUBLISHED) or (raw.op == STEP_OPERATOR and raw.id.startswith(STEPS))
+
+
 def forward_cells(raw: Raw) -> Cells:
-    """Return the columns of a convolution with the tiling that ran."""
+    """Return the columns of a convolution, with the tiling that ran as far as it is known."""
+    return _published(raw) if raw.id.startswith(PUBLISHED) else _of_step(raw)
+
+
+def _of_step(raw: Raw) -> Cells:
+    """Return the columns of a training step's convolution; its plan where counters tell it."""
+    cells = gradient_cells(raw)
+    network = re.sub(r"^AlexNet, HF32$", "AlexNet in HF32", cells["group"])
+    # Aims name groups by what they begin with: those of gradients begin with the network.
+    cells["group"] = f"forward, {network}"
+    plan = next((plan for name, plan in READ_OFF.items() if raw.id.startswith(name)), None)
+    if plan is None:
+        return cells
+    told = "tiling read off its counters"
+    grid = {"batch_dim": cells["blocks"], "used_cores": cells["blocks"], "inferred": told}
+    return cells | dict(zip(PLAN, plan, strict=True)) | grid
+
+
+def _published(raw: Raw) -> Cells:
+    """Return the columns of a convolution whose source publishes the tiling."""
     if raw.us is None:
         raise SkipError("gives no time")
     base_m, base_k, base_n = extents(raw, "base", 3)

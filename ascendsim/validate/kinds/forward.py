@@ -1,7 +1,8 @@
 """Measured convolutions, forward, against their estimates.
 
 This simulator has no forward pass; the grad_input of a transposed convolution is one, by the loop nest of
-other gradients of inputs. So such rows judge that nest where a source publishes the tiling that ran.
+other gradients of inputs. So such rows judge that nest: under the tiling that ran where the row tells it, and
+on the first generation under the rules of grad_input for as many blocks as ran.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from ascendsim.errors import DataError
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.tiling.vendor.first.dgrad import first_dgrad
 from ascendsim.validate.compare import Estimate
 from ascendsim.validate.kinds.counters import active_us
 from ascendsim.validate.kinds.kernels import CONV_NOTE, given_plan, stored_format
@@ -21,16 +24,18 @@ from ascendsim.validate.schema import Row, refuse_beyond_memory
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
+RULES_NOTE = "tiling inferred: as the rules cut a grad_input of the same size"
+
 
 def forward_us(row: Row, profile: Profile) -> Estimate:
-    """Return the microseconds of a convolution's own kernel, under the tiling of its row if it has one.
+    """Return the microseconds of a convolution's own kernel, under the plan of `forward_plan`.
 
     Raises   AscendSimError if the sizes do not fit each other, the product or the tiling
     """
     problem = forward_problem(row)
     refuse_beyond_memory(max(prod(problem.input), prod(problem.grad_output)))
     stored, math_type = stored_format(row, profile)
-    given = given_plan(row)
+    plan, note = forward_plan(row, problem, stored, profile)
     result = estimate(
         problem,
         stored,
@@ -40,10 +45,30 @@ def forward_us(row: Row, profile: Profile) -> Estimate:
         l2_start=row.l2_start,
         rules="hardware",
         engine="compiled",
-        tiling={"grad_input": Plan("dgrad", Tiling(**given))} if given else None,
+        tiling={"grad_input": plan} if plan else None,
     )
     kernel = next(kernel for kernel in result.kernels if kernel.name == "grad_input")
-    return Estimate(kernel.time_us, active_us(kernel.timeline, profile), "" if given else CONV_NOTE)
+    return Estimate(kernel.time_us, active_us(kernel.timeline, profile), note)
+
+
+def forward_plan(row: Row, problem: ConvProblem, stored: str, profile: Profile) -> tuple[Plan | None, str]:
+    """Return the plan that a row is run under, and what was inferred for it.
+
+    No plan leaves it to the simulator's own choice.
+
+    stored   the format of the operands in memory
+
+    Raises   DataError if a plan is given in part
+    """
+    given = given_plan(row)
+    if given:
+        return Plan("dgrad", Tiling(**given)), ""
+    # Where cube and vector unit are one core the rules deal whole images, whatever a block makes of its own.
+    if row.blocks and profile.core_structure == "unified" and row.groups == 1:
+        tiling = first_dgrad(DgradGemm.of(problem, stored), profile, row.blocks)
+        if tiling:
+            return Plan("dgrad", tiling), f"{RULES_NOTE}, {row.blocks} blocks as measured"
+    return None, CONV_NOTE
 
 
 def forward_problem(row: Row) -> ConvProblem:
