@@ -88,6 +88,7 @@ MAY_IMPORT = {
         "parallel",
         "profile",
         "progress",
+        "timing",
         "ops/convolution_backward",
     }
     | {"ops/options", "ops/problems", "ops/results"},
