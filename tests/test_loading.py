@@ -245,6 +245,15 @@ def test_where_the_system_does_not_say_what_it_can_do_the_generator_does(text, t
         identity._processor.cache_clear()
 
 
+def test_an_emulated_processor_is_another_one(monkeypatch):
+    # Valgrind has no AVX-512, whatever the processor beneath it has.
+    functions, kinds = (plain.read_at,), ("int64[]", "int64")
+    assert identity._commands()
+    before = cache_file(functions, kinds, False)
+    monkeypatch.setattr(identity, "_commands", lambda: "SSE SSE2")
+    assert cache_file(functions, kinds, False) != before
+
+
 def test_a_package_is_told_by_its_version_without_importing_it(tmp_path, monkeypatch):
     (tmp_path / "told").mkdir()
     (tmp_path / "told" / "__init__.py").write_text("raise AssertionError('imported')\n")

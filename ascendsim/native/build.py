@@ -1,6 +1,5 @@
 """Compile plain functions into object code. Imports numba: only for what is in no cache."""
 
-import logging
 from types import FunctionType
 from typing import Any, Final
 
@@ -13,8 +12,8 @@ from ascendsim.errors import AscendSimError
 from ascendsim.native.cells import view_of
 from ascendsim.native.object_code import ObjectCode
 from ascendsim.native.processor import emit
+from ascendsim.native.telling import compilation
 
-_log = logging.getLogger(__name__)
 # numba has no types for type checkers.
 _njit: Any = numba.njit
 _types: Any = numba.types
@@ -47,18 +46,19 @@ def build(
     The table has an int64 for each integer; an address and a length for each array. AscendSimError says what
     the compiler does not take.
     """
-    _log.info("compiling %s, which is in no cache yet", functions[-1].__qualname__)
-    try:
-        entry = _compiled_entry(functions, bounds, inline)
-        wrapper = _wrapper(entry, arguments, _view if bounds else view_of)
-        made = _njit(_types.int64(_types.int64), boundscheck=bounds, **_OPTIONS)(wrapper)
-    except (NumbaError, UnsupportedBytecodeError) as mistake:
-        raise AscendSimError(
-            f"{functions[-1].__qualname__}: the compiler does not take it, or a helper of it; name every "
-            f"function that it calls, helpers first: {mistake}"
-        ) from mistake
-    (result,) = made.overloads.values()
-    return emit(result.fndesc.llvm_func_name, result.library.get_llvm_str())
+    name = functions[-1].__qualname__
+    with compilation(name, functions):
+        try:
+            entry = _compiled_entry(functions, bounds, inline)
+            wrapper = _wrapper(entry, arguments, _view if bounds else view_of)
+            made = _njit(_types.int64(_types.int64), boundscheck=bounds, **_OPTIONS)(wrapper)
+        except (NumbaError, UnsupportedBytecodeError) as mistake:
+            raise AscendSimError(
+                f"{name}: the compiler does not take it, or a helper of it; name every function that it "
+                f"calls, helpers first: {mistake}"
+            ) from mistake
+        (result,) = made.overloads.values()
+        return emit(result.fndesc.llvm_func_name, result.library.get_llvm_str())
 
 
 def _compiled_entry(

@@ -76,6 +76,10 @@ class Native:
         # Where the code lies means nothing to another process.
         return Native, (self.functions, self.arguments, self.inline)
 
+    def load(self) -> None:
+        """Get the code ready before the first call: load it from the cache, or compile and keep it."""
+        _ = self._loaded
+
     def python(self, *arguments: Any) -> int:
         """Run the plain functions instead: slow, the same numbers."""
         return int(self.functions[-1](*arguments))

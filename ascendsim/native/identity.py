@@ -24,7 +24,7 @@ def identity() -> str:
     """Name everything about this processor and its code generator that machine code depends on."""
     told = [os.environ.get(name, "") for name in _VARIABLES]
     versions = [_version(package) for package in ("llvmlite", "numba")]
-    return " ".join([platform.machine(), _processor(), *told, *versions])
+    return " ".join([platform.machine(), _processor(), _commands(), *told, *versions])
 
 
 @cache
@@ -56,6 +56,19 @@ def _read(path: str) -> str:
             return file.read(1 << 14).decode(errors="replace")
     except OSError:
         return ""
+
+
+@cache
+def _commands() -> str:
+    """Return what numpy has found that the processor can do as this process sees it.
+
+    An emulator, such as valgrind, may do less than the system says of the processor.
+    """
+    try:
+        features: dict[str, bool] = import_module("numpy._core._multiarray_umath").__cpu_features__
+    except (ImportError, AttributeError):  # numpy promises neither the module nor the name
+        return ""
+    return " ".join(sorted(name for name, there in features.items() if there))
 
 
 @cache

@@ -18,6 +18,7 @@ from ascendsim.ops.results import Estimate
 from ascendsim.parallel import in_order, worker_count
 from ascendsim.profile import Profile, load_profile
 from ascendsim.progress import progress
+from ascendsim.timing.fast.ready import get_ready
 
 if TYPE_CHECKING:
     from ascendsim.ops.convolution_backward import Format, Mask
@@ -87,6 +88,8 @@ def estimate_many(
         ) from None
     calls = [_item(number, item) for number, item in numbered]
     count = worker_count(workers, len(calls))
+    if count > 1:
+        get_ready()
     with progress(len(calls)) as advance:
         return in_order(
             _Estimates(), list(enumerate(calls)), count, lambda number: advance(_words(calls[number]))

@@ -6,19 +6,23 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from shutil import get_terminal_size
 
 HELP = "say on standard error what is compiled, timed and computed"
 
 
 # Printed once, where a person looks on: a pipe stays as quiet as it is.
 COMPILING = "ascendsim: compiling for this machine; it takes up to a minute and is kept for the next time"
+# Begins the line anew, and takes away what it said.
+CLEAR = "\r\x1b[K"
 
 
 @contextmanager
 def told(*, wanted: bool) -> Iterator[None]:
     """Write the messages of the package to standard error as long as this lasts, if that is wanted.
 
-    If not, a terminal is told one thing: that code is compiled, since that makes a first run long.
+    If not, a terminal is told one thing: that code is compiled, since that makes a first run long. What is
+    compiled at the moment stands in one line, which goes when that is done.
     """
     # Made here and not at the top: standard error may be another one for each command, as in tests.
     if wanted:
@@ -27,23 +31,27 @@ def told(*, wanted: bool) -> Iterator[None]:
         with _heard("ascendsim", handler, logging.DEBUG):
             yield
     elif sys.stderr.isatty():
-        with _heard("ascendsim.native.build", _Once(), logging.INFO):
+        with _heard("ascendsim.native.telling", _Compiling(), logging.DEBUG):
             yield
     else:
         yield
 
 
-class _Once(logging.Handler):
-    """Answers the first message about a compilation with a line for the reader, and later ones with none."""
+class _Compiling(logging.Handler):
+    """Says once that code is compiled, and in one line, anew for each function, which."""
 
     def __init__(self) -> None:
         super().__init__()
         self._said = False
 
-    def emit(self, record: logging.LogRecord) -> None:  # noqa: ARG002 - which function it is says little
+    def emit(self, record: logging.LogRecord) -> None:
         if not self._said:
             self._said = True
             print(COMPILING, file=sys.stderr, flush=True)
+        message = record.getMessage()
+        # "compiled ..." is the last thing that is said of a function: then nobody waits for it any more.
+        line = "" if message.startswith("compiled ") else message[: get_terminal_size().columns - 1]
+        print(CLEAR + line, end="", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ import numba
 from ascendsim import native, numerics
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.folder import mark_used, remove_unused, usable_folder
+from ascendsim.native.telling import tell_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,6 +30,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _OPTIONS: Final = {"error_model": "numpy", "_nrt": False}
 _njit: Any = numba.njit
 _config: Any = numba.config
+tell_of(numerics.__name__)
 
 
 def kernel(function: Function) -> Function:

@@ -13,6 +13,7 @@ from ascendsim.parallel import as_done, usable_cores
 from ascendsim.studies.engine.measure import Answer, measure
 from ascendsim.studies.engine.point import Point
 from ascendsim.studies.engine.store import Store
+from ascendsim.timing.fast.ready import get_ready
 
 _log = logging.getLogger(__name__)
 
@@ -132,6 +133,8 @@ class Engine:
 
             return on_dask(self.scheduler, self.compute, tasks)
         jobs = usable_cores() if self.jobs is None else self.jobs
+        if min(jobs, count) > 1:
+            get_ready()
         return as_done(_Second(self.compute), tasks, max(1, min(jobs, count)) if jobs > 0 else jobs)
 
 
