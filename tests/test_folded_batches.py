@@ -1,7 +1,7 @@
 """Are the gradients of many lines made as those of one image whose rows they are, between Transposes?
 
-Only 910_95 does so, of batches of 1500 to 4096. Kernels that are executed here are of small batches, for which
-the least one is lowered.
+Only 910_95 does so, of batches of 1500 to 4096. Kernels that are executed here are of small batches, for
+which the least one is lowered.
 """
 
 from dataclasses import replace
@@ -116,7 +116,7 @@ def test_the_plan_is_that_of_the_image():
 
 
 def test_short_lines_are_worth_their_transposes(monkeypatch):
-    # Seven pixels fill less than half of a fractal of 16 rows; those of all lines one after the other fill all.
+    # Seven pixels fill less than half of a fractal of 16 rows; all lines one after the other fill them all.
     short = ConvProblem((2048, 128, 7), (128, 128, 3), 1, 1)
     made = estimate(short, product="910_95", output_mask=(True, False, False))
     monkeypatch.setattr(folded, "LEAST_BATCH", 4000)
