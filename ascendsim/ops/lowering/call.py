@@ -11,7 +11,8 @@ from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.numerics.formats.controls import Control, OverflowRules
 from ascendsim.numerics.formats.dtypes import DType, dtype
-from ascendsim.ops.plan import Plan, saying_whose
+from ascendsim.ops.plan import Plan
+from ascendsim.ops.plan_text import saying_whose
 from ascendsim.ops.problems.as_product import GradientProduct, gradient_product
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
