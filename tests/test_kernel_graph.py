@@ -72,6 +72,14 @@ def test_casts_come_before_the_changes_of_their_tensors_and_after_those_of_the_g
     assert found == [*before, CHANGE, CHANGE, "MemSet", WEIGHT_2D, CHANGE]
 
 
+@pytest.mark.parametrize("product", ["910B", "910_93"])
+def test_in_3d_casts_stand_around_the_changes_of_layout_too(product):
+    # A float16 grad_input is written as rows, so that its cast follows at once.
+    found = types(DEEP, product, "float32", cube_math_type=2)
+    before = [BIAS, CAST, CAST, CAST, CHANGE, CHANGE, "Conv3DBackpropInput", CAST]
+    assert found == [*before, CHANGE, CHANGE, "MemSet", "Conv3DBackpropFilter", CHANGE]
+
+
 @pytest.mark.parametrize("problem", [FLAT, DEEP], ids=["2-D", "3-D"])
 def test_on_the_950_casts_stand_around_the_gradients_and_nothing_else_does(problem):
     # float32 tensors multiplied in float16. grad_weight leaves in float32, so that no cast follows it.

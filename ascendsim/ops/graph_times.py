@@ -11,7 +11,7 @@ from ascendsim.errors import StoppedError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.known_times import known_times
 from ascendsim.ops.lowering.graph import Graph, TransData
-from ascendsim.ops.plan import saying_whose
+from ascendsim.ops.plan_text import saying_whose
 from ascendsim.ops.results import KernelResult, Retimed
 from ascendsim.ops.summary import summarise
 from ascendsim.profile import Profile

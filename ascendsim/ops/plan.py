@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.arguments import shown, whole
-from ascendsim.errors import CapacityError, ConfigError
+from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -225,25 +224,6 @@ class Plan:
                 "some of them open may be passed as tiling=, and is filled in"
             )
         return Plan(schedule, Tiling(**fields))
-
-
-@contextmanager
-def saying_whose(made: str, plan: Any) -> Iterator[None]:
-    """Say of errors about a plan which gradient it is for (`made`), and the file that it was read from.
-
-    plan   a plan, whole or in part; None: one without a file
-    """
-    try:
-        yield
-    except (CapacityError, ConfigError) as error:
-        text, file = str(error), plan.file if plan else ""
-        if plan and not text.startswith(("tiling", file or "tiling")):
-            text = f"tiling of {made}: {text}"
-        if not text.startswith(file):
-            text = f"{file}: {text}"
-        # Its class and what it carries stay.
-        error.args = (text,)
-        raise
 
 
 def require_fields(where: str, given: Iterable[str], others: Sequence[str] = ()) -> None:

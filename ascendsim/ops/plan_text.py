@@ -1,13 +1,14 @@
-"""Plans as the text of a file, in TOML or JSON."""
+"""Plans as the text of a file, in TOML or JSON, and what errors about a plan say of it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ascendsim.errors import ConfigError
+from ascendsim.errors import CapacityError, ConfigError
 
 # Fields of a plan by name, by what they make ("grad_input", "grad_weight", "matmul"), by layer of a network;
 # "" is the layer of a single call.
@@ -53,3 +54,22 @@ def plans_text(tables: Tables, form: str, about: str = "") -> str:
 def plan_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a plan, without who chose it."""
     return {name: value for name, value in values.items() if name != "chosen_by"}
+
+
+@contextmanager
+def saying_whose(made: str, plan: Any) -> Iterator[None]:
+    """Say of errors about a plan which gradient it is for (`made`), and the file that it was read from.
+
+    plan   a plan, whole or in part; None: one without a file
+    """
+    try:
+        yield
+    except (CapacityError, ConfigError) as error:
+        text, file = str(error), plan.file if plan else ""
+        if plan and not text.startswith(("tiling", file or "tiling")):
+            text = f"tiling of {made}: {text}"
+        if not text.startswith(file):
+            text = f"{file}: {text}"
+        # Its class and what it carries stay.
+        error.args = (text,)
+        raise

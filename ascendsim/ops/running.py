@@ -12,7 +12,8 @@ from ascendsim.ops.graph_times import GraphTimes
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.options.call import Options
-from ascendsim.ops.plan import Plan, saying_whose
+from ascendsim.ops.plan import Plan
+from ascendsim.ops.plan_text import saying_whose
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name
 from ascendsim.ops.results import KernelResult
 from ascendsim.profile import Profile

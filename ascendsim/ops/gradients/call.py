@@ -90,15 +90,20 @@ class Gradients:
         problem, factor, dilated = call.problem_of("grad_input"), call.merge_of("grad_input"), call.dilated
         if dilated and dilated.spreads == "grad_output":
             a = spread(a, dilated)
+        if folded := call.folded("grad_input"):
+            a = folded.rows_of(a)
         a, w = with_channels(a, problem.grad_output[1]), block_diagonal(w, call.problem, factor)
         order, model = self._image.additions, call.accumulation
         sums, laid_out = image_gradient(problem, gemm, order, model, a, w, self._threads)
-        if "grad_weight" in call.plans and not dilated and factor == call.merge_of("grad_weight"):
+        as_given = not dilated and not folded
+        if "grad_weight" in call.plans and as_given and factor == call.merge_of("grad_weight"):
             # With other groups merged, or pixels spread, it would read other images.
             self._laid_out[math.hf32_ties] = laid_out
         sums = with_channels(sums, call.problem.input[1])
         if dilated and dilated.spreads == "grad_input":
             sums = spread(sums, dilated)
+        if folded:
+            sums = np.ascontiguousarray(folded.lines_of(sums))
         return rounded(sums, gemm.output.dtype, math.overflow), gemm.output.dtype
 
     def _grad_weight(self) -> tuple[Floats, str]:
@@ -112,6 +117,8 @@ class Gradients:
         problem, factor = call.problem_of("grad_weight"), call.merge_of("grad_weight")
         if patches := call.patches:
             x = np.ascontiguousarray(x.reshape(patches.split).transpose(patches.axes)).reshape(problem.input)
+        if folded := call.folded("grad_weight"):
+            a, x = folded.rows_of(a), folded.rows_of(x)
         a, x = with_channels(a, problem.grad_output[1]), with_channels(x, problem.input[1])
         if isinstance(order, WinogradOrder):
             sums = winograd_gradient(problem, order, call.accumulation, a, x, self._threads)

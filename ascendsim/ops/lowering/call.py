@@ -11,11 +11,13 @@ from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.numerics.formats.controls import Control, OverflowRules
 from ascendsim.numerics.formats.dtypes import DType, dtype
-from ascendsim.ops.plan import Plan, saying_whose
+from ascendsim.ops.plan import Plan
+from ascendsim.ops.plan_text import saying_whose
 from ascendsim.ops.problems.as_product import GradientProduct, gradient_product
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.dilated import Dilated
+from ascendsim.ops.problems.folded import Folded
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name, stored_name
 from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.problems.merged import merged
@@ -70,9 +72,10 @@ class Call:
             gemm = MatmulGemm.of(product.problem, self.compute_dtype, self.leaves_in(gradient))
         elif gradient == "grad_input":
             gemm = DgradGemm.of(problem, self.compute_dtype, self.leaves_in("grad_input"))
-            if self.dilated and self.dilated.spreads == "grad_output":
-                # A tensor of its own: grad_weight reads grad_output as it is.
-                gemm = replace(gemm, source=replace(gemm.source, name=f"{gemm.source.name} dilated"))
+            dilated = self.dilated and self.dilated.spreads == "grad_output"
+            if how := "dilated" if dilated else "folded" if self.folded(gradient) else "":
+                # A tensor of its own: grad_weight reads grad_output as it is, or folds it for itself.
+                gemm = replace(gemm, source=replace(gemm.source, name=f"{gemm.source.name} {how}"))
         else:
             gemm = WgradGemm.of(problem, self.compute_dtype)
         sums = self.generation.deterministic_sum if self.deterministic else "atomic"
@@ -90,8 +93,10 @@ class Call:
         return self.plans[gradient].tiling.group_merge
 
     def problem_of(self, gradient: str) -> ConvProblem:
-        """Return the convolution that the cube sees: with merged groups, dilated or of one tap."""
+        """Return the convolution that the cube sees: with merged groups, dilated, of one tap or folded."""
+        found: Dilated | Patches | Folded | None
         found = self.dilated if gradient == "grad_input" else self.patches
+        found = found or self.folded(gradient)
         return merged(found.problem if found else self.problem, self.merge_of(gradient))
 
     @cached_property
@@ -103,6 +108,10 @@ class Call:
     def patches(self) -> Patches | None:
         """How grad_weight is made if its taps become channels first."""
         return Patches.of(self.problem, self.profile)
+
+    def folded(self, gradient: str) -> Folded | None:
+        """Return how a gradient is made if the batch becomes rows of one image first."""
+        return Folded.of(self.problem, gradient, self.profile)
 
     def math(self, gradient: str) -> MathSettings:
         """Return the arithmetic of the kernel that makes a gradient on the cube."""

@@ -27,6 +27,7 @@ from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem, Triple
 from ascendsim.ops.problems.dilated import Dilated
+from ascendsim.ops.problems.folded import AXES
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.packed import activation
 from ascendsim.ops.schedules.base import Schedule
@@ -62,7 +63,8 @@ def product_kernel(
 def grad_input(call: Call, graph: GraphBuilder) -> None:
     """Append the kernel of grad_input, which writes the format in which it leaves the cube."""
     p, whole, schedule = call.problem, call.problem_of("grad_input"), call.schedule("grad_input")
-    output = schedule.gemm.output
+    folded, output = call.folded("grad_input"), schedule.gemm.output
+    given = fold(call, graph, "grad_input", ("grad_output",))
     _grad_output(call, graph, schedule.gemm.source)
     # Where every kernel does, a note of the call says it.
     rows = writes_rows(call)
@@ -70,12 +72,17 @@ def grad_input(call: Call, graph: GraphBuilder) -> None:
     kernel = _product(call, "grad_input", schedule, grad_input_type(call), note)
     graph.add(_with_weights(call, graph, schedule, kernel))
     channels = whole.small_channels if p.transposed else whole.big_channels
+    unfold(graph, given)
     if rows:
+        shape = folded.problem.input if folded else p.input
 
         def unpack(packed: NDArray[np.float32]) -> NDArray[np.float32]:
             return with_channels(unpack_activation(packed, channels, whole.input), p.input[1])
 
-        graph.unpacked("grad_input", output, p.input, unpack)
+        graph.unpacked("grad_input", output, shape, unpack)
+        if folded:
+            graph.holds("grad_input", graph.now("grad_input"), shape[1:])
+            _vector(call, graph).transpose("grad_input", AXES)
         return
     if call.dilated and call.dilated.spreads == "grad_input":
         output = _dilated(call, graph, call.dilated, output)
@@ -155,6 +162,7 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
         graph.holds("input", graph.now("input"), patches.split)
         _vector(call, graph).transpose("input", patches.axes)
         graph.holds("input", graph.now("input"), p.input)
+    given = fold(call, graph, "grad_weight", ("grad_output", "input"))
     if not schedule.relaid:
         _pack(call, graph, "grad_output", "grad_weight")
         _pack(call, graph, "input", "grad_weight")
@@ -163,6 +171,7 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
         _vector(call, graph).clear("grad_weight", schedule.gemm.output)
     kernel, output = _product(call, "grad_weight", schedule, grad_weight_type(call)), schedule.gemm.output
     kernel = _relaid(call, graph, schedule, kernel)
+    unfold(graph, given)
     if merge == 1 and not call.generation.changes_layouts:
         graph.add(kernel)
         shape = call.problem.weight
@@ -180,6 +189,22 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
         phase = replace(transdata(call.profile, change), name="diagonal blocks")
         graph.add(_by_vector_cores(kernel, (*kernel.phases, phase), output, made))
     graph.holds("grad_weight", made, call.problem.weight)
+
+
+def fold(call: Call, graph: GraphBuilder, gradient: str, names: tuple[str, ...]) -> dict[str, GmTensor]:
+    """Append the Transposes that bring the batch of these tensors into rows; return what they were before."""
+    folded = call.folded(gradient)
+    given = {name: graph.now(name) for name in names} if folded else {}
+    for name in given:
+        _vector(call, graph).transpose(name, AXES)
+        graph.holds(name, graph.now(name), (1, *graph.now(name).shape))
+    return given
+
+
+def unfold(graph: GraphBuilder, given: dict[str, GmTensor]) -> None:
+    """Let later kernels see tensors as they were given; each gradient folds for itself."""
+    for name, tensor in given.items():
+        graph.holds(name, tensor, tensor.shape)
 
 
 def _relaid(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: Kernel) -> Kernel:

@@ -44,9 +44,8 @@ class VectorKernels:
         """Append the kernel that permutes the axes of a contiguous tensor."""
         given = self.graph.now(name)
         before = replace(flat(given), permuted=(given.shape, axes))
-        self._gather(
-            f"transpose_{name}", name, before, View.row_major(given.shape).permuted(axes), "Transpose"
-        )
+        kernel = self.graph.fresh(f"transpose_{name}")
+        self._gather(kernel, name, before, View.row_major(given.shape).permuted(axes), "Transpose")
 
     def _gather(self, kernel: str, name: str, before: GmTensor, view: View, op_type: str) -> None:
         after = self.graph.make(name, (view.size,), before.dtype, f"{name} in order")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ascendsim.ops.problems.convolution import ConvProblem, Pair
+from ascendsim.ops.problems.folded import Folded
 from ascendsim.ops.problems.patched import Patches
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Dilated:
 
 def kernel_problem(p: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> ConvProblem:
     """Return the convolution whose gradient a kernel makes; Dilation or Transpose does the rest."""
-    found: Dilated | Patches | None
+    found: Dilated | Patches | Folded | None
     found = Dilated.of(p, compute_dtype, profile) if gradient == "grad_input" else Patches.of(p, profile)
+    found = found or Folded.of(p, gradient, profile)
     return found.problem if found else p

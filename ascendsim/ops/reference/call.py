@@ -69,9 +69,13 @@ def _grad_input(call: Call, a: Floats, w: Floats, reduce: Reduce) -> Floats:
     problem = dilated.problem if dilated else call.problem
     if dilated and dilated.spreads == "grad_output":
         a = spread(a, dilated)
+    if folded := call.folded("grad_input"):
+        problem, a, w = folded.problem, folded.rows_of(a), w.reshape(folded.problem.weight)
     sums = merged_dgrad(problem, call.merge_of("grad_input"), a, w, order, reduce)
     if dilated and dilated.spreads == "grad_input":
         sums = spread(sums, dilated)
+    if folded:
+        sums = folded.lines_of(sums)
     return round_to(sums, target, overflow=overflow)
 
 
@@ -89,6 +93,8 @@ def _grad_weight(
     if patches:
         problem = patches.problem
         x = x.reshape(patches.split).transpose(patches.axes).reshape(problem.input)
+    if folded := call.folded("grad_weight"):
+        problem, a, x = folded.problem, folded.rows_of(a), folded.rows_of(x)
     sums = merged_wgrad(problem, call.merge_of("grad_weight"), a, x, order, reduce)
     return sums.reshape(call.problem.weight)
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.ops.plan import Plan, Tiling, saying_whose
+from ascendsim.ops.plan import Plan, Tiling
+from ascendsim.ops.plan_text import saying_whose
 from ascendsim.ops.problems.as_product import gradient_product
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm

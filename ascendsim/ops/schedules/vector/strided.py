@@ -13,7 +13,7 @@ from functools import partial
 from math import ceil
 
 from ascendsim.ops.problems.views import View
-from ascendsim.ops.schedules.vector.elementwise import PIECE_BYTES, flat_phase, load, pieces, store
+from ascendsim.ops.schedules.vector.elementwise import PIECE_BYTES, flat_phase, pieces
 from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Phase
@@ -30,9 +30,8 @@ def gather(profile: Profile, source: GmTensor, view: View, target: GmTensor) -> 
              where they lie counts only for the bytes that are read
     """
     # Bytes an element, gaps included; a broadcast view reads less than one element for each that it has.
-    each = Fraction(view.bytes_read(source.itemsize), view.size)
-    build = partial(_program, source, target, each, view.in_place(source.itemsize))
-    return flat_phase("gather", profile, view.size, source.itemsize, build)
+    each, size = Fraction(view.bytes_read(source.itemsize), view.size), Fraction(source.itemsize)
+    return _moved("gather", profile, source, view, target, each, size)
 
 
 def scatter(profile: Profile, source: GmTensor, view: View, target: GmTensor) -> Phase:
@@ -41,58 +40,43 @@ def scatter(profile: Profile, source: GmTensor, view: View, target: GmTensor) ->
     Tensors  `source` and `target` (elements,), as of `gather`: where they lie counts only for the bytes that
              are written
     """
-    each = Fraction(view.bytes_written(source.itemsize), view.size)
-    build = partial(_put, source, target, each, view.in_place(source.itemsize))
-    return flat_phase("scatter", profile, view.size, source.itemsize, build)
+    each, size = Fraction(view.bytes_written(source.itemsize), view.size), Fraction(source.itemsize)
+    return _moved("scatter", profile, source, view, target, size, each)
 
 
-def _put(
-    source: GmTensor,
-    target: GmTensor,
-    each: Fraction,
-    in_place: bool,
-    profile: Profile,
-    first: int,
-    count: int,
-) -> Program:
-    """Put `count` elements in their places, each of which writes `each` bytes."""
-    limit = min(PIECE_BYTES, profile.buffers["UB"].capacity_bytes // 4)
-    b = ProgramBuilder(profile)
-    piece = min(count, max(1, int(limit // each)))
-    rows = b.ring("UB", piece * source.itemsize, "in order", 2)
-    results = rows if in_place else b.ring("UB", ceil(piece * each), "scattered", 2)
-    for start, size in pieces(first, first + count, piece):
-        place, written = (slice(start, start + size),), ceil(size * each)
-        result = row = load(b, rows, source, place, size)
-        if not in_place:
-            result = results.next()
-            b.add(Rearrange(result, row, written))
-        b.add(CopyUbToGm(Gm(target, place), result, written))
-    return b.build()
+def _moved(
+    name: str, profile: Profile, source: GmTensor, view: View, target: GmTensor, *each: Fraction
+) -> Phase:
+    """Return the phase that brings the elements of a view over; `each` are the bytes it reads and writes."""
+    build = partial(_program, source, target, each, view.in_place(source.itemsize))
+    return flat_phase(name, profile, view.size, source.itemsize, build)
 
 
 def _program(
     source: GmTensor,
     target: GmTensor,
-    each: Fraction,
+    each: tuple[Fraction, ...],
     in_place: bool,
     profile: Profile,
     first: int,
     count: int,
 ) -> Program:
-    """Gather `count` elements, each of which reads `each` bytes."""
+    """Bring `count` elements over, each of which reads and writes so many bytes."""
     limit = min(PIECE_BYTES, profile.buffers["UB"].capacity_bytes // 4)
-    widest = max(each, Fraction(source.itemsize))
+    reads, writes = each
+    # One of them is the size of an element; by the other it lies scattered in UB.
+    scattered = writes if reads == source.itemsize else reads
+    widest = max(scattered, Fraction(source.itemsize))
     b = ProgramBuilder(profile)
     piece = min(count, max(1, int(limit // widest)))
-    loads = b.ring("UB", ceil(piece * widest), "scattered", 2)
-    rows = loads if in_place else b.ring("UB", piece * source.itemsize, "in order", 2)
+    loads = b.ring("UB", ceil(piece * max(reads, Fraction(source.itemsize))), "read", 2)
+    results = loads if in_place else b.ring("UB", ceil(piece * writes), "written", 2)
     for start, size in pieces(first, first + count, piece):
         place = (slice(start, start + size),)
-        result = scattered = loads.next()
-        b.add(CopyGmToUb(scattered, Gm(source, place), ceil(size * each), (size,)))
+        result = load = loads.next()
+        b.add(CopyGmToUb(load, Gm(source, place), ceil(size * reads), (size,)))
         if not in_place:
-            result = rows.next()
-            b.add(Rearrange(result, scattered, ceil(size * each)))
-        store(b, target, place, result, size)
+            result = results.next()
+            b.add(Rearrange(result, load, ceil(size * scattered)))
+        b.add(CopyUbToGm(Gm(target, place), result, ceil(size * writes)))
     return b.build()
