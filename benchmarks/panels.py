@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ascendsim.numerics.compiled.crossing import AFTER, BEFORE, next_normal_block
 from ascendsim.numerics.compiled.jit import inlined, kernel
-from ascendsim.numerics.compiled.next_block import next_block
 from ascendsim.numerics.compiled.panel_memory import columns, rows, store, tile
 from ascendsim.numerics.compiled.panels import LANES, ROWS, fma, to_single, widen
 from ascendsim.program.memory import aligned_empty
@@ -36,12 +36,11 @@ def _seq(a: Array, b: Array, c: Array, rounds: int) -> None:
 @kernel
 def _block(a: Array, b: Array, c: Array, rounds: int) -> None:
     for _ in range(rounds):
-        total = _sum(a, b, 0, BLOCK - 1, widen(tile(c, 0, LANES)))
-        for first in range(BLOCK, STEPS, BLOCK):
-            last = (first - 1) * ROWS
-            total = next_block(total, a, last, last + ROWS, 0, 1, 2, 3, b, (first - 1) * LANES)
-            total = _sum(a, b, first + 1, first + BLOCK - 1, total)
-        store(to_single(_sum(a, b, STEPS - 1, STEPS, total)), c, 0, LANES)
+        total = _sum(a, b, 0, BLOCK - BEFORE, widen(tile(c, 0, LANES)))
+        for first in range(BLOCK - BEFORE, STEPS - BEFORE, BLOCK):
+            total = next_normal_block(total, a, first * ROWS, ROWS, 0, 1, 2, 3, b, first * LANES)
+            total = _sum(a, b, first + BEFORE + AFTER, first + BLOCK, total)
+        store(to_single(_sum(a, b, STEPS - BEFORE, STEPS, total)), c, 0, LANES)
 
 
 @inlined

@@ -116,6 +116,57 @@ def test_what_is_known_of_accumulators_holds_from_piece_to_piece(lay, model, odd
     assert same_bits(product_of(model, lay(a), lay(b.T.copy()), ends), want)
 
 
+@pytest.mark.parametrize("model", ["block:8:RNE", "block:16:RNE"])
+@pytest.mark.parametrize("begin", [-0.0, 0.0])
+@pytest.mark.parametrize("lay", LAYS)
+def test_a_sum_of_nothing_but_minus_zeros_keeps_its_sign(lay, begin, model):
+    # All products are -0 but three, -2^-151, each of which rounds to -0: also where a +0 was before.
+    a, b = np.full((M, 160), -0.0, np.float32), np.full((160, N), 1.0, np.float32)
+    for step, (row, column) in {0: (1, 0), 47: (2, 33), 70: (3, 63)}.items():
+        a[row, step], b[step], b[step, column] = -(2.0**-76), 0.0, 2.0**-75
+    ends, c = np.array([160]), np.full((M, N), begin, np.float32)
+    want = one_by_one(parse(model), a, b, ends, c.copy())
+    assert np.all(want == 0)
+    assert np.all(np.signbit(want[[1, 2, 3], [0, 33, 63]]))
+    assert np.all(np.signbit(want)) == (begin == 0.0 and np.signbit(begin))
+    for most in (32, 160):
+        cuts, found = cuts_of(parse(model), ends, most), c.copy()
+        prepared(parse(model), lay(a), lay(b.T.copy()), cuts).add(
+            Span(0, M), Span(0, N), Cuts.of([cuts]), found[None]
+        )
+        assert same_bits(found, want)
+
+
+@pytest.mark.parametrize("model", ["block:8:RNE", "block:16:RNE"])
+@pytest.mark.parametrize("power", [-149, -148, 60, 62, 64])
+def test_sums_at_both_ends_of_the_singles_round_as_everywhere(model, power):
+    # At -149 and -148, products are odd multiples of that power of two, below 2^22 of it: sums of subnormals
+    # and of the smallest normal singles. From 60 on the first half of the products is positive and adds up to
+    # some 2^(power + 64.6), the others are negative: an infinity on the way stays.
+    rng, size = np.random.default_rng(7), (M, 96)
+    high = power > 0
+    signs = np.where(np.arange(96) < 48, 1.0, -1.0) if high else rng.choice([-1.0, 1.0], size)
+    a = np.ldexp(signs * (2 * rng.integers(0, 1024, size) + 1), (power - 1) if high else power // 2)
+    b = np.ldexp(2.0 * rng.integers(0, 1024, (96, N)) + 1, 40 if high else power - power // 2)
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    ends = np.array([32, 96])
+    want = one_by_one(parse(model), a, b, ends, np.zeros((M, N), np.float32))
+    assert np.any(np.isinf(want)) == (power == 64)
+    for lay in LAYS:
+        assert same_bits(product_of(parse(model), lay(a), lay(b.T.copy()), ends), want)
+
+
+@pytest.mark.parametrize("lay", LAYS)
+def test_a_piece_is_as_large_as_all_its_blocks_together(lay):
+    # Six blocks of 16, each 2^52, which a double holds together with a 1. Not so all of them: the fourth adds
+    # 2^30 + 1 to 2^54, which is just above the middle between two singles, whose unit is 2^31 there.
+    a, b = np.zeros((M, 96), np.float32), np.zeros((96, N), np.float32)
+    a[:, ::16], b[::16] = 2.0**26, 2.0**26
+    a[:, 49:51], b[49], b[50] = [16.0, 1.0], 2.0**26, 1.0
+    found = product_of(parse("block:16:RNE"), lay(a), lay(b.T.copy()), np.array([96]))
+    assert np.all(found == 6 * 2.0**52 + 2.0**31)
+
+
 @pytest.mark.parametrize("blocks", [34, 41, 60])
 @pytest.mark.parametrize("lay", LAYS)
 def test_subnormal_sums_may_grow_by_rounding_alone(lay, blocks):

@@ -116,6 +116,10 @@ def test_a_measure_that_is_no_number_stays_a_word():
     assert error_row(mere="nan", max_ulp="inf")[2:6:3] == ("nan", "inf")
 
 
+def test_without_any_finite_element_no_standard_is_passed_or_failed():
+    assert error_row(verdicts=[])[-2] == "nothing to compare"
+
+
 @pytest.mark.parametrize(
     ("passed", "said"),
     [((True, True), "all passed"), ((False, True), "fails st"), ((False, False), "none passed")],

@@ -125,6 +125,7 @@ METRIC_COLUMNS = (
         "standards",
         "",
         "Acceptance rules of the field for the format (st: the operator library's tests of convolution "
-        "backward; mixed, stat: the operator test kit): which of them the gradient fails.",
+        "backward; mixed, stat: the operator test kit): which of them the gradient fails; none where "
+        "nothing is finite and every NaN and Inf is due.",
     ),
 )

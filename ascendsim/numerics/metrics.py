@@ -170,7 +170,10 @@ def _combine(
         small_count=total("small") if has_small else None,
         small_above_bound=total("small_off") if has_small else None,
         special_mismatches=mismatches,
-        verdicts=_verdicts(limits, mismatches == 0, among, total, mere, mare),
+        # Where nothing is finite and every NaN and Inf is due, no rule has anything to say.
+        verdicts=_verdicts(limits, mismatches == 0, among, total, mere, mare)
+        if compared or mismatches
+        else (),
     )
 
 

@@ -168,6 +168,8 @@ def _error(column: Column, measured: Any) -> str:
         return ""
     if isinstance(measured, list):
         # The standards of the field: a gradient can pass one and fail another, so that they are named.
+        if not measured:
+            return "nothing to compare"
         failed = [verdict["standard"] for verdict in measured if not verdict["passed"]]
         if len(failed) == len(measured):
             return "none passed"

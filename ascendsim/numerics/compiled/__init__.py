@@ -6,6 +6,7 @@ From the bottom up; each module imports only from lines above its own:
     panels            a value of ROWS x LANES accumulators in vector registers, and its operations
     rounding_mode     the processor's own rounding toward zero, while a kernel runs
     panel_memory      panels and scalars from and to memory
+    crossing          from one block to the next
     next_block        panels through blocks whose sums doubles hold
     panel_rounding    sticky doubles, two-term sums, one correct rounding in any mode
     lanes             a panel reduced to one scalar

@@ -13,7 +13,9 @@ from ascendsim.numerics.compiled.panels import (
     Emit,
     Value,
     absolute,
+    any_lane,
     as_bits,
+    equal,
     intrinsic,
     spread,
     types,
@@ -24,6 +26,7 @@ Panel = Any
 
 cgutils: Any = numba.core.cgutils
 
+_MINUS_ZERO: Final = np.int32(-0x80000000)
 _ONE: Final = np.int32(1)
 _EXPONENT: Final = np.int32(0x7F800000)
 _LAST_BIT: Final = 2.0**-23
@@ -54,6 +57,13 @@ def _reduced(name: str, comparison: str) -> Any:
 
 _most = _reduced("umax", ">")
 _least = _reduced("umin", "<")
+
+
+@inlined
+def has_minus_zero(values: Panel) -> bool:
+    """Tell whether any of the singles is -0."""
+    found: bool = any_lane(equal(as_bits(values), spread(_MINUS_ZERO)))
+    return found
 
 
 @inlined

@@ -2,94 +2,22 @@
 
 from typing import Any, Final, NamedTuple
 
-from llvmlite import ir
-
-from ascendsim.numerics.compiled.jit import inlined
-from ascendsim.numerics.compiled.panel_memory import columns, make_array, rows_from
-from ascendsim.numerics.compiled.panels import (
-    LANES,
-    ROWS,
-    Value,
-    cgutils,
-    fma,
-    intrinsic,
-    pack,
-    splat,
-    to_single,
-    types,
-    unpack,
-    widen,
+from ascendsim.numerics.compiled.crossing import (
+    AFTER,
+    BEFORE,
+    LARGE,
+    SMALLEST,
+    next_block,
+    next_normal_block,
 )
+from ascendsim.numerics.compiled.jit import inlined
+from ascendsim.numerics.compiled.panel_memory import columns, rows_from
+from ascendsim.numerics.compiled.panels import LANES, fma, to_single, widen
 
 Array = Any
 Panel = Any
 
-# Lanes that are taken over at a time: a register of doubles with AVX-512, two or more without.
-_PART: Final = 8
-
-
-def _next_block(
-    _typing: Value,
-    totals: Value,
-    left: Value,
-    _last: Value,
-    _first: Value,
-    _w: Value,
-    _x: Value,
-    _y: Value,
-    _z: Value,
-    right: Value,
-    _place: Value,
-) -> Value:
-    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
-        panel, _, last, first, *lines, _, place = args
-        data, columns = (make_array(sig.args[n])(context, builder, args[n]).data for n in (1, 8))
-        kind, narrow = ir.VectorType(ir.DoubleType(), _PART), ir.VectorType(ir.FloatType(), _PART)
-        multiply_add = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(kind, [kind] * 3), f"llvm.fma.v{_PART}f64"
-        )
-        rows = [builder.gep(data, [line]) for line in lines]
-
-        def add(sums: list[Value], step: Value, number: int, lane: int) -> list[Value]:
-            where = builder.add(place, ir.Constant(ir.IntType(64), number * LANES + lane))
-            right = builder.load(builder.bitcast(builder.gep(columns, [where]), kind.as_pointer()), align=4)
-            factors = [splat(builder, builder.load(builder.gep(row, [step])), _PART) for row in rows]
-            pairs = zip(factors, sums, strict=True)
-            return [builder.call(multiply_add, [factor, right, one]) for factor, one in pairs]
-
-        parts: list[list[Value]] = []
-        for lane in range(0, LANES, _PART):
-            some = [_lanes(builder, row, range(lane, lane + _PART)) for row in unpack(builder, panel)]
-            some = add(some, last, 0, lane)
-            some = [builder.fpext(builder.fptrunc(one, narrow), kind) for one in some]
-            parts.append(add(some, first, 1, lane))
-        return pack(builder, [_joined(builder, list(row)) for row in zip(*parts, strict=True)])
-
-    whole = types.intp
-    return totals(totals, left, *[whole] * (2 + ROWS), right, whole), codegen
-
-
-def _lanes(builder: Value, vector: Value, lanes: range) -> Value:
-    """Return some lanes of a vector."""
-    chosen = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
-    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), chosen)
-
-
-def _joined(builder: Value, parts: list[Value]) -> Value:
-    """Return vectors of equal length, a power of two of them, one after the other as one."""
-    while len(parts) > 1:
-        count = 2 * parts[0].type.count
-        chosen = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(count)))
-        parts = [builder.shuffle_vector(x, y, chosen) for x, y in zip(parts[::2], parts[1::2], strict=True)]
-    return parts[0]
-
-
-# (totals, left, last, first, w, x, y, z, right, place): sums in double, with the products of the last step of
-# a block added, then rounded to singles, then with the products of the first step of the next block added.
-# Rows lie in `left` from w, x, y, z on, the two steps `last` and `first` further; the columns of both steps
-# lie in `right` from `place` on, one after the other. The processor can round some lanes while it multiplies
-# others, but looks only so far ahead: so all three steps are taken part by part.
-next_block = intrinsic(_next_block)
+_LEAST_SIZE: Final = BEFORE + AFTER  # products of a block that `next_normal_block` can leave and enter
 
 
 class Packed(NamedTuple):
@@ -131,6 +59,32 @@ def add_blocks(left: Packed, right: Array, place: int, length: int, size: int, a
 
 
 @inlined
+def is_normal(reach: float, unit: float) -> bool:
+    """Tell whether `add_normal_blocks` rounds multiples of a unit up to a bound as conversions do."""
+    return unit >= SMALLEST and reach <= LARGE
+
+
+@inlined
+def add_normal_blocks(left: Packed, right: Array, place: int, length: int, size: int, acc: Panel) -> Panel:
+    """Return the same as `add_blocks`, sooner, if `is_normal` and none of the accumulators is -0."""
+    if size < _LEAST_SIZE or length < 2 * size:
+        return add_blocks(left, right, place, length, size, acc)
+    full = length // size
+    total = add_steps(left, right, place, 0, size - BEFORE, widen(acc))
+    first, row = left.first, left.row
+    w, x, y, z = first, first + row, first + 2 * row, first + 3 * row
+    for number in range(1, full):
+        start = number * size - BEFORE
+        step, columns = start * left.step, place + start * LANES
+        total = next_normal_block(total, left.values, step, left.step, w, x, y, z, right, columns)
+        total = add_steps(left, right, place, start + BEFORE + AFTER, start + size, total)
+    acc = to_single(add_steps(left, right, place, full * size - BEFORE, full * size, total))
+    if full * size < length:
+        acc = to_single(add_steps(left, right, place, full * size, length, widen(acc)))
+    return acc
+
+
+@inlined
 def add_steps(left: Packed, right: Array, place: int, first: int, stop: int, total: Panel) -> Panel:
     """Return sums with the products of some steps, added in double."""
     for t in range(first, stop):
@@ -144,4 +98,4 @@ def _next(left: Packed, right: Array, place: int, t: int, total: Panel) -> Panel
     first, row = left.first, left.row
     w, x, y, z = first, first + row, first + 2 * row, first + 3 * row
     last = (t - 1) * left.step
-    return next_block(total, left.values, last, last + left.step, w, x, y, z, right, place + (t - 1) * LANES)
+    return next_block(total, left.values, last, left.step, w, x, y, z, right, place + (t - 1) * LANES)

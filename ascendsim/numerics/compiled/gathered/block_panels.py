@@ -7,11 +7,12 @@ to piece; the accumulators themselves are looked at only where these prove nothi
 from typing import Any, Final
 
 from ascendsim.numerics.compiled.block_sums import SAFE_UNIT, Block, careful_sum, is_exact, is_far_from_ties
+from ascendsim.numerics.compiled.crossing import SMALLEST
 from ascendsim.numerics.compiled.gathered.measured import Lines, Piece
 from ascendsim.numerics.compiled.gathered.places import copy_rows
 from ascendsim.numerics.compiled.jit import called, inlined
-from ascendsim.numerics.compiled.lanes import reach_and_unit
-from ascendsim.numerics.compiled.next_block import Packed, add_blocks, add_steps
+from ascendsim.numerics.compiled.lanes import has_minus_zero, reach_and_unit
+from ascendsim.numerics.compiled.next_block import Packed, add_blocks, add_normal_blocks, add_steps, is_normal
 from ascendsim.numerics.compiled.packing import fill_magnitudes
 from ascendsim.numerics.compiled.panel_memory import at, columns, put, rows_from, store, tile
 from ascendsim.numerics.compiled.panels import (
@@ -56,7 +57,7 @@ def add_piece(
     reach, unit = at(work.doubles, sums), at(work.doubles, sums + 1)
     most, least = _widened(reach, unit, _whole(work, known, piece), piece.blocks)
     if not is_exact(most, least):
-        reach, unit = reach_and_unit(acc)
+        reach, unit = _looked_at(acc, unit)
         most, least = _widened(reach, unit, _whole(work, known, piece), piece.blocks)
     proven = is_exact(most, least)
     if not proven:
@@ -66,7 +67,9 @@ def add_piece(
             block = _block(work, known, number, model.block, piece.length)
             most, least = _widened(most, least, block, 1)
             proven = proven and is_exact(most, least)
-    if proven:
+    if proven and is_normal(most, least):
+        acc = add_normal_blocks(left, work.doubles, work.b, piece.length, model.block, acc)
+    elif proven:
         acc = add_blocks(left, work.doubles, work.b, piece.length, model.block, acc)
     else:
         for number in range(piece.blocks):
@@ -74,7 +77,7 @@ def add_piece(
             reach, unit = _widened(reach, unit, block, 1)
             # What the accumulators really are is often better known: they have been rounded meanwhile.
             if not is_exact(reach, unit):
-                reach, unit = reach_and_unit(acc)
+                reach, unit = _looked_at(acc, unit)
                 reach, unit = _widened(reach, unit, block, 1)
             exact = is_exact(reach, unit)
             acc = _checked(a, i, left, piece, work, block, number * model.block, acc, exact, model)
@@ -82,6 +85,16 @@ def add_piece(
     put(work.doubles, sums, most)
     put(work.doubles, sums + 1, least)
     store(acc, c, cell, c.shape[2])
+
+
+@inlined
+def _looked_at(acc: Panel, unit: float) -> tuple[float, float]:
+    """Return a bound of accumulators as they are, and a unit of theirs, of which one has been known."""
+    reach, seen = reach_and_unit(acc)
+    # Sums that are whole multiples of a single never become -0, which looks like any other zero.
+    if unit < SMALLEST and has_minus_zero(acc):
+        return reach, unit
+    return reach, max(unit, seen)
 
 
 @inlined
@@ -147,7 +160,7 @@ def _extents_of(work: Workspace, ours: int, theirs: int, first: int, length: int
         first * ROWS,
         first * LANES,
         length,
-        length * at(work.doubles, ours) * at(work.doubles, theirs),
+        at(work.doubles, ours) * at(work.doubles, theirs),
         at(work.doubles, ours + 1) * at(work.doubles, theirs + 1),
     )
 

@@ -4,6 +4,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from ascendsim.numerics.compiled.crossing import SMALLEST
 from ascendsim.numerics.compiled.gathered.block_panels import add_piece
 from ascendsim.numerics.compiled.gathered.cuts import Cuts
 from ascendsim.numerics.compiled.gathered.factor import Factor, Floats, Places, Span
@@ -125,9 +126,9 @@ def _rows(
     width, groups = c.shape[2], (rows.stop - rows.start) // ROWS
     corner = product * c.shape[1] * width
     for panel in range(groups * ((columns.stop - columns.start) // LANES)):
-        # As long as nothing is known of accumulators, nothing bounds them.
+        # As long as nothing is known of accumulators, nothing bounds them, and they may be -0.
         put(work.doubles, tables.sums + 2 * panel, np.inf)
-        put(work.doubles, tables.sums + 2 * panel + 1, 1.0)
+        put(work.doubles, tables.sums + 2 * panel + 1, 0.5 * SMALLEST)
     for cut in range(own[0], own[1] - 1):
         first, length = at(cuts, cut), at(cuts, cut + 1) - at(cuts, cut)
         piece = Piece(first, length, group_count(length, model.block))

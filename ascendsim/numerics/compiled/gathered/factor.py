@@ -22,12 +22,14 @@ class Values:
 
     singles   the elements as float32, flat
     extents   length of a run -> largest magnitude and lowest set bit of each run of that length (`measured`)
+    sums      the same, with the sum of magnitudes in place of the largest
     """
 
     def __init__(self, values: Floats) -> None:
         # A read-only array is another type, for which kernels would be compiled anew.
         self.singles = values.reshape(-1) if values.flags.carray else np.array(values).reshape(-1)
         self.extents: dict[int, Doubles] = {}
+        self.sums: dict[int, Doubles] = {}
 
 
 class Elements(NamedTuple):

@@ -16,8 +16,8 @@ from ascendsim.numerics.compiled.block_sums import (
     widened,
 )
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
-from ascendsim.numerics.compiled.lanes import reach_and_unit
-from ascendsim.numerics.compiled.next_block import Packed, add_blocks
+from ascendsim.numerics.compiled.lanes import has_minus_zero, reach_and_unit
+from ascendsim.numerics.compiled.next_block import Packed, add_blocks, add_normal_blocks, is_normal
 from ascendsim.numerics.compiled.packing import Accumulators, give_back, read_panel, whole_panels, write_panel
 from ascendsim.numerics.compiled.panel_memory import store, tile
 from ascendsim.numerics.compiled.panel_rounding import is_plain, rounded, sum_for
@@ -69,10 +69,13 @@ def _run(work: Workspace, cells: Accumulators, model: KernelModel) -> None:
     usual = is_plain(model.sum) and not model.separate and not model.split
     for j in range(0, cells.columns, LANES):
         for i in range(0, cells.rows, ROWS):
-            reach, unit = reach_and_unit(read_panel(cells, i, j))
-            if _proven(work, i, j, reach, unit, model):
+            acc = read_panel(cells, i, j)
+            reach, unit = reach_and_unit(acc)
+            most, least = _bounds(work, i, j, reach, unit, model)
+            if most < np.inf:
                 if usual:
-                    _usual_panel(work, cells, i, j, model.block)
+                    normal = not model.sum.cuts and is_normal(most, least) and not has_minus_zero(acc)
+                    _usual_panel(work, cells, i, j, model.block, normal)
                 else:
                     _proven_panel(work, cells, i, j, model)
             elif usual and model.sum.cuts:
@@ -84,23 +87,30 @@ def _run(work: Workspace, cells: Accumulators, model: KernelModel) -> None:
 
 
 @inlined
-def _proven(work: Workspace, i: int, j: int, reach: float, unit: float, model: KernelModel) -> bool:
-    """Tell whether doubles hold every partial sum of every block of a panel."""
-    proven = True
+def _bounds(
+    work: Workspace, i: int, j: int, reach: float, unit: float, model: KernelModel
+) -> tuple[float, float]:
+    """Return a bound and a unit of all partial sums of a panel; infinity if doubles do not hold them."""
+    proven, most, least = True, 0.0, np.inf
     for number in range(work.blocks):
         block = block_of(work, i, j, number, model.block)
         if model.separate:  # the sum takes no accumulator in, and what adds the two is exact without a proof
             reach, unit = 0.0, np.inf
         reach, unit = widened(reach, min(unit, _LARGEST_UNIT), block)
         proven = proven and is_exact(reach, unit)
-    return proven
+        most, least = max(most, reach), min(least, unit)
+    return most if proven else np.inf, least
 
 
 @inlined
-def _usual_panel(work: Workspace, cells: Accumulators, i: int, j: int, block: int) -> None:
+def _usual_panel(work: Workspace, cells: Accumulators, i: int, j: int, block: int, normal: bool) -> None:
     """Take one panel through all blocks, rounded as the machine rounds doubles into singles."""
     left = Packed(work.doubles, work.a + i * work.k, 1, ROWS)
-    acc = add_blocks(left, work.doubles, work.b + j * work.k, work.k, block, read_panel(cells, i, j))
+    acc, columns = read_panel(cells, i, j), work.b + j * work.k
+    if normal:
+        acc = add_normal_blocks(left, work.doubles, columns, work.k, block, acc)
+    else:
+        acc = add_blocks(left, work.doubles, columns, work.k, block, acc)
     write_panel(acc, cells, i, j)
 
 
