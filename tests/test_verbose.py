@@ -15,6 +15,7 @@ from ascendsim.cli.parser import make_parser
 from ascendsim.cli.shell.verbose import CLEAR, COMPILING, told
 from ascendsim.native import telling
 from ascendsim.native.build import build
+from ascendsim.ops import many
 
 SMALL = ("--input", "1,16,6,6", "--weight", "16,16,1,1", "--cycles-only", "--mask", "input")
 
@@ -142,3 +143,14 @@ def test_nothing_is_said_where_nobody_listens(name):
     # Without a handler of its own Python would print warnings of a library on standard error.
     assert any(isinstance(made, logging.NullHandler) for made in logging.getLogger("ascendsim").handlers)
     assert logging.getLogger(name).getEffectiveLevel() >= logging.WARNING
+
+
+@pytest.mark.parametrize(("workers", "times"), [(1, 0), (2, 1)])
+def test_the_engine_is_compiled_before_several_processes_start(monkeypatch, workers, times):
+    # One process compiles when it comes to it; two would both, and unheard.
+    asked = []
+    monkeypatch.setattr(many, "get_ready", lambda: asked.append("ready"))
+    monkeypatch.setattr(many, "in_order", lambda *_: asked.append("started"))
+    item = many.Item(ConvProblem(input=(1, 16, 6, 6), weight=(16, 16, 1, 1)))
+    many.estimate_many([item, item], workers=workers)
+    assert asked == ["ready"] * times + ["started"]
