@@ -25,11 +25,11 @@ def time_of(problem, gradient, product, tiling):
 
 def test_one_fractal_by_hand():
     # 16 pixels x 16 channels x 16: one core, one Mmad of one fractal. load3d makes a fractal of 16 pixels in
-    # four rows: 2 cycles, and one for each row, beside 2 + 11 of the load and its command. Weights: 512 bytes
-    # at 128 a cycle and 10.5 to turn the block, beside one of the load. All that is on MTE1.
+    # four rows: 2 cycles, and one for each row, beside 2 + 6 of the load and its command. Weights: 512 bytes
+    # at 128 a cycle and 11 to turn the block, beside one of the load. All that is on MTE1.
     profile = load_profile("910B2")
     bound = least_time(ConvProblem((1, 16, 4, 4), (16, 16, 1, 1)), "grad_input", "float16", profile)
-    cycles = profile.scalar.start_cycles + (2 + 4 + 2 + 11) + (4 + 10.5 + 1)
+    cycles = profile.scalar.start_cycles + (2 + 4 + 2 + 6) + (4 + 11 + 1)
     assert bound.pipe == "MTE1"
     assert bound.time_us == pytest.approx(profile.launch_us(1) + cycles / profile.clock.cube_mhz)
 
