@@ -86,8 +86,8 @@ def test_hard_operands_and_any_accumulators_give_the_bits_of_single_mmads(model,
 @pytest.mark.parametrize("run", [4, 8, 16, 12])
 @pytest.mark.parametrize("model", OWN)
 def test_steps_in_runs_of_any_length_give_the_bits_of_single_mmads(model, run):
-    # A run of 4 or 12 is copied by fours, one of 8 or 16 by eights; of the last run three steps are there,
-    # and NaN behind them. Only blocks of whole runs are measured run by run.
+    # A run of 4 or 12 is copied by fours, one of 8 by eights, one of 16 by sixteens; of the last run three
+    # steps are there, and NaN behind them. Only blocks of whole runs are measured run by run.
     model = parse(model)
     a, b, c = tile("wide", "fp16", M, 2 * 48 + 3, N)
     ends = np.array([48, 96, 99])

@@ -6,7 +6,14 @@ cache.
 
 from typing import Any
 
-from ascendsim.numerics.compiled.gathered.places import RUN, copy_four, copy_rows, copy_run
+from ascendsim.numerics.compiled.gathered.places import (
+    LONG_RUN,
+    RUN,
+    copy_four,
+    copy_long_run,
+    copy_rows,
+    copy_run,
+)
 from ascendsim.numerics.compiled.jit import called, inlined
 from ascendsim.numerics.compiled.next_block import Packed
 from ascendsim.numerics.compiled.panel_memory import at, put
@@ -41,9 +48,12 @@ def pack_rows(a: Any, run: int, lines: Any, steps: Any, target: Array, place: in
 @inlined
 def _copy_runs(a: Any, run: int, line: int, first: int, last: int, target: Array, goal: int) -> None:
     start = at(a.lines, line)
-    long = RUN if run % RUN == 0 else ROWS
+    long = LONG_RUN if run % LONG_RUN == 0 else RUN if run % RUN == 0 else ROWS
     whole = first + (last - first) // long * long
-    if long == RUN:
+    if long == LONG_RUN:
+        for step in range(first, whole, LONG_RUN):
+            copy_long_run(a.values, start + at(a.steps, step), target, goal + step - first)
+    elif long == RUN:
         for step in range(first, whole, RUN):
             copy_run(a.values, start + at(a.steps, step), target, goal + step - first)
     else:

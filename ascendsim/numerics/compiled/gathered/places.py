@@ -21,7 +21,9 @@ from ascendsim.numerics.compiled.panels import (
 
 Array = Any
 
-RUN: Final = 8  # elements that are copied at once where steps follow each other: a group of float32 channels
+# Elements that are copied at once where steps follow each other: a group of float32 channels, or of float16.
+RUN: Final = 8
+LONG_RUN: Final = 16
 
 
 def _copier(count: int) -> Callable[..., Any]:
@@ -49,7 +51,7 @@ def _copier(count: int) -> Callable[..., Any]:
 
 
 # (values, source, target, goal)
-copy_lanes, copy_four, copy_run = (_copier(count) for count in (LANES, ROWS, RUN))
+copy_lanes, copy_four, copy_run, copy_long_run = (_copier(count) for count in (LANES, ROWS, RUN, LONG_RUN))
 
 
 @called
