@@ -141,6 +141,25 @@ def test_no_layer_is_the_whole_network():
     assert asked.layers == asked.workload.layers
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run"],
+        ["study", "hardware", "--change", "cores.cube=20"],
+        ["study", "tiling", "bad", "--gradient", "input"],
+        ["study", "precision"],
+    ],
+)
+def test_a_mistake_in_a_layer_of_a_network_names_the_layer(words, refusal, tmp_path):
+    # The second layer's weight reads 4 channels where its input has 3.
+    (tmp_path / "mine.toml").write_text(
+        "layers = [{ name = 'good', input = [3, 8, 8], weight = [8, 3, 3, 3] },"
+        " { name = 'bad', input = [3, 8, 8], weight = [8, 4, 3, 3] }]"
+    )
+    told = refusal(*words, "--network", str(tmp_path / "mine.toml"))
+    assert "layer bad: convolution: input has 3 channels, but weight.shape[1] * groups is 4" in told
+
+
 def test_sizes_are_a_convolution_of_their_own():
     asked = request("--input", "1,16,6,6", "--weight", "32,16,3,3", "--padding", "1", "--stride", "2,1")
     assert asked.options == {"input": (1, 16, 6, 6), "weight": (32, 16, 3, 3), "padding": 1, "stride": (2, 1)}

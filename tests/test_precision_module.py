@@ -128,6 +128,7 @@ def test_what_no_product_has_is_named_a_study():
     [
         ({"operands": "float61"}, UnsupportedError, "float61"),
         ({"accumulation": "blok:16:RNE"}, ConfigError, "Did you mean block:16:RNE"),
+        ({"accumulation": "nvidia-a10"}, ConfigError, "is known; there are nvidia-v100, nvidia-a100"),
         ({"accumulation": "block:cube_k:RNE"}, ConfigError, "say the number that cube_k stands for"),
         ({"rounding": "up"}, ConfigError, "one of nearest, stochastic"),
     ],
@@ -143,6 +144,15 @@ def test_tensors_that_do_not_fit_are_refused():
         spread(PROBLEM, {name: given[name] for name in ("grad_output", "input")}, [Math()])
     with pytest.raises(ShapeError, match=r"input is of shape \(1,\); the problem needs \(2, 20, 6, 5\)"):
         attribute(PROBLEM, {**given, "input": np.ones(1)}, Math())
+
+
+# A single text would be taken letter by letter; grad_bias is a sum, which no cube multiplies.
+@pytest.mark.parametrize("gradients", [["grad_inputs"], ["grad_input", "grad_bias"], "grad_input"])
+def test_other_gradients_are_refused(gradients):
+    with pytest.raises(ConfigError, match="must be a list of some of grad_input, grad_weight"):
+        spread(PROBLEM, tensors(), [Math()], gradients)
+    with pytest.raises(ConfigError, match="must be a list of some of grad_input, grad_weight"):
+        attribute(PROBLEM, tensors(), Math(), gradients)
 
 
 def test_a_folder_is_identified_from_python(tmp_path):

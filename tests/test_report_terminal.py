@@ -43,6 +43,13 @@ def test_a_document_is_printed_without_what_only_a_page_has_room_for():
     assert "launch: what a task takes" not in network
 
 
+def test_what_has_nothing_to_say_takes_no_line():
+    # Two variants of one product have no line about what was measured of several: nor has it a blank one.
+    text = printed(print_document, document(PRODUCT, PRODUCT))
+    assert "Products side by side" in text
+    assert "\n\n\n" not in text
+
+
 def test_brackets_are_text_and_no_style():
     table = TextTable("", ("[bold]",), frozenset({0}), (("[/red] ulp [g]",),))
     out = printed(lambda console: print_table(console, table))

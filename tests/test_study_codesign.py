@@ -227,7 +227,7 @@ def test_designs_of_which_all_are_refused_are_a_mistake(refusal, tmp_path):
     words += ["--tilings", "2", "--jobs", "1", "--store", str(tmp_path / "s")]
     change = ["--change", "cores.vector=12"]
     told = " ".join(refusal(*words, *change).split())
-    assert "study codesign: every design is refused; cores.vector=12: cores.vector: got 12" in told
+    assert "study codesign: every changed design is refused; cores.vector=12: cores.vector: got 12" in told
     # One that can be timed makes an answer, with the refused one named.
     from ascendsim.cli import main
 

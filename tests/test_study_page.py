@@ -106,6 +106,12 @@ def test_an_empty_spread_still_draws():
     assert "<rect" in tornado([Bar("none", 0, 0, 0)], "%")
 
 
+def test_a_marked_dot_is_not_hidden_by_another_in_its_place():
+    # What is drawn later lies on top: two designs of one cost and time, of which the first is on the front.
+    svg = scatter([Dot("1", "marked one", 1, 5, marked=True), Dot("2", "other", 1, 5)], "cost", "us")
+    assert svg.index("<title>other: 1, 5") < svg.index("<title>marked one: 1, 5")
+
+
 def test_every_dot_has_its_mark_beside_it_and_not_on_hover_alone():
     svg = scatter(DOTS, "cost", "us")
     for dot in DOTS:

@@ -167,6 +167,31 @@ def test_a_layer_may_have_a_setting_of_its_own():
     assert made[3].accumulation == "seq:RNE"
 
 
+def test_a_pattern_that_fits_no_layer_is_told():
+    network, x = small_network(), normal((1, 1, 4, 4))
+    per_layer = {"2": {"cube_math_type": 1}, "conv2": {"cube_math_type": 2}}
+    with Simulation(errors="never", layers=("[02]", "head"), per_layer=per_layer) as some, torch.no_grad():
+        assert some.table().endswith("per_layer: 'conv2' fits none of the layers; none has run")
+        network(x)
+    # The network's convolutions are its modules 0, 2, 4 and 6; what is left to torch is named as well.
+    *_, layers, own = some.table().splitlines()
+    assert layers == "layers: 'head' fits none of the layers; they are 0, 2, 4, 6"
+    assert own == "per_layer: 'conv2' fits none of the layers; they are 0, 2, 4, 6"
+    with Simulation(errors="never", layers=lambda _layer: False) as nothing, torch.no_grad():
+        network(x)
+    assert nothing.table().endswith("launches included")
+
+
+@pytest.mark.parametrize("make", [Simulation, door.Setting])
+def test_a_refused_keyword_names_each_that_there_is_once(make):
+    with pytest.raises(TypeError, match="it takes ") as caught:
+        make(zzz=1)
+    names = str(caught.value).rpartition("it takes ")[2].split(", ")
+    assert len(names) == len(set(names))
+    assert {"product", "operands", "tiling"} <= set(names)
+    assert "output_dtypes" not in names  # refused with a reason of its own
+
+
 def test_what_the_interface_refuses_ends_the_script_with_the_layers_name():
     network = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)).bfloat16()
     with Simulation("310P"), pytest.raises(AclnnError) as caught:  # whose cube has no bfloat16

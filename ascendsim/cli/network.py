@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.cli.call import Answer, estimate_cycles, settings
 from ascendsim.cli.plans import tiling_of
-from ascendsim.cli.request import DEFAULT_DTYPE, Network
+from ascendsim.cli.request import DEFAULT_DTYPE, Network, problem_of
 from ascendsim.cli.values import GRADIENTS
 from ascendsim.parallel import in_order
 from ascendsim.progress import progress
@@ -79,10 +79,8 @@ def _notes(request: Network) -> list[str]:
 def _estimate_layers(
     request: Network, profiles: Sequence[Profile], dtype: str, arguments: Any
 ) -> list[tuple[Profile, list[_Made]]]:
-    from ascendsim import ConvProblem
-
     # All of them before the first estimate: a bad layer is told at once, not after minutes.
-    problems = [ConvProblem(**layer.problem_options(request.batch)) for layer in request.layers]
+    problems = [problem_of(layer, request.batch) for layer in request.layers]
     each = list(zip(request.layers, problems, strict=True))
     tasks = [(profile, *one, request.mask_of(one[0])) for profile in profiles for one in each]
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.tensors import npz_attributes, read_npz
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, ShapeError
 from ascendsim.workloads import Layer, Workload, load_workload, workload_names
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.convolution import ConvProblem
 
 Mask = tuple[bool, bool, bool]
 _SHAPE_OPTIONS = ("stride", "padding", "dilation", "output_padding", "groups", "transposed")
@@ -158,3 +161,16 @@ def _refuse(arguments: Any, names: tuple[str, ...], beside: str, why: str) -> No
 
 def _by(values: tuple[int, ...]) -> str:
     return "x".join(map(str, values))
+
+
+def problem_of(layer: Layer, batch: int) -> ConvProblem:
+    """Return the convolution of a layer of a network.
+
+    Raises   ShapeError that names the layer: of the many in a file of one's own, which has the mistake?
+    """
+    from ascendsim.ops.problems.convolution import ConvProblem
+
+    try:
+        return ConvProblem(**layer.problem_options(batch))
+    except ShapeError as error:
+        raise ShapeError(f"layer {layer.name}: {error}") from None

@@ -78,7 +78,8 @@ def print_document(document: Entry, console: Console | None = None, *, details: 
     if len(products) > 1:
         print_table(out, products_table(products))
         _print_lines(out, [overhead_line(products)])
-        _print_lines(out, [document["measured"]] if "measured" in document else [])
+        if "measured" in document:
+            _print_lines(out, [document["measured"]])
     for table in _tables(products, details=details):
         if table.rows:
             print_table(out, table)

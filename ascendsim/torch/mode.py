@@ -58,6 +58,8 @@ class Simulation(ConvolutionMode):
         self._errors = _one_of("errors", errors, ERRORS)
         self._refused = _one_of("refused", refused, REFUSED)
         self._ledger = Ledger()
+        # Of every layer that came by, also of those that are left to torch; in the order of their first call.
+        self._met: dict[str, None] = {}
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -65,11 +67,23 @@ class Simulation(ConvolutionMode):
         return self._ledger.records()
 
     def table(self) -> str:
-        """Return the records as lines of text."""
-        return table(self.records)
+        """Return the records as lines of text, and which patterns fit no layer that ran."""
+        return "\n".join([table(self.records), *self._unfitting()])
+
+    def _unfitting(self) -> list[str]:
+        """Say of each pattern that fits no layer so far: a slip of the pen would pass for a result."""
+        given = [("layers", pattern) for pattern in self._layers or ()] if not callable(self._layers) else []
+        given += [("per_layer", pattern) for pattern, _ in self._own_settings]
+        ran = f"they are {', '.join(self._met)}" if self._met else "none has run"
+        return [
+            f"{keyword}: {pattern!r} fits none of the layers; {ran}"
+            for keyword, pattern in given
+            if not any(fnmatchcase(name, pattern) for name in self._met)
+        ]
 
     def take(self, layer: Layer, tensors: tuple[Any, ...], by_torch: ByTorch) -> Any:
         """Return what the simulator makes of a layer, or torch where a filter or the interface says so."""
+        self._met[layer.name] = None
         if layer.direction not in self._passes or not wanted(layer, self._layers):
             return by_torch()
         run = self._forward_of if layer.direction == "forward" else self._backward_of

@@ -16,7 +16,9 @@ from ascendsim.rules import load_rules
 
 # HF32 is how the cube reads float32: no tensor is stored in it.
 OPERANDS = tuple(known for known in DTYPES if not known.name.startswith("hf32"))
-NAMES = ("product", "cube_math_type", "operands", *CallOptions.__annotations__)
+# Each once, as a refusal lists them; the formats of results are those of torch's tensors.
+_OPTIONS = tuple(name for name in CallOptions.__annotations__ if name not in ("product", "output_dtypes"))
+NAMES = ("product", "cube_math_type", "operands", *_OPTIONS)
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -45,10 +47,10 @@ class Setting:
         operands: str | None = None,
         **options: Any,
     ) -> None:
-        require_known("Setting", options, NAMES)
         for name, what in (("output_dtypes", "the formats"), ("output_strides", "the places")):
             if name in options:
                 raise ConfigError(f"Setting: {name} is not taken; results have {what} of torch's tensors")
+        require_known("Setting", options, NAMES)
         if whole(cube_math_type) is None:
             raise ConfigError(f"Setting: cube_math_type is {cube_math_type!r}; it must be 0, 1, 2 or 3")
         checked = Options(product=product, **options)

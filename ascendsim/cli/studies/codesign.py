@@ -77,7 +77,7 @@ def _require_one(answer: DesignAnswer) -> None:
     changed = [design for design in answer.designs if design.figures]
     if changed and all(design.refused for design in changed):
         first = changed[0]
-        raise ConfigError(f"study codesign: every design is refused; {first.name}: {first.reason}")
+        raise ConfigError(f"study codesign: every changed design is refused; {first.name}: {first.reason}")
 
 
 def _question(arguments: Any) -> DesignQuestion:

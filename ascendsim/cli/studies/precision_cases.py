@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.request import Network, Single, read_request
+from ascendsim.cli.request import Network, Single, problem_of, read_request
 from ascendsim.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -108,6 +108,6 @@ def _drawn(request: Single | Network, arguments: Any) -> Iterator[Case]:
             yield Case(f"{request.title}{ending}", problem, request.mask, 1, data, load)
             continue
         for layer in request.layers:
-            problem = ConvProblem(**layer.problem_options(request.batch))
+            problem = problem_of(layer, request.batch)
             load = Drawn(problem, kind, arguments.seed)
             yield Case(f"{layer.name}{ending}", problem, request.mask_of(layer), layer.count, data, load)

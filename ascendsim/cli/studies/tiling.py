@@ -104,7 +104,7 @@ def tiling(arguments: Any) -> int:
 
 def _questions(arguments: Any) -> list[TilingQuestion]:
     """Return a question for each product and layer."""
-    from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.cli.request import problem_of
     from ascendsim.studies.tuning.records import TilingQuestion
     from ascendsim.workloads import load_workload
 
@@ -114,7 +114,7 @@ def _questions(arguments: Any) -> list[TilingQuestion]:
         TilingQuestion(
             f"{layer.name} of {workload.title}, batch {arguments.batch}",
             product,
-            ConvProblem(**layer.problem_options(arguments.batch)),
+            problem_of(layer, arguments.batch),
             f"grad_{arguments.gradient}",
             arguments.dtype,
             arguments.cube_math_type,

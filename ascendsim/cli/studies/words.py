@@ -114,7 +114,7 @@ def add_layers(what: Any) -> None:
 
 def layers_of(arguments: Any) -> tuple[str, tuple[StudiedLayer, ...]]:
     """Return what the words name: its title, and its layers with the gradients that are made of each."""
-    from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.cli.request import problem_of
     from ascendsim.studies.hardware.records import StudiedLayer
     from ascendsim.workloads import load_workload
 
@@ -129,9 +129,7 @@ def layers_of(arguments: Any) -> tuple[str, tuple[StudiedLayer, ...]]:
         mask = (asked[0] and (always or row.mask[0]), *asked[1:])
         count = 1 if alone else row.count
         if any(mask):
-            found.append(
-                StudiedLayer(row.name, ConvProblem(**row.problem_options(arguments.batch)), mask, count)
-            )
+            found.append(StudiedLayer(row.name, problem_of(row, arguments.batch), mask, count))
     return f"{layers_title(arguments.layer, rows, workload)}, batch {arguments.batch}", tuple(found)
 
 

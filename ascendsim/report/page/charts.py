@@ -84,7 +84,8 @@ def scatter(dots: Sequence[Dot], x_title: str, y_title: str) -> str:
         points = " ".join(f"{across.at(d.x):.1f},{up.at(d.y):.1f}" for d in front)
         parts.append(f'<polyline class="front" points="{points}"/>')
     places = [(across.at(dot.x), up.at(dot.y)) for dot in dots]
-    for dot, place in zip(dots, places, strict=True):
+    # Marked ones last, so that no other in the same place hides them.
+    for dot, place in sorted(zip(dots, places, strict=True), key=lambda one: one[0].marked):
         said = f"{dot.label}: {dot.x:.6g}, {dot.y:.6g}"
         parts.append(circle(*place, "marked" if dot.marked else "dot", said))
     return _svg(height, parts + labels(places, [dot.mark for dot in dots], height - 50))

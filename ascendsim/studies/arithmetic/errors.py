@@ -12,7 +12,14 @@ from ascendsim.numerics.metrics import ErrorMetrics, error_metrics
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.studies.arithmetic.formats import quantise
-from ascendsim.studies.arithmetic.math import GRADIENTS, Math, accumulators, checked, operands_of
+from ascendsim.studies.arithmetic.math import (
+    GRADIENTS,
+    Math,
+    accumulators,
+    checked,
+    operands_of,
+    require_gradients,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,8 +70,9 @@ def spread(
     """Compute gradients under several arithmetics, and say how far each is from float64 and from the first.
 
     tensors    grad_output, input and weight, of any floating type; each arithmetic rounds them itself
-    Raises     ShapeError for tensors that do not fit the problem
+    Raises     ShapeError for tensors that do not fit the problem, ConfigError for another gradient
     """
+    require_gradients(gradients)
     given, judged = checked(problem, tensors), []
     for gradient in gradients:
         exact = _float64(problem, given, gradient)
@@ -86,7 +94,10 @@ def attribute(
     """Part the error of each gradient into what operands, accumulation and output format make.
 
     The three parts add up to the error, element by element; their norms need not.
+
+    Raises   as `spread`
     """
+    require_gradients(gradients)
     given, parts = checked(problem, tensors), []
     for gradient in gradients:
         exact = _float64(problem, given, gradient)

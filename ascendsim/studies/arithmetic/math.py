@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,9 @@ class Math:
     def model(self) -> AccumulationModel:
         """The accumulation model."""
         gpu = GPUS.get(self.accumulation)
+        if gpu is None and self.accumulation.startswith("nvidia"):
+            known = ", ".join(GPUS)
+            raise ConfigError(f"accumulation: no GPU {self.accumulation!r} is known; there are {known}")
         model = AccumulationModel.parse(gpu.model if gpu else self.accumulation)
         if not model.resolved:
             raise ConfigError(f"accumulation is {self.accumulation}; say the number that cube_k stands for")
@@ -140,3 +143,15 @@ def checked(problem: ConvProblem, tensors: Mapping[str, NDArray[np.float64]]) ->
             raise ShapeError(f"precision: {name} is {got}; the problem needs {want}")
         found[name] = np.asarray(given, np.float64)
     return found
+
+
+def require_gradients(gradients: Sequence[str]) -> None:
+    """Refuse names of gradients that are no product of two tensors.
+
+    Raises   ConfigError
+    """
+    for name in [gradients] if isinstance(gradients, str) else gradients:
+        if isinstance(gradients, str) or name not in GRADIENTS:
+            raise ConfigError(
+                f"precision: gradients has {name!r}; it must be a list of some of {', '.join(GRADIENTS)}"
+            )

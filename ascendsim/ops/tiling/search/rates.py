@@ -164,6 +164,7 @@ def nothing_fits(sliding: Sliding, profile: Profile, base_k: int) -> CapacityErr
     need = 2 * sliding.tile_bytes(16, Taps(0, 1, 0, 1, 0, 1), in_row=True)
     return CapacityError(
         f"no tile of this convolution fits in L1 of {profile.variant}: one tap of 16 pixels in two copies "
-        f"needs {need} bytes, and L1 holds {profile.buffers['L1'].capacity_bytes}",
+        f"needs {need} bytes, the other operand more beside it, and L1 holds "
+        f"{profile.buffers['L1'].capacity_bytes}",
         "L1",
     )
