@@ -6,8 +6,8 @@ import pytest
 
 from ascendsim import ConvProblem, load_profile
 from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.follows import Follows
-from ascendsim.program.rings import Ring
+from ascendsim.program.loops.follows import Follows
+from ascendsim.program.loops.rings import Ring
 from ascendsim.vector.instructions import Add, CopyGmToUb
 from tests.nests import ROWS, TOY, Unrolling, plain
 from tests.random_tilings import random_times

@@ -10,7 +10,7 @@ from ascendsim.errors import ProgramError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.schedules import blocks
 from ascendsim.program.builder import HAZARDS, ProgramBuilder
-from ascendsim.program.laps import Lap, first_lap, moved, named
+from ascendsim.program.loops.laps import Lap, first_lap, moved, named
 from ascendsim.program.places import Gm
 from ascendsim.program.program import Program
 from ascendsim.program.units import Segment, Step, Unit

@@ -8,9 +8,9 @@ import pytest
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.laps import Lap, told_apart
+from ascendsim.program.loops.laps import Lap, told_apart
+from ascendsim.program.loops.rings import place_in
 from ascendsim.program.places import Gm
-from ascendsim.program.rings import place_in
 from ascendsim.program.units import Nest as NestOfSteps
 from ascendsim.program.units import Part, Segment, Step, Unit
 from ascendsim.program.uses import Uses

@@ -18,7 +18,7 @@ from ascendsim.ops.schedules.wgrad.slices import Load
 from ascendsim.ops.schedules.wgrad.tiles import WgradTiles
 from ascendsim.ops.schedules.writeback import Writeback
 from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.rings import Ring
+from ascendsim.program.loops.rings import Ring
 from ascendsim.timing.kernel import time_kernel
 from tests.conv_cases import SPLIT, UNIFIED, assert_same_bits, call_of, run, tensors_of
 

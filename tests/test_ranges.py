@@ -6,7 +6,7 @@ import pytest
 
 from ascendsim.ops.schedules.ranges import Run, TaskRange, looped
 from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.laps import Lap
+from ascendsim.program.loops.laps import Lap
 from tests.nests import TOY
 
 

@@ -8,7 +8,7 @@ import ascendsim.ops.schedules
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.schedules.catalogue import SCHEDULES
 from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.rings import Ring
+from ascendsim.program.loops.rings import Ring
 
 PAGE = Path(__file__).parent.parent / "docs" / "schedules.md"
 TEXT = PAGE.read_text()

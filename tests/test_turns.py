@@ -4,9 +4,9 @@ import pytest
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.loops.turns import joined, turned_instruction, turned_on, turned_post
 from ascendsim.program.places import Gm, Slot
 from ascendsim.program.posts import Post
-from ascendsim.program.turns import joined, turned_instruction, turned_on, turned_post
 from ascendsim.vector.instructions import Add, CopyGmToUb
 from ascendsim.vector.winograd import ToTaps
 from tests.fake_machine import Fake

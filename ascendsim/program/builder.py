@@ -11,16 +11,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.errors import ProgramError
-from ascendsim.program.follows import Follows
 from ascendsim.program.frames import Frame
 from ascendsim.program.instruction import Instruction
-from ascendsim.program.laps import Lap
+from ascendsim.program.loops.follows import Follows
+from ascendsim.program.loops.laps import Lap
+from ascendsim.program.loops.rings import Ring, RingState
+from ascendsim.program.loops.turns import Turns, turned_on
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.posts import VECTOR_CORES, Post
 from ascendsim.program.program import Program
 from ascendsim.program.reserved import Reserved
-from ascendsim.program.rings import Ring, RingState
-from ascendsim.program.turns import Turns, turned_on
 from ascendsim.program.units import Aim, Index, Nest, Step, Unit
 from ascendsim.program.waits import HAZARDS
 

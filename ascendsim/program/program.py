@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from ascendsim.program.instruction import Instruction
+from ascendsim.program.loops.turns import Turns, turned_post
 from ascendsim.program.places import Slot
 from ascendsim.program.posts import HOME, Post, core_of
-from ascendsim.program.turns import Turns, turned_post
 from ascendsim.program.units import Segment, Step, Unit, count, unrolled
 from ascendsim.program.waits import HAZARDS, Derived, Waits, derive
 

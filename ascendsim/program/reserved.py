@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ascendsim.errors import CapacityError
+from ascendsim.program.loops.rings import Ring
 from ascendsim.program.places import Slot
 from ascendsim.program.posts import pipe_on
-from ascendsim.program.rings import Ring
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import Instruction
-from ascendsim.program.laps import moved, require_whole
+from ascendsim.program.loops.laps import moved, require_whole
+from ascendsim.program.loops.turns import Turns, joined, turned_instruction
 from ascendsim.program.places import Gm, Slot
 from ascendsim.program.posts import Post, pipe_on
-from ascendsim.program.turns import Turns, joined, turned_instruction
 from ascendsim.program.uses import Uses
 
 Index = tuple[Any, ...]

@@ -12,8 +12,8 @@ from ascendsim.cube.tile_reads import TileRead
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.loops.rings import Ring
 from ascendsim.program.places import GmTensor, Slot
-from ascendsim.program.rings import Ring
 
 # L0C adds in float32, or in int32, whatever the operands are.
 ACCUMULATOR_BYTES = 4

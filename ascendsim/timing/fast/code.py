@@ -10,8 +10,8 @@ import numpy as np
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import PIPES, Instruction, Traffic
+from ascendsim.program.loops.turns import Turns
 from ascendsim.program.program import Program
-from ascendsim.program.turns import Turns
 from ascendsim.program.units import Unit
 from ascendsim.timing.costing import checked, depths_of, no_queue
 from ascendsim.timing.fast.compiled import state as f

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ascendsim.program.turns import Turns
+from ascendsim.program.loops.turns import Turns
 from ascendsim.timing.fast.compiled import state as f
 
 if TYPE_CHECKING:

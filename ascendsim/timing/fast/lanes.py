@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ascendsim.program.laps import Lap
+from ascendsim.program.loops.laps import Lap
 from ascendsim.program.program import Program
 from ascendsim.program.units import Nest, Segment, Unit
 from ascendsim.timing.fast.code import CodeBook

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
-from ascendsim.program.laps import moved, named, told_apart
+from ascendsim.program.loops.laps import moved, named, told_apart
 from ascendsim.program.units import Nest, Part, Step, Unit
 from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.layouts import TASK, Layouts, source_in

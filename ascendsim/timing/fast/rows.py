@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ascendsim.program.turns import Turns, joined
+from ascendsim.program.loops.turns import Turns, joined
 from ascendsim.program.units import Nest, Segment, Step, Unit
 from ascendsim.timing.fast.code import CodeBook
 

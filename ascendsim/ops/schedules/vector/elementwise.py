@@ -14,9 +14,9 @@ from ascendsim.ops.schedules.vector import at_once
 from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Core, CoreWork, Phase
+from ascendsim.program.loops.rings import Ring
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import Program
-from ascendsim.program.rings import Ring
 from ascendsim.vector.instructions import FLOAT32_LANES, Add, Cast, CopyGmToUb, CopyUbToGm, Fill
 
 # The largest piece that one vector instruction sequence works on; two copies of it and of its source fit in

@@ -7,8 +7,9 @@ from collections.abc import Hashable
 from ascendsim.ops.schedules.blocks import BlockProgram
 from ascendsim.ops.schedules.ranges import TaskRange, looped
 from ascendsim.ops.schedules.tiles import Sizes, held
+from ascendsim.ops.schedules.wgrad.pieces import Task
 from ascendsim.ops.schedules.wgrad.slices import Load
-from ascendsim.ops.schedules.wgrad.tasks import Task, WgradTasks
+from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 from ascendsim.ops.schedules.wgrad.tiles import WgradTiles
 from ascendsim.program.places import GmTensor
 

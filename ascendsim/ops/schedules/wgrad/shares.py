@@ -12,8 +12,9 @@ from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, num
 from ascendsim.ops.schedules.order import WgradOrder
 from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks, range_in_row, whole_taps
+from ascendsim.ops.schedules.wgrad.pieces import PixelRange, Task, segment_of
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
-from ascendsim.ops.schedules.wgrad.tasks import PixelRange, Task, WgradTasks, segment_of
+from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ascendsim.ops.schedules.tiles import Index
-from ascendsim.ops.schedules.wgrad.tasks import Segment, Task, WgradTasks
+from ascendsim.ops.schedules.wgrad.pieces import Segment, Task
+from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 
 
 class Load(NamedTuple):

@@ -11,10 +11,10 @@ from ascendsim.ops.schedules.order import StreamOrder, WgradOrder
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.ops.schedules.vector.blocks import Piece, block_sums
 from ascendsim.ops.schedules.vector.elementwise import flat, zero_fill
+from ascendsim.ops.schedules.wgrad.pieces import Task
 from ascendsim.ops.schedules.wgrad.program import WgradProgram
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.schedules.wgrad.stream_tasks import StreamTasks
-from ascendsim.ops.schedules.wgrad.tasks import Task
 from ascendsim.program.kernel import Phase
 from ascendsim.program.places import GmTensor
 

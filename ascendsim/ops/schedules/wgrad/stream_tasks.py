@@ -13,7 +13,8 @@ from ascendsim.errors import ConfigError
 from ascendsim.ops.schedules.numbering import cut, cut_within, numbered
 from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.ops.schedules.wgrad.columns import range_in_row
-from ascendsim.ops.schedules.wgrad.tasks import Task, WgradTasks, segment_of
+from ascendsim.ops.schedules.wgrad.pieces import Task, segment_of
+from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from ascendsim.cube.load3d import FRACTAL_ROWS
 from ascendsim.cube.tile_reads import round_up
@@ -26,37 +26,11 @@ from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks
 from ascendsim.ops.schedules.wgrad.parts import grid_parts, ranges_by_rows
+from ascendsim.ops.schedules.wgrad.pieces import PixelRange, Task, segment_of
 from ascendsim.profile import Profile
 
 # The fields of a box of taps behind its first channel.
 BoxShape = tuple[int, ...]
-
-
-class PixelRange(NamedTuple):
-    """A run of pixels of one image that one pair of L1 tiles serves."""
-
-    image: int
-    first_pixel: int
-    pixels: int
-
-
-class Segment(NamedTuple):
-    """A run of the reduction that lies in one pair of L1 tiles: pixels, at a depth of either side."""
-
-    small_depth: int
-    big_depth: int
-    range: PixelRange
-
-
-class Task(NamedTuple):
-    """One base block over one part of the reduction."""
-
-    group: int
-    depth: int
-    part: int
-    first_row: int
-    rows: int
-    columns: Columns
 
 
 @dataclass(frozen=True)
@@ -309,9 +283,3 @@ class WgradTasks:
         """Return the sizes of a task's tiles."""
         columns = task.columns
         return task.rows, columns.box[1:], columns.first_group, columns.groups
-
-
-def segment_of(pair: tuple[int, int], image: int, run: tuple[int, int]) -> Segment:
-    """Return the run of the reduction at a pair of (small depth, big depth)."""
-    small, big = pair
-    return Segment(small, big, PixelRange(image, *run))

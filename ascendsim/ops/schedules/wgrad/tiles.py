@@ -7,8 +7,9 @@ from collections.abc import Callable
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.cube.tile_reads import Im2col, Transposed
 from ascendsim.ops.schedules.tiles import Index, Tiles
+from ascendsim.ops.schedules.wgrad.pieces import Task
 from ascendsim.ops.schedules.wgrad.slices import Load, WgradSlices
-from ascendsim.ops.schedules.wgrad.tasks import Task, WgradTasks
+from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.places import Slot
 

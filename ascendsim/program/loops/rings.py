@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from ascendsim.errors import ProgramError
-from ascendsim.program.laps import moved
+from ascendsim.program.loops.laps import moved
 from ascendsim.program.places import Slot
 
 

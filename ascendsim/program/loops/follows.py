@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from ascendsim.program.rings import Ring, RingState
+from ascendsim.program.loops.rings import Ring, RingState
 
 Code = TypeVar("Code")
 

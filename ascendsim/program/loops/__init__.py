@@ -1,0 +1,1 @@
+"""What makes code recur: rings of slots, how they stand and turn, what follows what, numbers of rounds."""
