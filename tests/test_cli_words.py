@@ -12,6 +12,7 @@ import pytest
 
 from ascendsim.cli import main
 from ascendsim.cli.call import settings
+from ascendsim.cli.network import _notes
 from ascendsim.cli.parser import parse
 from ascendsim.cli.request import Network, Single, read_request
 from ascendsim.cli.tensors import Tensors, memory_advice, normal_tensors, npz_attributes
@@ -19,6 +20,7 @@ from ascendsim.cli.values import GRADIENTS, gradients, natural, order, positive,
 from ascendsim.errors import ConfigError, DataError, UnsupportedError
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.report.files import make_folder, require_file, require_folder
+from ascendsim.workloads import Layer, Workload
 
 PROBLEM = ConvProblem((2, 3, 5, 5), (4, 3, 3, 3))
 
@@ -397,3 +399,23 @@ def test_a_schedule_without_a_meaning_is_refused_in_words(names, message, capsys
     words = ["run", "--input", "1,32,6,6", "--weight", "16,32,3,3", "--cycles-only", "--mask", "input"]
     assert main([*words, *(word for name in names for word in ("--schedule", name))]) == 2
     assert message in capsys.readouterr().err
+
+
+# Networks
+
+
+@pytest.mark.parametrize("words", [["--cycles-only", "s3b1_3x3"], []])
+def test_an_order_of_execution_is_refused_where_nothing_is_executed(words, capsys):
+    assert main(["run", *words, "--order", "arrival"]) == 2
+    assert "--order is of gradients that are computed" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("bias", "mask"), [(True, "input,weight,bias"), (False, "input,weight")])
+def test_the_gradient_that_training_leaves_out_is_added_by_a_mask_that_drops_none(bias, mask):
+    # The first layer reads images; the second has a bias or not.
+    first = Layer("first", (3, 8, 8), (8, 3, 3, 3), {}, 1, (False, True, False))
+    second = Layer("second", (8, 6, 6), (8, 8, 3, 3), {}, 1, (True, True, bias))
+    network = Network(Workload("two", "Two", "ours", bias, (first, second)), 1, None, ("first", "second"))
+    assert _notes(network) == [
+        f"The total has no grad_input of first, which training does not need; --mask {mask} adds it."
+    ]

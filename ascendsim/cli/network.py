@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ascendsim.cli.call import Answer, estimate_cycles, settings
 from ascendsim.cli.plans import tiling_of
 from ascendsim.cli.request import DEFAULT_DTYPE, Network, problem_of
-from ascendsim.cli.values import GRADIENTS
+from ascendsim.cli.values import GRADIENT_NAMES, GRADIENTS
 from ascendsim.parallel import in_order
 from ascendsim.progress import progress
 from ascendsim.report.columns import Entry
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ascendsim.workloads import Layer
 
 _INCLUDED = "The total includes grad_input of {}, which training does not need."
-_LEFT_OUT = "The total has no grad_input of {}, which training does not need; --mask input,weight adds it."
+_LEFT_OUT = "The total has no grad_input of {}, which training does not need; --mask {} adds it."
 
 
 def run_network(request: Network, profiles: Sequence[Profile], arguments: Any) -> Answer:
@@ -72,8 +72,11 @@ def _notes(request: Network) -> list[str]:
     reads_images = [layer for layer in request.layers if not layer.mask[0]]
     wanted = [layer.name for layer in reads_images if request.mask_of(layer)[0]]
     left_out = [] if request.mask else [layer.name for layer in reads_images]
-    sentences = ((_INCLUDED, wanted), (_LEFT_OUT, left_out))
-    return [words.format(", ".join(names)) for words, names in sentences if names]
+    # What training asks for of any layer stays asked for.
+    trained = [any(each) for each in zip(*(layer.mask for layer in request.layers), strict=True)]
+    mask = ",".join(name for name, asked in zip(GRADIENT_NAMES, (True, *trained[1:]), strict=True) if asked)
+    notes = [_INCLUDED.format(", ".join(wanted))] if wanted else []
+    return notes + ([_LEFT_OUT.format(", ".join(left_out), mask)] if left_out else [])
 
 
 def _estimate_layers(

@@ -20,6 +20,11 @@ def run(arguments: Any) -> int:
     from ascendsim.report.files import require_folder
 
     request = read_request(arguments)
+    if arguments.order != "program" and (arguments.cycles_only or isinstance(request, Network)):
+        raise ConfigError(
+            "--order is of gradients that are computed, and here are cycles alone; name one layer without "
+            "--cycles-only, or leave it out"
+        )
     # A large network takes its time: what cannot be written is told before.
     if arguments.out is not None:
         require_folder(arguments.out)
