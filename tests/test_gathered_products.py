@@ -11,6 +11,7 @@ from adversarial import CLASSES, same_bits, tile
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
+from ascendsim.numerics.compiled.gathered import blocks
 from ascendsim.numerics.compiled.gathered.cuts import Cuts, cuts_of, is_known
 from ascendsim.numerics.compiled.gathered.factor import Factor, Span, Values
 from ascendsim.numerics.compiled.gathered.product import prepared, product_of, products_of
@@ -114,6 +115,21 @@ def test_what_is_known_of_accumulators_holds_from_piece_to_piece(lay, model, odd
     ends = np.arange(28, 337, 28)
     want = one_by_one(model, a, b, ends, np.zeros((M, N), np.float32))
     assert same_bits(product_of(model, lay(a), lay(b.T.copy()), ends), want)
+
+
+def test_no_kernel_is_compiled_anew_for_places_that_nobody_may_write():
+    # As reductions hand them out that are remembered.
+    a, b, _ = tile("wide", "fp16", M, 32, N)
+    model, ends = parse("block:16:RNE"), np.array([32])
+    factors = by_rows(a), by_steps(b.T.copy())
+    want = product_of(model, *factors, ends)
+    for one in factors:
+        one.steps.flags.writeable = False
+    assert same_bits(product_of(model, *factors, ends), want)
+    assert not any(one.steps.flags.writeable for one in factors)
+    known = blocks._blocks.__wrapped__.signatures
+    assert known
+    assert not [kinds for kinds in known if "readonly" in str(kinds)]
 
 
 @pytest.mark.parametrize("model", ["block:8:RNE", "block:16:RNE"])

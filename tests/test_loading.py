@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import ProgramError
-from ascendsim.native import Native, elf, identity, loading
+from ascendsim.native import Native, elf, identity, loading, processor
 from ascendsim.native.cache import cache_file, read
 from ascendsim.native.elf import PAGE, image_of
 from ascendsim.native.object_code import ObjectCode
@@ -252,6 +252,16 @@ def test_an_emulated_processor_is_another_one(monkeypatch):
     before = cache_file(functions, kinds, False)
     monkeypatch.setattr(identity, "_commands", lambda: "SSE SSE2")
     assert cache_file(functions, kinds, False) != before
+
+
+def test_no_features_are_not_the_features_of_the_processor(monkeypatch):
+    # The generator takes an empty variable for a processor without any: other code than without the variable.
+    monkeypatch.delenv("NUMBA_CPU_FEATURES", raising=False)
+    every = identity.identity(), processor._features()
+    monkeypatch.setenv("NUMBA_CPU_FEATURES", "")
+    none = identity.identity(), processor._features()
+    assert every[1] != none[1] == ""
+    assert every[0] != none[0]
 
 
 def test_a_package_is_told_by_its_version_without_importing_it(tmp_path, monkeypatch):

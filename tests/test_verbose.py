@@ -5,9 +5,12 @@ import os
 import re
 import subprocess
 import sys
+from types import FunctionType
 
 import native_functions as plain
+import numba
 import pytest
+from numba.core import event
 
 from ascendsim import ConvProblem, estimate
 from ascendsim.cli import main
@@ -92,6 +95,15 @@ numba.njit(lambda x: x + 1)(1)
 ones = np.ones((4, 4), np.float32)
 accumulate(AccumulationModel.parse("seq:RNE"), ones, ones, ones.copy())
 """
+
+
+def test_functions_of_others_that_are_in_no_module_compile_as_ever(caplog):
+    others = FunctionType((lambda x: x + 1).__code__, {}, "others")
+    others.__module__ = None
+    caplog.set_level(logging.INFO, telling.LOGGER)
+    with event.install_listener("numba:compile", telling.Asked("ascendsim.numerics")):
+        assert numba.njit(others)(3) == 4
+    assert not caplog.messages
 
 
 def test_a_model_that_is_compiled_is_told_too_and_only_once(tmp_path):

@@ -22,7 +22,8 @@ _VARIABLES: Final = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 
 def identity() -> str:
     """Name everything about this processor and its code generator that machine code depends on."""
-    told = [os.environ.get(name, "") for name in _VARIABLES]
+    # A variable that is empty is not one that is missing: no features, or all that the processor has.
+    told = [repr(os.environ.get(name)) for name in _VARIABLES]
     versions = [_version(package) for package in ("llvmlite", "numba")]
     return " ".join([platform.machine(), _processor(), _commands(), *told, *versions])
 

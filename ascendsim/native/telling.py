@@ -66,7 +66,7 @@ class Asked(_Listener):  # type: ignore[misc]
     def on_start(self, told: Any) -> None:
         """Take in that the compiler begins with a function."""
         function = told.data["dispatcher"].py_func
-        if function.__module__.startswith(self._modules):
+        if self._is_ours(function):
             if not self._began:
                 _log.info(STARTED, function.__qualname__)
             self._began.append(monotonic())
@@ -74,10 +74,15 @@ class Asked(_Listener):  # type: ignore[misc]
     def on_end(self, told: Any) -> None:
         """Take in that the compiler is through with a function."""
         function = told.data["dispatcher"].py_func
-        if function.__module__.startswith(self._modules):
+        if self._is_ours(function):
             began = self._began.pop()
             if not self._began:
                 _log.info(DONE, function.__qualname__, monotonic() - began)
+
+    def _is_ours(self, function: FunctionType) -> bool:
+        # Functions of others may be in no module; an error here would be one of their compilation.
+        module: str | None = function.__module__
+        return module is not None and module.startswith(self._modules)
 
 
 def tell_of(modules: str) -> None:

@@ -16,8 +16,10 @@ from ascendsim.rules import load_rules
 
 # HF32 is how the cube reads float32: no tensor is stored in it.
 OPERANDS = tuple(known for known in DTYPES if not known.name.startswith("hf32"))
-# Each once, as a refusal lists them; the formats of results are those of torch's tensors.
-_OPTIONS = tuple(name for name in CallOptions.__annotations__ if name not in ("product", "output_dtypes"))
+# What results have in common with torch's tensors, whatever is asked for.
+_TAKEN_OVER = {"output_dtypes": "the formats", "output_strides": "the places"}
+# Each once, as a refusal lists them.
+_OPTIONS = tuple(name for name in CallOptions.__annotations__ if name not in ("product", *_TAKEN_OVER))
 NAMES = ("product", "cube_math_type", "operands", *_OPTIONS)
 
 
@@ -47,7 +49,7 @@ class Setting:
         operands: str | None = None,
         **options: Any,
     ) -> None:
-        for name, what in (("output_dtypes", "the formats"), ("output_strides", "the places")):
+        for name, what in _TAKEN_OVER.items():
             if name in options:
                 raise ConfigError(f"Setting: {name} is not taken; results have {what} of torch's tensors")
         require_known("Setting", options, NAMES)

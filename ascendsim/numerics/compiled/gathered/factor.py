@@ -67,3 +67,9 @@ class Factor(NamedTuple):
         if not missing:
             return self
         return self._replace(lines=np.concatenate([self.lines, self.lines[-1:].repeat(missing)]))
+
+    def unlocked(self) -> "Factor":
+        """Return the same with places that may be written: copies of those that may not."""
+        # A read-only array is another type, for which kernels would be compiled anew.
+        lines, steps = (one if one.flags.writeable else one.copy() for one in (self.lines, self.steps))
+        return self._replace(lines=lines, steps=steps)

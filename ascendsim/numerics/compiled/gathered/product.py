@@ -67,7 +67,7 @@ def products_at(model: AccumulationModel, a: Factor, b: Factor, cuts: Cuts, thre
         return np.zeros((count, m, n), np.float32)
     # Whole panels where panels are filled: what is over repeats the last line, and is cut off again.
     rows, columns = _panel(model)
-    a, b = a.filled(rows), b.filled(columns)
+    a, b = a.filled(rows).unlocked(), b.filled(columns).unlocked()
     c = np.zeros((count, len(a.lines), len(b.lines)), np.float32)
     product = prepared(model, a, b, cuts.places)
     if threads == 1:
