@@ -18,11 +18,11 @@ from ascendsim.ops.lowering.lower import append_view_copies, lower
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand, spread
 from ascendsim.ops.options.call import Options, options_of
+from ascendsim.ops.options.input_views import input_views
 from ascendsim.ops.options.keywords import CallOptions, require_order
 from ascendsim.ops.options.output_strides import output_views, strides_in_order
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.views import View
 from ascendsim.ops.results import ConvolutionBackwardResult, Estimate, KernelResult
 from ascendsim.ops.running import (
     carriers_of,
@@ -181,7 +181,7 @@ def planned_call(
         raise ConfigError(
             f"estimate: problem is {shown(problem)}; it must be ConvProblem(input=..., weight=...)"
         )
-    views = _views(problem, strides)
+    views = input_views(problem, strides)
     described = [
         TensorDescription(view.shape, name, strides=view.strides)
         for view, name in zip(views.values(), _names(dtype), strict=True)
@@ -243,29 +243,6 @@ def _names(dtype: Format | Sequence[Format]) -> tuple[str, ...]:
     if any(name is None for name in given):
         raise ConfigError(f"estimate: dtype is {shown(dtype)}; it must be a format such as float16, or three")
     return tuple(lookup_dtype(name).name for name in given)
-
-
-def _views(problem: ConvProblem, strides: Mapping[str, Sequence[int]] | None) -> dict[str, View]:
-    """Return where the elements of the inputs lie; whether strides fit is for the rules to say.
-
-    Raises   ConfigError for anything but some inputs' strides by name
-    """
-    given = {} if strides is None else strides
-    own = {name: items(steps) for name, steps in given.items()} if isinstance(given, Mapping) else None
-    if own is None or None in own.values():
-        raise ConfigError(
-            f"estimate: strides is {shown(strides)}; it must be like {{'input': (512, 16, 4, 1)}}"
-        )
-    unknown = own.keys() - set(INPUTS)
-    if unknown:
-        raise ConfigError(
-            f"estimate: strides has keys {sorted(map(shown, unknown))}; it takes {', '.join(INPUTS)}"
-        )
-    shapes = dict(zip(INPUTS, (problem.grad_output, problem.input, problem.weight), strict=True))
-    return {
-        name: View(shape, own.get(name, View.row_major(shape).strides) or ())
-        for name, shape in shapes.items()
-    }
 
 
 def _problem(asked: ConvolutionBackwardCall, decision: Decision) -> ConvProblem:
