@@ -179,6 +179,13 @@ def test_a_relocation_of_another_kind_is_left_to_the_generator(monkeypatch):
     assert has_engine(loading.load(code()))
 
 
+def test_an_address_of_no_symbol_is_left_to_the_generator():
+    # The first table of relocations of what is loaded: bytes 12 to 15 of an entry are the symbol's number.
+    layout = elf._Layout(code().code)
+    tables = [table for table in layout._of_kind(elf._RELOCATIONS) if table.info in layout._loaded]
+    assert image_of(changed(tables[0].offset + 12, bytes(4))) is None
+
+
 def test_tables_for_unwinding_the_stack_are_left_to_the_generator():
     # A function that may be unwound has such tables, whose relocations are relative.
     made = emit("one", "define i64 @one() uwtable {\n  ret i64 1\n}\n")

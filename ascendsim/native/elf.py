@@ -138,7 +138,9 @@ class _Layout:
             for entry in range(table.offset, table.offset + table.size, 24):
                 offset, kind, number, add = unpack_from("<QIIq", self._code, entry)
                 symbol = self.symbols[number]
-                if kind != _ADDRESS or (symbol.offset is None and symbol.section != _OUTSIDE):
+                # Without a name it is the symbol that stands for none, and the number added is the address.
+                is_outside = symbol.section == _OUTSIDE and symbol.name
+                if kind != _ADDRESS or (symbol.offset is None and not is_outside):
                     return None
                 if symbol.offset is None:
                     found.append(Patch(place + offset, symbol.name, add))
