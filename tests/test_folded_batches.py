@@ -101,7 +101,7 @@ def test_a_transpose_moves_the_tensor_once_each_way():
         for kernel in estimate(LINES, product="910_95", output_mask=(True, False, False)).kernels
         if kernel.name == "transpose_grad_input"
     ]
-    # 2048 x 20 lines of 30 halves: a line of 60 bytes with its neighbours is read in blocks of 32.
+    # Each of the 2048 x 20 lines of 30 halves is written once, wherever it was read from.
     assert kernel.bytes["l2_write"] == 2048 * 20 * 30 * 2
     assert kernel.kernel.facts["shape"] == (2048, 20, 30)
 
