@@ -130,6 +130,19 @@ def test_a_figure_of_two_groups_is_refused():
         answered(question("cores.cube=12", "cores.cube=20", tilings=1))
 
 
+@pytest.mark.parametrize("change", ["cores.cube=24", "cores.cube=x1", "cores.cube=12,24"])
+def test_what_the_product_has_already_is_no_design(change):
+    store = Store()
+    with pytest.raises(ConfigError, match=r"cores\.cube=\w+ is what 910B2 has: leave it out"):
+        study_codesign(question(change), Engine(store, 1), Budget())
+    assert store.count() == 0
+
+
+def test_a_change_of_two_figures_may_leave_one_as_it_is():
+    found = answered(question("cores.cube=24+cores.vector=24", tilings=1))
+    assert [design.name for design in found.designs] == ["as it is", "cores.cube=24+cores.vector=24"]
+
+
 def test_a_formula_of_no_figure_is_told_before_anything_is_timed():
     store = Store()
     with pytest.raises(ConfigError, match=r"did you mean cores\.cube"):

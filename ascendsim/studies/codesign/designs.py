@@ -8,7 +8,7 @@ from typing import Any
 
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
-from ascendsim.profile import contradiction, load_profile
+from ascendsim.profile import Change, Profile, contradiction, load_profile
 from ascendsim.studies.codesign.records import OVER_BUDGET, Design, DesignAnswer, DesignQuestion
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.hardware.records import StudiedLayer
@@ -37,6 +37,8 @@ def study_codesign(question: DesignQuestion, engine: Engine, budget: Budget) -> 
 def _combinations(question: DesignQuestion) -> Iterator[tuple[str, FrozenMap[str, Any]]]:
     """Yield every combination, none of its changes first."""
     profile = load_profile(question.product)
+    for change in (change for group in question.groups for change in group):
+        _require_another_product(change, profile)
     for chosen in product(*((None, *group) for group in question.groups)):
         changes = [change for change in chosen if change is not None]
         values: dict[str, Any] = {}
@@ -47,6 +49,15 @@ def _combinations(question: DesignQuestion) -> Iterator[tuple[str, FrozenMap[str
                 raise ConfigError(f"{shared[0]} is changed by two of {', '.join(c.name for c in changes)}")
             values |= own
         yield " ".join(change.name for change in changes) or NO_CHANGE, FrozenMap(values)
+
+
+def _require_another_product(change: Change, profile: Profile) -> None:
+    """Refuse a change to what the product has already, which would stand there as a design of its own."""
+    if all(profile.figures[path].value == value for path, value in change.on(profile).items()):
+        raise ConfigError(
+            f"{change.name} is what {profile.variant} has: leave it out; the design without a change is "
+            "always among them"
+        )
 
 
 def _design(
