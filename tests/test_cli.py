@@ -72,6 +72,17 @@ def test_products_are_set_side_by_side(answer):
     assert "910B (910B3)" in text
 
 
+@pytest.mark.parametrize("jobs", [(), ("--cycles-only",), ("--workload", "FILE", "--jobs", "2")])
+def test_what_one_of_several_products_refuses_is_told_of_it(refusal, tmp_path, jobs):
+    file = tmp_path / "two.toml"
+    file.write_text('layers = [{ name = "a", input = [8, 5, 5], weight = [8, 8, 3, 3] }]')
+    layer = () if "FILE" in jobs else SMALL
+    words = [str(file) if word == "FILE" else word for word in (*layer, *jobs, "--dtype", "bfloat16")]
+    advice = "This is what 310P3 says; leave it out of --product to run the others."
+    assert advice in refusal("run", *words, "--product", "910B", "--product", "310P")
+    assert advice not in refusal("run", *words, "--product", "310P")
+
+
 def test_a_product_of_ones_own(tmp_path, record):
     file = tmp_path / "wide.toml"
     file.write_text(

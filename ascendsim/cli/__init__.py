@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with told(wanted=arguments.verbose):
             return int(arguments.command(arguments))
     except AscendSimError as error:
-        print(f"ascendsim: {error}", file=sys.stderr)
+        print("\n".join([f"ascendsim: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
     except MemoryError as error:
         detail = f" ({error})" if str(error) else ""
         from ascendsim.cli.tensors import memory_advice

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.own_schedules import schedules_of
 from ascendsim.cli.plans import tiling_of
 from ascendsim.cli.values import GRADIENTS
+from ascendsim.errors import AscendSimError
 from ascendsim.report.columns import Entry
 
 if TYPE_CHECKING:
@@ -25,24 +27,25 @@ def backward(problem: ConvProblem, tensors: Tensors, mask: Mask, profile: Profil
     """Compute gradients and cycles."""
     from ascendsim import convolution_backward
 
-    return convolution_backward(
-        tensors.grad_output,
-        tensors.input,
-        tensors.weight,
-        # bias_sizes, which the interface asks for only where the gradient of the bias is wanted.
-        [problem.grad_output[1]] if mask[2] else None,
-        problem.stride,
-        problem.padding,
-        problem.dilation,
-        problem.transposed,
-        problem.output_padding,
-        problem.groups,
-        mask,
-        arguments.cube_math_type,
-        order=arguments.order,
-        tiling=tiling_of(arguments, arguments.layer),
-        **_keywords(profile, arguments),
-    )
+    with _one_of_several(profile, arguments):
+        return convolution_backward(
+            tensors.grad_output,
+            tensors.input,
+            tensors.weight,
+            # bias_sizes, which the interface asks for only where the gradient of the bias is wanted.
+            [problem.grad_output[1]] if mask[2] else None,
+            problem.stride,
+            problem.padding,
+            problem.dilation,
+            problem.transposed,
+            problem.output_padding,
+            problem.groups,
+            mask,
+            arguments.cube_math_type,
+            order=arguments.order,
+            tiling=tiling_of(arguments, arguments.layer),
+            **_keywords(profile, arguments),
+        )
 
 
 def estimate_cycles(
@@ -59,14 +62,28 @@ def estimate_cycles(
     """
     from ascendsim import estimate
 
-    return estimate(
-        problem,
-        dtype=dtype,
-        cube_math_type=arguments.cube_math_type,
-        output_mask=mask,
-        tiling=tiling_of(arguments, arguments.layer) if plans is None else plans,
-        **_keywords(profile, arguments),
-    )
+    with _one_of_several(profile, arguments):
+        return estimate(
+            problem,
+            dtype=dtype,
+            cube_math_type=arguments.cube_math_type,
+            output_mask=mask,
+            tiling=tiling_of(arguments, arguments.layer) if plans is None else plans,
+            **_keywords(profile, arguments),
+        )
+
+
+@contextmanager
+def _one_of_several(profile: Profile, arguments: Any) -> Iterator[None]:
+    """Add to an error of one of several products whose it is, and that the others can do without it."""
+    try:
+        yield
+    except AscendSimError as error:
+        if len(arguments.product) > 1:
+            error.add_note(
+                f"This is what {profile.variant} says; leave it out of --product to run the others."
+            )
+        raise
 
 
 def settings(mask: Mask, dtype: str | Sequence[str], arguments: Any) -> dict[str, Any]:
