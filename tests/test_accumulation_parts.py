@@ -17,7 +17,7 @@ from ascendsim.numerics.accumulation.twins import rounded, term
 from ascendsim.numerics.compiled import jit
 from ascendsim.numerics.compiled.extents import extent, is_narrow
 from ascendsim.numerics.compiled.long_integer import LIMBS, add_term, clear, sticky_value
-from ascendsim.numerics.compiled.next_block import is_normal, split
+from ascendsim.numerics.compiled.next_block import cut, is_normal, split
 from ascendsim.numerics.compiled.panel_memory import store, tile
 from ascendsim.numerics.compiled.panel_rounding import MODES, exact_sum, half_by_addition, into_single
 from ascendsim.numerics.compiled.panels import LANES, ROWS, to_single
@@ -42,6 +42,12 @@ def round_to_single(x, result, mode):
 def round_by_splitting(x, result):
     for first in range(0, x.size, PANEL):
         store(to_single(split(tile(x, first, LANES))), result, first, LANES)
+
+
+@numba.njit
+def round_by_cutting(x, result):
+    for first in range(0, x.size, PANEL):
+        store(to_single(cut(tile(x, first, LANES))), result, first, LANES)
 
 
 @numba.njit
@@ -137,6 +143,19 @@ def test_splitting_rounds_to_nearest_singles_wherever_it_is_taken() -> None:
     found = np.empty(x.shape, np.float32)
     round_by_splitting(x, found)
     assert found.tobytes() == (x + 0.0).astype(np.float32).tobytes()
+
+
+def test_cutting_rounds_toward_zero_wherever_it_is_taken() -> None:
+    rng, values = random.Random(4), [0.0, -0.0, 2.0**-149, 2.0**-126 - 2.0**-149, 2.0**127]
+    for exponent in (-149, 0, 74):
+        values += [sign * rng.randrange(1, 2**bits) * 2.0**exponent
+                   for bits in (1, 20, 24, 25, 40, 53) for sign in (1, -1) for _ in range(30)]  # fmt: skip
+    x = whole_panels(values, np.float64)
+    found = np.empty(x.shape, np.float32)
+    round_by_cutting(x, found)
+    for value, result in zip(values, found.tolist(), strict=False):
+        assert result == (rounded(exact_term(value), "RZ", FLOAT32) if value else 0.0)
+        assert math.copysign(1, result) == math.copysign(1, value)
 
 
 def test_splitting_is_not_taken_where_it_would_round_otherwise() -> None:

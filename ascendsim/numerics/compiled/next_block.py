@@ -2,10 +2,12 @@
 
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from ascendsim.numerics.compiled.crossing import next_block
 from ascendsim.numerics.compiled.jit import inlined
 from ascendsim.numerics.compiled.panel_memory import columns, rows_from
-from ascendsim.numerics.compiled.panels import LANES, fma, spread, to_single, widen
+from ascendsim.numerics.compiled.panels import LANES, as_bits, as_float, fma, spread, to_single, widen
 
 Array = Any
 Panel = Any
@@ -15,6 +17,8 @@ SMALLEST: Final = 2.0**-149
 _LARGE: Final = 2.0**127
 _SPLIT_UNITS: Final = 2.0**53 * (1.0 - 2.0**-28)
 _TIMES_2_29: Final = 2.0**29
+# Of a double, the bits that a single has a place for, and its sign.
+_IN_SINGLE: Final = np.int64(-(1 << 29))
 
 
 class Packed(NamedTuple):
@@ -68,6 +72,24 @@ def add_normal_blocks(left: Packed, right: Array, place: int, length: int, size:
     for first in range(0, last, size):
         total = split(add_steps(left, right, place, first, first + size, total))
     return to_single(add_steps(left, right, place, last, length, total))
+
+
+@inlined
+def add_cut_blocks(left: Packed, right: Array, place: int, length: int, size: int, acc: Panel) -> Panel:
+    """Return the same with sums that are cut, if `is_normal`, while the processor rounds toward zero."""
+    total, last = widen(acc), (length - 1) // size * size
+    for first in range(0, last, size):
+        total = cut(add_steps(left, right, place, first, first + size, total))
+    return to_single(add_steps(left, right, place, last, length, total))
+
+
+@inlined
+def cut(x: Panel) -> Panel:
+    """Round doubles that are multiples of SMALLEST toward zero to singles; -0 stays.
+
+    Singles below the normal ones have fewer bits than are left here, and such multiples need no more.
+    """
+    return as_float(as_bits(x) & spread(_IN_SINGLE))
 
 
 @inlined
