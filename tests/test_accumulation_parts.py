@@ -120,6 +120,22 @@ def test_rounding_into_binary32_is_right_at_ties_and_edges(mode: str) -> None:
     assert found.tolist() == expected
 
 
+def test_a_process_that_compiles_nothing_else_can_set_the_rounding_mode():
+    # Instructions in text need a part of the compiler that other code may have started by chance.
+    code = (
+        "import numba\n"
+        "from ascendsim.numerics.compiled.rounding_mode import round_to_nearest, round_toward_zero\n"
+        "@numba.njit\n"
+        "def cut(x, y):\n"
+        "    round_toward_zero()\n"
+        "    total = x + y\n"
+        "    round_to_nearest()\n"
+        "    return total\n"
+        "cut(1.0, 2.0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_splitting_rounds_to_nearest_singles_wherever_it_is_taken() -> None:
     # Around singles, their midpoints and powers of two, as near as multiples of a unit up to a bound come: at
     # the bound itself, in the middle of the range, and where singles are subnormal.
