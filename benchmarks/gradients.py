@@ -5,6 +5,7 @@
 - the same layer with timing, which is the path of instructions: for a call that has been made before, and
   with its kernels lowered, written down and timed anew
 - what share bare panels of accumulators have, which no product can exceed (`panels.py`)
+- the layer under models that cut: their share of the speed of their twins that round to nearest
 - a small layer, and the three backward calls of a small network on images of 8x8: milliseconds
 - the layer again on two threads: how many times as fast as on one, by seconds of the processor as
   `threads.py` reckons, and on the clock
@@ -57,6 +58,8 @@ CASES = (
     Case("float32", "block:4:RNE", False, 0.09),
     Case("float16", "block:16:RNE", True, 0.25),
 )
+# Models that are timed with RZ as well, which is to be this share as fast as RNE, or more.
+CUT, CUT_TARGET = ("seq", "seq-muladd", "block:16", "tree:16:adjacent"), 0.6
 
 
 class Call(NamedTuple):
@@ -86,6 +89,16 @@ class Call(NamedTuple):
         return min(seconds(lambda: self(**options), clock) for _ in range(runs))
 
 
+def print_cut(call: Call) -> None:
+    """Print how fast models are that cut, against those that round to nearest; both in turn."""
+    for model in CUT:
+        names = f"{model}:RNE", f"{model}:RZ"
+        times = [[call.best(1, accumulation=name, timing=False) for name in names] for _ in range(RUNS)]
+        nearest, cut = (min(column) for column in zip(*times, strict=True))
+        met = "" if nearest / cut >= CUT_TARGET else "  MISSED"
+        print(f"{model}: RZ {nearest / cut:.2f} times as fast as RNE (target {CUT_TARGET}){met}", flush=True)
+
+
 def main() -> None:
     """Print one line for each question."""
     for case in CASES:
@@ -110,6 +123,7 @@ def main() -> None:
             f"bare panels     float16  {model:22s} {bare:6.1f} GMAC/s, numpy {machine:5.1f}, "
             f"ratio {bare / machine:.2f}"
         )
+    print_cut(Call.of(LAYER))
     took = Call.of(SMALL).best(20, timing=False) * 1e3
     print(f"small layer: {took:.2f} ms (target 5){'' if took <= 5 else '  MISSED'}")
     calls = [Call.of(problem, image=number > 0) for number, problem in enumerate(DIGITS)]

@@ -1,8 +1,8 @@
 """How fast can a panel of accumulators be at most?  Printed by `python -m benchmarks.gradients`.
 
 The operands of one panel lie in the nearest cache and nothing is proven, measured or copied: what is left are
-the multiply-adds and, under `block:16:RNE`, the conversion of the accumulators to singles and back after
-every block, part by part as the products do it. No product can be faster than that, nor a whole call.
+the multiply-adds and, under `block:16:RNE`, the rounding of the accumulators to singles after every block, as
+the products do it. No product can be faster than that, nor a whole call.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ascendsim.numerics.compiled.crossing import AFTER, BEFORE, next_normal_block
-from ascendsim.numerics.compiled.jit import inlined, kernel
+from ascendsim.numerics.compiled.jit import kernel
+from ascendsim.numerics.compiled.next_block import Packed, add_normal_blocks
 from ascendsim.numerics.compiled.panel_memory import columns, rows, store, tile
-from ascendsim.numerics.compiled.panels import LANES, ROWS, fma, to_single, widen
+from ascendsim.numerics.compiled.panels import LANES, ROWS, fma
 from ascendsim.program.memory import aligned_empty
 from benchmarks.accumulation import seconds
 
@@ -36,18 +36,8 @@ def _seq(a: Array, b: Array, c: Array, rounds: int) -> None:
 @kernel
 def _block(a: Array, b: Array, c: Array, rounds: int) -> None:
     for _ in range(rounds):
-        total = _sum(a, b, 0, BLOCK - BEFORE, widen(tile(c, 0, LANES)))
-        for first in range(BLOCK - BEFORE, STEPS - BEFORE, BLOCK):
-            total = next_normal_block(total, a, first * ROWS, ROWS, 0, 1, 2, 3, b, first * LANES)
-            total = _sum(a, b, first + BEFORE + AFTER, first + BLOCK, total)
-        store(to_single(_sum(a, b, STEPS - BEFORE, STEPS, total)), c, 0, LANES)
-
-
-@inlined
-def _sum(a: Array, b: Array, first: int, last: int, total: Any) -> Any:
-    for t in range(first, last):
-        total = fma(rows(a, t * ROWS), columns(b, t * LANES), total)
-    return total
+        acc = add_normal_blocks(Packed(a, 0, 1, ROWS), b, 0, STEPS, BLOCK, tile(c, 0, LANES))
+        store(acc, c, 0, LANES)
 
 
 def panel_gmacs(model: str) -> float:

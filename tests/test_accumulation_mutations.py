@@ -49,7 +49,8 @@ COMPILED = [
     # one block size, one ragged end, one pairing
     ("accumulate", '"exact-mmad") else model.block', '"exact-mmad") else 2 * model.block',
      HARD + "block:4"),
-    ("workspace", "line + stop * width)", "line + start * width)", HARD + "block:16"),
+    ("extents", "(values, first + start, first + min(start + part, size))", "(values, first + start, part)",
+     HARD + "block:16"),
     ("kernels/tree", "leaf + (pairs if halves else 1)", "leaf + (1 if halves else pairs)", HARD + "tree:16"),
     ("kernels/tree", "if t >= length:", "if t > length:", HARD + "tree:16"),
     # one proof each: more is believed exact than is
@@ -70,6 +71,10 @@ COMPILED = [
 ]  # fmt: skip
 PARTS = [
     ("panel_rounding", "np.float32(65520.0)", "np.float32(65504.0)"),
+    ("next_block", "spread(_TIMES_2_29 + 1.0)", "spread(_TIMES_2_29 + 2.0)"),
+    ("next_block", "2.0**53 * (1.0 - 2.0**-28)", "2.0**53"),
+    ("next_block", "np.int64(-(1 << 29))", "np.int64(-(1 << 30))"),
+    ("next_block", "unit >= SMALLEST and reach", "reach"),
     ("long_integer", "(low + 0.5 * below)", "(low + 0.0 * below)"),
     ("long_integer", "(bits - 1 if error < 0.0 else bits) | 1", "bits | 1"),
     ("extents", "if magnitude & _FRACTION else 0", "if magnitude else 0"),
@@ -79,6 +84,12 @@ PARTS = [
         "above = select(size < spread(_SMALLEST_HALF), spread(_SMALLEST_HALF), size)",
         "above = size",
     ),
+]
+# What is measured of operands: the largest of four rows, and of each block.
+MEASURED = [
+    ("extents", "max(max(bound(w), bound(x)), max(bound(y), bound(z)))", "max(bound(w), bound(x))"),
+    ("extents", "size if size <= np.inf else np.inf", "size"),
+    ("workspace", "k * ROWS, model.block * ROWS, place)", "k * ROWS, k * ROWS, place)"),
 ]
 # Bounds that are wider by a little than what can be proven.
 EDGES = [
@@ -108,6 +119,7 @@ EVERY = [
         for file, *change, pick in COMPILED
     ),
     *(Mutation(f"compiled/{file}", *change, "test_accumulation_parts") for file, *change in PARTS),
+    *(Mutation(f"compiled/{file}", *change, "test_accumulation_packing") for file, *change in MEASURED),
     *(Mutation(f"compiled/{file}", *change, "test_accumulation_edges") for file, *change in EDGES),
 ]
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ascendsim.numerics.compiled.extents import extent
+from ascendsim.numerics.compiled.extents import extent, measure_side_by_side
 from ascendsim.numerics.compiled.packing import (
     aligned,
     fill_low_halves,
@@ -98,14 +98,29 @@ def test_a_workspace_fits_into_its_memory(m, k, n, block):
 
 def test_extents_are_measured_per_group_and_block():
     a = np.arange(1, 11, dtype=np.float32).reshape(2, 5)
-    b = np.ones((5, 1), np.float32)
+    b = np.array([[1], [-6], [4], [4], [0.5]], np.float32)
     how = Rounding(RNE, False, 0.0)
     work = prepare(a, b, memory_for(a, b), KernelModel(2, how, False, how, False))
     found = work.doubles[0, work.a_extents : work.b_extents].reshape(3, 2)
-    # Columns 0 and 1, 2 and 3, and 4 of both rows (and zeros): 1 2 6 7, 3 4 8 9, 5 10.
-    assert found.tolist() == [[7, 1], [9, 1], [10, 1]]
+    # Columns 0 and 1, 2 and 3, and 4 of both rows (and zeros): 1 + 2 and 6 + 7, 3 + 4 and 8 + 9, 5 and 10.
+    assert found.tolist() == [[13, 1], [17, 1], [10, 1]]
+    found = work.doubles[0, work.b_extents :][:6].reshape(3, 2)
+    assert found.tolist() == [[6, 1], [4, 4], [0.5, 0.5]]
     largest, finest = extent(a, 0, 0)
     assert (largest, finest) == (0, math.inf)
+
+
+@pytest.mark.parametrize("row", range(ROWS))
+def test_the_largest_of_the_sums_of_rows_counts(row):
+    values = np.zeros((1, 3 * ROWS + 4))
+    for step, value in enumerate([1.0, -2.0, 4.0]):
+        values[0, step * ROWS + row] = value
+    # Two steps, then the one that is left, each with the lowest bit of any of its values.
+    measure_side_by_side(values, 0, 3 * ROWS, 2 * ROWS, 3 * ROWS)
+    assert values[0, 3 * ROWS :].tolist() == [3, 1, 4, 4]
+    values[0, row] = np.nan
+    measure_side_by_side(values, 0, 3 * ROWS, 2 * ROWS, 3 * ROWS)
+    assert values[0, 3 * ROWS] == math.inf
 
 
 def test_low_halves_and_magnitudes_follow_the_operands():

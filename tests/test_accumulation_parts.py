@@ -17,9 +17,10 @@ from ascendsim.numerics.accumulation.twins import rounded, term
 from ascendsim.numerics.compiled import jit
 from ascendsim.numerics.compiled.extents import extent, is_narrow
 from ascendsim.numerics.compiled.long_integer import LIMBS, add_term, clear, sticky_value
+from ascendsim.numerics.compiled.next_block import cut, is_normal, split
 from ascendsim.numerics.compiled.panel_memory import store, tile
 from ascendsim.numerics.compiled.panel_rounding import MODES, exact_sum, half_by_addition, into_single
-from ascendsim.numerics.compiled.panels import LANES, ROWS
+from ascendsim.numerics.compiled.panels import LANES, ROWS, to_single
 from ascendsim.numerics.formats.dtypes import FLOAT16, FLOAT32
 
 PANEL = ROWS * LANES
@@ -35,6 +36,23 @@ def round_to_half(x, result, mode):
 def round_to_single(x, result, mode):
     for first in range(0, x.size, PANEL):
         store(into_single(tile(x, first, LANES), mode), result, first, LANES)
+
+
+@numba.njit
+def round_by_splitting(x, result):
+    for first in range(0, x.size, PANEL):
+        store(to_single(split(tile(x, first, LANES))), result, first, LANES)
+
+
+@numba.njit
+def round_by_cutting(x, result):
+    for first in range(0, x.size, PANEL):
+        store(to_single(cut(tile(x, first, LANES))), result, first, LANES)
+
+
+@numba.njit
+def is_split_rightly(reach, unit):
+    return is_normal(reach, unit)
 
 
 @numba.njit
@@ -100,6 +118,74 @@ def test_rounding_into_binary32_is_right_at_ties_and_edges(mode: str) -> None:
     round_to_single(x, found, MODES[mode])
     expected = [rounded(v if math.isinf(v) else exact_term(v), mode, FLOAT32) for v in x.tolist()]
     assert found.tolist() == expected
+
+
+def test_a_process_that_compiles_nothing_else_can_set_the_rounding_mode():
+    # Instructions in text need a part of the compiler that other code may have started by chance.
+    code = (
+        "import numba\n"
+        "from ascendsim.numerics.compiled.rounding_mode import round_to_nearest, round_toward_zero\n"
+        "@numba.njit\n"
+        "def cut(x, y):\n"
+        "    round_toward_zero()\n"
+        "    total = x + y\n"
+        "    round_to_nearest()\n"
+        "    return total\n"
+        "cut(1.0, 2.0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_splitting_rounds_to_nearest_singles_wherever_it_is_taken() -> None:
+    # Around singles, their midpoints and powers of two, as near as multiples of a unit up to a bound come: at
+    # the bound itself, in the middle of the range, and where singles are subnormal.
+    rng, cases = random.Random(3), []
+    for exponent in (-149, -130, 0, 30, 74):
+        unit = 2.0**exponent
+        assert is_split_rightly(0.999999 * 2.0**53 * unit, unit)
+        for bits in (20, 24, 25, 26, 30, 52, 53):
+            ends = [
+                2 ** (bits - 1),
+                2**bits - 1,
+                *(rng.randrange(2 ** (bits - 1), 2**bits) for _ in range(40)),
+            ]
+            place = 2 ** max(bits - 24, 0)
+            for number in ends:
+                single, half = number // place * place, place // 2
+                near = {n + d for n in (single, single + half, single + place) for d in (-2, -1, 0, 1, 2)}
+                cases += [sign * n * unit for n in near | {number} for sign in (1, -1)
+                          if is_split_rightly(abs(n) * unit, unit)]  # fmt: skip
+    x = whole_panels(cases, np.float64)
+    found = np.empty(x.shape, np.float32)
+    round_by_splitting(x, found)
+    assert found.tobytes() == (x + 0.0).astype(np.float32).tobytes()
+
+
+def test_cutting_rounds_toward_zero_wherever_it_is_taken() -> None:
+    rng, values = random.Random(4), [0.0, -0.0, 2.0**-149, 2.0**-126 - 2.0**-149, 2.0**127]
+    for exponent in (-149, 0, 74):
+        values += [sign * rng.randrange(1, 2**bits) * 2.0**exponent
+                   for bits in (1, 20, 24, 25, 40, 53) for sign in (1, -1) for _ in range(30)]  # fmt: skip
+    x = whole_panels(values, np.float64)
+    found = np.empty(x.shape, np.float32)
+    round_by_cutting(x, found)
+    for value, result in zip(values, found.tolist(), strict=False):
+        assert result == (rounded(exact_term(value), "RZ", FLOAT32) if value else 0.0)
+        assert math.copysign(1, result) == math.copysign(1, value)
+
+
+def test_splitting_is_not_taken_where_it_would_round_otherwise() -> None:
+    # 2^53 - 1 would become the single below 2^53; beyond 2^127 and below 2^-149 nothing is proven.
+    x = whole_panels([2.0**53 - 1], np.float64)
+    found = np.empty(x.shape, np.float32)
+    round_by_splitting(x, found)
+    assert found[0] == 2.0**53 - 2.0**29
+    assert not is_split_rightly(2.0**53 - 1, 1.0)
+    assert is_split_rightly(2.0**127, 2.0**100)
+    assert not is_split_rightly(2.0**127 * 1.0001, 2.0**100)
+    assert is_split_rightly(1.0, 2.0**-30)
+    assert is_split_rightly(2.0**-140, 2.0**-149)
+    assert not is_split_rightly(2.0**-140, 2.0**-150)
 
 
 def exact_term(value: float) -> int | float:

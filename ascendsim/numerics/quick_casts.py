@@ -56,8 +56,8 @@ def stored(values: Floats, target: str) -> Elements:
     """
     if _is_long(values, target) and values.dtype == np.float32:
         made = _conversions().narrowed(values)
-        # As bits, which takes one pass; what has another payload of a NaN goes the long way.
-        if np.array_equal(_conversions().widened(made).view(np.int32), values.view(np.int32)):
+        # What is off the grid, or has a payload of a NaN that would be lost, goes the long way.
+        if made is not None:
             return made
     return encode(values, target)
 
@@ -67,10 +67,10 @@ def _is_long(values: Elements, dtype: str) -> bool:
 
 
 class _Conversions(NamedTuple):
-    """The compiled conversions: from binary16 to binary32, back, and both in turn."""
+    """The compiled conversions: from binary16 to binary32, back where that is exact, and onto its grid."""
 
     widened: Convert
-    narrowed: Convert
+    narrowed: Callable[[NDArray[Any]], NDArray[Any] | None]
     on_half_grid: Convert
 
 

@@ -95,7 +95,7 @@ def block_of(work: Workspace, i: int, j: int, number: int, size: int) -> Block:
         (group * work.k + first) * ROWS,
         (panel * work.k + first) * LANES,
         length,
-        length * at(work.doubles, a_extent) * at(work.doubles, b_extent),
+        at(work.doubles, a_extent) * at(work.doubles, b_extent),
         at(work.doubles, a_extent + 1) * at(work.doubles, b_extent + 1),
     )
 

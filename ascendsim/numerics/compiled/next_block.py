@@ -2,22 +2,23 @@
 
 from typing import Any, Final, NamedTuple
 
-from ascendsim.numerics.compiled.crossing import (
-    AFTER,
-    BEFORE,
-    LARGE,
-    SMALLEST,
-    next_block,
-    next_normal_block,
-)
+import numpy as np
+
+from ascendsim.numerics.compiled.crossing import next_block
 from ascendsim.numerics.compiled.jit import inlined
 from ascendsim.numerics.compiled.panel_memory import columns, rows_from
-from ascendsim.numerics.compiled.panels import LANES, fma, to_single, widen
+from ascendsim.numerics.compiled.panels import LANES, as_bits, as_float, fma, spread, to_single, widen
 
 Array = Any
 Panel = Any
 
-_LEAST_SIZE: Final = BEFORE + AFTER  # products of a block that `next_normal_block` can leave and enter
+# The smallest single, a bound that leaves room to the largest, and how far `split` is proven.
+SMALLEST: Final = 2.0**-149
+_LARGE: Final = 2.0**127
+_SPLIT_UNITS: Final = 2.0**53 * (1.0 - 2.0**-28)
+_TIMES_2_29: Final = 2.0**29
+# Of a double, the bits that a single has a place for, and its sign.
+_IN_SINGLE: Final = np.int64(-(1 << 29))
 
 
 class Packed(NamedTuple):
@@ -61,27 +62,51 @@ def add_blocks(left: Packed, right: Array, place: int, length: int, size: int, a
 @inlined
 def is_normal(reach: float, unit: float) -> bool:
     """Tell whether `add_normal_blocks` rounds multiples of a unit up to a bound as conversions do."""
-    return unit >= SMALLEST and reach <= LARGE
+    return unit >= SMALLEST and reach <= min(_LARGE, _SPLIT_UNITS * unit)
 
 
 @inlined
 def add_normal_blocks(left: Packed, right: Array, place: int, length: int, size: int, acc: Panel) -> Panel:
     """Return the same as `add_blocks`, sooner, if `is_normal` and none of the accumulators is -0."""
-    if size < _LEAST_SIZE or length < 2 * size:
-        return add_blocks(left, right, place, length, size, acc)
-    full = length // size
-    total = add_steps(left, right, place, 0, size - BEFORE, widen(acc))
-    first, row = left.first, left.row
-    w, x, y, z = first, first + row, first + 2 * row, first + 3 * row
-    for number in range(1, full):
-        start = number * size - BEFORE
-        step, columns = start * left.step, place + start * LANES
-        total = next_normal_block(total, left.values, step, left.step, w, x, y, z, right, columns)
-        total = add_steps(left, right, place, start + BEFORE + AFTER, start + size, total)
-    acc = to_single(add_steps(left, right, place, full * size - BEFORE, full * size, total))
-    if full * size < length:
-        acc = to_single(add_steps(left, right, place, full * size, length, widen(acc)))
-    return acc
+    total, last = widen(acc), (length - 1) // size * size
+    for first in range(0, last, size):
+        total = split(add_steps(left, right, place, first, first + size, total))
+    return to_single(add_steps(left, right, place, last, length, total))
+
+
+@inlined
+def add_cut_blocks(left: Packed, right: Array, place: int, length: int, size: int, acc: Panel) -> Panel:
+    """Return the same with sums that are cut, if `is_normal`, while the processor rounds toward zero."""
+    total, last = widen(acc), (length - 1) // size * size
+    for first in range(0, last, size):
+        total = cut(add_steps(left, right, place, first, first + size, total))
+    return to_single(add_steps(left, right, place, last, length, total))
+
+
+@inlined
+def cut(x: Panel) -> Panel:
+    """Round doubles that are multiples of SMALLEST toward zero to singles; -0 stays.
+
+    Singles below the normal ones have fewer bits than are left here, and such multiples need no more.
+    """
+    return as_float(as_bits(x) & spread(_IN_SINGLE))
+
+
+@inlined
+def split(x: Panel) -> Panel:
+    """Round doubles to singles by two operations that go beside multiply-adds; conversions hold these up.
+
+    It is Veltkamp's splitting. 2^29 x + x has its last place where a single as large as x has it, and 2^29 x
+    is a whole multiple of that place, with an even number of them where x is in the middle of two singles. So
+    the first operation rounds x as a conversion does, and the second takes 2^29 x off, exactly.
+
+    Where the sum reaches the next power of two, its last place is twice as large. It does so only for an x
+    less than 2^-29 of itself below a power of two, which rounds up to that. 2^29 x is a whole multiple of the
+    last place then as well, unless x is odd in its 53rd bit: an odd number of units just below 2^53.
+
+    Assumes  multiples of SMALLEST, so that singles below the normal ones are exact already; -0 becomes +0
+    """
+    return fma(x, spread(-_TIMES_2_29), x * spread(_TIMES_2_29 + 1.0))
 
 
 @inlined

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ascendsim.numerics.compiled.extents import extent
+from ascendsim.numerics.compiled.extents import measure, measure_side_by_side
 from ascendsim.numerics.compiled.jit import called, inlined
 from ascendsim.numerics.compiled.long_integer import LIMBS, clear
 from ascendsim.numerics.compiled.packing import (
@@ -67,7 +67,8 @@ class Workspace(NamedTuple):
 
     doubles    a, b             packed operands, one after the other
                a_low, b_low     low halves of their significands, for `split3`
-               a_extents, ...   largest magnitude and smallest lowest bit, per group and block
+               a_extents, ...   per group and block: largest magnitude (of rows: largest sum of magnitudes)
+                                and smallest lowest bit
                start            a panel: accumulators before a careful sum
                result           a panel: sticky sums after it, and scratch memory for rounding
                flags            a panel: positive where a sum is not found yet
@@ -128,9 +129,13 @@ def prepare(a: Array, b: Array, memory: Memory, model: KernelModel) -> Workspace
     a_extents = b_low + a_low - second
     if model.split:
         fill_low_halves(doubles, first, a_low, a_low)
-    row_groups, column_groups = group_count(a.shape[0], ROWS), group_count(b.shape[1], LANES)
-    b_extents = measure(doubles, first, doubles, a_extents, row_groups, ROWS, k, model.block)
-    measure(doubles, second, doubles, b_extents, column_groups, LANES, k, model.block)
+    b_extents = a_extents + 2 * group_count(a.shape[0], ROWS) * blocks
+    for group in range(group_count(a.shape[0], ROWS)):
+        where, place = first + group * k * ROWS, a_extents + 2 * group * blocks
+        measure_side_by_side(doubles, where, k * ROWS, model.block * ROWS, place)
+    for group in range(group_count(b.shape[1], LANES)):
+        where, place = second + group * k * LANES, b_extents + 2 * group * blocks
+        measure(doubles, where, k * LANES, model.block * LANES, doubles, place)
     # Filled in by the kernels that use them, and by some only when a first panel needs them. No magnitude is
     # below zero, NaN included, so this says that they are not there yet.
     a_single = aligned(singles, 0)
@@ -139,22 +144,6 @@ def prepare(a: Array, b: Array, memory: Memory, model: KernelModel) -> Workspace
     operands = (first, second, a_low, b_low, a_extents, b_extents)
     others = (start, result, flags, limbs, a_single, b_single, memory.extra)
     return Workspace(doubles, singles, k, blocks, *operands, *others)
-
-
-@called
-def measure(
-    values: Array, first: int, doubles: Array, extents: int, groups: int, width: int, lines: int, block: int
-) -> int:
-    """Put the extents of every group of `lines` lines, in parts of `block` lines; return where they end."""
-    place = extents
-    for group in range(groups):
-        for start in range(0, lines, block):
-            line, stop = first + group * lines * width, min(start + block, lines)
-            largest, finest = extent(values, line + start * width, line + stop * width)
-            put(doubles, place, largest)
-            put(doubles, place + 1, finest)
-            place += 2
-    return place
 
 
 @inlined

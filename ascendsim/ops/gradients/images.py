@@ -45,8 +45,10 @@ def image_gradient(
     made = gemm.sliding.out_size
     phases = _phases(gemm.sliding, order)
     columns = problem.small_channels if problem.transposed else problem.big_channels
-    # Pixels of a phase that meets no tap are zero.
-    result = np.zeros((problem.batch, problem.groups, columns, len(gemm.depths), *made), np.float32)
+    # Pixels of a phase that meets no tap are zero. A product that makes every pixel is the result itself.
+    alone = problem.groups * len(gemm.depths) * len(phases) == 1 and phases[0][0].sliding.out_size == made
+    shape = problem.batch, problem.groups, columns, len(gemm.depths), *made
+    result = np.zeros((0,) if alone else shape, np.float32)
     size = gemm.source.shape[2], *gemm.sliding.image_size
     source = grad_output.reshape(problem.batch, problem.groups, -1, *size)
     laid_out: dict[int, Pixels] = {}
@@ -63,7 +65,7 @@ def image_gradient(
         product = _Product(planes, np.ascontiguousarray(forward), own, model, threads)
         for depth, pairs in enumerate(gemm.depths):
             sums = turned(product.sums(pairs).reshape(problem.batch, -1, columns))
-            if sums.size == result.size:
+            if alone:
                 return sums.reshape(problem.input), laid_out
             made_here = sums.reshape(problem.batch, columns, *sliding.out_size)
             result[:, group, :, depth, top::down, left::right] = made_here

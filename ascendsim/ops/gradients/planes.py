@@ -60,8 +60,8 @@ class Planes:
         # infinite weight makes NaN of them.
         batch, given, depth = images.shape[:3]
         extent = [_extent(sliding, axis) for axis in (0, 1)]
-        values = np.zeros((batch, depth, *extent, channels), np.float32)
         (rows, from_rows), (cols, from_cols) = (_pixels(sliding, axis, extent[axis]) for axis in (0, 1))
+        values = _framed((batch, depth, *extent, channels), rows, cols, given)
         depths, height, width = (np.arange(size) for size in (depth, *extent))
         places = (depths[:, None, None] * extent[0] + height[rows, None]) * extent[1] + width[cols]
         pixels = images[:, :, :, from_rows, from_cols].reshape(batch, given, -1)
@@ -104,6 +104,16 @@ class Planes:
         _, width, channels = self.values.shape[2:]
         places: Places = (rows[:, None] * width + cols) * channels
         return places.reshape(-1)
+
+
+def _framed(shape: tuple[int, ...], rows: slice, cols: slice, channels: int) -> Floats:
+    """Return memory for planes that is +0 wherever no pixel is put: most of it is not written twice."""
+    if rows.step != 1 or cols.step != 1 or channels != shape[-1]:
+        return np.zeros(shape, np.float32)
+    values = np.empty(shape, np.float32)
+    values[:, :, : rows.start] = values[:, :, rows.stop :] = 0.0
+    values[:, :, rows, : cols.start] = values[:, :, rows, cols.stop :] = 0.0
+    return values
 
 
 def _extent(sliding: Sliding, axis: int) -> int:

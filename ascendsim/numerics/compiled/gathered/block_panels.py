@@ -7,12 +7,18 @@ to piece; the accumulators themselves are looked at only where these prove nothi
 from typing import Any, Final
 
 from ascendsim.numerics.compiled.block_sums import SAFE_UNIT, Block, careful_sum, is_exact, is_far_from_ties
-from ascendsim.numerics.compiled.crossing import SMALLEST
 from ascendsim.numerics.compiled.gathered.measured import Lines, Piece
 from ascendsim.numerics.compiled.gathered.places import copy_rows
 from ascendsim.numerics.compiled.jit import called, inlined
 from ascendsim.numerics.compiled.lanes import has_minus_zero, reach_and_unit
-from ascendsim.numerics.compiled.next_block import Packed, add_blocks, add_normal_blocks, add_steps, is_normal
+from ascendsim.numerics.compiled.next_block import (
+    SMALLEST,
+    Packed,
+    add_blocks,
+    add_normal_blocks,
+    add_steps,
+    is_normal,
+)
 from ascendsim.numerics.compiled.packing import fill_magnitudes
 from ascendsim.numerics.compiled.panel_memory import at, columns, put, rows_from, store, tile
 from ascendsim.numerics.compiled.panels import (

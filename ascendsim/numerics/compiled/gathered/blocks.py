@@ -4,7 +4,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ascendsim.numerics.compiled.crossing import SMALLEST
 from ascendsim.numerics.compiled.gathered.block_panels import add_piece
 from ascendsim.numerics.compiled.gathered.cuts import Cuts
 from ascendsim.numerics.compiled.gathered.factor import Factor, Floats, Places, Span
@@ -20,6 +19,7 @@ from ascendsim.numerics.compiled.gathered.packed import pack_rows, panel_of
 from ascendsim.numerics.compiled.gathered.places import copy_columns
 from ascendsim.numerics.compiled.jit import called, kernel
 from ascendsim.numerics.compiled.long_integer import LIMBS, clear
+from ascendsim.numerics.compiled.next_block import SMALLEST
 from ascendsim.numerics.compiled.packing import MARGIN, aligned, group_count
 from ascendsim.numerics.compiled.panel_memory import at, put
 from ascendsim.numerics.compiled.panel_rounding import RNE, Rounding

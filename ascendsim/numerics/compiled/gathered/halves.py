@@ -15,6 +15,9 @@ from ascendsim.numerics.compiled.panels import (
     PANELS,
     ROWS,
     Value,
+    any_lane,
+    as_bits,
+    differs,
     half_to_single,
     intrinsic,
     pack,
@@ -68,9 +71,13 @@ def _widen(codes: Array, singles: Array, count: int) -> None:
 
 
 @kernel
-def _narrow(singles: Array, codes: Array, count: int) -> None:
+def _narrow(singles: Array, codes: Array, count: int) -> bool:
+    exact = True
     for place in range(0, count, _PANEL):
-        _write_halves(tile(singles, place, LANES), codes, place)
+        values = tile(singles, place, LANES)
+        _write_halves(values, codes, place)
+        exact = exact and not any_lane(differs(as_bits(values), as_bits(half_to_single(to_half(values)))))
+    return exact
 
 
 @kernel
@@ -90,37 +97,50 @@ def widened(halves: Halves) -> Floats:
     return singles.reshape(halves.shape)
 
 
-def narrowed(singles: Floats) -> Halves:
+def narrowed(singles: Floats) -> Halves | None:
+    """Return binary32 values as binary16 if all are on its grid, bit for bit: (any shape) -> the same.
+
+    Special  a NaN whose payload would be lost is off the grid
+    """
+    flat = np.require(singles, None, ["C", "A", "W"]).reshape(-1)
+    if HALF_CONVERSIONS:
+        codes = np.empty(flat.size, np.uint16)
+        exact = all(_in_panels(_narrow, flat, codes))
+    else:
+        codes = _as_halves(flat).view(np.uint16)
+        exact = np.array_equal(codes.view(np.float16).astype(np.float32).view(np.int32), flat.view(np.int32))
+    return codes.view(np.float16).reshape(singles.shape) if exact else None
+
+
+def on_half_grid(singles: Floats) -> Floats:
     """Return binary32 values rounded to binary16, to nearest, ties to even: (any shape) -> the same.
 
     Special  beyond the largest value Inf; subnormals and the sign of zero are kept, the payload of a NaN not
              always
     """
     if not HALF_CONVERSIONS:
-        with np.errstate(over="ignore", under="ignore"):
-            return singles.astype(np.float16)
-    flat = np.require(singles, None, ["C", "A", "W"]).reshape(-1)
-    codes = np.empty(flat.size, np.uint16)
-    _in_panels(_narrow, flat, codes)
-    return codes.view(np.float16).reshape(singles.shape)
-
-
-def on_half_grid(singles: Floats) -> Floats:
-    """Return what `widened` makes of `narrowed`, in one pass: (any shape) -> the same."""
-    if not HALF_CONVERSIONS:
-        return widened(narrowed(singles))
+        return widened(_as_halves(singles))
     flat = np.require(singles, None, ["C", "A", "W"]).reshape(-1)
     made = np.empty(flat.size, np.float32)
     _in_panels(_round, flat, made)
     return made.reshape(singles.shape)
 
 
-def _in_panels(convert: Callable[[Array, Array, int], None], source: Array, target: Array) -> None:
-    """Convert all elements: whole panels as they lie, and what is over in a panel of its own."""
+def _as_halves(singles: Floats) -> Halves:
+    with np.errstate(over="ignore", under="ignore"):
+        return singles.astype(np.float16)
+
+
+def _in_panels(convert: Callable[[Array, Array, int], Any], source: Array, target: Array) -> list[Any]:
+    """Convert all elements: whole panels as they lie, and what is over in a panel of its own.
+
+    Returns  what `convert` has returned of both
+    """
     whole = source.size // _PANEL * _PANEL
-    convert(source, target, whole)
+    told = [convert(source, target, whole)]
     if whole < source.size:
         last, made = np.zeros(_PANEL, source.dtype), np.empty(_PANEL, target.dtype)
         last[: source.size - whole] = source[whole:]
-        convert(last, made, _PANEL)
+        told.append(convert(last, made, _PANEL))
         target[whole:] = made[: source.size - whole]
+    return told

@@ -1,17 +1,11 @@
-"""Measure the operands of pieces of a reduction, as `block_sums` wants it; runs of elements only once.
-
-The extents of rows are the largest sum of the magnitudes of any of them and the lowest set bit of all; those
-of columns are the largest magnitude and the lowest set bit. A sum times a largest magnitude bounds what a row
-and a column make; the largest magnitudes of both times the number of steps would be three times as much for
-normal data.
-"""
+"""Measure the operands of pieces of a reduction, as `block_sums` wants it; runs of elements only once."""
 
 from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ascendsim.numerics.compiled.extents import extent
+from ascendsim.numerics.compiled.extents import bound, extent, measure, measure_side_by_side, sums_of_four
 from ascendsim.numerics.compiled.gathered.factor import Factor, Places, Values
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.panel_memory import at, put
@@ -91,54 +85,12 @@ def _runs(values: Values, run: int, known: dict[int, Array], summed: bool) -> Ar
 def _measure_all(values: Array, run: int, extents: Array, summed: bool) -> None:
     size = values.size // run * run
     if not summed:
-        _measure(values, 0, size, run, extents, 0)
+        measure(values, 0, size, run, extents, 0)
         return
     for start in range(0, size, run):
-        w, x, y, z = _sums(values, start, start + run)
-        put(extents, start // run * 2, _bound((w + x) + (y + z)))
+        w, x, y, z = sums_of_four(values, start, start + run)
+        put(extents, start // run * 2, bound((w + x) + (y + z)))
         put(extents, start // run * 2 + 1, extent(values, start, start + run)[1])
-
-
-@called
-def _measure(values: Array, first: int, size: int, part: int, target: Array, place: int) -> None:
-    """Put the extents of each part of an array one after the other; of the last part, what there is of it."""
-    out_of_line()
-    for start in range(0, size, part):
-        largest, finest = extent(values, first + start, first + min(start + part, size))
-        put(target, place, _bound(largest))
-        put(target, place + 1, finest)
-        place += 2
-
-
-@called
-def _measure_packed(values: Array, first: int, size: int, part: int, place: int) -> None:
-    """Put the extents of parts of ROWS rows that lie side by side."""
-    out_of_line()
-    for start in range(0, size, part):
-        begin, stop = first + start, first + min(start + part, size)
-        w, x, y, z = _sums(values, begin, stop)
-        put(values, place, max(max(_bound(w), _bound(x)), max(_bound(y), _bound(z))))
-        put(values, place + 1, extent(values, begin, stop)[1])
-        place += 2
-
-
-@called
-def _sums(values: Array, start: int, stop: int) -> tuple[float, float, float, float]:
-    """Return the sums of every fourth magnitude, from the first, second, third and fourth on."""
-    # Four at a time, also because one sum alone would wait for each of its additions.
-    w = x = y = z = 0.0
-    for index in range(start, stop, ROWS):
-        w += abs(np.float64(at(values, index)))
-        x += abs(np.float64(at(values, index + 1)))
-        y += abs(np.float64(at(values, index + 2)))
-        z += abs(np.float64(at(values, index + 3)))
-    return w, x, y, z
-
-
-@inlined
-def _bound(size: float) -> float:
-    # A NaN would be lost among other sizes; an infinity says as well that nothing is proven.
-    return size if size <= np.inf else np.inf
 
 
 @called
@@ -156,7 +108,7 @@ def measure_rows(
             _combine_rows(a, i, piece, work, place + 2, block)
         else:
             first = packed + (i - line) * piece.length
-            _measure_packed(work.doubles, first, piece.length * ROWS, block * ROWS, place + 2)
+            measure_side_by_side(work.doubles, first, piece.length * ROWS, block * ROWS, place + 2)
         _sum_up(work, place, piece.blocks, True)
         place += 2 * (1 + piece.blocks)
 
@@ -169,7 +121,7 @@ def measure_columns(b: Lines, j: int, piece: Piece, work: Workspace, block: int)
     if b.run > 0:
         _combine_columns(b, j, piece, work, place, block)
     else:
-        _measure(work.doubles, work.b, piece.length * LANES, block * LANES, work.doubles, place)
+        measure(work.doubles, work.b, piece.length * LANES, block * LANES, work.doubles, place)
     _sum_up(work, work.b_extents, piece.blocks, False)
 
 

@@ -17,7 +17,13 @@ from ascendsim.numerics.compiled.block_sums import (
 )
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.lanes import has_minus_zero, reach_and_unit
-from ascendsim.numerics.compiled.next_block import Packed, add_blocks, add_normal_blocks, is_normal
+from ascendsim.numerics.compiled.next_block import (
+    Packed,
+    add_blocks,
+    add_cut_blocks,
+    add_normal_blocks,
+    is_normal,
+)
 from ascendsim.numerics.compiled.packing import Accumulators, give_back, read_panel, whole_panels, write_panel
 from ascendsim.numerics.compiled.panel_memory import store, tile
 from ascendsim.numerics.compiled.panel_rounding import is_plain, rounded, sum_for
@@ -74,8 +80,7 @@ def _run(work: Workspace, cells: Accumulators, model: KernelModel) -> None:
             most, least = _bounds(work, i, j, reach, unit, model)
             if most < np.inf:
                 if usual:
-                    normal = not model.sum.cuts and is_normal(most, least) and not has_minus_zero(acc)
-                    _usual_panel(work, cells, i, j, model.block, normal)
+                    _usual_panel(work, cells, i, j, is_normal(most, least), model)
                 else:
                     _proven_panel(work, cells, i, j, model)
             elif usual and model.sum.cuts:
@@ -103,14 +108,18 @@ def _bounds(
 
 
 @inlined
-def _usual_panel(work: Workspace, cells: Accumulators, i: int, j: int, block: int, normal: bool) -> None:
+def _usual_panel(
+    work: Workspace, cells: Accumulators, i: int, j: int, normal: bool, model: KernelModel
+) -> None:
     """Take one panel through all blocks, rounded as the machine rounds doubles into singles."""
     left = Packed(work.doubles, work.a + i * work.k, 1, ROWS)
     acc, columns = read_panel(cells, i, j), work.b + j * work.k
-    if normal:
-        acc = add_normal_blocks(left, work.doubles, columns, work.k, block, acc)
+    if normal and model.sum.cuts:
+        acc = add_cut_blocks(left, work.doubles, columns, work.k, model.block, acc)
+    elif normal and not has_minus_zero(acc):
+        acc = add_normal_blocks(left, work.doubles, columns, work.k, model.block, acc)
     else:
-        acc = add_blocks(left, work.doubles, columns, work.k, block, acc)
+        acc = add_blocks(left, work.doubles, columns, work.k, model.block, acc)
     write_panel(acc, cells, i, j)
 
 
