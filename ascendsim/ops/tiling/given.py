@@ -20,11 +20,9 @@ from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.ops.tiling.choose import choose_tiling, product_of_gradient
-from ascendsim.ops.tiling.complete import Filling, completed
 from ascendsim.ops.tiling.entries.entry import LayerEntries
 from ascendsim.ops.tiling.partial import PartialPlan, plan_given
 from ascendsim.ops.tiling.vendor.merging import product_merge
-from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import Profile
 
 Given = Mapping[str, Any]
@@ -90,6 +88,9 @@ class _Wanted(NamedTuple):
             )
         if isinstance(self.problem, MatmulProblem):
             raise UnsupportedError("matrix products have no nest that deals shares; leave schedule out")
+        # Imported here: the host code of operators that most calls do not use.
+        from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
+
         made = product_tiling(
             self.problem,
             *of,
@@ -151,6 +152,9 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
     if chosen is not None and schedule and _of_another_kind(chosen.schedule, schedule):
         tiling = PartialPlan({})
     if isinstance(tiling, PartialPlan):
+        # Imported here: few calls give a part of a plan.
+        from ascendsim.ops.tiling.complete import Filling, completed
+
         if schedule or tiling.schedule:
             tiling = replace(tiling, schedule=schedule or tiling.schedule)
             _require_makes(tiling.schedule, wanted.gradient)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ascendsim.arguments import shown, whole
@@ -47,6 +48,11 @@ class PartialPlan:
                 f"tiling: the grid has {cells} cells, but block_dim is {self.block_dim}; leave one of them "
                 "out"
             )
+
+
+def is_plan_file(given: object) -> bool:
+    """Tell the name of a file of plans from the name of a strategy."""
+    return isinstance(given, Path) or (isinstance(given, str) and given.endswith((".toml", ".json")))
 
 
 def plan_given(values: Mapping[str, Any], where: str = "tiling") -> Plan | PartialPlan:
