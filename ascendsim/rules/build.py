@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -23,7 +24,7 @@ def build(kind: type[Record], table: Any, where: str, products: tuple[str, ...] 
     if not isinstance(table, dict):
         raise ConfigError(f"{where}: got {table!r}, expected a table")
     # The annotations are the schema: a key that is added to a record is read and checked at once.
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _hints(kind)
     for key in table:
         if key not in hints:
             # A misspelt key would otherwise leave the rule of the base in force without a word.
@@ -40,6 +41,12 @@ def build(kind: type[Record], table: Any, where: str, products: tuple[str, ...] 
         elif entry.default is MISSING:
             raise ConfigError(f"{where}: {entry.name} is missing")
     return kind(**values)
+
+
+# The same few kinds of record come again and again in a file.
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 def _value(hint: Any, value: Any, where: str, products: tuple[str, ...]) -> Any:

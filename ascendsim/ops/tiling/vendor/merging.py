@@ -21,9 +21,9 @@ def product_merge(problem: ConvProblem, gradient: str, compute_dtype: str, profi
     Source   the tilings that the operators' unit tests expect, and their host code; of 910 and 310P, which
              store weights in the same layout, our reading
     """
-    layer = Layer.of(problem, stored_name(compute_dtype))
-    if layer.groups == 1:
+    if problem.groups == 1:
         return 1
+    layer = Layer.of(problem, stored_name(compute_dtype))
     machine, weight = Machine.of(profile), gradient == "grad_weight"
     if not profile.generation.changes_layouts:
         # Imported here: of two generations these are all that a call takes, of the others nothing.
