@@ -20,8 +20,7 @@ from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.ops.tiling.choose import choose_tiling, product_of_gradient
-from ascendsim.ops.tiling.entries.entry import LayerEntries
-from ascendsim.ops.tiling.partial import PartialPlan, plan_given
+from ascendsim.ops.tiling.partial import LayerPlans, PartialPlan, plan_given
 from ascendsim.ops.tiling.vendor.merging import product_merge
 from ascendsim.profile import Profile
 
@@ -133,7 +132,7 @@ class _Wanted(NamedTuple):
 
 def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan:
     """Return the plan of one gradient: what is given of it, and the rest chosen."""
-    if isinstance(tiling, LayerEntries):
+    if isinstance(tiling, LayerPlans):
         # A matrix product has no layer, and a file of entries none for it.
         problem = wanted.problem
         tiling = tiling.of(problem, wanted.compute_dtype) if isinstance(problem, ConvProblem) else None
@@ -208,7 +207,7 @@ def says_fields(tiling: object) -> bool:
     """Tell whether a mapping names fields of one plan, and not plans by gradient."""
     if not isinstance(tiling, Mapping) or not tiling:
         return False
-    plans = (Tiling, Plan, PartialPlan, LayerEntries, Mapping)
+    plans = (Tiling, Plan, PartialPlan, LayerPlans, Mapping)
     return not any(isinstance(plan, plans) for plan in tiling.values()) and not any(
         isinstance(key, str) and (key in USUAL or key.startswith("grad_")) for key in tiling
     )

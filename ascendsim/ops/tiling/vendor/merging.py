@@ -5,7 +5,6 @@ from __future__ import annotations
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.packed import C0_BYTES
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine
 from ascendsim.profile import Profile
 
 
@@ -23,10 +22,12 @@ def product_merge(problem: ConvProblem, gradient: str, compute_dtype: str, profi
     """
     if problem.groups == 1:
         return 1
+    # Imported here and below: most calls have one group.
+    from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine
+
     layer = Layer.of(problem, stored_name(compute_dtype))
     machine, weight = Machine.of(profile), gradient == "grad_weight"
     if not profile.generation.changes_layouts:
-        # Imported here: of two generations these are all that a call takes, of the others nothing.
         from ascendsim.ops.tiling.vendor.arch35.dgrad import merge_factor as dgrad_35
         from ascendsim.ops.tiling.vendor.arch35.wgrad import merge_factor as wgrad_35
 
