@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
+from ascendsim.profile.memory import LinkFigures
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
@@ -97,7 +98,9 @@ class FakeProfile:
     def links(self):
         pairs = {"l2_read": self.read, "l2_write": self.write, "memory": self.memory}
         return {
-            name: SimpleNamespace(
+            name: LinkFigures(
+                nominal_tb_per_s=1.0,
+                efficiency=1.0,
                 total_bytes_per_cycle=total,
                 vector_total_bytes_per_cycle=self.vector_total,
                 per_core_bytes_per_cycle=per_core,

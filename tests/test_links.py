@@ -122,7 +122,7 @@ def test_a_transfer_leaves_on_a_whole_cycle():
     assert ends_of(10, [(0, [10])] * 3) == [[4]] * 3
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rates, st.lists(st.tuples(st.integers(0, 30), sizes), min_size=1, max_size=5), rates, rates)
 def test_shares_are_those_of_a_link_served_cycle_by_cycle(total, streams, cap, peak):
     assert ends_of(total, streams, cap, peak) == ticked_ends(total, streams, cap, peak)

@@ -12,9 +12,10 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
-from ascendsim.ops.tiling import choose, given
+from ascendsim.ops.tiling import given
 from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.ops.tiling.given import plans_of, schedules_given, tilings_given
+from ascendsim.ops.tiling.search import plan as search_plans
 from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
 from ascendsim.ops.tiling.search.matmul import matmul_tiling
 from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
@@ -146,8 +147,10 @@ def test_a_product_takes_basic_blocks_where_they_are_faster(monkeypatch):
     assert made == Plan("matmul", matmul_tiling(gemm, profile, others=[basic]))
     assert made.tiling in (basic, matmul_tiling(gemm, profile))
     # Where a product has no blocks of its own the search stands alone.
-    monkeypatch.setattr(choose, "basic_tiling", lambda *_: None)
-    assert choose.search_plan(problem, "matmul", "float16", profile).tiling == matmul_tiling(gemm, profile)
+    monkeypatch.setattr(search_plans, "basic_tiling", lambda *_: None)
+    assert search_plans.search_plan(problem, "matmul", "float16", profile).tiling == matmul_tiling(
+        gemm, profile
+    )
 
 
 # --- the fastest of some

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import ascendsim.ops.schedules
 from ascendsim.ops.plan import Tiling
-from ascendsim.ops.schedules.catalogue import SCHEDULES
+from ascendsim.ops.schedules.catalogue import SCHEDULES, schedule_named
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.loops.rings import Ring
 
@@ -31,11 +31,11 @@ def test_every_nest_by_name_has_a_picture_of_its_loops():
 
 def test_a_picture_names_fields_that_its_nest_reads():
     known = set(Tiling.__dataclass_fields__)
-    for name, kind in SCHEDULES.items():
+    for name in SCHEDULES:
         named = {word for word in re.findall(r"\w+", PICTURES[name]) if word in known}
         # Its picture shows how one loop moves out of another, and no size.
         assert bool(named) == (name != "dgrad_columns_outer"), name
-        assert named <= kind.reads, name
+        assert named <= schedule_named(name).reads, name
 
 
 def test_what_is_needed_is_there_to_be_imported():

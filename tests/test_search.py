@@ -17,6 +17,7 @@ from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.tiling import choose
 from ascendsim.ops.tiling.choose import choose_tiling
+from ascendsim.ops.tiling.search import plan as search_plans
 from ascendsim.ops.tiling.search.costs import Box, Costs
 from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
 from ascendsim.ops.tiling.search.rates import NOWHERE, Rates
@@ -163,7 +164,7 @@ def searched(monkeypatch):
         found.append((problem, gradient, compute, profile.sync.barrier_cycles, out_dtype))
         return Plan(str(len(found)), TILING)
 
-    monkeypatch.setattr(choose, "search_plan", search)
+    monkeypatch.setattr(search_plans, "search_plan", search)
     choose._remembered.cache_clear()
     yield found
     choose._remembered.cache_clear()

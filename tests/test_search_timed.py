@@ -13,8 +13,9 @@ from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.matmul import Matmul
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.tiling import timed
-from ascendsim.ops.tiling.choose import choose_tiling, search_plan
+from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
+from ascendsim.ops.tiling.search.plan import search_plan
 from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
 from ascendsim.ops.tiling.timed import BEST_FEW, MOST_MMADS_OF_FEW, fastest_of_few
 from ascendsim.profile import load_profile

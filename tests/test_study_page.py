@@ -3,11 +3,13 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from random import Random
 
 import pytest
 
 from ascendsim.errors import DataError
 from ascendsim.report.page import html as html_module
+from ascendsim.report.page import labels as labels_module
 from ascendsim.report.page.charts import Bar, Dot, Stack, scatter, stacked, tornado
 from ascendsim.report.page.html import render, write_page
 from ascendsim.report.page.labels import labels
@@ -130,6 +132,27 @@ def test_marks_cover_neither_dots_nor_each_other():
         assert box[2] <= WIDTH
         assert not any(meet(box, other) for other in boxes[at + 1 :])
         assert not any(meet(box, (x - 5, y - 5, x + 5, y + 5)) for x, y in dots)
+
+
+class OneByOne(list):
+    """What is taken, as a list that is gone through: the definition of what a mark must not cover."""
+
+    add = list.append
+
+    def meets(self, box):
+        return any(box.meets(other) for other in self)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_marks_stand_where_a_look_at_all_that_is_taken_puts_them(monkeypatch, seed):
+    draw = Random(seed)
+    # Few dots, or more than there is room for; some on the edge of the drawing, where marks reach beyond it.
+    dots = [(draw.uniform(0, WIDTH), draw.uniform(0, 270)) for _ in range(40 * (1 + seed))]
+    dots += [(16.0 * draw.randrange(46), 16.0 * draw.randrange(17)) for _ in range(20)]
+    words = ["x" * draw.randint(1, 20) for _ in dots]
+    found = labels(dots, words, 270)
+    monkeypatch.setattr(labels_module, "_Taken", OneByOne)
+    assert labels(dots, words, 270) == found
 
 
 def test_a_mark_far_from_its_dot_is_led_to():

@@ -9,9 +9,9 @@ from mutating import Mutation, checks_of
 TESTS = "test_links test_l2 test_timing test_timeline"
 
 LINKS = [
-    Mutation("timing/links", "ceil(size * SCALE)", "floor(size * SCALE)"),
-    Mutation("timing/links", "floor(rate * SCALE)", "ceil(rate * SCALE)"),
-    Mutation("timing/links", "return max(1, floor", "return max(0, floor"),
+    Mutation("timing/links", "return -(-size", "return (size"),
+    Mutation("timing/links", "return max(1, rate", "return max(1, 1 + rate"),
+    Mutation("timing/links", "return max(1, rate", "return max(0, rate"),
     Mutation("timing/links", "now + -(-self.left // rate)", "now + max(1, self.left // rate)"),
     Mutation("timing/links", "self.left -= self.rate * (now - self.since)", "pass"),
     Mutation("timing/links", "if fits and self._fits else self._streams", "if fits else self._streams"),
@@ -33,15 +33,15 @@ LINKS = [
     Mutation("timing/transfers", "occupied * more, cap", "occupied, cap"),
     Mutation("timing/transfers", "traffic.peak_bytes_per_cycle * more)", "traffic.peak_bytes_per_cycle)"),
     Mutation("timing/transfers", " * occupied / traffic.bytes", ""),
-    Mutation("timing/transfers", "size, cap, peak = size * part,", "size, cap, peak = size,"),
-    Mutation("timing/transfers", "cap * part, None", "cap, None"),
-    Mutation("timing/transfers", "else peak * part", "else peak"),
+    Mutation("timing/transfers", "fixed_size(size, part)", "fixed_size(size)"),
+    Mutation("timing/transfers", "fixed_rate(cap, part)", "fixed_rate(cap)"),
+    Mutation("timing/transfers", "fixed_rate(peak, part)", "fixed_rate(peak)"),
     Mutation(
         "timing/transfers", "outcome.fetched * outcome.readers * occupied", "outcome.fetched * occupied"
     ),
     Mutation("timing/transfers", "waited, own, crosses=False", "waited, own"),
     Mutation("timing/transfers", "            latency += memory.latency_cycles", "            pass"),
-    Mutation("timing/transfers", "Fraction(pair) / 2", "Fraction(pair)"),
+    Mutation("profile/memory", "Fraction(pair) / 2", "Fraction(pair)"),
     Mutation("timing/transfers", "vectors > 2", "vectors > 1"),
 ]
 TIMING = [

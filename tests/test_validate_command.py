@@ -34,14 +34,10 @@ def table(tmp_path):
     return write
 
 
-def test_without_data_the_quoted_rows_are_compared(answer):
+def test_without_data_the_quoted_rows_are_compared_the_answer_first_and_the_rows_last(answer):
     text = " ".join(answer("validate", *CLASS).split())
     for words in ("ad-dc-ub-a-a2", "Errors by class", "median", "Not compared", UNMEASURED, DEFINITIONS):
         assert words in text
-
-
-def test_the_answer_stands_first_and_the_rows_last(answer):
-    text = " ".join(answer("validate", *CLASS).split())
     assert text.startswith("Half of the estimates are within so much of what was measured: ")
     order = ["Half of the", "Errors by class", "error: estimated / measured", "ad-dc-ub-a-a2", "Not compared"]
     assert [text.index(words) for words in order] == sorted(text.index(words) for words in order)
@@ -71,7 +67,7 @@ def test_every_quoted_row_names_its_source_and_may_be_quoted():
 def test_a_page_prints_only_numbers_that_may_be_quoted():
     rows = [row for row in quoted_rows() if isinstance(row, Row) and row.id.startswith("ad-dc-ub-a-a2")]
     shown = quoted_part(compare_rows(rows))
-    hidden = quoted_part(compare_rows([replace(row, quote=False) for row in rows]))
+    hidden = quoted_part(compare_rows([replace(row, quote=False) for row in rows[:1]]))
     assert any("ad-dc-ub-a-a2" in part for part in shown)
     assert not any("ad-dc-ub" in part for part in hidden)
 

@@ -25,7 +25,8 @@ def read_tiling(arguments: Any, request: Single | Network) -> None:
              DataError for a file that cannot be read
     """
     from ascendsim.ops.plan_text import form_of
-    from ascendsim.ops.tiling.plan_files import is_plan_file, read_plans
+    from ascendsim.ops.tiling.partial import is_plan_file
+    from ascendsim.ops.tiling.plan_files import read_plans
     from ascendsim.report.files import require_file
 
     if arguments.write_tiling is not None:

@@ -19,7 +19,6 @@ from ascendsim.program.kernel import Kernel
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.l2.account import Start, left_by
 from ascendsim.timing.l2.stack import L2State
-from ascendsim.timing.timeline import times_of
 from ascendsim.timing.times import stopped_words
 
 # How the kernels of a call find L2, if not each alike.
@@ -85,6 +84,9 @@ class GraphTimes:
         time = partial(time_kernel, folded=self._folded, l2_start=self._start)
         make = partial(time, kernel, self._profile, engine=self._engine or "simpy")
         if self._engine == "simpy":
+            # Imported here: who only estimates looks at no timeline.
+            from ascendsim.timing.timeline import times_of
+
             timed = Retimed(make)
             return summarise(kernel, self._profile, times_of(timed.timeline), timed, self._engine)
         # Two gradients change the layout of grad_output alike, each for itself.

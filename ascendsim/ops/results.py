@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ascendsim.errors import ConfigError
-from ascendsim.ops.notebook import result_html
 from ascendsim.ops.plan import Plan
 from ascendsim.program.instruction import PIPES
 from ascendsim.program.kernel import Kernel
-from ascendsim.timing.timeline import Timeline
 from ascendsim.timing.times import KernelTimes
+
+if TYPE_CHECKING:
+    from ascendsim.timing.timeline import Timeline
 
 # Where the bytes of a kernel come from and go to.
 SOURCES = ("l2_read", "l2_write", "memory", "memory_read", "memory_write")
@@ -174,6 +175,9 @@ class Estimate:
         if timing:
             title += f": {self.cycles:,} cycles, {self.time_us:,.2f} us with launches"
         lines = (f"{self.compute_dtype} in the cube, accumulation model {self.accumulation}", *more)
+        # Imported here: without a notebook nobody asks for it.
+        from ascendsim.ops.notebook import result_html
+
         return result_html(title, lines, [kernel.to_record() for kernel in self.kernels], self.notes)
 
     def without_timelines(self) -> Self:

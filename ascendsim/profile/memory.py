@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import ceil
 from typing import NamedTuple, TypeAlias
 
@@ -178,6 +178,17 @@ class LinkFigures:
     latency_cycles: int
     per_vector_pair_bytes_per_cycle: Exact = 0
     shared_efficiency: float = 1.0
+
+    @cached_property
+    def vector_part(self) -> Exact:
+        """What the total of cube cores is of that of vector cores."""
+        return plain(Fraction(self.total_bytes_per_cycle) / Fraction(self.vector_total_bytes_per_cycle))
+
+    @cached_property
+    def of_a_pair(self) -> Exact:
+        """What one vector core can take while the other one of its pair is at work."""
+        alone, pair = self.per_vector_core_bytes_per_cycle, self.per_vector_pair_bytes_per_cycle
+        return min(alone, Fraction(pair) / 2) if pair else alone
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -12,7 +12,7 @@ from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.rules.model import OneOf
 
-Record = TypeVar("Record")
+Record = TypeVar("Record", bound=tuple[Any, ...])
 
 
 def build(kind: type[Record], table: Any, where: str, products: tuple[str, ...] = ()) -> Record:
@@ -23,7 +23,9 @@ def build(kind: type[Record], table: Any, where: str, products: tuple[str, ...] 
     if not isinstance(table, dict):
         raise ConfigError(f"{where}: got {table!r}, expected a table")
     # The annotations are the schema: a key that is added to a record is read and checked at once.
-    hints = get_type_hints(kind, include_extras=True)
+    # Type checkers do not know of any tuple that it is a named one.
+    record: Any = kind
+    hints = _hints(kind)
     for key in table:
         if key not in hints:
             # A misspelt key would otherwise leave the rule of the base in force without a word.
@@ -31,22 +33,27 @@ def build(kind: type[Record], table: Any, where: str, products: tuple[str, ...] 
             hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(hints)}"
             raise ConfigError(f"{where}: unknown key {key!r}; {hint}")
     values = {}
-    for entry in fields(kind):  # type: ignore[arg-type]
-        if entry.name in table:
-            values[entry.name] = _value(
-                hints[entry.name], table[entry.name], f"{where}.{entry.name}", products
-            )
+    for name, hint in hints.items():
+        if name in table:
+            values[name] = _value(hint, table[name], f"{where}.{name}", products)
         # Few rules have a default: one that is left out must come from a base.
-        elif entry.default is MISSING:
-            raise ConfigError(f"{where}: {entry.name} is missing")
-    return kind(**values)
+        elif name not in record._field_defaults:
+            raise ConfigError(f"{where}: {name} is missing")
+    made: Record = record(**values)
+    return made
+
+
+# The same few kinds of record come again and again in a file.
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 def _value(hint: Any, value: Any, where: str, products: tuple[str, ...]) -> Any:
     """Return a value of the hinted type."""
     origin = get_origin(hint)
-    if is_dataclass(hint):
-        return build(hint, value, where, products)  # type: ignore[arg-type]
+    if hasattr(hint, "_fields"):
+        return build(hint, value, where, products)
     if origin is Annotated:
         kind, one_of = get_args(hint)
         return _known(_value(kind, value, where, products), one_of, where, products)

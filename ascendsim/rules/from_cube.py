@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ascendsim.rules.model import REFUSED, Names, RuleSet
@@ -31,11 +30,10 @@ def with_cube(rules: RuleSet, family: str, product: str | Profile) -> RuleSet:
     given, math = {family: dtypes}, {family: {name: _outcomes(name, rates) for name in dtypes}}
     # No cube reads the bias: it may also have a format that only vector cores know.
     bias = {family: tuple(dict.fromkeys((*rules.tbc.bias_dtypes.get(family, ()), *dtypes)))}
-    convolution = replace(rules.convolution, dtypes=given, dtypes_transposed={}, cube_math=math)
-    return replace(
-        rules,
+    convolution = rules.convolution._replace(dtypes=given, dtypes_transposed={}, cube_math=math)
+    return rules._replace(
         convolution=convolution,
-        tbc=replace(rules.tbc, dtypes=given, bias_dtypes=bias, cube_math=math),
+        tbc=rules.tbc._replace(dtypes=given, bias_dtypes=bias, cube_math=math),
     )
 
 

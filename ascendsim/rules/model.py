@@ -1,9 +1,11 @@
-"""A rule set as frozen records; docs/interface.md explains every key where it is written for users."""
+"""A rule set as frozen records; docs/interface.md explains every key where it is written for users.
+
+They are named tuples: every call imports them, and a dataclass takes five times as long to make.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 from ascendsim.rules.calls import GRADIENTS
@@ -55,8 +57,7 @@ Quantity = Literal[
 ]
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(NamedTuple):
     """One upper limit.
 
     of                  stride, padding, dilation, kernel, groups, grad_output, input, weight (any extent),
@@ -87,8 +88,7 @@ class Limit:
     unless_kernel_is_1: bool = False
 
 
-@dataclass(frozen=True)
-class EightBit:
+class EightBit(NamedTuple):
     """Conditions under which 8-bit tensors are allowed.
 
     needs_transposed_grad_input  "always", "both outputs" (only tested when gradInput and gradWeight are both
@@ -104,16 +104,14 @@ class EightBit:
     mixed: Literal["refused", "float32"]
 
 
-@dataclass(frozen=True)
-class GradBiasFormat:
+class GradBiasFormat(NamedTuple):
     """Products on which gradBias must be ND."""
 
     products: Families
     transposed_too: bool
 
 
-@dataclass(frozen=True)
-class OutputPadding:
+class OutputPadding(NamedTuple):
     """Values and lengths of outputPadding."""
 
     below_stride_ranks: tuple[Rank, ...]
@@ -121,16 +119,14 @@ class OutputPadding:
     lengths_2d: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class GroupsDivide:
+class GroupsDivide(NamedTuple):
     """Products on which groups must divide the channels of the small side (Cout, when not transposed)."""
 
     products: Families
     only_depthwise: bool
 
 
-@dataclass(frozen=True)
-class Empty:
+class Empty(NamedTuple):
     """Empty tensors of a convolution.
 
     products           where an empty input or weight skips the checks of shapes
@@ -147,8 +143,7 @@ class Empty:
     related: bool
 
 
-@dataclass(frozen=True)
-class ConvolutionRules:
+class ConvolutionRules(NamedTuple):
     """Rules of aclnnConvolutionBackward; by product where products differ."""
 
     products: Families
@@ -177,8 +172,7 @@ class ConvolutionRules:
     limits: tuple[Limit, ...]
 
 
-@dataclass(frozen=True)
-class TbcRules:
+class TbcRules(NamedTuple):
     """Rules of aclnnConvTbcBackward.
 
     empty  "refused", "only beside grad_output" (which itself must not be empty) or "allowed"
@@ -199,8 +193,7 @@ class TbcRules:
     limits: tuple[Limit, ...]
 
 
-@dataclass(frozen=True)
-class Determinism:
+class Determinism(NamedTuple):
     """Whether grad_weight is added in one order.
 
     default      "off": a switch that somebody has to set; "product": as the product's figures say
@@ -211,8 +204,7 @@ class Determinism:
     fixed_order: Families
 
 
-@dataclass(frozen=True)
-class RuleSet:
+class RuleSet(NamedTuple):
     """Rules of one document, or of the shipped operator.
 
     from_cube       True: `dtypes`, `dtypes_transposed` and `cube_math` of a product are those that its cube
@@ -231,8 +223,7 @@ class RuleSet:
     direct_outputs: bool = False
 
 
-@dataclass(frozen=True)
-class ProductName:
+class ProductName(NamedTuple):
     """A product as the interface knows it, and how it is called elsewhere (lower case, without "ascend")."""
 
     name: str

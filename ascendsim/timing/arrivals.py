@@ -5,8 +5,12 @@ Float addition is not associative: a gradient that cores add to as they come has
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ascendsim.program.kernel import Core, Kernel
-from ascendsim.timing.timeline import Timeline
+
+if TYPE_CHECKING:
+    from ascendsim.timing.timeline import Timeline
 
 
 def arrivals(kernel: Kernel, timeline: Timeline) -> list[list[tuple[Core, int]]]:

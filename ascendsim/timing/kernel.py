@@ -17,11 +17,11 @@ from ascendsim.errors import ConfigError, StoppedError
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.l2.account import Start
 from ascendsim.timing.teams import teams_of
-from ascendsim.timing.timeline import PhaseTimeline, Timeline, times_of
 from ascendsim.timing.times import KernelTimes, stopped_words
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
+    from ascendsim.timing.timeline import Timeline
 
 ENGINES = ("simpy", "compiled")
 
@@ -71,6 +71,8 @@ def measure_kernel(
             from ascendsim.timing.fast.kernel import times
 
             return times(kernel, profile, folded=folded, l2_start=l2_start, stop_above=stop_above)
+        from ascendsim.timing.timeline import times_of
+
         found = times_of(_simpy(kernel, profile, folded, l2_start))
         if stop_above is not None and found.cycles > stop_above:
             raise StoppedError(stopped_words(kernel.name, stop_above))
@@ -84,10 +86,11 @@ def _compiled(engine: str) -> bool:
 
 
 def _simpy(kernel: Kernel, profile: Profile, folded: bool, l2_start: Start) -> Timeline:
-    # Imported here: who only estimates needs no SimPy.
+    # Imported here: who only estimates needs no SimPy, and no timeline.
     from ascendsim.timing.costing import CostBook
     from ascendsim.timing.l2.account import account_of
     from ascendsim.timing.simpy_engine import time_phase
+    from ascendsim.timing.timeline import PhaseTimeline, Timeline
 
     book = CostBook(profile)
     phases = [teams_of(phase, folded, book.price) for phase in kernel.phases]

@@ -45,7 +45,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import ceil, floor
 from typing import NamedTuple
 
 Rate = int | Fraction
@@ -53,14 +52,15 @@ Rate = int | Fraction
 SCALE = 1 << 20
 
 
-def fixed_size(size: Rate) -> int:
-    """Return a number of bytes in fixed point, rounded up."""
-    return ceil(size * SCALE)
+def fixed_size(size: Rate, times: Rate = 1) -> int:
+    """Return a number of bytes in fixed point, `times` as many, rounded up."""
+    # In integers: a product of fractions is first brought to its lowest terms, which takes longer.
+    return -(-size.numerator * times.numerator * SCALE // (size.denominator * times.denominator))
 
 
-def fixed_rate(rate: Rate) -> int:
-    """Return a number of bytes per cycle in fixed point, rounded down but at least 1."""
-    return max(1, floor(rate * SCALE))
+def fixed_rate(rate: Rate, times: Rate = 1) -> int:
+    """Return a number of bytes per cycle in fixed point, `times` as many, rounded down but at least 1."""
+    return max(1, rate.numerator * times.numerator * SCALE // (rate.denominator * times.denominator))
 
 
 class Flow(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -107,10 +108,9 @@ def average_busy(times: KernelTimes) -> dict[str, float]:
                 totals[pipe] = totals.get(pipe, 0) + cycles * len(work.cores)
                 kinds.setdefault(pipe, set()).add(work.cores[0].kind)
     # Over the cores that have the pipe at all: profilers list cube and vector cores apart.
+    cores = Counter([core.kind for core in used])
     busy = {
-        pipe: totals[pipe] / sum(core.kind in kinds[pipe] for core in used)
-        for pipe in PIPES
-        if pipe in totals
+        pipe: totals[pipe] / sum([cores[kind] for kind in kinds[pipe]]) for pipe in PIPES if pipe in totals
     }
     return busy | {"S": busy["S"] + times.entry_cycles} if busy else busy
 

@@ -85,9 +85,7 @@ class Spreading:
         """Return what one core of this kind can take of a link."""
         if kind != "vector":
             return figures.per_core_bytes_per_cycle
-        pair = figures.per_vector_pair_bytes_per_cycle
-        alone = figures.per_vector_core_bytes_per_cycle
-        return min(alone, Fraction(pair) / 2) if pair and self._in_pairs else alone
+        return figures.of_a_pair if self._in_pairs else figures.per_vector_core_bytes_per_cycle
 
 
 class Transfers:
@@ -180,7 +178,6 @@ def _flow(
     Vector cores may reach another total together than cube cores do. Counted in bytes of cube cores, one
     total serves both.
     """
-    if kind == "vector":
-        part = Fraction(figures.total_bytes_per_cycle) / Fraction(figures.vector_total_bytes_per_cycle)
-        size, cap, peak = size * part, cap * part, None if peak is None else peak * part
-    return Flow(link, fixed_size(size), fixed_rate(cap), None if peak is None else fixed_rate(peak), crosses)
+    part = figures.vector_part if kind == "vector" else 1
+    limit = None if peak is None else fixed_rate(peak, part)
+    return Flow(link, fixed_size(size, part), fixed_rate(cap, part), limit, crosses)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from ascendsim.ops.schedules.wgrad.columns import narrowed_to
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
-from ascendsim.ops.schedules.winograd.schedule import WgradWinograd
 
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Call
@@ -43,6 +42,11 @@ def merges(call: Call, gradient: str) -> str:
 
 def by_winograd(schedule: Schedule) -> str:
     """Say that a gradient is made by Winograd, if it is."""
+    if not schedule.fixed:
+        return ""
+    # Imported here: of all nests it is the largest, and hardly a call takes it.
+    from ascendsim.ops.schedules.winograd.schedule import WgradWinograd
+
     if not isinstance(schedule, WgradWinograd):
         return ""
     return (

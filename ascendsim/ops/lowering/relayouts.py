@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING
 
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.merged import merged
-from ascendsim.ops.schedules.vector.diagonal import DiagonalGradient, DiagonalWeight
 from ascendsim.ops.schedules.vector.relayout import PixelRelayout
 from ascendsim.ops.schedules.vector.taps import GradientRelayout, WeightRelayout
 from ascendsim.program.places import GmTensor
+
+if TYPE_CHECKING:
+    from ascendsim.ops.schedules.vector.diagonal import DiagonalGradient, DiagonalWeight
 
 
 def activation_in(given: GmTensor, target: GmTensor, channels: int) -> PixelRelayout:
@@ -38,6 +41,9 @@ def weight_in(
     whole = merged(p, merge)
     channels = whole.small_channels if reduce_small else whole.big_channels
     if merge > 1:
+        # Imported here, and below: most calls have one group.
+        from ascendsim.ops.schedules.vector.diagonal import DiagonalWeight
+
         plain = replace(given, shape=_all_kernels(p), role="input")
         return DiagonalWeight(plain, packed, channels, True, merge, p.small_channels, reduce_small)
     plain = replace(given, shape=_kernels(p), role="input")
@@ -52,6 +58,8 @@ def weight_out(
     taps = prod(p.kernel[1:])
     packed = replace(source, shape=(groups, depth, rows, columns // (taps * c0), taps, c0), role="input")
     if merge > 1:
+        from ascendsim.ops.schedules.vector.diagonal import DiagonalGradient
+
         plain = replace(made, shape=_all_kernels(p), role="output")
         channels = merged(p, merge).big_channels
         return DiagonalGradient(plain, packed, channels, False, merge, p.small_channels)

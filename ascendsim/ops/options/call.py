@@ -23,10 +23,8 @@ from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.tiling.choose import STRATEGIES
-from ascendsim.ops.tiling.entries.entry import LayerEntries
 from ascendsim.ops.tiling.given import plans_of, says_fields, schedules_given, tilings_given
-from ascendsim.ops.tiling.partial import PartialPlan, plan_given
-from ascendsim.ops.tiling.plan_files import is_plan_file, read_plans
+from ascendsim.ops.tiling.partial import LayerPlans, PartialPlan, is_plan_file, plan_given
 from ascendsim.profile import Profile, is_file_name, load_profile
 from ascendsim.rules import Decision
 from ascendsim.timing.kernel import ENGINES
@@ -83,6 +81,9 @@ class Options:
         if self.deterministic is not None and truth(self.deterministic) is None:
             raise refusal("deterministic", self.deterministic, "true, false or None")
         if is_plan_file(self.tiling):
+            # Imported here: most calls name no file.
+            from ascendsim.ops.tiling.plan_files import read_plans
+
             object.__setattr__(self, "tiling", read_plans(cast("Path", self.tiling)).plans)
         plans = tuple(self.tiling.values()) if isinstance(self.tiling, Mapping) else (self.tiling,)
         if says_fields(self.tiling):
@@ -232,6 +233,6 @@ class Options:
 
 def _is_plan(given: object) -> bool:
     """Tell whether a value is a plan, or a way to choose one."""
-    return isinstance(given, Tiling | Plan | PartialPlan | LayerEntries | Mapping) or (
+    return isinstance(given, Tiling | Plan | PartialPlan | LayerPlans | Mapping) or (
         isinstance(given, str) and given in STRATEGIES
     )

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from typing import Final
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
 from ascendsim.ops.schedules.base import Schedule
-from ascendsim.ops.schedules.dgrad.c04 import DgradC04
-from ascendsim.ops.schedules.dgrad.columns_outer import DgradColumnsOuter
-from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.dgrad.shares import DgradShares
-from ascendsim.ops.schedules.dgrad.split import DgradSplit
-from ascendsim.ops.schedules.matmul import Matmul
-from ascendsim.ops.schedules.wgrad.schedule import Wgrad
-from ascendsim.ops.schedules.wgrad.shares import WgradShares
-from ascendsim.ops.schedules.wgrad.stream import WgradStream
-from ascendsim.ops.schedules.winograd.schedule import WgradWinograd
 
-SCHEDULES: Mapping[str, type[Schedule]] = {
-    kind.name: kind
-    for kind in (
-        *(Dgrad, DgradColumnsOuter, DgradShares, DgradSplit, DgradC04),
-        *(Wgrad, WgradShares, WgradStream, WgradWinograd, Matmul),
-    )
+# By name: the module and the class. One is imported when it is first asked for, as a call takes one or two.
+SCHEDULES: Final[Mapping[str, tuple[str, str]]] = {
+    "dgrad": ("dgrad.schedule", "Dgrad"),
+    "dgrad_columns_outer": ("dgrad.columns_outer", "DgradColumnsOuter"),
+    "dgrad_shares": ("dgrad.shares", "DgradShares"),
+    "dgrad_split": ("dgrad.split", "DgradSplit"),
+    "dgrad_c04": ("dgrad.c04", "DgradC04"),
+    "wgrad": ("wgrad.schedule", "Wgrad"),
+    "wgrad_shares": ("wgrad.shares", "WgradShares"),
+    "wgrad_stream": ("wgrad.stream", "WgradStream"),
+    "wgrad_winograd": ("winograd.schedule", "WgradWinograd"),
+    "matmul": ("matmul", "Matmul"),
 }
 
 
@@ -40,10 +39,17 @@ def schedule_named(name: str | type) -> type[Schedule]:
             raise ConfigError(f"schedule {name.__name__} says no {' and no '.join(lacking)}")
         return name
     if isinstance(name, str) and name in SCHEDULES:
-        return SCHEDULES[name]
+        return _imported(name)
     near = get_close_matches(shown(name), SCHEDULES, n=1)
     if near:
         hint = f"did you mean {near[0]}? A class derived from ascendsim.Schedule is taken as well"
     else:
         hint = f"it must be one of {', '.join(SCHEDULES)}, or a class derived from ascendsim.Schedule"
     raise ConfigError(f"schedule is {shown(name)}; {hint}")
+
+
+@cache
+def _imported(name: str) -> type[Schedule]:
+    module, kind = SCHEDULES[name]
+    found: type[Schedule] = getattr(import_module(f"ascendsim.ops.schedules.{module}"), kind)
+    return found

@@ -20,11 +20,8 @@ from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.ops.tiling.choose import choose_tiling, product_of_gradient
-from ascendsim.ops.tiling.complete import Filling, completed
-from ascendsim.ops.tiling.entries.entry import LayerEntries
-from ascendsim.ops.tiling.partial import PartialPlan, plan_given
+from ascendsim.ops.tiling.partial import LayerPlans, PartialPlan, plan_given
 from ascendsim.ops.tiling.vendor.merging import product_merge
-from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import Profile
 
 Given = Mapping[str, Any]
@@ -90,6 +87,9 @@ class _Wanted(NamedTuple):
             )
         if isinstance(self.problem, MatmulProblem):
             raise UnsupportedError("matrix products have no nest that deals shares; leave schedule out")
+        # Imported here: the host code of operators that most calls do not use.
+        from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
+
         made = product_tiling(
             self.problem,
             *of,
@@ -132,7 +132,7 @@ class _Wanted(NamedTuple):
 
 def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan:
     """Return the plan of one gradient: what is given of it, and the rest chosen."""
-    if isinstance(tiling, LayerEntries):
+    if isinstance(tiling, LayerPlans):
         # A matrix product has no layer, and a file of entries none for it.
         problem = wanted.problem
         tiling = tiling.of(problem, wanted.compute_dtype) if isinstance(problem, ConvProblem) else None
@@ -151,6 +151,9 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
     if chosen is not None and schedule and _of_another_kind(chosen.schedule, schedule):
         tiling = PartialPlan({})
     if isinstance(tiling, PartialPlan):
+        # Imported here: few calls give a part of a plan.
+        from ascendsim.ops.tiling.complete import Filling, completed
+
         if schedule or tiling.schedule:
             tiling = replace(tiling, schedule=schedule or tiling.schedule)
             _require_makes(tiling.schedule, wanted.gradient)
@@ -204,7 +207,7 @@ def says_fields(tiling: object) -> bool:
     """Tell whether a mapping names fields of one plan, and not plans by gradient."""
     if not isinstance(tiling, Mapping) or not tiling:
         return False
-    plans = (Tiling, Plan, PartialPlan, LayerEntries, Mapping)
+    plans = (Tiling, Plan, PartialPlan, LayerPlans, Mapping)
     return not any(isinstance(plan, plans) for plan in tiling.values()) and not any(
         isinstance(key, str) and (key in USUAL or key.startswith("grad_")) for key in tiling
     )

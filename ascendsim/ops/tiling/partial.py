@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ascendsim.arguments import shown, whole
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.plan import GRID, WHOLE, Plan, Tiling, require_fields
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.convolution import ConvProblem
 
 # What a partial plan may say besides the fields of a tiling.
 BESIDE = ("schedule", "block_dim")
@@ -47,6 +52,19 @@ class PartialPlan:
                 f"tiling: the grid has {cells} cells, but block_dim is {self.block_dim}; leave one of them "
                 "out"
             )
+
+
+class LayerPlans(ABC):
+    """What is given for some layers of a network; a call takes that of its own layer."""
+
+    @abstractmethod
+    def of(self, problem: ConvProblem, compute_dtype: str) -> PartialPlan | None:
+        """Return what is given for a layer; None: nothing."""
+
+
+def is_plan_file(given: object) -> bool:
+    """Tell the name of a file of plans from the name of a strategy."""
+    return isinstance(given, Path) or (isinstance(given, str) and given.endswith((".toml", ".json")))
 
 
 def plan_given(values: Mapping[str, Any], where: str = "tiling") -> Plan | PartialPlan:

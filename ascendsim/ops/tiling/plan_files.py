@@ -42,11 +42,6 @@ class PlanFile:
         return FrozenMap({**self.plans, **self.layers.get(name or "", {})})
 
 
-def is_plan_file(given: object) -> bool:
-    """Tell the name of a file of plans from the name of a strategy."""
-    return isinstance(given, Path) or (isinstance(given, str) and given.endswith((".toml", ".json")))
-
-
 def read_plans(path: Path | str) -> PlanFile:
     """Read a file of plans: [grad_input] and [grad_weight], or [LAYER.grad_input] for a layer of a network.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from ascendsim.report.page.shapes import CHAR, WIDTH, line, text
@@ -17,6 +18,8 @@ _SIDES = (
 # Distances from the dot; from the third on a line leads to it.
 _RINGS = (9.0, 14.0, 24.0, 38.0, 54.0, 72.0)
 _LED = 24.0
+# The side of a square, about as high as a word.
+_SQUARE = 16.0
 _SHIFT = {"start": 0.0, "middle": 0.5, "end": 1.0}
 
 
@@ -35,6 +38,29 @@ class _Box(NamedTuple):
         )
 
 
+class _Taken:
+    """Boxes that are taken, by the squares of the drawing that they touch: a study may have thousands."""
+
+    def __init__(self, boxes: Iterable[_Box]) -> None:
+        self._by_square: dict[tuple[int, int], list[_Box]] = {}
+        for box in boxes:
+            self.add(box)
+
+    def add(self, box: _Box) -> None:
+        """Take a box."""
+        for square in _squares(box):
+            self._by_square.setdefault(square, []).append(box)
+
+    def meets(self, box: _Box) -> bool:
+        """Tell whether a box meets one that is taken."""
+        return any(box.meets(other) for square in _squares(box) for other in self._by_square.get(square, ()))
+
+
+def _squares(box: _Box) -> Iterator[tuple[int, int]]:
+    left, top, right, bottom = (int(edge // _SQUARE) for edge in box)
+    return product(range(left, right + 1), range(top, bottom + 1))
+
+
 class _Place(NamedTuple):
     x: float
     y: float
@@ -45,14 +71,14 @@ class _Place(NamedTuple):
 
 def labels(dots: Sequence[tuple[float, float]], words: Sequence[str], bottom: float) -> list[str]:
     """Return a text beside each dot, all above `bottom`; one that finds no room is nearest its dot."""
-    taken = [_Box(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in dots]
+    taken = _Taken(_Box(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in dots)
     frame = _Box(0, TOP, WIDTH, bottom)
     parts = []
     for (x, y), said in zip(dots, words, strict=True):
         places = list(_places(x, y, said))
-        free = (p for p in places if _inside(p.box, frame) and not any(p.box.meets(box) for box in taken))
+        free = (p for p in places if _inside(p.box, frame) and not taken.meets(p.box))
         place = next(free, places[0])
-        taken.append(place.box)
+        taken.add(place.box)
         if place.distance >= _LED:
             parts.append(line(x, y, place.x, place.y - HEIGHT / 3, "leader"))
         parts.append(text(place.x, place.y, said, place.anchor))

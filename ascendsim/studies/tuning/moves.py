@@ -24,9 +24,8 @@ def neighbours(plan: Plan, tilings: Tilings) -> list[Plan]:
 def nests_of(usual: str) -> tuple[str, ...]:
     """Return the usual loop nest of a gradient, and those like it that only order its tasks otherwise."""
     kind = schedule_named(usual)
-    alike = [
-        name for name, other in SCHEDULES.items() if issubclass(other, kind) and other.reads <= kind.reads
-    ]
+    others = {name: schedule_named(name) for name in SCHEDULES}
+    alike = [name for name, other in others.items() if issubclass(other, kind) and other.reads <= kind.reads]
     return (usual, *(name for name in alike if name != usual))
 
 

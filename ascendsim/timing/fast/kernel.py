@@ -21,11 +21,11 @@ from ascendsim.timing.fast.tables import Run
 from ascendsim.timing.l2.account import Start, account_of_lanes, asks_for_slices, only_hits
 from ascendsim.timing.l2.lanes import Lane, PhaseLanes
 from ascendsim.timing.teams import Team, teams_of
-from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline
 from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseTimes, stopped_words
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
+    from ascendsim.timing.timeline import Timeline
 
 
 class _Timed(NamedTuple):
@@ -70,6 +70,9 @@ def times(
 
 def timeline(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_start: Start = "warm") -> Timeline:
     """Return the spans of all instructions of a kernel; as `time_kernel`."""
+    # Imported here: who only estimates looks at no timeline.
+    from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline
+
     phases, moved = _run(kernel, profile, folded, l2_start, recorded=True)
     made = []
     for phase in phases:

@@ -6,6 +6,7 @@ What is done for each transfer is done by numpy; `naming.py` finds each slice on
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -122,10 +123,7 @@ class SliceBook:
 
     def numbers(self) -> list[Numbers]:
         """Return for each program the number of the slice of every transfer, in program order."""
-        known: dict[Hashable, int] = {}
-        rows: list[NDArray[np.int64]] = []
-        for found in self._namer.found:
-            rows.append(self._row(found, known) if isinstance(found, Found) else _composed(found, rows))
+        rows = self._rows()
         begins = np.cumsum([0, *[row.shape[1] for row in rows]])
         pool = np.concatenate([np.empty((3, 0), np.int64), *rows], axis=1)
         result = []
@@ -139,8 +137,21 @@ class SliceBook:
         most = 1 + max((int(found[1].max(initial=0)) for found in result), default=0)
         return [found[0] * most + found[1] for found in result]
 
-    def _row(self, found: Found, known: dict[Hashable, int]) -> NDArray[np.int64]:
-        """Return three rows: slices without their laps by number, their laps, and which of them move."""
+    def _rows(self) -> list[Numbers]:
+        """Return for all that was found three rows: slices without their laps by number, laps, which move."""
+        known: dict[Hashable, int] = {}
+        each = [self._told(found, known) if isinstance(found, Found) else () for found in self._namer.found]
+        # One array for all: most are of one slice, and to make a small array takes as long as a large one.
+        table = np.array(list(chain.from_iterable(each)), np.int64).reshape(-1, 3).T
+        rows: list[Numbers] = []
+        at = 0
+        for found, own in zip(self._namer.found, each, strict=True):
+            rows.append(table[:, at : at + len(own)] if isinstance(found, Found) else _composed(found, rows))
+            at += len(own)
+        return rows
+
+    def _told(self, found: Found, known: dict[Hashable, int]) -> list[tuple[int, int, bool]]:
+        """Return the slices of one source: the number of each without its lap, its lap, whether it moves."""
         rows: list[tuple[int, int, bool]] = []
         for name, index in zip(found.tensors, found.indices, strict=True):
             axis = self._namer.axes.get(name, -1) if index and type(index) is not Sequential else -1
@@ -153,7 +164,7 @@ class SliceBook:
             if axis >= 0:
                 lap, moves, key[1 + axis] = int(index[axis]), type(index[axis]) is Lap, None
             rows.append((known.setdefault(tuple(key), len(known)), lap, moves))
-        return np.array(rows, np.int64).reshape(-1, 3).T
+        return rows
 
 
 def _pieces(program: Program) -> Sequence[Sequence[Any]]:

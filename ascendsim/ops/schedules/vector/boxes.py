@@ -47,13 +47,19 @@ class Cut:
                 yield Box(plane, c1, range(change.line), taps)
                 first = last
             return
-        steps = -(-change.line // change.step)
-        begins = [change.step * (steps * cut // cuts) for cut in range(cuts)]
-        lines = list(map(range, begins, [*begins[1:], change.line]))
+        lines = self._lines
         for task in share:
             rest, cut = divmod(task, cuts)
             plane, group = divmod(rest, groups)
             yield Box(plane, range(group, group + 1), lines[cut], taps)
+
+    @cached_property
+    def _lines(self) -> list[range]:
+        """The parts of a line, in whole steps."""
+        change, cuts = self._change, self._cuts
+        steps = -(-change.line // change.step)
+        begins = [change.step * (steps * cut // cuts) for cut in range(cuts)]
+        return list(map(range, begins, [*begins[1:], change.line]))
 
     def signature(self, share: range) -> tuple[int, ...]:
         """Return a number for each box of a share; boxes with equal numbers cost the same."""
@@ -68,17 +74,27 @@ class Cut:
     @cached_property
     def _of_a_plane(self) -> tuple[int, ...]:
         """The numbers of the tasks of a plane: all its groups of channels are cut alike but the last."""
-        count, cuts = self._groups * self._cuts, self._cuts
-        inner = self._numbers(range(cuts)) * (self._groups - 1) if self._groups > 1 else ()
-        return inner + self._numbers(range(count - cuts, count))
+        inner = self._of_a_group(0) * (self._groups - 1) if self._groups > 1 else ()
+        return inner + self._of_a_group(self._groups - 1)
+
+    def _of_a_group(self, group: int) -> tuple[int, ...]:
+        """Return the numbers of the tasks of one group of channels of a plane, in an even change.
+
+        Of the line only counts how long a part is, and how much of that there is row after row.
+        """
+        there = self._change.line_there
+        lengths = [(len(line), len(range(there)[line.start : line.stop])) for line in self._lines]
+        boxes = dict(
+            zip(lengths, self.boxes(range(group * self._cuts, (group + 1) * self._cuts)), strict=True)
+        )
+        numbers = {length: self._number(box) for length, box in boxes.items()}
+        return tuple([numbers[length] for length in lengths])
 
     def _numbers(self, share: range) -> tuple[int, ...]:
-        return tuple(
-            [
-                self._known.setdefault(extents(self._change, box), len(self._known))
-                for box in self.boxes(share)
-            ]
-        )
+        return tuple([self._number(box) for box in self.boxes(share)])
+
+    def _number(self, box: Box) -> int:
+        return self._known.setdefault(extents(self._change, box), len(self._known))
 
     @cached_property
     def _known(self) -> dict[tuple[int, ...], int]:

@@ -106,6 +106,11 @@ class Relayout(ABC):
         """Pixels of a plane, or its channels that are not in groups."""
 
     @property
+    def line_there(self) -> int:
+        """Elements of a line that there are row after row; what is behind them fills it up."""
+        return self.line
+
+    @property
     def area(self) -> int:
         """Taps; pixels have none."""
         return 1

@@ -95,13 +95,15 @@ class WeightRelayout(ChannelRelayout):
         return self.packed.shape[5]
 
     @property
-    def _columns(self) -> int:
+    def line_there(self) -> int:
+        """Columns without those that fill up the last fractal."""
         return self.plain.shape[2 if self.reduces_small else 1]
 
     def _channels(self, box: Box) -> tuple[slice, slice]:
         kept = self._kept(box.c1)
         # Lines are whole fractals: of few columns their last parts are nothing but zeros.
-        columns = slice(min(box.line.start, self._columns), min(box.line.stop, self._columns))
+        there = self.line_there
+        columns = slice(min(box.line.start, there), min(box.line.stop, there))
         return (kept, columns) if self.reduces_small else (columns, kept)
 
     def packed_side(self, box: Box) -> Side:

@@ -13,8 +13,10 @@ and that a core takes whole planes while that keeps most cores busy, was read of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from math import prod
+from weakref import WeakValueDictionary
 
 from ascendsim.ops.plan import shares
 from ascendsim.ops.problems.packed import C0_BYTES
@@ -44,8 +46,9 @@ def _work(profile: Profile, change: Relayout) -> tuple[CoreWork, ...]:
     group = Box(0, range(1), range(change.line), range(change.area))
     rooms = _Rooms(profile, change)
     cut = Cut(change, len(cores), group_fits=rooms.fitting(group) > 0)
+    programs = _Programs(profile, cut, rooms)
     return tuple(
-        CoreWork(core, cut.signature(share), partial(_program, change, cut, share, rooms, profile))
+        CoreWork(core, cut.signature(share), partial(programs.of, share))
         for core, share in zip(cores, shares(cut.tasks, len(cores)), strict=False)
     )
 
@@ -61,7 +64,11 @@ class _Rooms:
 
     def fitting(self, box: Box) -> int:
         """Return how many such boxes half of UB holds."""
-        return self._half // max(self.of(box, extents(self.change, box)))
+        return self.hold(box, extents(self.change, box))
+
+    def hold(self, box: Box, shape: tuple[int, ...]) -> int:
+        """Return the same for a box of these extents."""
+        return self._half // max(self.of(box, shape))
 
     def of(self, box: Box, shape: tuple[int, ...]) -> tuple[int, int]:
         """Return the bytes of a box of these extents as it is read and as it is written, in whole blocks.
@@ -76,11 +83,17 @@ class _Rooms:
         return self._known[shape]
 
 
-def _pieces(rooms: _Rooms, box: Box) -> Iterator[Box]:
-    """Cut a box into pieces of which half of UB holds either side.
+def _pieces(rooms: _Rooms, box: Box) -> list[tuple[Box, tuple[int, ...]]]:
+    """Cut a box into pieces of which half of UB holds either side; return them with their extents."""
+    shape = extents(rooms.change, box)
+    if len(box.c1) == 1 and rooms.hold(box, shape):
+        # Usual: such a box is a piece.
+        return [(box, shape)]
+    return [(piece, extents(rooms.change, piece)) for piece in _cut_up(rooms, box)]
 
-    Whole lines of as many groups of channels as fit; else parts of a line; else one step and some taps.
-    """
+
+def _cut_up(rooms: _Rooms, box: Box) -> Iterator[Box]:
+    """Yield whole lines of as many channel groups as fit; else parts of a line; else a step and some taps."""
     change = rooms.change
     group = box._replace(c1=box.c1[:1])
     if groups := rooms.fitting(group):
@@ -115,28 +128,61 @@ def _tap_runs(whole: range, most: int, each: int) -> Iterator[range]:
         yield from _runs(depth, most)
 
 
-def _program(change: Relayout, cut: Cut, share: range, rooms: _Rooms, profile: Profile) -> Program:
-    b = ProgramBuilder(profile)
-    pieces = [(p, extents(change, p)) for box in cut.boxes(share) for p in _pieces(rooms, box)]
-    # The copy of the next piece waits until this one has left its slot: nothing overlaps.
-    (tile,) = b.slots("UB", max(max(rooms.of(*piece)) for piece in pieces), "tile")
+class _Code:
+    """A builder whose slot for a piece has so many bytes; it knows the code of all pieces so far."""
+
+    def __init__(self, profile: Profile, size_bytes: int) -> None:
+        self.b = ProgramBuilder(profile)
+        # The copy of the next piece waits until this one has left its slot: nothing overlaps.
+        (self.tile,) = self.b.slots("UB", size_bytes, "tile")
+
+
+@dataclass(frozen=True, eq=False)
+class _Programs:
+    """Writes down the programs of the cores, those that reserve as much with the same code."""
+
+    profile: Profile
+    cut: Cut
+    rooms: _Rooms
+
+    @cached_property
+    def _codes(self) -> WeakValueDictionary[int, _Code]:
+        # By what a core reserves, only as long as one of the programs is in use.
+        return WeakValueDictionary()
+
+    def of(self, share: range) -> Program:
+        """Return the program of a core that has these tasks."""
+        rooms = self.rooms
+        pieces = [piece for box in self.cut.boxes(share) for piece in _pieces(rooms, box)]
+        size = max(max(rooms.of(*piece)) for piece in pieces)
+        code = self._codes.get(size)
+        if code is None:
+            code = self._codes[size] = _Code(self.profile, size)
+        b = code.b
+        b.restart()
+        for piece, shape in pieces:
+            if rooms.of(piece, shape)[1]:
+                for _ in b.once(piece, shape):
+                    _write(code, rooms, piece, shape)
+        program = b.build()
+        program.keeps = code
+        return program
+
+
+def _write(code: _Code, rooms: _Rooms, piece: Box, shape: tuple[int, ...]) -> None:
+    """Append the instructions of one piece."""
+    b, tile, change = code.b, code.tile, rooms.change
     size, out = change.source.itemsize, change.target.itemsize
-    for piece, shape in pieces:
-        reads, writes = rooms.of(piece, shape)
-        if not writes:
-            continue
-        for _ in b.once(piece, shape):
-            read, write = change.sides(piece)
-            if reads:
-                place = b.gm(change.source, change.read_place, piece)
-                b.add(CopyGmToUb(tile, place, prod(read.shape) * size, read.shape, _padded(read)))
-                b.add(TurnTile(tile, tile, change.turn(piece), size, change.blocks(piece), change.taps))
-            else:
-                # Nothing but the zeros that fill up merged groups.
-                b.add(Fill(tile, write.shape, prod(write.shape) * out))
-            place = b.gm(change.target, change.write_place, piece)
-            b.add(CopyUbToGm(place, tile, prod(write.shape) * out, False, _padded(write)))
-    return b.build()
+    read, write = change.sides(piece)
+    if rooms.of(piece, shape)[0]:
+        place = b.gm(change.source, change.read_place, piece)
+        b.add(CopyGmToUb(tile, place, prod(read.shape) * size, read.shape, _padded(read)))
+        b.add(TurnTile(tile, tile, change.turn(piece), size, change.blocks(piece), change.taps))
+    else:
+        # Nothing but the zeros that fill up merged groups.
+        b.add(Fill(tile, write.shape, prod(write.shape) * out))
+    place = b.gm(change.target, change.write_place, piece)
+    b.add(CopyUbToGm(place, tile, prod(write.shape) * out, False, _padded(write)))
 
 
 def _padded(side: Side) -> int:

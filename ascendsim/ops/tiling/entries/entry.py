@@ -13,7 +13,7 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.tiling.entries.layers import layer_values
 from ascendsim.ops.tiling.entries.tilings import STREAM_TYPES, tiling_values
-from ascendsim.ops.tiling.partial import PartialPlan
+from ascendsim.ops.tiling.partial import LayerPlans, PartialPlan
 from ascendsim.ops.tiling.vendor.layer import Layer, ceil_div
 from ascendsim.ops.tiling.vendor.names import from_vendor
 
@@ -57,7 +57,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class LayerEntries:
+class LayerEntries(LayerPlans):
     """The entries of one gradient; a call takes that of its layer, and the product's rules without one.
 
     As a device does: its operator asks its file of entries first, by the layer.

@@ -5,9 +5,6 @@ from __future__ import annotations
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.packed import C0_BYTES
-from ascendsim.ops.tiling.vendor.arch35.dgrad import merge_factor as dgrad_35
-from ascendsim.ops.tiling.vendor.arch35.wgrad import merge_factor as wgrad_35
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine
 from ascendsim.profile import Profile
 
 
@@ -23,11 +20,17 @@ def product_merge(problem: ConvProblem, gradient: str, compute_dtype: str, profi
     Source   the tilings that the operators' unit tests expect, and their host code; of 910 and 310P, which
              store weights in the same layout, our reading
     """
-    layer = Layer.of(problem, stored_name(compute_dtype))
-    if layer.groups == 1:
+    if problem.groups == 1:
         return 1
+    # Imported here and below: most calls have one group.
+    from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine
+
+    layer = Layer.of(problem, stored_name(compute_dtype))
     machine, weight = Machine.of(profile), gradient == "grad_weight"
     if not profile.generation.changes_layouts:
+        from ascendsim.ops.tiling.vendor.arch35.dgrad import merge_factor as dgrad_35
+        from ascendsim.ops.tiling.vendor.arch35.wgrad import merge_factor as wgrad_35
+
         if weight:
             return wgrad_35(layer, machine)
         return 1 if problem.transposed else dgrad_35(layer, machine)

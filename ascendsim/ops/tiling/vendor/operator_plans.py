@@ -6,7 +6,6 @@ from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
-from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import Profile
 
 # 910B and 910_93, whose 2-D gradients another library makes (`library` has what is known of that), except
@@ -34,6 +33,9 @@ def operator_plan(
     other_library = flat and not (gradient == "grad_weight" and deterministic)
     if profile.npu_arch != ALL and (profile.npu_arch != VOLUMES_ALONE or other_library):
         return None, ""
+    # Imported here, as most 2-D calls do without.
+    from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
+
     try:
         plan = product_tiling(
             problem,
