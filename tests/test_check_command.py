@@ -244,6 +244,7 @@ def test_conv_tbc_in_a_file(answers, file):
     ("content", "message"),
     [
         ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON text"),
         ("[]", "holds no call"),
         ("3", "got int; it must be a table of name, api"),
         ({"apis": "x"}, "unknown key 'apis'; did you mean api?"),

@@ -13,6 +13,7 @@ import pytest
 from ascendsim import ConvProblem
 from ascendsim.cli import main
 from ascendsim.cli.single import _work
+from ascendsim.profile import list_products, load_profile
 from ascendsim.progress import busy, progress
 
 SMALL = ("--input", "1,16,6,6", "--weight", "32,16,3,3", "--padding", "1")
@@ -199,6 +200,18 @@ def test_a_report_folder_says_how_it_was_made(answer, tmp_path):
     assert not (folder / "trace.json").exists()
 
 
+def test_profiles_as_json_are_those_of_the_table(answer):
+    rows = json.loads(answer("profiles", "--json"))
+    products = list_products()
+    names = [(product.name, name) for product in products for name in product.variants or (product.name,)]
+    assert [(row["product"], row["variant"]) for row in rows] == names
+    # A product's own name means one of its variants.
+    defaults = [row["variant"] for row in rows if row["default"]]
+    assert defaults == [load_profile(product.name).variant for product in products]
+    for row in rows:
+        assert row["cube_cores"] == load_profile(row["variant"]).cores.cube
+
+
 def test_profiles_lists_the_products(answer):
     text = answer("profiles")
     for product in ("910B2*", "910_9382*", "950PR_9589*", "310P3*", "910A*"):
@@ -267,6 +280,8 @@ def test_help_is_no_error(capsys):
         (("run", *CYCLES, "--mask", "wieght"), "not one of input, weight, bias"),
         (("run", *CYCLES, "--order", "late"), "not program, arrival or a seed"),
         (("run", "s3b1_3x3", "--batch", "0"), "positive"),
+        (("study", "hardware", "s4", "--time", "soon"), "'soon' is not a number of seconds of 0 or more"),
+        (("study", "hardware", "s4", "--time", "-1"), "'-1' is not a number of seconds of 0 or more"),
         (
             ("run", *CYCLES, "--accumulation", "seq:RNE", "--accumulation", "block:4:RNE"),
             "--accumulation is given twice; give one",

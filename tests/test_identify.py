@@ -8,6 +8,7 @@ from ascendsim.ops.plan import Tiling
 from ascendsim.studies.identify.candidates import Cut, answers, candidate_names
 from ascendsim.studies.identify.cases import Case, simulated
 from ascendsim.studies.identify.judge import identify_format
+from ascendsim.studies.identify.predictions import Predictions
 from ascendsim.studies.identify.vectors import DEPTH, vectors_of
 
 # Every kind, and every rounding, block, option and pairing at least once.
@@ -209,3 +210,12 @@ def test_models_that_are_left_are_parted_by_float32_accumulators():
     assert "block:16:RNE+split3" in own
     assert "block:32:RNE" not in own
     assert "block:32:RNE" in left(found)
+
+
+def test_a_nan_agrees_with_a_nan_alone_and_a_zero_with_either_zero():
+    answers = np.array([[[np.nan, 0.0, 1.0, np.inf, 2.0]]], np.float32)
+    beyond = np.array([[False, False, False, False, True]])
+    got = np.array([[np.nan, -0.0, np.nan, -np.inf, 3.0]], np.float32)
+    agreed = Predictions(("exact:RNE",), (), answers, beyond).agree_with(got)
+    # The last is beyond the format: not compared.
+    assert agreed.tolist() == [[[True, True, False, False, True]]]

@@ -20,8 +20,8 @@ from ascendsim.ops.tiling.search.costs import Costs
 from ascendsim.ops.tiling.search.rates import Rates
 from ascendsim.ops.tiling.vendor.library.dgrad import _best_tiles
 from ascendsim.ops.tiling.vendor.library.plans import library_plan
-from ascendsim.ops.tiling.vendor.library.wgrad import _grids
-from ascendsim.ops.tiling.vendor.library.wgrad_cells import Grid, GridCells
+from ascendsim.ops.tiling.vendor.library.wgrad import _grids, _step
+from ascendsim.ops.tiling.vendor.library.wgrad_cells import Grid, GridCells, Tiles
 from ascendsim.ops.tiling.vendor.product import product_plan
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import load_profile
@@ -351,3 +351,12 @@ def test_kernels_of_alexnet_come_near_the_table_and_are_bound_by_the_same_pipe(l
     held, made = busy | {"kernel": measured}, found | {"kernel": kernel.time_us}
     for what, most in OFF[layer, gradient].items():
         assert abs(made[what] / held[what] - 1) < most, what
+
+
+@pytest.mark.parametrize(("l1_bytes", "step"), [(65536, 32), (65536 - 32, 22)])
+def test_runs_of_whole_rows_load_no_row_more(l1_bytes, step):
+    # 64 rows of 16 pixels, 16 channels on either side: a row has 512 bytes of each, in two copies 2,048. L1
+    # holds 32 rows to the last byte, half of all; with less of it, a third: ceil(64 / 3) = 22.
+    gemm = WgradGemm.of(ConvProblem((1, 16, 64, 16), (16, 16, 1, 1)), "float16")
+    cells = GridCells(gemm, load_profile("910B2", {"buffers.L1.capacity_bytes": l1_bytes}))
+    assert _step(cells, Grid(1, 1, 1, 1), Tiles(1, 1, 16, 0.0)) == step

@@ -270,6 +270,14 @@ def test_the_former_tiling_still_makes_one_and_says_what_replaces_it():
     assert former == Tiling(16, 32, 64, 2, 3, **sizes, reuse_l1=False)
 
 
+@pytest.mark.parametrize(("values", "fields"), [((16,) * 99, {}), ((16, 32), {"base_n": 48})])
+def test_the_former_tiling_takes_each_field_once(values, fields):
+    # The second 32 or 48: neither may be dropped in silence.
+    twice = pytest.raises(TypeError, match="too many values, or some twice")
+    with pytest.warns(DeprecationWarning, match="MatmulTiling goes"), twice:
+        MatmulTiling(*values, **fields)
+
+
 # --- a piece of a matrix on its way to L0
 
 

@@ -78,6 +78,14 @@ def test_so_many_blocks_are_planned_as_on_a_machine_of_so_many_cores():
     )
 
 
+@pytest.mark.parametrize("gradient", BOTH)
+@pytest.mark.parametrize("way", ["whole images", "search", "library"])
+def test_what_is_given_beside_a_number_of_blocks_takes_no_more_cores(way, gradient):
+    # Smaller blocks would be tasks enough for all 24 or 30 cores.
+    made = plan(gradient, {"block_dim": 6, "base_m": 32}, *WAYS[way]).tiling
+    assert (made.base_m, made.used_cores) == (32, 6)
+
+
 def test_more_blocks_than_cores_take_turns_where_a_grid_numbers_them():
     # 32 blocks of an image each on 30 cores, in two rounds: block b goes to core b modulo 30.
     thirty = load_profile("910A", {"cores.cube": 30})

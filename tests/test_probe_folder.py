@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -51,6 +52,23 @@ def test_answers_of_some_calls_are_enough(folder, tmp_path):
     assert (found.format, found.routes) == ("float16", ("matmul",))
 
 
+def cut(path):
+    """Leave what a script wrote that was ended on its way."""
+    path.write_bytes(path.read_bytes()[:200])
+
+
+def one_array(path):
+    """Write what numpy.save makes, under the name of an archive."""
+    with path.open("wb") as file:
+        np.save(file, np.ones(2, np.int16))
+
+
+def no_array(path):
+    """Write an archive whose member is not numpy's."""
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("matmul-float16", b"abc")
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
@@ -59,6 +77,10 @@ def test_answers_of_some_calls_are_enough(folder, tmp_path):
         (lambda at: (at / "probe.json").write_text("{"), "is no probe of this version"),
         (lambda at: (at / "outputs.npz").unlink(), "outputs.npz is missing; run `python run_on_device.py`"),
         (lambda at: (at / "outputs.npz").write_bytes(b"zip"), "cannot be read as an .npz"),
+        (lambda at: (at / "outputs.npz").write_bytes(b""), "cannot be read as an .npz"),
+        (lambda at: cut(at / "outputs.npz"), "cannot be read as an .npz"),
+        (lambda at: one_array(at / "outputs.npz"), "cannot be read as an .npz"),
+        (lambda at: no_array(at / "outputs.npz"), r"matmul-float16 of outputs.npz is bytes\d+ \(\);"),
         (
             lambda at: np.savez(at / "outputs.npz", x=np.ones(2)),
             r"holds no call of .*probe.json; it has \['x'\]",

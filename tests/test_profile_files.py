@@ -15,6 +15,16 @@ from ascendsim.profile import Product, configs_directory, list_products, load_pr
 from ascendsim.rules import resolve
 from tests.rules_calls import conv
 
+L1_BT = {"pipe": "MTE1", "bytes_per_cycle": 64, "head_cycles": 4, "latency_cycles": 10}
+# A cube that multiplies HF32, and nothing is said of its mantissa.
+CUBE = {
+    "m0": 16,
+    "n0": 16,
+    "rates": {name: {"k0": 8, "block_k": 8} for name in ("float16", "float32", "hf32")},
+    "mmad_head_cycles": 2,
+    "mmad_latency_cycles": 20,
+    "same_l0c_spacing_cycles": 10,
+}
 PLAIN = {"910B": "910B2", "910_93": "910_9382", "910_95": "950PR_9589", "310P": "310P3", "910": "910A"}
 
 
@@ -130,6 +140,8 @@ def test_a_text_figure_must_be_among_its_alternatives(tmp_path):
         ({"cores__vector": 0}, "cores.vector: got 0"),
         ({"paths.L0C_L1.pipe": "V", "queues": {"cube": {"M": 4}}}, "no queue depth"),
         ({"accumulation": {"float16": "seq:RNE"}}, "accumulation.float32: missing"),
+        ({"paths.L1_BT": L1_BT}, "paths.L1_BT: goes through BT, but there is no buffers.BT"),
+        ({"cube": CUBE}, "cube.hf32_mantissa_bits: missing, though cube.rates.hf32 exists"),
         (
             {"paths.GM_L1.spread_cycles": 1000},
             "paths.GM_L1.spread_cycles: got 1000, expected at most the latency_cycles",
@@ -168,6 +180,8 @@ def test_what_a_file_says_about_itself_is_checked_too(tmp_path):
     message = refusal(write(tmp_path, 'base = 910\nvariants = "B1"\nsources = 3'))
     for key in ("base: got 910", "variants: got 'B1'", "sources: got 3"):
         assert key in message
+    message = refusal(write(tmp_path, "[variants]\nsmall = 3"))
+    assert "variants.small: got 3, expected a table of figures" in message
 
 
 def test_an_unknown_product_gets_a_hint():

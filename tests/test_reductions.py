@@ -40,6 +40,17 @@ def test_parts_read_the_pixels_of_their_images_in_the_order_of_the_ranges():
     ]
 
 
+def test_parts_of_many_steps_are_made_in_several_goes(monkeypatch):
+    # Six steps a part: both fit into twelve, and neither beside the other into eleven.
+    (whole,) = parts(SIDES, ORDER, MODEL)
+    memory._remembered.cache_clear()
+    monkeypatch.setattr(memory, "_STEPS", 11)
+    one, two = parts(SIDES, ORDER, MODEL)
+    assert (one[0] + two[0], one[1] + two[1]) == whole[:2]
+    # Places of cuts count from the begin of each go.
+    assert one[2] == two[2] == [[0, 3, 4, 6]]
+
+
 OTHERS = {
     "small side": (SIDES._replace(small=Side(1, 14, SMALL.places)), ORDER, MODEL),
     "its pixels": (SIDES._replace(small=Side(1, 12, np.arange(12, 0, -2).tobytes())), ORDER, MODEL),

@@ -82,9 +82,31 @@ def test_what_the_pages_refuse(changes, said):
     assert reason(changed(PLAIN, changes)) == said
 
 
+TRANSPOSED = conv((2, 4, 6, 7), (4, 6, 3, 3), groups=1, transposed=True, dtype="float16")
+
+
 @pytest.mark.parametrize(
     ("call", "product", "rules", "said"),
     [
+        (
+            changed(TRANSPOSED, {"weight.shape": (8, 6, 3, 3), "grad_weight.shape": (8, 6, 3, 3)}),
+            "910B",
+            "documented",
+            "input has 4 channels, but weight.shape[0] is 8; they must be equal",
+        ),
+        (
+            changed(TRANSPOSED, {"output_padding": (-1, 0)}),
+            "910B",
+            "shipped",
+            "output_padding is (-1, 0); every value must be at least 0",
+        ),
+        (
+            changed(tbc(), {"input.shape": (7, 2)}),
+            "910B",
+            "shipped",
+            "input (7, 2) has rank 2; it must be 3",
+        ),
+        (changed(tbc(), {"bias.shape": (4, 1)}), "910B", "shipped", "bias (4, 1) has rank 2; it must be 1"),
         (
             changed(PLAIN, {"cube_math_type": 3}),
             "910B",

@@ -235,6 +235,17 @@ def test_the_command_answers_first(capsys, tmp_path):
     assert len(json.loads(capsys.readouterr().out)["designs"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "needs --change PATH=xFACTOR"),
+        (("--change", "cores.cube=12", "--table", "x.csv"), "writes no --table: its plans are tuned"),
+    ],
+)
+def test_a_question_that_is_not_whole_is_refused(refusal, words, told):
+    assert told in " ".join(refusal("study", "codesign", "s5b1_1x1a", "--cost", "cores.cube", *words).split())
+
+
 def test_designs_of_which_all_are_refused_are_a_mistake(refusal, tmp_path):
     words = ["study", "codesign", "s5b1_1x1a", "--cost", "cores.cube", "--l2-start", "warm"]
     words += ["--tilings", "2", "--jobs", "1", "--store", str(tmp_path / "s")]

@@ -8,7 +8,9 @@ import pytest
 
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.formats.casts import round_to
-from ascendsim.precision import format_of, quantise
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.precision import Math, format_of, quantise
+from ascendsim.studies.arithmetic.math import operands_of
 
 
 def hard_values():
@@ -63,6 +65,30 @@ def test_the_scale_of_a_tensor_is_the_least_that_holds_its_largest_value():
     assert quantise(np.array([1.8, 2.0**-17]), fmt).tolist() == [1.75, 0.0]
     # Alone, a small tensor keeps its bits at any size.
     assert quantise(np.array([2.0**-100 * 1.25]), fmt).tolist() == [2.0**-100 * 1.25]
+
+
+@pytest.mark.parametrize(
+    ("gradient", "transposed", "axes"),
+    # grad_weight adds over pixels, along rows: axis 3 of both. grad_input adds over the channels of
+    # grad_output: its axis 1, and of a weight the first, or the second of a transposed convolution.
+    [
+        ("grad_weight", False, (3, 3)),
+        ("grad_weight", True, (3, 3)),
+        ("grad_input", False, (1, 0)),
+        ("grad_input", True, (1, 1)),
+    ],
+)
+def test_blocks_lie_along_the_reduction_of_each_gradient(gradient, transposed, axes):
+    problem = ConvProblem((3, 4, 5, 6), (4, 4, 3, 3), padding=1, transposed=transposed)
+    tensors = {}
+    for name in ("grad_output", "input", "weight"):
+        # One large value takes from the others of its block what is below their common step; 2^-10 is.
+        tensors[name] = np.full(getattr(problem, name), 2.0**-10)
+        tensors[name][0, 0, 0, 0] = 2.0**8
+    for made, axis in zip(operands_of(problem, tensors, Math("mx(e4m3)"), gradient), axes, strict=True):
+        lost = np.argwhere(made == 0)
+        assert np.flatnonzero(lost.any(axis=0)).tolist() == [axis]
+        assert len(lost) == made.shape[axis] - 1
 
 
 def test_blocks_of_32_share_a_scale_along_the_reduction():

@@ -88,6 +88,24 @@ def test_a_full_queue_holds_the_scalar_unit(depth, issue):
     assert core.issue == [1, 2, issue]
 
 
+@pytest.mark.parametrize(
+    ("cost", "told"),
+    [
+        ({"cycles": -1}, "cycles and bytes cannot be negative"),
+        ({"latency": -1}, "cycles and bytes cannot be negative"),
+        ({"least": -1}, "cycles and bytes cannot be negative"),
+        ({"piece": -1}, "cycles and bytes cannot be negative"),
+        ({"kind": "read", "bytes": -1}, "cycles and bytes cannot be negative"),
+        ({"kind": "read", "bytes": 1, "peak": 0}, "moves bytes at 0 per cycle"),
+    ],
+    ids=str,
+)
+def test_a_cost_that_no_pipe_can_have_is_refused(cost, told):
+    # Time that runs backwards would end in fewer cycles, not in an error.
+    with pytest.raises(ProgramError, match=told):
+        timed(program(Fake("MTE2", **cost)))
+
+
 def test_a_full_queue_holds_back_what_comes_after_on_other_pipes():
     # Depth 1: the third M instruction waits for the second to be taken up at 101, and V comes after it.
     prog = program(Fake("M", 100), Fake("M", 100), Fake("M", 100), Fake("V"))

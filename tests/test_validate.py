@@ -258,6 +258,10 @@ def test_one_pipe_of_one_core_is_compared_by_the_tiles_it_took():
     one, two = (compare(made("tiles", tiles_on_core=count)) for count in (1, 2))
     assert two.estimated == pytest.approx(2 * one.estimated, rel=0.02)
     assert two.bounds == (frozenset(), frozenset())
+    # A tile is one Mmad of 8 x 8 x 16 fractals, one a cycle after the head; the pipe works until it is there.
+    profile = load_profile("910B3")
+    cycles = profile.cube.mmad_head_cycles + 8 * 8 * 16 + profile.cube.mmad_latency_cycles
+    assert one.estimated == cycles / profile.clock.cube_mhz
 
 
 # --- convolution gradients ----------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ import pytest
 
 from ascendsim import ConvProblem
 from ascendsim.errors import CapacityError, UnsupportedError
+from ascendsim.ops.tiling.vendor.arch22.costs import Share, Tile, right_bytes
+from ascendsim.ops.tiling.vendor.arch35.dgrad_parts import split_part
 from ascendsim.ops.tiling.vendor.layer import Layer, Machine
 from ascendsim.ops.tiling.vendor.operators import plan_of_layer, vendor_plan
 from ascendsim.ops.tiling.vendor.stream import Tail, tail_of
@@ -65,6 +67,18 @@ def test_rows_of_input_step_by_the_stride():
 )
 def test_channels_of_input_under_columns(columns, taps, channels):
     assert wgrad_channels(columns, taps, 16) == channels
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines"),
+    # 3 groups of 16 columns end inside a window of 9 taps: one channel group of input and the next. 9 groups
+    # are a window, and 12 one and a third, which may touch three.
+    [(3, 2), (9, 1), (12, 3)],
+)
+def test_arch22_library_loads_the_input_under_its_columns(columns, lines):
+    share = Share(Layer.of(problem(size=16), "float16"), 4, 36, 16)
+    # 16 pixels are one row of grad_output, so 3 rows of input, of 16 pixels with 16 channels in two bytes.
+    assert right_bytes(share, Tile(1, columns, 1), 1) == 3 * 16 * lines * 16 * 2
 
 
 def test_arch22_grad_input_takes_blocks_that_divide_windows():
@@ -185,6 +199,27 @@ def test_arch35_grad_weight_of_wide_rows_works_in_strips():
 def test_arch35_grad_input_takes_the_strategy_of_its_shape(given, strategy, taps, split):
     found = plan(given, "grad_input", PR)
     assert (found.strategy, found.taps, found.kernel_split) == (strategy, taps, split)
+
+
+@pytest.mark.parametrize(
+    ("batch", "strategy"),
+    # An image is one tile of L0C. 2.5 rounds of 32 cores are 80 tasks, which are no longer few.
+    [(79, "small_shape"), (80, "full_load")],
+)
+def test_arch35_few_tasks_end_where_the_rounds_are_reached(batch, strategy):
+    assert plan(problem(16, 16, 8, batch=batch), "grad_input", PR).strategy == strategy
+
+
+@pytest.mark.parametrize(
+    ("kernel", "smallest"),
+    # Taps 0 and 2 of 3 serve even pixels and tap 1 odd ones: the smallest of four kernels is 1 x 1. Of 4 taps
+    # either phase has two.
+    [(3, 1), (4, 4)],
+)
+def test_arch35_the_smallest_kernel_of_a_split(kernel, smallest):
+    layer = Layer.of(problem(64, 64, 64, kernel, stride=2, padding=1), "float16")
+    part = split_part(layer, Machine.of(PR))
+    assert (part.split, part.layer.kernel[1:], part.smallest) == ("hw", (2, 2), smallest)
 
 
 def test_arch35_full_load_divides_rows_among_cores():

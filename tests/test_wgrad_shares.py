@@ -105,6 +105,15 @@ def test_k_split_is_not_read():
         planned(replace(BY_ROWS, k_split=2)).schedule("grad_weight")
 
 
+# Ranges of 32 pixels may lie in two rows of 4,001, of which 64 KiB of L1 hold not one.
+LONG_ROWS = ConvProblem((1, 16, 2, 4001), (16, 16, 3, 3), 1, 1)
+
+
+def test_shares_of_rows_that_l1_does_not_hold_are_refused():
+    with pytest.raises(ConfigError, match=r"whole rows of the image do not fit in L1.* single_core_k"):
+        planned(problem=LONG_ROWS).schedule("grad_weight").dealt()
+
+
 def test_steps_that_do_not_divide_each_other_are_refused():
     with pytest.raises(ConfigError, match="step_ka is 2 and step_kb is 3; one must divide the other"):
         lower(planned(replace(BY_ROWS, step_ka=2, step_kb=3, single_core_k=0)), ONLY_WEIGHT)

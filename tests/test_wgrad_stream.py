@@ -83,6 +83,13 @@ def test_parts_and_axis_go_together(changes):
         planned(replace(BY_IMAGES, **changes)).schedule("grad_weight")
 
 
+def test_rows_that_l1_does_not_hold_are_not_cut():
+    # Ranges of 32 pixels may lie in two rows of 4,001, of which 64 KiB of L1 hold not one.
+    long = ConvProblem((1, 16, 2, 4001), (16, 16, 3, 3), 1, 1)
+    with pytest.raises(ConfigError, match=r"whole rows of the image do not fit in L1.* cut its rows"):
+        planned(BY_ROWS, long).schedule("grad_weight").dealt()
+
+
 def test_more_parts_than_cores_are_refused():
     with pytest.raises(ConfigError, match="2 tasks in 3 parts each, but toy_split has 4 cores"):
         planned(replace(BY_IMAGES, k_split=3)).schedule("grad_weight")

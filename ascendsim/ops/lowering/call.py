@@ -18,7 +18,7 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.dilated import Dilated
 from ascendsim.ops.problems.folded import Folded
-from ascendsim.ops.problems.hf32 import as_multiplied, full_name, stored_name
+from ascendsim.ops.problems.hf32 import as_multiplied, stored_name
 from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.packed import C0_BYTES
@@ -161,11 +161,6 @@ class Call:
     def storage(self) -> DType:
         """Format in which GM and L1 hold the operands of the cube."""
         return dtype(stored_name(self.compute_dtype))
-
-    @property
-    def operand(self) -> DType:
-        """Format whose grid the operands lie on inside the cube."""
-        return dtype(full_name(self.compute_dtype, self.profile))
 
     def multiplied(self, values: NDArray[np.float32], gradient: str) -> NDArray[np.float32]:
         """Return the values that the cube multiplies for stored ones when it makes a gradient."""

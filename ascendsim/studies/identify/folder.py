@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,9 +129,15 @@ def read_outputs(folder: Path) -> dict[Case, Floats]:
     if not path.is_file():
         raise ConfigError(f"identify: {path} is missing; run `python {SCRIPT_NAME}` there")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile):
+        # Opened here, so that a damaged archive leaves no file open behind numpy's error.
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if not isinstance(loaded, np.lib.npyio.NpzFile):
+                raise ValueError("one array, not an archive of them")
+            # What is no array in the archive comes as bytes; its shape is refused below.
+            arrays = {name: np.asarray(loaded[name]) for name in loaded.files}
+    # A script that was ended while it wrote leaves an empty file (EOFError) or part of one.
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error):
         told = f"{path} cannot be read as an .npz; run `python {SCRIPT_NAME}` again"
         raise ConfigError(f"identify: {told}") from None
     answered = {}

@@ -44,7 +44,7 @@ class Tuner:
 
     allowed   tells whether a plan may be called the best
     same      returns the one spelling of a plan: plans of one spelling are timed once
-    pruned    plans that a bound told to be slow, and `stopped` those whose timing stopped on its way
+    stopped   plans whose timing stopped on its way
     timed     the calls by plan and start of L2
     """
 
@@ -53,7 +53,6 @@ class Tuner:
     budget: Budget
     compute_dtype: str
     trials: dict[Plan, Trial] = field(default_factory=dict)
-    pruned: int = 0
     stopped: int = 0
     allowed: Callable[[Plan], bool] = lambda _: True
     same: Callable[[Plan], Plan] = lambda plan: plan
@@ -112,7 +111,6 @@ class Tuner:
             least = self.least_us(plan)
             if least >= best:
                 self.trials[plan] = Trial(plan, found_by, FrozenMap(), above_us=least)
-                self.pruned += 1
             else:
                 alive[plan] = {}
         for start in self.question.starts:
