@@ -229,3 +229,17 @@ def test_one_chip_by_two_names_is_answered_once(capsys):
     out, err = capsys.readouterr()
     assert [product["variant"] for product in json.loads(out)["products"]] == ["910B2", "910B3"]
     assert err == "--product 910B2: is 910B2, as 910B is; answered once\n"
+
+
+def test_two_chips_of_one_name_are_refused_beside_each_other(refusal, tmp_path):
+    # Reports go by the name: "mine takes the least" would leave open which of the two.
+    files = [tmp_path / folder / "mine.toml" for folder in "ab"]
+    for cores, file in zip((18, 22), files, strict=True):
+        file.parent.mkdir()
+        figure = f'{{ value = {cores}, source = "test", confidence = "measured" }}'
+        file.write_text(f'base = "910B2"\n[cores]\ncube = {figure}\n')
+    words = [word for file in files for word in ("--product", str(file))]
+    told = refusal("run", "s5b1_1x1a", "--mask", "weight", *words)
+    assert f"{files[0]} and --product {files[1]} are two products that are both called mine" in told
+    files[1].write_text('variant = "other"\n' + files[1].read_text())
+    assert main(["run", "s5b1_1x1a", "--mask", "weight", "--cycles-only", *words]) == 0

@@ -52,6 +52,12 @@ def test_options_go_before_what_the_file_says(record, npz):
     assert made["products"][0]["gradients"][0]["stored"] == "bfloat16"
 
 
+def test_a_mask_of_the_command_goes_before_that_of_the_file(record, npz):
+    path = npz(output_mask=np.array([True, False, False]))
+    made = record("--npz", str(path), "--mask", "weight")
+    assert [gradient["name"] for gradient in made["products"][0]["gradients"]] == ["grad_weight"]
+
+
 def test_an_eight_bit_file_by_its_codes(record, npz):
     # 910_95 takes 8-bit tensors of transposed calls; small integers are exact in both formats.
     random = np.random.default_rng(3)

@@ -228,6 +228,16 @@ def test_a_plan_in_the_vendors_names_comes_back_as_far_as_they_go():
         assert not set(means) - {"singleCoreCin"} & FOLLOWS
 
 
+@pytest.mark.parametrize("product", ["910B", "910_95", "310P", "910"])
+def test_the_plans_of_a_call_in_the_vendors_names_are_read_again(tmp_path, product):
+    # The file does not say that grad_weight of the 910_95 is a stream, whose tasks have fewer axes.
+    plans = estimate(LAYER, product=product, output_mask=BOTH).plans
+    write_plans(tmp_path / "plans.toml", plans, names="vendor")
+    back = estimate(LAYER, product=product, output_mask=BOTH, tiling=tmp_path / "plans.toml").plans
+    for gradient, plan in plans.items():
+        assert to_vendor(gradient, back[gradient]) == to_vendor(gradient, plan)
+
+
 @pytest.mark.parametrize(
     ("entry", "error", "message"),
     [

@@ -71,6 +71,26 @@ def test_a_schedule_alone_keeps_the_tiling_of_the_choice(form):
     assert made["grad_weight"] == chosen("grad_weight")
 
 
+@pytest.mark.parametrize("product", ["910B", "910_93", "910_95", "310P", "910"])
+@pytest.mark.parametrize(
+    ("gradient", "nest"),
+    [("grad_input", "dgrad_shares"), ("grad_weight", "wgrad_shares"), ("grad_weight", "wgrad_stream")],
+)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_nest_of_shares_is_had_by_its_name_alone(product, gradient, nest, stride):
+    # Whatever nest the product's own plan has: it may number tasks by other axes, or not at all.
+    layer = ConvProblem((2, 64, 28, 28), (64, 64, 3, 3), stride, 1)
+    call = {"product": product, "output_mask": (gradient == "grad_input", gradient == "grad_weight", False)}
+    named = estimate(layer, schedule=nest, **call).plans[gradient]
+    assert named.schedule == nest
+    # Naming the nest is giving a part of a plan, and the rest is filled in alike.
+    part = estimate(layer, tiling={gradient: {"schedule": nest}}, **call).plans[gradient]
+    assert named.tiling == part.tiling
+    # So is a size besides, which stands.
+    sized = estimate(layer, schedule=nest, tiling={gradient: {"base_m": 16}}, **call).plans[gradient]
+    assert (sized.schedule, sized.tiling.base_m) == (nest, 16)
+
+
 def test_a_schedule_stands_above_that_of_a_plan():
     plan = {"grad_input": Plan("dgrad", SMALL)}
     assert plans(plan, "dgrad_columns_outer")["grad_input"] == Plan("dgrad_columns_outer", SMALL)

@@ -44,6 +44,16 @@ def test_inputs_are_the_bits_of_the_operands(folder):
     assert np.array_equal(first.view(np.uint16), want)
 
 
+def test_a_folder_with_answers_takes_no_other_probe(folder, tmp_path):
+    # Those of a simulated model would be taken for the device's, and the device's own would be lost.
+    answered = (folder / "outputs.npz").read_bytes()
+    with pytest.raises(ConfigError, match=r"outputs.npz holds answers to an earlier probe; name another"):
+        write_probe(folder, ("float16",))
+    assert (folder / "outputs.npz").read_bytes() == answered
+    write_probe(tmp_path, ("float16",))
+    write_probe(tmp_path, ("bfloat16",))
+
+
 def test_answers_of_some_calls_are_enough(folder, tmp_path):
     some = {case: got for case, got in read_outputs(folder).items() if case.name == "matmul-float16"}
     write_probe(tmp_path, ("float16", "bfloat16"))

@@ -184,6 +184,18 @@ def test_what_a_file_says_about_itself_is_checked_too(tmp_path):
     assert "variants.small: got 3, expected a table of figures" in message
 
 
+@pytest.mark.parametrize("name", ["x/../y", "x\\\\y", "", "x\\u0000", "x\\n"])
+def test_a_variant_is_a_name_that_files_can_have(tmp_path, name):
+    # Those of a report folder do: with a slash they would lie elsewhere, or nowhere.
+    file = tmp_path / "mine.toml"
+    file.write_text(f'base = "910B3"\nvariant = "{name}"\n')
+    with pytest.raises(ConfigError, match=r"variant: got '.*', expected a name without / and"):
+        load_profile(file)
+    file.write_text(f'base = "910B3"\n[variants."{name}".cores]\n')
+    with pytest.raises(ConfigError, match=r"variants: got '.*', expected a name without / and"):
+        load_profile(file)
+
+
 def test_an_unknown_product_gets_a_hint():
     assert "did you mean 910B or 910B" in refusal("ascend910bx")
     assert "did you mean 310P3 or 310P" in refusal("Ascend310P33")

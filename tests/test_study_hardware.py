@@ -462,6 +462,18 @@ def no_work(*_):
     raise AssertionError("a point was asked for")
 
 
+def test_a_table_that_cannot_be_written_is_told_before_the_work(refusal, monkeypatch, tmp_path):
+    def nothing(*arguments):
+        raise AssertionError(arguments)
+
+    monkeypatch.setattr("ascendsim.studies.hardware.gains.study_hardware", nothing)
+    words = ("study", "hardware", "s5b0_1x1b", "--change", "cores.cube=20", "--jobs", "1")
+    (tmp_path / "folder.csv").mkdir()
+    assert "this is a folder" in refusal(*words, "--table", str(tmp_path / "folder.csv"))
+    # Nobody, the superuser neither, can make a folder there.
+    assert "cannot be made" in refusal(*words, "--table", "/proc/none/table.csv")
+
+
 def test_the_command_writes_page_and_table(answer, tmp_path):
     words = (
         "--store",

@@ -55,6 +55,14 @@ def test_all_rows_have_all_columns_and_a_failed_point_has_one(rows):
     assert "issue_cycles" in rows[-1]["reason"]
 
 
+def test_a_point_that_is_asked_twice_has_its_rows_once(rows):
+    # A layer of the same shape, but of another name, has rows of its own.
+    other = Point(SMALL, "910B2", label="other")
+    made = rows_of(Engine(Store(), 1).answer([*ASKED, ASKED[0], other, ASKED[0]]))
+    assert made[: len(rows)] == rows
+    assert [row["label"] for row in made[len(rows) :]] == ["other"] * 10
+
+
 def test_csv_holds_the_rows(rows, tmp_path):
     path = tmp_path / "made" / "table.csv"
     write_table(rows, path)

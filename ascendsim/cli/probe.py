@@ -21,7 +21,8 @@ def add_probe(choices: Any) -> dict[str, Any]:
         "--dtype",
         action="append",
         metavar="FORMAT",
-        help="float16, bfloat16, float32 or hf32 (float32 with HF32 allowed); more than once: several; all",
+        help="float16, bfloat16, float32 or hf32 (float32 with HF32 allowed); more than "
+        "once: several (default: all)",
     )
     made.add_argument(
         "--simulate",

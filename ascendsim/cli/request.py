@@ -92,7 +92,8 @@ def _from_npz(arguments: Any) -> Single:
     arrays = read_npz(arguments.npz)
     # What is said on the command line goes before what the file says.
     attributes = npz_attributes(arguments.npz, arrays)
-    mask = arguments.mask or _mask(attributes.pop("output_mask", (True, True, True)))
+    stored_mask = _mask(attributes.pop("output_mask", (True, True, True)))
+    mask = arguments.mask or stored_mask
     options = {"input": arrays["input"].shape, "weight": arrays["weight"].shape, **attributes}
     return Single(arguments.npz.name, options | _shape_options(arguments), mask, arrays)
 

@@ -6,6 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from ascendsim.errors import ConfigError
+
 GRADIENT_NAMES = ("input", "weight", "bias")
 GRADIENTS = tuple(f"grad_{name}" for name in GRADIENT_NAMES)
 
@@ -70,14 +72,22 @@ def each_once(names: Sequence[str]) -> tuple[str, ...]:
     A product's plain name is that of one of its variants, and a file may hold what another does: to answer
     both would print one answer twice, and count one chip as two.
 
-    Raises   ConfigError for a name of no product
+    Raises   ConfigError for a name of no product, or for two products that reports would call the same
     """
     from ascendsim.profile import load_profile
 
     found: dict[tuple[str, bytes], str] = {}
+    called: dict[str, str] = {}
     for name in dict.fromkeys(names):
         profile = load_profile(name)
         first = found.setdefault((profile.variant, profile.content), name)
         if first != name:
             print(f"--product {name}: is {profile.variant}, as {first} is; answered once", file=sys.stderr)
+            continue
+        other = called.setdefault(profile.variant, name)
+        if other != name:
+            raise ConfigError(
+                f"--product {other} and --product {name} are two products that are both called "
+                f'{profile.variant}; give one of the files another name, or a line variant = "..."'
+            )
     return tuple(found.values())

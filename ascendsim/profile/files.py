@@ -273,10 +273,23 @@ def _about_problems(content: Mapping[str, Any]) -> Iterator[str]:
     for key in ABOUT_TEXTS:
         if not isinstance(content.get(key, ""), str):
             yield f"{key}: got {content[key]!r}, expected a text"
+    variant = content.get("variant", "-")
+    if isinstance(variant, str) and not _names_files(variant):
+        yield f"variant: got {variant!r}, expected {_A_NAME}"
     for key in ABOUT_TABLES:
         if not isinstance(content.get(key, {}), dict):
             yield f"{key}: got {content[key]!r}, expected a table"
     variants = content.get("variants", {})
     for name, variant in variants.items() if isinstance(variants, dict) else ():
+        if not _names_files(name):
+            yield f"variants: got {name!r}, expected {_A_NAME}"
         if not isinstance(variant, dict):
             yield f"variants.{name}: got {variant!r}, expected a table of figures"
+
+
+_A_NAME = "a name without / and \\, since files of reports are called after it"
+
+
+def _names_files(name: str) -> bool:
+    """Tell whether a variant's name can be part of the name of a file."""
+    return name.isprintable() and bool(name) and not set(name) & set("/\\")

@@ -71,7 +71,7 @@ def engine_of(arguments: Any) -> Iterator[tuple[Engine, Budget]]:
     On standard error: a second run of the same study says 0 there, and prints the same answer.
     """
     from ascendsim.progress import counted
-    from ascendsim.report.files import make_folder, require_folder
+    from ascendsim.report.files import make_folder, require_file, require_folder
     from ascendsim.studies.engine.run import Budget, Engine
     from ascendsim.studies.engine.store import Store
     from ascendsim.studies.engine.table import require_table_name
@@ -80,9 +80,11 @@ def engine_of(arguments: Any) -> Iterator[tuple[Engine, Budget]]:
     if arguments.table is not None:
         require_table_name(arguments.table)
         require_folder(arguments.table.parent)
+        # Some places refuse for reasons of their own, which only shows when one tries.
+        make_folder(arguments.table.parent)
+        require_file(arguments.table)
     if arguments.out is not None:
         require_folder(arguments.out)
-        # Some places refuse for reasons of their own, which only shows when one tries.
         make_folder(arguments.out)
 
     with Store(arguments.store or _default_store()) as store, counted() as tell:

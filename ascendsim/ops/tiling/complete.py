@@ -33,8 +33,8 @@ SHRINK: dict[str, tuple[tuple[str, ...], ...]] = {
     "L0C": (("cl0_buffers",), ("base_m", "base_n")),
     "UB": (("base_m",),),
 }
-# How nests that deal shares number their tasks where the plan to start from is of another nest: as operators
-# of the 910B number those of basic blocks, and of the 910_95 those of stream-K.
+# How nests that deal shares number their tasks where the plan to start from is of a nest with other axes: as
+# operators of the 910B number those of basic blocks, and of the 910_95 those of stream-K.
 ORDERS = {"grad_input": "group m batch d n", "grad_weight": "group k batch d m n"}
 STREAM_ORDER = "m n d group"
 # Returns the plan of a strategy for a machine.
@@ -81,9 +81,8 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
         # split a kernel turn its weights first.
         turned = not filling.profile.generation.changes_layouts
         tiling = replace(tiling, k_split=1, single_core_k=0, transpose_first=turned)
-    if "task_order" in kind.reads and not tiling.task_order:
-        order = STREAM_ORDER if issubclass(kind, WgradStream) else ORDERS[kind.makes]
-        tiling = replace(tiling, task_order=order)
+    if not numbers_tasks(kind, tiling):
+        tiling = replace(tiling, task_order=_usual_order(kind))
     tiling = replace(tiling, **partial.fields)
     tiling = _on_grid(tiling, kind, partial, filling)
     # One tile of each operand serves the same pixels: a step that is given alone is that of both.
@@ -97,6 +96,19 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
         tiling = _streamed(whole, kind, filling)
     tiling = _fitted(tiling, kind, partial, filling)
     return Plan(partial.schedule or base.schedule, tiling, by)
+
+
+def numbers_tasks(kind: type[Schedule], tiling: Tiling) -> bool:
+    """Tell whether a nest can number its tasks as a tiling says: by its own axes; true if it reads none."""
+    order = _usual_order(kind)
+    return not order or sorted(tiling.task_order.split()) == sorted(order.split())
+
+
+def _usual_order(kind: type[Schedule]) -> str:
+    """Return how a nest numbers its tasks where no plan of it says; "" for one that reads no order."""
+    if "task_order" not in kind.reads:
+        return ""
+    return STREAM_ORDER if issubclass(kind, WgradStream) else ORDERS[kind.makes]
 
 
 def _base(partial: PartialPlan, filling: Filling) -> Plan:

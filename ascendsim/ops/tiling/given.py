@@ -148,8 +148,13 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
     if by_rule and (product := wanted.as_product(profile)):
         return product
     chosen = None if partial else wanted.choose(strategy, profile)
-    if chosen is not None and schedule and _of_another_kind(chosen.schedule, schedule):
-        tiling = PartialPlan({})
+    if chosen is not None and schedule:
+        known = _of_another_kind(chosen, schedule) or _knows(schedule, chosen.tiling)
+        # A nest of the user's own may not know what the product's plan says; the search says the least.
+        chosen = chosen if known else wanted.choose("search", profile)
+        if _of_another_kind(chosen, schedule):
+            # As a plan of which the nest alone is given.
+            tiling = PartialPlan({})
     if isinstance(tiling, PartialPlan):
         # Imported here: few calls give a part of a plan.
         from ascendsim.ops.tiling.complete import Filling, completed
@@ -161,16 +166,26 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
         wanted = wanted._replace(group_merge=tiling.fields.get("group_merge", 0))
         return completed(tiling, Filling(wanted.gemm(profile), profile, sums, wanted.choose))
     assert chosen is not None
-    # A nest of the user's own may not know what the product's plan says; the search says the least.
-    if schedule and not set(chosen.tiling.set_fields()) <= schedule_named(schedule).obeyed():
-        chosen = wanted.choose("search", profile)
     return replace(chosen, schedule=schedule or chosen.schedule)
 
 
-def _of_another_kind(chosen: str | type, asked: str | type) -> bool:
-    """Tell whether a plan's nest and another one say different things by the same sizes (Winograd)."""
-    one, other = schedule_named(chosen), schedule_named(asked)
-    return one is not other and bool(one.fixed or other.fixed)
+def _knows(schedule: str | type, tiling: Tiling) -> bool:
+    """Tell whether a nest reads all that a tiling sets."""
+    return set(tiling.set_fields()) <= schedule_named(schedule).obeyed()
+
+
+def _of_another_kind(chosen: Plan, asked: str | type) -> bool:
+    """Tell whether a nest cannot take over the tiling of a plan as it is.
+
+    It says something else by the same sizes (Winograd), or numbers its tasks by axes that the plan does not.
+    """
+    one, other = schedule_named(chosen.schedule), schedule_named(asked)
+    if one is other:
+        return False
+    # Imported here, as above: few calls name a nest.
+    from ascendsim.ops.tiling.complete import numbers_tasks
+
+    return bool(one.fixed or other.fixed) or not numbers_tasks(other, chosen.tiling)
 
 
 def tilings_given(tiling: Any, gradients: Sequence[str]) -> dict[str, Any]:

@@ -16,11 +16,18 @@ FORMATS = (".csv", ".parquet")
 def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
     """Return a row for each kernel of each point, in the order of the points; a failed point has one row.
 
+    A point that stands there twice, as the product as it is may for several changes, has its rows once.
+
     The columns are those of `Point.values`, then `status` ("timed", "failed" or "left out") and `reason`,
     then those of `Estimate.to_records`.
     """
     found = []
-    for point, answer in outcome:
+    # By what a row says besides: layers of one shape have points of one key, and names of their own.
+    each = {
+        (key, *point.values.values()): point for point, key in zip(outcome.points, outcome.keys, strict=True)
+    }
+    for (key, *_), point in each.items():
+        answer = outcome.answers.get(key)
         status = "left out" if answer is None else "failed" if answer.reason else "timed"
         own = point.values | {"status": status, "reason": answer.reason if answer else ""}
         records: Sequence[Mapping[str, Any]] = answer.records if answer else ()

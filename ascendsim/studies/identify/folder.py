@@ -67,9 +67,14 @@ np.savez("outputs.npz", **outputs)
 def write_probe(folder: Path, formats: tuple[str, ...]) -> tuple[Case, ...]:
     """Write the calls of some formats, and the script that runs them, into a folder; return the calls.
 
-    Raises   ConfigError for a format without a probe, or a folder that cannot be written
+    Raises   ConfigError for a format without a probe, a folder that cannot be written, or one with answers:
+             they would be read as answers to this probe, and a device's are not made anew in a moment
     """
     cases = cases_of(formats)
+    if (folder / OUTPUTS).exists():
+        raise ConfigError(
+            f"probe: {folder / OUTPUTS} holds answers to an earlier probe; name another folder, or remove it"
+        )
     arrays, listed = {}, []
     for case in cases:
         v = case.vectors()

@@ -14,12 +14,14 @@ from ascendsim.errors import AscendSimError
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.phases import phases_of
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.ops.tiling.complete import FRACTAL
 from ascendsim.ops.tiling.given import plans_of
 from ascendsim.ops.tiling.legal.gradients import space_of
 from ascendsim.ops.tiling.partial import PartialPlan
+from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import Profile
 
 # Their nests by gradient, with what a nest has to be told.
@@ -46,9 +48,24 @@ class OperatorTilings:
         self._space = space_of(problem, gradient, compute_dtype, profile)
 
     def starts(self) -> list[Plan]:
-        """Return what the product's rules say of each nest that takes the layer, each plan once."""
+        """Return what the product's rules say of each nest that takes the layer, each plan once.
+
+        Of grad_weight the operators have one nest, that of their own plan: the other one runs here, but no
+        device can be given it.
+        """
         made = (self._plan(nest, fields) for nest, fields in NESTS[self.gradient])
-        return [plan for plan in dict.fromkeys(made) if plan is not None]
+        plans = [plan for plan in dict.fromkeys(made) if plan is not None]
+        own = self._own_nest() if self.gradient == "grad_weight" else None
+        return [plan for plan in plans if plan.schedule == own] or plans
+
+    def _own_nest(self) -> str | type | None:
+        """Return the nest of the plan that the operators' rules make; None where they make none."""
+        problem, (gradient,), compute_dtype, profile = self._asked
+        try:
+            stored, hf32 = stored_name(compute_dtype), compute_dtype == "hf32"
+            return product_tiling(problem, gradient, stored, profile, hf32=hf32, by_winograd=False).schedule
+        except AscendSimError:
+            return None
 
     def has(self, plan: Plan) -> bool:
         """Tell whether a plan follows one of the operators' nests."""
