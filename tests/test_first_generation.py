@@ -50,6 +50,28 @@ def test_grad_weight_has_32_blocks_also_on_30_cores():
     assert [sorted({task.part for task in tasks}) for tasks in dealt[:3]] == [[0, 30], [1, 31], [2]]
 
 
+@pytest.mark.parametrize(
+    ("changed", "gradient", "cores", "blocks"),
+    [
+        # 32 images on 30 blocks are two each: 14 blocks are launched and find nothing to do.
+        ({}, "grad_input", 16, 30),
+        # 32 blocks on 30 cores: two wait for a core.
+        ({}, "grad_weight", 30, 32),
+        # On part of the chip no block waits: 8 cores go over all 32 cells.
+        ({"used_cores": 8}, "grad_weight", 8, 8),
+    ],
+)
+def test_the_launch_counts_the_blocks_of_the_grid_not_the_cores_with_work(changed, gradient, cores, blocks):
+    tiling = replace(tiling_of(LAYER, gradient), **changed)
+    mask = gradient == "grad_input", gradient == "grad_weight", False
+    found = estimate(LAYER, product=OLD, output_mask=mask, tiling={gradient: tiling})
+    kernel = next(kernel for kernel in found.kernels if kernel.name == gradient)
+    assert (kernel.cores_used, kernel.kernel.blocks) == (cores, blocks)
+    # 0.9 us, and 0.04 us for each block.
+    launch_us = kernel.time_us - kernel.cycles / OLD.clock.cube_mhz
+    assert launch_us == pytest.approx(0.9 + 0.04 * blocks)
+
+
 def test_what_images_leave_of_the_cores_goes_to_columns_and_rows():
     # 2 images leave 15 blocks for each. 8 groups of channels have the divisors 1, 2, 4, 8, for which rows
     # take 15, 7, 3 and 1: none leaves more than two cores idle.

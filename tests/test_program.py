@@ -432,3 +432,10 @@ def test_blocks_are_cube_cores_or_vector_cores_where_no_cube_works(phases, block
     made = tuple(Phase("p", tuple(work(*core) for core in phase)) for phase in phases)
     kernel = Kernel("k", made, {}, math=None)
     assert (kernel.blocks, kernel.cores_used) == (blocks, used)
+
+
+@pytest.mark.parametrize(("launched", "blocks"), [(0, 2), (1, 2), (2, 2), (5, 5)])
+def test_blocks_are_those_of_the_plan_but_never_fewer_than_the_cubes_that_work(launched, blocks):
+    made = (Phase("p", tuple(work("cube", index) for index in range(2))),)
+    kernel = Kernel("k", made, {}, math=None, launched=launched)
+    assert (kernel.blocks, kernel.cores_used) == (blocks, 2)

@@ -53,10 +53,20 @@ def test_one_kernel_has_no_sum():
 
 def test_vector_cores_beside_those_of_the_cube_are_told_apart():
     # A plan says 32 cores; that the kernel then works on 96 is no contradiction.
-    several = PRODUCT | {"kernels": [KERNEL | {"blocks": 32, "cores_used": 96}, CAST]}
+    several = PRODUCT | {"kernels": [KERNEL | {"blocks": 32, "cores_used": 96, "cubes_used": 32}, CAST]}
     table = time_table(several)
     place = table.headings.index("cores")
     assert [row[place] for row in table.rows] == ["32+64", "2", ""]
+
+
+def test_blocks_are_told_where_other_cores_work_than_so_many():
+    # Two blocks of 32 wait for a core; 14 of 30 find nothing to do; the same with vector cores beside.
+    waiting = KERNEL | {"blocks": 32, "cores_used": 30, "cubes_used": 30}
+    idle = KERNEL | {"blocks": 30, "cores_used": 16, "cubes_used": 16}
+    mixed = KERNEL | {"blocks": 24, "cores_used": 48, "cubes_used": 16}
+    table = time_table(PRODUCT | {"kernels": [waiting, idle, mixed]})
+    place = table.headings.index("cores")
+    assert [row[place] for row in table.rows] == ["30 of 32", "16 of 30", "16+32 of 24", ""]
 
 
 def test_of_several_kernels_each_has_its_share_of_the_calls_time():

@@ -1,5 +1,7 @@
 """Does the search take the fastest of its best few candidates, at a cost that is bounded?"""
 
+from dataclasses import replace
+
 import pytest
 
 from ascendsim import Plan, estimate
@@ -105,6 +107,16 @@ def test_the_launch_counts_and_a_longer_one_is_stopped_on_its_way(cycles):
     # Of the second is asked what is left of the first; of the third, what is left of the second.
     bounds = [float("inf"), launch[3] + 300 - launch[1], launch[1] + 100 - launch[2]]
     assert [bound for _, bound in cycles] == bounds
+
+
+def test_a_launch_counts_all_cells_of_a_grid_that_take_turns(cycles):
+    # 48 images are 48 cells, two for each core; of 24 cells each core has one.
+    gemm = DgradGemm.of(ConvProblem((48, 16, 4, 4), (16, 16, 1, 1)), "float16")
+    base = Tiling(16, 16, 16, used_cores=SPLIT.cores.cube)
+    fastest_of_few(Dgrad, gemm, SPLIT, [replace(base, batch_dim=cells) for cells in (48, 24)])
+    first, second = (SPLIT.launch_us(blocks) * SPLIT.clock.cube_mhz for blocks in (48, 24))
+    taken = SPLIT.cores.cube * 100
+    assert [bound for _, bound in cycles] == [float("inf"), first + taken - second]
 
 
 def test_a_single_candidate_is_not_timed(cycles):

@@ -91,14 +91,21 @@ def test_launch_figures_are_not_fitted_on_times():
         for paths in figures_on("910", [row("hpm-resnet50_a", id="mi-run")])
         for path in paths
     )
-    # Both commands were one fit, so that they stay equal.
-    assert COMMANDS in figures_on("910", [row("hpm-yolov5_32-Conv2DBackprop_a")])
+
+
+def test_figures_of_one_fit_stay_equal(saw_everything, monkeypatch):
+    held = [row("hpm-yolov5_32-Conv2DBackprop_a")]
+    assert list(figures_on("910", held)) == [COMMANDS]
+    # Fits of two sources are two.
+    own = dict(zip(COMMANDS, (saw_everything, replace(saw_everything, source="another")), strict=True))
+    monkeypatch.setattr(fits, "fitted", lambda _: own)
+    assert list(figures_on("910", held)) == [(path,) for path in COMMANDS]
 
 
 def test_a_figure_is_judged_by_rows_that_it_did_not_see(monkeypatch):
     seen, unseen = (row(name) for name in SIZES)
-    figure = Figure(15, "a fit", "measured", (0, 20), "", ("hpm-resnet50",), 0)
-    monkeypatch.setattr(ablation, "fitted", lambda _: {COMMANDS[0]: figure})
+    figure = Figure(92, "a fit", "measured", (64, 96), "", ("hpm-resnet50",), 64)
+    monkeypatch.setattr(ablation, "fitted", lambda _: {"paths.UB_GM.bytes_per_cycle": figure})
     (measured,) = as_if([unseen])
     copy = made("move", id="a copy", variant=OLD)
     # Not taken: an instruction, a repeat of the same kernel, another product, the sum of a whole call.
@@ -138,12 +145,12 @@ def test_the_page_gets_both_tables_between_its_marks(tmp_path, monkeypatch):
     assert text.endswith("after\n")
     assert "old" not in text
     assert "| 910: YOLOv5s | 1 |" in text
-    assert "| `load3d.L0A.command_cycles` |" in text
+    assert "| `paths.UB_GM.bytes_per_cycle` |" in text
     # Effects on other classes of rows alone: there are none.
     assert judge_fits.main([str(tmp_path / "rows.csv"), "layouts"]) == 0
     text = page.read_text()
     assert "| 910: YOLOv5s | 1 |" in text
-    assert "| `load3d.L0A.command_cycles` |" not in text
+    assert "| `paths.UB_GM.bytes_per_cycle` |" not in text
 
 
 @pytest.mark.parametrize("words", [[], ["/no/such/table.csv"], ["/no/such/table.csv", "gradients"]])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from itertools import accumulate, pairwise
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.arguments import shown, whole
@@ -49,7 +50,8 @@ class Tiling:
                    copies of each tile: 1, 2 for ping-pong, or more
     k_split        grad_weight: parts of the reduction that go to different cores; grad_input: parts of it,
                    cut by channel groups, that one core adds in float32 in global memory, one after the other
-    used_cores     cores that get work; of a matrix product, block i in order goes to core i modulo them
+    used_cores     cores that the kernel runs on; with fewer tasks, or cells that have any, the last ones get
+                   none. Of a matrix product, block i in order goes to core i modulo them
     single_core_m, single_core_n
                    the block that a core takes at a time, of a matrix product its tiles along n first;
                    0: one base block
@@ -150,6 +152,11 @@ class Tiling:
     def has_grid(self) -> bool:
         """Whether a grid says which core makes what."""
         return any(getattr(self, name) for name in (*GRID, "pixel_dim"))
+
+    @property
+    def cells(self) -> int:
+        """Cells of the grid, if every part of it has work; 1 without a grid."""
+        return prod(max(1, getattr(self, name)) for name in (*GRID, "pixel_dim"))
 
     @property
     def block_m(self) -> int:

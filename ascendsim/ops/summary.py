@@ -13,13 +13,12 @@ def summarise(
 ) -> KernelResult:
     """Return the cycles, microseconds and shares of one kernel."""
     busy = average_busy(times)
-    # As `Kernel.blocks` and `Kernel.cores_used` say, which would have the work of the cores planned.
+    # Read off the times: `Kernel.blocks` and `Kernel.cores_used` would have the work of the cores planned.
     cores = {core for phase in times.phases for work in phase.cores for core in work.cores}
-    blocks = sum(core.kind == "cube" for core in cores) or len(cores)
     return KernelResult(
         name=kernel.name,
         cycles=times.cycles,
-        time_us=times.cycles / profile.clock.cube_mhz + profile.launch_us(blocks),
+        time_us=times.cycles / profile.clock.cube_mhz + profile.launch_us(kernel.blocks_on(cores)),
         cores_used=len(cores),
         busy=busy,
         bound_by=bound_by(busy),

@@ -6,7 +6,7 @@ beside it, and all cores finish one phase before the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -117,7 +117,8 @@ class Kernel:
     `macs` are the multiply-adds the problem asks for, without padding or inserted zeros (0: a vector kernel);
     `note` says in words what a reader of the report must know about it; `op_type` is what CANN calls it.
     `recipe` promises that kernels of one product with equal recipes, and tensors that differ in their names
-    alone, take the same cycles; None promises nothing.
+    alone, take the same cycles; None promises nothing. `launched` are the blocks that its plan launches; 0:
+    as many as have work.
     """
 
     name: str
@@ -130,13 +131,25 @@ class Kernel:
     facts: Mapping[str, Any] = field(default_factory=dict)
     op_type: str = ""
     recipe: Hashable = None
+    launched: int = 0
 
     @property
     def blocks(self) -> int:
-        """Blocks of the launch: cube cores, each with its vector cores; vector cores where no cube works."""
+        """Blocks of the launch (`blocks_on`)."""
+        return self.blocks_on({work.core for phase in self.phases for work in phase.work})
+
+    def blocks_on(self, cores: Collection[Core]) -> int:
+        """Return the blocks of the launch: those of the plan, though some get no work or wait for a core.
+
+        Of a kernel without a plan as many as have work: cube cores, each with its vector cores; vector
+        cores where no cube works.
+
+        cores   those that have work in at least one phase
+        """
         # The device counts blocks by AI cores: the two vector cores beside a cube core come with its block.
-        cores = {work.core for phase in self.phases for work in phase.work}
-        return sum(core.kind == "cube" for core in cores) or len(cores)
+        cubes = sum(core.kind == "cube" for core in cores)
+        # A schedule of the user's own may deal its tasks to more cores than its tiling speaks of.
+        return max(self.launched, cubes) or len(cores)
 
     @property
     def cores_used(self) -> int:

@@ -51,15 +51,19 @@ KERNEL = (
         "blocks",
         "blocks",
         "",
-        "Blocks of the launch: cube cores, each with its vector cores; vector cores where no cube works.",
+        "Blocks of the launch, msprof's Block Dim: of a plan its cores, with work or without, or the cells "
+        "of a grid that is larger than the chip, which take turns; without a plan the cores with work. A "
+        "cube core comes with its vector cores; where no cube works, vector cores count.",
     ),
     Column(
         "cores_used",
         "cores",
         "",
         "Cores of the cube and of vectors, together, with work in at least one phase of the kernel. A table "
-        "shows blocks and what comes on top: 32+64.",
+        "shows both kinds, 32+64, and the blocks where so many were launched for fewer or more cores: 16 of "
+        "30.",
     ),
+    Column("cubes_used", "cores", "", "Those of the cube; AI cores where cube and vectors are one."),
     Column(
         "cube_utilisation",
         "cube",

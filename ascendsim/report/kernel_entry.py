@@ -36,6 +36,7 @@ def kernel_entry(kernel: KernelResult, profile: Profile) -> Entry:
         "core_us": (kernel.cycles - entry) / mhz,
         "blocks": blocks,
         "cores_used": kernel.cores_used,
+        "cubes_used": sum(len(cores) for cores in _alike(kernel.times) if cores[0].kind == "cube"),
         "cube_utilisation": kernel.cube_utilisation,
         "busy": {pipe: busy / cycles for pipe, busy in own.items()},
         "engine": kernel.engine,

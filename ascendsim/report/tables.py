@@ -70,12 +70,14 @@ def time_table(product: Entry, *, share: bool | None = None) -> TextTable:
 
 
 def _cores(kernel: Entry) -> str:
-    """Return how many cores work: blocks, and the vector cores that work beside them."""
+    """Return how many cores work, cubes and vectors, and how many blocks were launched if others."""
     # What stands for several kernels has no number of its own.
     if kernel["cores_used"] == "":
         return ""
-    beside = kernel["cores_used"] - kernel["blocks"]
-    return f"{kernel['blocks']}+{beside}" if beside else str(kernel["blocks"])
+    cubes, blocks = kernel["cubes_used"], kernel["blocks"]
+    beside = kernel["cores_used"] - cubes
+    told = f"{cubes}+{beside}" if cubes and beside else str(cubes or beside)
+    return told if blocks == (cubes or beside) else f"{told} of {blocks}"
 
 
 def busy_table(product: Entry) -> TextTable:

@@ -56,8 +56,8 @@ def product_kernel(
     """Return the kernel of a product under its schedule; its facts hold the plan."""
     tensors = {tensor.name: tensor for tensor in schedule.tensors}
     facts = {"plan": plan}
-    phases = schedule.phases()
-    return Kernel(name, phases, tensors, math, macs, compute_dtype, note, facts=facts, op_type=op_type)
+    named = name, schedule.phases(), tensors, math, macs, compute_dtype, note
+    return Kernel(*named, facts=facts, op_type=op_type, launched=schedule.launched)
 
 
 def grad_input(call: Call, graph: GraphBuilder) -> None:

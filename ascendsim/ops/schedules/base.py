@@ -131,6 +131,11 @@ class Schedule(ABC):
         return False
 
     @property
+    def launched(self) -> int:
+        """Blocks of the launch: the cores of the plan, with work or without."""
+        return self.tiling.used_cores
+
+    @property
     def cleared_apart(self) -> bool:
         """Whether a kernel before this one (MemSet) must set its output to zero."""
         return False

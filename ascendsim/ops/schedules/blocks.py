@@ -100,6 +100,14 @@ class BlockSchedule(Schedule):
         tasks = self.sequence()
         return [tasks[share.start : share.stop] for share in shares(len(tasks), self.tiling.used_cores)]
 
+    @property
+    def launched(self) -> int:
+        """Blocks of the launch: the cells of a grid that is larger than the chip take turns on all cores."""
+        own, cells = type(self).dealt is BlockSchedule.dealt, self.tiling.cells
+        # On fewer cores than the chip has, a kernel must go over the cells that are left by itself.
+        whole = self.tiling.used_cores == self.profile.cores.cube
+        return max(cells, self.tiling.used_cores) if own and whole else self.tiling.used_cores
+
     def _checked(self) -> Sequence[Sequence[Any]]:
         """Return the tasks of each core, which must be all base blocks, each once."""
         dealt, own = super()._checked(), type(self)

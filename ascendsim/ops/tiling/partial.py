@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.arguments import shown, whole
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
-from ascendsim.ops.plan import GRID, WHOLE, Plan, Tiling, require_fields
+from ascendsim.ops.plan import WHOLE, Plan, Tiling, require_fields
 
 if TYPE_CHECKING:
     from ascendsim.ops.problems.convolution import ConvProblem
@@ -44,13 +44,10 @@ class PartialPlan:
         # What a field may be, a tiling says itself: here of one whose other fields do not matter.
         made = Tiling(**{**_ANY, **self.fields})
         object.__setattr__(self, "fields", FrozenMap({name: getattr(made, name) for name in self.fields}))
-        cells = 1
-        for axis in (*GRID, "pixel_dim"):
-            cells *= max(1, self.fields.get(axis, 1))
-        if self.block_dim and cells > self.block_dim:
+        if self.block_dim and made.cells > self.block_dim:
             raise ConfigError(
-                f"tiling: the grid has {cells} cells, but block_dim is {self.block_dim}; leave one of them "
-                "out"
+                f"tiling: the grid has {made.cells} cells, but block_dim is {self.block_dim}; leave one of "
+                "them out"
             )
 
 

@@ -63,9 +63,9 @@ def fastest_of_few(
         return few[0]
     best, least = few[0], inf
     for tiling in few:
-        launch = profile.launch_us(tiling.used_cores) * profile.clock.cube_mhz
         # Parts of a sum are added as they arrive, as they are unless a call asks for an order.
         schedule = kind(gemm, tiling, profile, "atomic")
+        launch = profile.launch_us(schedule.launched) * profile.clock.cube_mhz
         try:
             cycles = launch + _timed(schedule, profile, stop_above=least - launch)
         # One that the schedule has no room for is passed over; where all are, the call tells of the first.
