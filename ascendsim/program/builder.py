@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ascendsim.errors import ProgramError
 from ascendsim.program.frames import Frame
 from ascendsim.program.instruction import Instruction
-from ascendsim.program.loops.follows import Follows
 from ascendsim.program.loops.laps import Lap
-from ascendsim.program.loops.rings import Ring, RingState
+from ascendsim.program.loops.rings import Changes, Ring, RingState, changes_of
 from ascendsim.program.loops.turns import Turns, turned_on
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.posts import VECTOR_CORES, Post
@@ -39,14 +38,14 @@ class _LapCode(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """Code that is known, and what it leaves in the rings, told by its own places.
+    """Code that is known, and what it changes in the rings, told by its own places.
 
     `lap` is the one from which its laps were counted when it was written down, `begins` are the turns of all
     rings from which its own were counted.
     """
 
     code: Unit | Nest
-    after: tuple[RingState, ...]
+    changes: Changes
     lap: int
     begins: tuple[int, ...]
 
@@ -63,7 +62,6 @@ class ProgramBuilder(Reserved):
         self._hazards = hazards
         # Code known by what it does and finds.
         self._known: dict[Hashable, _Known] = {}
-        self._follows: Follows[_Known] = Follows(self._rings)
         # By code, and the turns of all rings as it began when it was written down, and as it begins.
         self._turns: dict[Hashable, Turns | None] = {}
         self._laps: dict[Hashable, _LapCode] = {}
@@ -148,38 +146,33 @@ class ProgramBuilder(Reserved):
         fixed, lap = (lap, 0) if self._in_loop else (None, lap)
         self._frame.close()
         begins = tuple([ring.begin for ring in self._rings])
-        # Inside of another task something mostly takes a slot between two tasks.
-        outside = not self._frame.of_task
-        question = self._follows.question(given, shape, fixed, lap) if outside else None
-        followed = None if question is None else self._follows.answer(question, given, lap)
-        flat = tuple(chain.from_iterable([given[ring] for ring in self._rings if ring in given]))
-        if followed is not None:
-            self._recall(followed, task, lap, flat, begins)
-            return
-        before = self._states(given, lap, begins)
-        known = self._known.get((fixed, shape, before))
+        flat = tuple(chain.from_iterable(given.values()))
+        found = [ring.found(given[ring], lap) if ring in given else ring.bare for ring in self._rings]
+        # The places are numbered in the order in which they are given.
+        alike = fixed, shape, *given, *found
+        known = self._known.get(alike)
         if known is not None:
-            for ring, state, begin in zip(self._rings, known.after, begins, strict=True):
-                ring.become(state, given.get(ring, ()), lap, begin)
-            if outside:
-                self._follows.note(question, known, before, known.after, lap)
+            for ring, state in known.changes:
+                ring.become(state, given.get(ring, ()), lap)
             self._recall(known, task, lap, flat, begins)
             return
+        before = self._states(given, lap, begins)
         outer, self._frame = self._frame, Frame(self._ring_of, len(self)).of(task, flat)
         try:
             yield task
             code = self._frame.code()
         finally:
             self._frame = outer
-        self._known[fixed, shape, before] = _Known(code, self._states(given, lap, begins), lap, begins)
+        changes = changes_of(self._rings, before, self._states(given, lap, begins))
+        self._known[alike] = _Known(code, changes, lap, begins)
         self._frame.append(Step(code, task, 0, flat, self._in_loop))
 
     def _states(
         self, places: Mapping[Ring, tuple[Hashable, ...]], lap: int, begins: tuple[int, ...]
-    ) -> tuple[RingState, ...]:
-        """Return all rings as code with these places finds them that has begun at these turns."""
+    ) -> list[RingState]:
+        """Return all rings for code with these places that has begun at these turns."""
         own = zip(self._rings, begins, strict=True)
-        return tuple([ring.state(places.get(ring, ()), lap, begin) for ring, begin in own])
+        return [ring.state(places.get(ring, ()), lap, begin) for ring, begin in own]
 
     def _recall(
         self, known: _Known, task: Any, lap: int, places: tuple[Hashable, ...], begins: tuple[int, ...]

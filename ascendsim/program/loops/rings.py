@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from ascendsim.errors import ProgramError
@@ -25,6 +25,12 @@ class RingState(NamedTuple):
     labels: tuple[Any, ...]
 
 
+# What a slot holds: something (`what`) of a place, or, with `rest`, of the place (place, *rest). The laps of
+# `rest` and `what` count from `lap`: code leaves them as it says them, for a task far on in a loop as for the
+# first. A plain tuple (place, rest, what, lap), as there is one for every tile of every task.
+Held = tuple[Hashable, tuple[Any, ...] | None, Hashable, int]
+
+
 class Ring:
     """Slots used in turn (ping-pong); a tile that is still there need not be loaded again.
 
@@ -44,28 +50,26 @@ class Ring:
         self._unused = True if asked else None
         # The states of a ring of which nothing is asked but whose turn it is, by the turn and the freshness.
         turns, freshness = range(len(slots)), (False, True) if asked else (None,)
-        # Whether it has changed since `Follows` looked.
-        self.touched = True
         self._bare = [{fresh: RingState(turn, fresh, ()) for fresh in freshness} for turn in turns]
         self.restart()
 
-    @property
-    def begin(self) -> int:
-        """The turn from which code counts that begins here."""
-        return -1 if self._told else self._turn
-
     def restart(self) -> None:
         """Begin another program."""
-        self.touched = True
-        self._turn = -1
-        self._fresh: bool | None = None if self._unused is None else False
+        self._stand(-1, None if self._unused is None else False)
         self.forget()
+
+    def _stand(self, turn: int, fresh: bool | None) -> None:
+        """Let it be the turn of a slot, which is unused yet or not."""
+        self._turn = turn
+        # The turn from which code counts that begins here, and how that finds the ring if it wants no tile of
+        # it. Attributes, as they are asked for every task.
+        self.begin = -1 if self._told else turn
+        self.bare = self._bare[(turn + 1) % len(self.slots) if self._told else 0][fresh]
 
     def forget(self) -> None:
         """Forget what the slots hold, so that everything is loaded anew; turns go on."""
         # Forgetting is for tiles that a schedule loads again although they may be there, as the device does.
-        self.touched = True
-        self._holds: list[tuple[Hashable, Hashable] | None] = [None] * len(self.slots)
+        self._holds: list[Held | None] = [None] * len(self.slots)
 
     @property
     def last(self) -> Slot:
@@ -87,138 +91,150 @@ class Ring:
 
     def next(self, place: Hashable = None, what: Hashable = None) -> Slot:
         """Return the next slot in turn and note what it will hold."""
-        self.touched = True
-        self._turn = (self._turn + 1) % len(self.slots)
-        self._holds[self._turn] = place, what
-        self._fresh = self._unused
-        return self.slots[self._turn]
+        turn = (self._turn + 1) % len(self.slots)
+        self._stand(turn, self._unused)
+        self._holds[turn] = place, None, what, 0
+        return self.slots[turn]
 
     def begins(self) -> bool:
         """Tell whether this is the first use of the last slot since its turn came; later ones add to it.
 
         Raises   ProgramError for a ring of which that is not to be asked (`asked`)
         """
-        fresh, self._fresh, self.touched = self._fresh, False, True
+        fresh = self.bare.fresh
         if fresh is None:
             raise ProgramError(
                 f"{self.last.name}: this ring was made without `asked`, so that code does not depend on it "
                 "whether a slot is used for the first time; make it with `asked`, or do not ask"
             )
+        if fresh:
+            self._stand(self._turn, False)
         return fresh
 
     def find(self, place: Hashable, what: Hashable = None) -> Slot | None:
         """Return the slot that holds a tile, or None."""
         for slot, held in zip(self.slots, self._holds, strict=True):
-            if held is not None and held == (place, what):
+            if held is not None and _tile(held) == (place, what):
                 return slot
         return None
 
     def held_by(self, slot: Slot) -> Hashable:
         """Return the place of which a slot holds something, or None."""
         held = self._holds[slot.index - self.slots[0].index]
-        return None if held is None else held[0]
+        return None if held is None else _tile(held)[0]
 
-    def state(self, places: tuple[Hashable, ...] = (), lap: int = 0, begin: int = -1) -> RingState:
-        """Return the ring as code finds it that wants tiles of these places and no others.
+    def found(self, places: tuple[Hashable, ...], lap: int) -> Hashable:
+        """Return what code with these places finds that begins here: all that `state` would say.
 
-        Beyond its places, laps of its tiles are counted from `lap`; turns from the `begin` of the code.
+        For every task there is, where `state` is for those that are written down.
+        """
+        return self.bare, *self._labels(places, lap, self.begin)
+
+    def state(self, places: tuple[Hashable, ...], lap: int, begin: int) -> RingState:
+        """Return the ring for code with these places that has begun at this turn, and wants no other tiles.
+
+        Beyond its places, laps of its tiles are counted from `lap`.
         """
         # Told by the unit's own places, numbered: "image 3 of a task on image 3" and "image 4 of a task on
         # image 4" are one state, which is why units recur at all.
-        holds = self._holds
-        turn, fresh = (self._turn - begin) % len(holds), self._fresh
-        if not places:
-            return self._bare[turn][fresh]
-        labels = [_label(held, places, lap) for held in (*holds[begin:], *holds[:begin])]
+        turn, fresh = (self._turn - begin) % len(self.slots), self.bare.fresh
+        labels = self._labels(places, lap, begin) if places else ()
         return RingState(turn, fresh, tuple(labels))
 
-    def become(
-        self, state: RingState, places: tuple[Hashable, ...] = (), lap: int = 0, begin: int = -1
-    ) -> None:
-        """Take the state in which code with these places leaves the ring that has begun at this turn.
+    def _labels(self, places: tuple[Hashable, ...], lap: int, begin: int) -> list[Any]:
+        """Return what the slots hold of some places, from the slot of a turn on."""
+        of_slots = (*self._holds[begin:], *self._holds[:begin])
+        return [None if held is None else _label(held, places, lap) for held in of_slots]
+
+    def become(self, state: RingState, places: tuple[Hashable, ...], lap: int) -> None:
+        """Take the state in which code with these places leaves the ring that begins here.
 
         Slots that hold nothing of the code keep what they hold: it has not used them.
         """
-        turn, self._fresh, labels = state
-        self.touched = True
-        count = len(self._holds)
-        self._turn = (begin + turn) % count
-        for number, label in enumerate(labels):
-            if label is not None:
-                at, rest, what = label
-                if lap and not (rest is what is None):
-                    rest, what = moved((rest, what), lap)
-                held = places[at] if rest is None else (places[at], *rest)
-                self._holds[(begin + number) % count] = held, what
-
-    def met(self, places: tuple[Hashable, ...]) -> tuple[int, ...] | None:
-        """Return for each slot, from the one whose turn it is, of which place its tile is; -1: of none.
-
-        None where that does not tell what `state` says with `standing`: where a place looks like one within
-        another although it is the task's own, and where a tile is within a place that is no tuple.
-        """
-        # How such a place goes on is a task's own, but `standing` has it, as if it were the same for all.
-        if True in map(_nested, places):
-            return None
-        begin, found = self.begin, []
-        for held in (*self._holds[begin:], *self._holds[:begin]):
-            at = -1 if held is None else place_in(held[0], places)
-            if at >= 0 and held[0] != places[at] and not _nested(held[0]):  # type: ignore[index]  # not None
-                return None
-            found.append(at)
-        return tuple(found)
-
-    def standing(self, lap: int = 0) -> Hashable:
-        """Return all that `state` says of the ring but the places of its tiles: whatever these are."""
-        begin = self.begin
-        tails: list[Hashable] = []
-        for held in (*self._holds[begin:], *self._holds[:begin]):
-            if held is None:
-                tails.append(None)
-                continue
-            place, what = held
-            rest = place[1:] if _nested(place) else None  # type: ignore[index]  # then it is a tuple
-            tails.append(moved((rest, what), -lap))
-        return (self._turn - begin) % len(tails), self._fresh, tuple(tails)
+        turn, fresh, labels = state
+        begin, count = self.begin, len(self.slots)
+        self._stand((begin + turn) % count, fresh)
+        if labels:
+            for number, label in enumerate(labels):
+                if label is not None:
+                    at, rest, what = label
+                    self._holds[(begin + number) % count] = places[at], rest, what, lap
 
     def whole(self, lap: int = 0) -> RingState:
         """Return all that the ring holds, told from a round of a loop: its laps are counted from there."""
-        return RingState(self._turn, self._fresh, tuple([moved(held, -lap) for held in self._holds]))
+        tiles = [None if held is None else moved(_tile(held), -lap) for held in self._holds]
+        return RingState(self._turn, self.bare.fresh, tuple(tiles))
 
     def take(self, state: RingState, lap: int = 0) -> None:
         """Take a state that `whole` has told, seen from another round."""
-        self.touched = True
-        self._turn, self._fresh = state.turn, state.fresh
-        self._holds = [moved(held, lap) for held in state.labels]
+        self._stand(state.turn, state.fresh)
+        tiles = [moved(tile, lap) for tile in state.labels]
+        self._holds = [None if tile is None else (tile[0], None, tile[1], 0) for tile in tiles]
+
+
+# What some code changes: rings, with the states in which it leaves them.
+Changes = tuple[tuple[Ring, RingState], ...]
+
+
+def changes_of(rings: Sequence[Ring], before: Sequence[RingState], after: Sequence[RingState]) -> Changes:
+    """Return what code changes, from the states in which it finds all rings and leaves them."""
+    states = zip(rings, before, after, strict=True)
+    return tuple([(ring, _changed(old, new)) for ring, old, new in states if old != new])
+
+
+def _changed(before: RingState, after: RingState) -> RingState:
+    """Return a state with nothing for the slots that hold what they held before."""
+    if not after.labels:
+        return after
+    kept = zip(before.labels, after.labels, strict=True)
+    return after._replace(labels=tuple([None if old == new else new for old, new in kept]))
 
 
 def place_in(place: Hashable, places: tuple[Hashable, ...]) -> int:
     """Return the number of the place that a place is, or begins with; -1: none of them."""
-    for number, own in enumerate(places):
-        if place == own:
-            return number
-    if isinstance(place, tuple) and place:
-        begin = place[0]
-        for number, own in enumerate(places):
-            if begin == own:
-                return number
+    if place in places:
+        return places.index(place)
+    if isinstance(place, tuple) and place and place[0] in places:
+        return places.index(place[0])
     return -1
 
 
-def _nested(place: Hashable) -> bool:
-    """Tell whether a place looks like one within another: a tuple that begins with that."""
-    return isinstance(place, tuple) and bool(place) and isinstance(place[0], tuple)
+def _tile(held: Held) -> tuple[Hashable, Hashable]:
+    """Return the whole place of which a slot holds something, and what of it."""
+    place, rest, what, lap = held
+    if lap:
+        rest, what = moved((rest, what), lap)
+    return (place if rest is None else (place, *rest)), what
 
 
-def _label(held: tuple[Hashable, Hashable] | None, places: tuple[Hashable, ...], lap: int) -> Any:
-    """Tell what a slot holds: the number of a place, how that goes on in the slot (None: not), and what."""
-    if held is None:
-        return None
-    place, what = held
-    at = place_in(place, places)
+def _label(held: Held, places: tuple[Hashable, ...], lap: int) -> Any:
+    """Tell what a slot holds: the number of a place, how that goes on in the slot (None: not), and what.
+
+    Laps count from `lap`. None: it holds nothing of these places.
+    """
+    place, rest, what, begin = held
+    if rest is None or not _begun_by(place, places):
+        # The usual tile: nothing has to be put together, and mostly nothing is moved.
+        if place in places:
+            if begin != lap and not (rest is what is None):
+                rest, what = moved((rest, what), begin - lap)
+            return places.index(place), rest, what
+        if rest is not None:
+            return None
+    whole, what = _tile(held)
+    at = place_in(whole, places)
     if at < 0:
         return None
-    rest = None if place == places[at] else place[1:]  # type: ignore[index]  # then it is a tuple
+    rest = None if whole == places[at] else whole[1:]  # type: ignore[index]  # then it is a tuple
     if lap and not (rest is what is None):
         rest, what = moved((rest, what), -lap)
     return at, rest, what
+
+
+def _begun_by(place: Hashable, places: tuple[Hashable, ...]) -> bool:
+    """Tell whether one of some places begins with a place."""
+    # By hand: a generator for each tile would be what is slow.
+    for own in places:  # noqa: SIM110
+        if isinstance(own, tuple) and own and own[0] == place:
+            return True
+    return False

@@ -175,13 +175,13 @@ def _pieces(program: Program) -> Sequence[Sequence[Any]]:
 
 def _composed(composed: Composed, rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """Lay the rows of what a nest names end to end, loops and all."""
-    made = [np.empty((3, 0), np.int64)]
+    made = []
     for shifts, named in composed.segments:
         parts = [rows[number] for number, _ in named]
         once = np.concatenate(parts, axis=1)
         once[1] += once[2] * np.repeat([lap for _, lap in named], [part.shape[1] for part in parts])
         made.append(_rounds(once, shifts))
-    return np.concatenate(made, axis=1)
+    return made[0] if len(made) == 1 else np.concatenate([np.empty((3, 0), np.int64), *made], axis=1)
 
 
 def _rounds(once: NDArray[np.int64], shifts: range) -> NDArray[np.int64]:

@@ -88,7 +88,8 @@ class Layouts:
             # Each turn goes on where the one before it has ended, source by source.
             grown = np.array(counts, np.int32)
             grown[: len(before)] -= before
-            made += [(*columns[:3], columns[3] + turn * grown[columns[2]]) for turn in range(part.times)]
+            made.append(tuple(columns))
+            made += [(*columns[:3], columns[3] + turn * grown[columns[2]]) for turn in range(1, part.times)]
             for number, each in enumerate(grown.tolist()):
                 counts[number] += (part.times - 1) * each
         whole = [np.concatenate(column) for column in zip(*made, strict=True)]

@@ -31,13 +31,15 @@ class Composed(NamedTuple):
 class _Inner(NamedTuple):
     """A source of a step of a nest, and how it follows from one of the nest's.
 
-    `task` is the task as if the lap were 0; `rest` is how the key of the source goes on from the nest's.
+    `rest` is how the key of the source goes on from the nest's; `own` is the lap of the task itself, `lap`
+    the one by which what it names is moved.
     """
 
     unit: Unit | Nest
     source: int
     task: Part
     rest: tuple[Any, ...]
+    own: int
     lap: int
 
 
@@ -115,10 +117,11 @@ class Namer:
         segments = []
         for shifts, inner in self._inner_of(nest)[source]:
             made = []
-            for unit, at, of_task, rest, lap in inner:
+            for unit, at, part, rest, begin, lap in inner:
                 own = (key, *rest) if rest else key
                 number = self._known.get((id(unit), at, own))
                 if number is None:
+                    of_task = moved(part, -begin) if begin else part
                     number = self._find(unit, at, own, of_task.within(task))
                 made.append((number, lap))
             segments.append((shifts, tuple(made)))
@@ -153,6 +156,6 @@ def _inner_source(nest: Nest, step: Step, source: int, outer: int) -> _Inner:
     else:
         rest = () if place == nest.places[outer] else place[1:]
     if not rest:
-        return _Inner(step.unit, source, part, rest, step.shift)
+        return _Inner(step.unit, source, part, rest, 0, step.shift)
     rest, lap = told_apart(rest)
-    return _Inner(step.unit, source, moved(part, -lap) if lap else part, rest, lap + step.shift)
+    return _Inner(step.unit, source, part, rest, lap, lap + step.shift)

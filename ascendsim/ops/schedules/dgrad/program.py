@@ -19,6 +19,8 @@ class DgradProgram(BlockProgram):
         spread = inserts_in_ub(cut.gemm, cut.profile)
         super().__init__(cut, sizes, target, hazards, cut.gemm.out_c0, spread=spread)
         self.tiles = DgradTiles(self.b, cut, self.insertion)
+        # All blocks of a column have the same: one object is named, and told from others, once.
+        self._rights: dict[Hashable, tuple[Hashable, ...]] = {}
 
     def append(self, task: Task) -> None:
         """Append one base block: for each part, kernel depth, box of taps in L1, base_k: multiply."""
@@ -27,7 +29,7 @@ class DgradProgram(BlockProgram):
         shape = self.cut.pixel_shapes[task.first_pixel, task.pixels], task.columns, len(pairs)
         places = {
             self.left: tuple([_left_place(task, source) for _, source in pairs]),
-            self.right: tuple([_right_place(task, kernel) for kernel, _ in pairs]),
+            self.right: self._right_places(task),
         }
         for _ in self.b.once(task, shape, places):
             for part in parts:
@@ -46,6 +48,14 @@ class DgradProgram(BlockProgram):
                 # L0C begins anew with every part, so several of them meet in GM.
                 atomic = len(parts) > 1
                 self.out.write(accumulator, task.pixels, task.columns, tiles.output, task, atomic=atomic)
+
+    def _right_places(self, task: Task) -> tuple[Hashable, ...]:
+        key = task.group, task.depth, task.first_column
+        known = self._rights.get(key)
+        if known is None:
+            pairs = self.cut.gemm.depths[task.depth]
+            known = self._rights[key] = tuple([_right_place(task, kernel) for kernel, _ in pairs])
+        return known
 
 
 def _left_place(task: Task, depth: int) -> Hashable:
