@@ -62,6 +62,13 @@ def test_answers_of_some_calls_are_enough(folder, tmp_path):
     assert (found.format, found.routes) == ("float16", ("matmul",))
 
 
+def respelt(folder, **changes):
+    """Write other things into the file of a probe; None: leave one out."""
+    document = json.loads((folder / "probe.json").read_text()) | changes
+    kept = {key: value for key, value in document.items() if value is not None}
+    (folder / "probe.json").write_text(json.dumps(kept))
+
+
 def cut(path):
     """Leave what a script wrote that was ended on its way."""
     path.write_bytes(path.read_bytes()[:200])
@@ -85,6 +92,12 @@ def no_array(path):
         (lambda at: (at / "probe.json").unlink(), "probe.json is missing; `ascendsim probe --out"),
         (lambda at: (at / "probe.json").write_text("{}"), "is no probe of this version"),
         (lambda at: (at / "probe.json").write_text("{"), "is no probe of this version"),
+        (lambda at: (at / "probe.json").write_text('["ascendsim probe 1"]'), "is no probe of this version"),
+        (lambda at: (at / "probe.json").write_bytes(b"\xff"), "is no probe of this version"),
+        (lambda at: respelt(at, cases=None), "is no probe of this version"),
+        (lambda at: respelt(at, cases=["matmul-float16"]), "is no probe of this version"),
+        (lambda at: respelt(at, cases=[{"route": "matmul"}]), "is no probe of this version"),
+        (lambda at: respelt(at, cases=[{"name": ["matmul-float16"]}]), "holds no call of .*probe.json"),
         (lambda at: (at / "outputs.npz").unlink(), "outputs.npz is missing; run `python run_on_device.py`"),
         (lambda at: (at / "outputs.npz").write_bytes(b"zip"), "cannot be read as an .npz"),
         (lambda at: (at / "outputs.npz").write_bytes(b""), "cannot be read as an .npz"),

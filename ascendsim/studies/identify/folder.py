@@ -129,7 +129,7 @@ def read_outputs(folder: Path) -> dict[Case, Floats]:
 
     Raises   ConfigError for a folder without a probe or without answers, or where they do not fit
     """
-    document = _document(folder)
+    listed = _listed(folder)
     path = folder / OUTPUTS
     if not path.is_file():
         raise ConfigError(f"identify: {path} is missing; run `python {SCRIPT_NAME}` there")
@@ -146,8 +146,7 @@ def read_outputs(folder: Path) -> dict[Case, Floats]:
         told = f"{path} cannot be read as an .npz; run `python {SCRIPT_NAME}` again"
         raise ConfigError(f"identify: {told}") from None
     answered = {}
-    for listed in document["cases"]:
-        case = Case(listed["route"], listed["format"])
+    for case in listed:
         if case.name in arrays:
             answered[case] = _values(case, arrays[case.name])
     if not answered:
@@ -157,19 +156,22 @@ def read_outputs(folder: Path) -> dict[Case, Floats]:
     return answered
 
 
-def _document(folder: Path) -> Any:
+def _listed(folder: Path) -> list[Case]:
+    """Return the calls of a probe, in the order of its file."""
     path = folder / "probe.json"
     try:
         document = json.loads(path.read_text())
+        if document["schema"] == SCHEMA:
+            names = [call["name"] for call in document["cases"]]
+            return [case for name in names for case in cases_of() if case.name == name]
     except OSError:
         raise ConfigError(f"identify: {path} is missing; `ascendsim probe --out {folder}` makes it") from None
-    except ValueError:
-        document = None
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise ConfigError(
-            f"identify: {path} is no probe of this version ({SCHEMA}); `ascendsim probe --out` makes one anew"
-        )
-    return document
+    # What is no JSON, or has no table or list of them where a probe has one.
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ConfigError(
+        f"identify: {path} is no probe of this version ({SCHEMA}); `ascendsim probe --out` makes one anew"
+    )
 
 
 def _values(case: Case, bits: NDArray[Any]) -> Floats:
