@@ -13,6 +13,7 @@ from test_timing import PLAIN, profiles, programs, read
 from ascendsim.ops.results import Retimed
 from ascendsim.ops.summary import summarise
 from ascendsim.program.kernel import Core, CoreWork, Phase
+from ascendsim.report.kernel_entry import occupation_entry
 from ascendsim.timing.critical_path import PathStep, critical_path, cycles_by_cause, cycles_by_pipe
 from ascendsim.timing.timeline import times_of
 from ascendsim.timing.times import Occupation, average_busy, bound_by, occupation
@@ -122,18 +123,32 @@ def test_busy_is_averaged_over_the_used_cores(folded):
     assert average_busy(times_of(time_kernel(made, PLAIN, folded=folded)))["M"] == 20
 
 
-def test_only_cores_of_a_kind_that_has_the_pipe_count():
-    # Two cube cores, of which one uses M, and three vector cores: M 10 / 2, V 12 / 3, MTE2 (10 + 3 x 5) / 5.
+def both_kinds(mte2_of_vectors):
+    """Two cube cores, of which one uses M and ten cycles of MTE2, and three vector cores."""
     cube = program(Fake("M", 10), Fake("MTE2", 10))
-    vector = program(Fake("V", 4), Fake("MTE2", 5))
+    vector = program(Fake("V", 4), Fake("MTE2", mte2_of_vectors))
     work = (
         CoreWork(Core("cube", 0), 0, lambda: cube),
         CoreWork(Core("cube", 1), 1, lambda: program(Fake("FIX", 8))),
         *(CoreWork(Core("vector", i), 0, lambda: vector) for i in range(3)),
     )
     made = replace(kernel([cube]), phases=(Phase("both", work),))
-    busy = average_busy(times_of(time_kernel(made, PLAIN)))
-    assert busy == {"S": 0, "M": 5, "V": 4, "MTE2": 5, "FIX": 4}
+    return times_of(time_kernel(made, PLAIN))
+
+
+def test_only_cores_of_a_kind_that_has_the_pipe_count():
+    # M 10 / 2, V 12 / 3.
+    assert average_busy(both_kinds(5)) == {"S": 0, "M": 5, "V": 4, "MTE2": 5, "FIX": 4}
+
+
+@pytest.mark.parametrize(("of_vectors", "mean"), [(1, 5), (4, 5), (6, 6), (9, 9)])
+def test_of_two_kinds_with_a_pipe_the_busier_one_counts(of_vectors, mean):
+    # Cubes 10 / 2; all five cores together would be 2.6 of MTE2 with vector cores of one cycle, below M.
+    times = both_kinds(of_vectors)
+    assert average_busy(times)["MTE2"] == mean
+    spent = occupation_entry(times)["MTE2"]
+    assert spent["busy"] == mean / times.cycles
+    assert spent["entry"] + spent["busy"] + sum(spent["waiting"].values()) + spent["idle"] == pytest.approx(1)
 
 
 def test_the_scalar_unit_never_bounds():

@@ -55,7 +55,8 @@ class KernelResult:
     cycles            of the cube clock, from the entry of the first core to the end of the last, no launch
     time_us           with launch: what msprof calls the task duration
     cores_used        cores with work in at least one phase
-    busy              pipe -> cycles, averaged over the used cores that have the pipe
+    busy              pipe -> cycles, averaged over the used cores that have the pipe; where cube and vector
+                      cores both have it, over those that are busier with it
     bound_by          the busiest pipe apart from S
     bytes             source -> bytes moved: "l2_read", "l2_write" (all traffic of the cores with L2) and
                       "memory" (what crosses the link to main memory): "memory_read" (what L2 does not hold)

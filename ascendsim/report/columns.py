@@ -74,8 +74,8 @@ KERNEL = (
         "busy",
         "busy",
         "share of cycles, by pipe",
-        "Cycles in which the pipe is occupied, averaged over the used cores that have it, / cycles. The "
-        "entry is no pipe's.",
+        "Cycles in which the pipe is occupied, averaged over the used cores that have it, / cycles. Of cube "
+        "and vector cores that both have it, those count that are busier with it. The entry is no pipe's.",
     ),
     Column(
         "plan",

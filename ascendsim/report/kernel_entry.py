@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.program.instruction import PIPES
@@ -61,23 +62,25 @@ def occupation_entry(times: KernelTimes) -> Entry:
     """Return the shares of the kernel's cycles in which each pipe was busy, waited (by cause) and was idle.
 
     Before them comes the entry, which is no pipe's: here it counts neither as busy nor as idle. The shares
-    are averages over the used cores of the kinds that have the pipe, as in `average_busy`.
+    are averages over the used cores of one kind, as in `average_busy`.
     """
     parts = [(cores, occupation(times, cores[0])) for cores in _alike(times)]
-    # A vector core is no idle cube core: it counts in the pipes of vector cores only.
-    kinds = {
-        pipe: {cores[0].kind for cores, found in parts if pipe in found}
-        for pipe in PIPES
-        if any(pipe in found for _, found in parts)
-    }
-    return {
-        pipe: _mean(
-            [(len(cores), found.get(pipe)) for cores, found in parts if cores[0].kind in kinds[pipe]],
-            times,
-            in_busy=pipe == "S",
-        )
-        for pipe in kinds
-    }
+    found: Entry = {}
+    # A vector core is no idle cube core: each kind is averaged by itself, and the busier one counts.
+    for kind, pipe in product(dict.fromkeys([cores[0].kind for cores, _ in parts]), PIPES):
+        if own := _of_kind(parts, kind, pipe):
+            mean = _mean(own, times, in_busy=pipe == "S")
+            if pipe not in found or mean["busy"] > found[pipe]["busy"]:
+                found[pipe] = mean
+    return {pipe: found[pipe] for pipe in PIPES if pipe in found}
+
+
+def _of_kind(
+    parts: list[tuple[list[Core], dict[str, Occupation]]], kind: str, pipe: str
+) -> list[tuple[int, Occupation | None]]:
+    """Return how many cores of a kind did what with a pipe; nothing if none of them has used it."""
+    own = [(len(cores), found.get(pipe)) for cores, found in parts if cores[0].kind == kind]
+    return own if any(found is not None for _, found in own) else []
 
 
 def _alike(times: KernelTimes) -> list[list[Core]]:

@@ -97,21 +97,23 @@ def occupation(times: KernelTimes, core: Core) -> dict[str, Occupation]:
 
 
 def average_busy(times: KernelTimes) -> dict[str, float]:
-    """Return the busy cycles of each pipe, averaged over the used cores of the kinds that have the pipe."""
-    totals: dict[str, int] = {}
-    kinds: dict[str, set[str]] = {}
+    """Return the busy cycles of each pipe, averaged over the used cores of a kind that has the pipe.
+
+    Where cube and vector cores both have it, those count that are busier with it, as profilers list both
+    apart: vector cores that only add up what is left at the end would hide what binds the cubes.
+    """
+    totals: Counter[tuple[str, str]] = Counter()
     used: set[Core] = set()
     for phase in times.phases:
         for work in phase.cores:
             used.update(work.cores)
             for pipe, cycles in work.busy.items():
-                totals[pipe] = totals.get(pipe, 0) + cycles * len(work.cores)
-                kinds.setdefault(pipe, set()).add(work.cores[0].kind)
-    # Over the cores that have the pipe at all: profilers list cube and vector cores apart.
+                totals[pipe, work.cores[0].kind] += cycles * len(work.cores)
     cores = Counter([core.kind for core in used])
-    busy = {
-        pipe: totals[pipe] / sum([cores[kind] for kind in kinds[pipe]]) for pipe in PIPES if pipe in totals
-    }
+    busy: dict[str, float] = {}
+    for pipe in PIPES:
+        if means := [totals[pipe, kind] / cores[kind] for kind in cores if (pipe, kind) in totals]:
+            busy[pipe] = max(means)
     return busy | {"S": busy["S"] + times.entry_cycles} if busy else busy
 
 
