@@ -91,6 +91,23 @@ def test_a_nest_of_shares_is_had_by_its_name_alone(product, gradient, nest, stri
     assert (sized.schedule, sized.tiling.base_m) == (nest, 16)
 
 
+@pytest.mark.parametrize("product", ["910B", "910_95"])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(("dilation", "axes"), [(1, "hw"), ((1, 2), "h")])
+def test_a_kernel_is_split_along_all_axes_that_can_be_if_only_the_nest_is_named(
+    product, stride, dilation, axes
+):
+    layer = ConvProblem((2, 64, 28, 28), (64, 64, 3, 3), stride, 1, dilation)
+    call = {"product": product, "output_mask": (True, False, False)}
+    named = estimate(layer, schedule="dgrad_split", **call).plans["grad_input"]
+    assert (named.schedule, named.tiling.kernel_split) == ("dgrad_split", axes)
+    part = estimate(layer, tiling={"grad_input": {"schedule": "dgrad_split"}}, **call).plans["grad_input"]
+    assert named.tiling == part.tiling
+    # What is said stands.
+    along_h = estimate(layer, schedule="dgrad_split", tiling={"kernel_split": "h"}, **call)
+    assert along_h.plans["grad_input"].tiling.kernel_split == "h"
+
+
 def test_a_schedule_stands_above_that_of_a_plan():
     plan = {"grad_input": Plan("dgrad", SMALL)}
     assert plans(plan, "dgrad_columns_outer")["grad_input"] == Plan("dgrad_columns_outer", SMALL)

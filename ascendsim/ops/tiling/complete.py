@@ -76,12 +76,13 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
         # Parts of the other nest's reduction are none of this one's.
         own: dict[str, Any] = {**kind.fixed, "k_split": 1}
         tiling = replace(tiling, **own)
-    if kind.reads - schedule_named(base.schedule).reads >= {"kernel_split"}:
+    if _lacks_split(kind, tiling):
         # Segments of a sum over all taps are none of what one phase of the stride adds; and operators that
         # split a kernel turn its weights first.
         turned = not filling.profile.generation.changes_layouts
-        tiling = replace(tiling, k_split=1, single_core_k=0, transpose_first=turned)
-    if not numbers_tasks(kind, tiling):
+        axes = "h" if filling.gemm.sliding.dilation[1] > 1 else "hw"
+        tiling = replace(tiling, k_split=1, single_core_k=0, transpose_first=turned, kernel_split=axes)
+    if not _numbers_tasks(kind, tiling):
         tiling = replace(tiling, task_order=_usual_order(kind))
     tiling = replace(tiling, **partial.fields)
     tiling = _on_grid(tiling, kind, partial, filling)
@@ -98,10 +99,20 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
     return Plan(partial.schedule or base.schedule, tiling, by)
 
 
-def numbers_tasks(kind: type[Schedule], tiling: Tiling) -> bool:
+def takes_over(kind: type[Schedule], tiling: Tiling) -> bool:
+    """Tell whether a nest can take the tiling of another one as it is, as far as its own fields go."""
+    return _numbers_tasks(kind, tiling) and not _lacks_split(kind, tiling)
+
+
+def _numbers_tasks(kind: type[Schedule], tiling: Tiling) -> bool:
     """Tell whether a nest can number its tasks as a tiling says: by its own axes; true if it reads none."""
     order = _usual_order(kind)
     return not order or sorted(tiling.task_order.split()) == sorted(order.split())
+
+
+def _lacks_split(kind: type[Schedule], tiling: Tiling) -> bool:
+    """Tell whether a nest splits the kernel by the stride, and a tiling does not say along which axes."""
+    return "kernel_split" in kind.reads and not tiling.kernel_split
 
 
 def _usual_order(kind: type[Schedule]) -> str:

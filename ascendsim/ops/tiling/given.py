@@ -177,15 +177,16 @@ def _knows(schedule: str | type, tiling: Tiling) -> bool:
 def _of_another_kind(chosen: Plan, asked: str | type) -> bool:
     """Tell whether a nest cannot take over the tiling of a plan as it is.
 
-    It says something else by the same sizes (Winograd), or numbers its tasks by axes that the plan does not.
+    It says something else by the same sizes (Winograd), numbers its tasks by axes that the plan does not, or
+    splits the kernel, which the plan does not.
     """
     one, other = schedule_named(chosen.schedule), schedule_named(asked)
     if one is other:
         return False
     # Imported here, as above: few calls name a nest.
-    from ascendsim.ops.tiling.complete import numbers_tasks
+    from ascendsim.ops.tiling.complete import takes_over
 
-    return bool(one.fixed or other.fixed) or not numbers_tasks(other, chosen.tiling)
+    return bool(one.fixed or other.fixed) or not takes_over(other, chosen.tiling)
 
 
 def tilings_given(tiling: Any, gradients: Sequence[str]) -> dict[str, Any]:
