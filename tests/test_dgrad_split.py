@@ -225,3 +225,10 @@ def test_programs_are_those_without_loops(name, monkeypatch):
 def test_what_has_no_phases_is_refused(problem, axes, profile):
     with pytest.raises(ConfigError, match=r"kernel_split is .*; it must be h or hw"):
         planned(problem, axes, profile=profile).schedule("grad_input")
+
+
+def test_a_layer_whose_pixels_meet_no_tap_is_refused():
+    # The only row of the image lies between the two that outputs read: -1 and 1, both padding.
+    problem = ConvProblem((1, 16, 1, 8), (16, 16, 1, 2), 2, (1, 0))
+    with pytest.raises(ConfigError, match="no pixel of the input meets a tap"):
+        planned(problem, "hw").schedule("grad_input")

@@ -118,6 +118,11 @@ class SplitTasks:
                 "a convolution that is not transposed, without dilation there, on cores that copy into L1 "
                 "with a stride"
             )
+        if not any(phase.taps for phase in phases_of(self.gemm.sliding, self.tiling.kernel_split)):
+            raise ConfigError(
+                "tiling of grad_input: no pixel of the input meets a tap, so that no phase of the stride has "
+                "work; take dgrad_shares"
+            )
         _ = self.cuts
 
     @cached_property
