@@ -147,6 +147,52 @@ def test_what_touches_a_ring_between_two_tasks_is_noticed():
     assert [plain(program) for program in found] == [plain(program) for program in straight]
 
 
+class Passing(Blocks):
+    """Blocks between which tasks of another kind pass through the ring of left tiles.
+
+    What they leave there has no name, one that nobody was told, or one of their own; some forget all tiles.
+    """
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        rng = random.Random(seed + 1000)
+        self.passing = [[rng.choice(("", "", "none", "other", "own", "forget")) for _ in tasks]
+                        for tasks in self.programs]  # fmt: skip
+        self.turns = rng.randint(1, 3)
+        self.laps = rng.randint(1, 3)
+
+    def emit(self, builder):
+        plan = iter([kind for tasks in self.passing for kind in tasks])
+        block = super()._block
+
+        def both(task):
+            block(task)
+            self._pass(task, next(plan))
+
+        self._block = both
+        return super().emit(builder)
+
+    def _pass(self, task, kind):
+        row = ("row", task[0])
+        own = {self.left: (row,)} if kind == "own" else None
+        for made in self.b.once((*task, "pass"), kind, own) if kind else ():
+            for _ in self.b.loop(range(self.laps)):
+                for _ in range(self.turns):
+                    slot = self.left.next(("nobody", made[0]) if kind == "other" else None)
+                    self.b.add(CopyGmToUb(slot, self.b.gm(ROWS, right, made), 32, (8,)))
+            if kind == "own":
+                self._held(self.left, ("row", made[0]), row_of, made)
+            if kind == "forget":
+                self.left.forget()
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_a_tile_is_gone_where_known_code_took_its_slot(seed):
+    looped = Passing(seed).emit(ProgramBuilder(TOY))
+    straight = Passing(seed).emit(Unrolling(TOY))
+    assert [plain(program) for program in looped] == [plain(program) for program in straight]
+
+
 def test_tasks_may_give_their_rings_in_any_order():
     made = ProgramBuilder(TOY)
     left, right = (made.ring("UB", 32, name, 1) for name in "lr")
@@ -185,13 +231,15 @@ def test_tiles_of_known_code_are_those_that_would_have_been_written(seed):
     rng = random.Random(seed)
     count = rng.randint(1, 3)
     quick, plainly = (ProgramBuilder(TOY).ring("UB", 32, "tile", count) for _ in range(2))
+    for ring in (quick, plainly):
+        ring.next("first")
     for _ in range(12):
         place, rest, what = rng.choice(PLACES), rng.choice(RESTS), rng.choice(WHATS)
         lap = rng.randrange(4)
         # What code leaves that has taken one slot: seen from its begin, that slot is the next in turn.
         labels = [None] * count
         labels[1 % count] = (0, rest, what)
-        quick.become((1 % count, True, tuple(labels)), (place,), lap)
+        quick.become((1 % count, True, tuple(labels)), (place,), lap, 1)
         rest, what = moved((rest, what), lap)
         plainly.next(place if rest is None else (place, *rest), what)
         seen = tuple(rng.sample([*PLACES, ("a", 7), ("a", Lap(3), 5), (("b", 1), 7)], 2))

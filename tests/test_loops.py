@@ -226,12 +226,12 @@ def test_a_ring_becomes_what_a_like_unit_left_and_keeps_what_that_did_not_touch(
     other.next("image 6", "box")
     first = other.last
     # As if the code had begun at slot 0: one turn on it has put image 1 into slot 1.
-    other.become(ring.state(("image 1",), 0, 0), ("image 7",), 0)
+    other.become(ring.state(("image 1",), 0, 0), ("image 7",), 0, 1)
     assert other.find("image 6", "box") is first
     assert other.find("image 7", "box").index == 1
     assert other.next().index == 2
     # Begun at slot 2 it has filled the next one in turn, slot 0.
-    other.become(ring.state(("image 1",), 0, 0), ("image 8",), 0)
+    other.become(ring.state(("image 1",), 0, 0), ("image 8",), 0, 1)
     assert other.find("image 8", "box") is first
     assert other.next().index == 1
 

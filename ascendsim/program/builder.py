@@ -14,7 +14,7 @@ from ascendsim.errors import ProgramError
 from ascendsim.program.frames import Frame
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.loops.laps import Lap
-from ascendsim.program.loops.rings import Changes, Ring, RingState, changes_of
+from ascendsim.program.loops.rings import Change, Ring, RingState, changes_of
 from ascendsim.program.loops.turns import Turns, turned_on
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.posts import VECTOR_CORES, Post
@@ -45,7 +45,7 @@ class _Known(NamedTuple):
     """
 
     code: Unit | Nest
-    changes: Changes
+    changes: tuple[Change, ...]
     lap: int
     begins: tuple[int, ...]
 
@@ -152,18 +152,22 @@ class ProgramBuilder(Reserved):
         alike = fixed, shape, *given, *found
         known = self._known.get(alike)
         if known is not None:
-            for ring, state in known.changes:
-                ring.become(state, given.get(ring, ()), lap)
+            for ring, state, taken, seen in known.changes:
+                if seen or ring.named:
+                    ring.become(state, given.get(ring, ()), lap, taken)
+                else:
+                    ring.taken += taken
             self._recall(known, task, lap, flat, begins)
             return
-        before = self._states(given, lap, begins)
+        before, then = self._states(given, lap, begins), [ring.taken for ring in self._rings]
         outer, self._frame = self._frame, Frame(self._ring_of, len(self)).of(task, flat)
         try:
             yield task
             code = self._frame.code()
         finally:
             self._frame = outer
-        changes = changes_of(self._rings, before, self._states(given, lap, begins))
+        counts = [ring.taken - count for ring, count in zip(self._rings, then, strict=True)]
+        changes = changes_of(self._rings, before, self._states(given, lap, begins), counts)
         self._known[alike] = _Known(code, changes, lap, begins)
         self._frame.append(Step(code, task, 0, flat, self._in_loop))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.loops.laps import moved
@@ -16,8 +16,9 @@ class RingState(NamedTuple):
     Where nobody may ask whether it is unused, that is None.
 
     For a task: how many turns lie behind where its code began, and of each slot, from the one on whose turn
-    it was there, the number of the task's place and what of it. For a loop: the number of the slot whose turn
-    it is, and the tiles with their laps counted from the round. None: nothing that counts.
+    it was there, the number of the task's place and what of it (`LOST`: a tile of none of its places). For a
+    loop: the number of the slot whose turn it is, and the tiles with their laps counted from the round.
+    None: nothing that counts.
     """
 
     turn: int
@@ -25,10 +26,14 @@ class RingState(NamedTuple):
     labels: tuple[Any, ...]
 
 
+# Of a slot that code has filled with a tile of none of its places: what was there before is gone.
+LOST: Final = ()
+
 # What a slot holds: something (`what`) of a place, or, with `rest`, of the place (place, *rest). The laps of
 # `rest` and `what` count from `lap`: code leaves them as it says them, for a task far on in a loop as for the
 # first. A plain tuple (place, rest, what, lap), as there is one for every tile of every task.
 Held = tuple[Hashable, tuple[Any, ...] | None, Hashable, int]
+_NAMELESS: Final[Held] = (None, None, None, 0)
 
 
 class Ring:
@@ -51,6 +56,9 @@ class Ring:
         # The states of a ring of which nothing is asked but whose turn it is, by the turn and the freshness.
         turns, freshness = range(len(slots)), (False, True) if asked else (None,)
         self._bare = [{fresh: RingState(turn, fresh, ()) for fresh in freshness} for turn in turns]
+        # How many slots have been taken so far, and whether a tile ever had a name by which it is found.
+        self.taken = 0
+        self.named = False
         self.restart()
 
     def restart(self) -> None:
@@ -69,6 +77,8 @@ class Ring:
     def forget(self) -> None:
         """Forget what the slots hold, so that everything is loaded anew; turns go on."""
         # Forgetting is for tiles that a schedule loads again although they may be there, as the device does.
+        # To code that does so no tile is left, as if it had taken all slots.
+        self.taken += len(self.slots)
         self._holds: list[Held | None] = [None] * len(self.slots)
 
     @property
@@ -94,6 +104,9 @@ class Ring:
         turn = (self._turn + 1) % len(self.slots)
         self._stand(turn, self._unused)
         self._holds[turn] = place, None, what, 0
+        self.taken += 1
+        if place is not None:
+            self.named = True
         return self.slots[turn]
 
     def begins(self) -> bool:
@@ -146,19 +159,20 @@ class Ring:
         of_slots = (*self._holds[begin:], *self._holds[:begin])
         return [None if held is None else _label(held, places, lap) for held in of_slots]
 
-    def become(self, state: RingState, places: tuple[Hashable, ...], lap: int) -> None:
-        """Take the state in which code with these places leaves the ring that begins here.
+    def become(self, state: RingState, places: tuple[Hashable, ...], lap: int, taken: int) -> None:
+        """Take the state in which code with these places leaves the ring, which takes so many slots.
 
-        Slots that hold nothing of the code keep what they hold: it has not used them.
+        Slots that it has not used keep what they hold.
         """
         turn, fresh, labels = state
         begin, count = self.begin, len(self.slots)
         self._stand((begin + turn) % count, fresh)
-        if labels:
+        self.taken += taken
+        if self.named:
             for number, label in enumerate(labels):
                 if label is not None:
-                    at, rest, what = label
-                    self._holds[(begin + number) % count] = places[at], rest, what, lap
+                    own = (places[label[0]], label[1], label[2], lap) if label else _NAMELESS
+                    self._holds[(begin + number) % count] = own
 
     def whole(self, lap: int = 0) -> RingState:
         """Return all that the ring holds, told from a round of a loop: its laps are counted from there."""
@@ -172,22 +186,44 @@ class Ring:
         self._holds = [None if tile is None else (tile[0], None, tile[1], 0) for tile in tiles]
 
 
-# What some code changes: rings, with the states in which it leaves them.
-Changes = tuple[tuple[Ring, RingState], ...]
+class Change(NamedTuple):
+    """What some code does to a ring: the state in which it leaves it, and how many slots it takes.
+
+    `seen` is false where the ring only goes round, and stands as before: that counts for tiles with names.
+    """
+
+    ring: Ring
+    state: RingState
+    taken: int
+    seen: bool
 
 
-def changes_of(rings: Sequence[Ring], before: Sequence[RingState], after: Sequence[RingState]) -> Changes:
-    """Return what code changes, from the states in which it finds all rings and leaves them."""
-    states = zip(rings, before, after, strict=True)
-    return tuple([(ring, _changed(old, new)) for ring, old, new in states if old != new])
+def changes_of(
+    rings: Sequence[Ring], before: Sequence[RingState], after: Sequence[RingState], taken: Sequence[int]
+) -> tuple[Change, ...]:
+    """Return what code changes, from how it finds and leaves all rings, and how many slots it takes."""
+    each = zip(rings, before, after, taken, strict=True)
+    return tuple(
+        [
+            Change(ring, _changed(old, new, taken, len(ring.slots)), taken, old != new)
+            for ring, old, new, taken in each
+            if taken or old != new
+        ]
+    )
 
 
-def _changed(before: RingState, after: RingState) -> RingState:
+def _changed(before: RingState, after: RingState, taken: int, count: int) -> RingState:
     """Return a state with nothing for the slots that hold what they held before."""
-    if not after.labels:
-        return after
-    kept = zip(before.labels, after.labels, strict=True)
-    return after._replace(labels=tuple([None if old == new else new for old, new in kept]))
+    turn, fresh, labels = after
+    if not labels and taken >= count:
+        return RingState(turn, fresh, (LOST,) * count)
+    made: list[Any] = [None] * count
+    for number in range(1, min(taken, count) + 1):
+        made[(before.turn + number) % count] = LOST
+    for number, (old, new) in enumerate(zip(before.labels, labels, strict=True)):
+        if new is not None:
+            made[number] = None if old == new else new
+    return RingState(turn, fresh, tuple(made))
 
 
 def place_in(place: Hashable, places: tuple[Hashable, ...]) -> int:
