@@ -265,7 +265,7 @@ def _candidates(gemm, machine, block, k0):
     segments = images * -(-s.pixels // pixels)
     outputs = gemm.groups * len(gemm.depths)
     outputs *= -(-gemm.rows // block.m) * -(-gemm.all_taps.groups // groups)
-    per_slice = machine.left(Transposed(block.m // s.c0, pixels, 0, k, s.c0, s.itemsize, 0, s.out_size[1]))
+    per_slice = machine.left(Transposed(block.m // s.c0, 0, k, s.c0, s.itemsize, 0, s.out_size[1]))
     per_slice += machine.right(image_read(s, k, groups))
     slices_each = pixels / base_k
     mte1, cube = slices_each * per_slice, slices_each * machine.mmad(block.m, k, block.n)

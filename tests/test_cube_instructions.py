@@ -221,7 +221,7 @@ def test_weights_cost_whole_fractals_at_the_rate_of_the_path():
 def test_the_transposed_view_makes_channels_rows():
     mem = memory()
     put(mem, A1, counted(2, 3, 2))  # 2 channel groups, 3 pixels, C0 = 2
-    view = Transposed(2, 3, 1, 2, 2, 2)
+    view = Transposed(2, 1, 2, 2, 2)
     assert view.matrix_shape() == (4, 2)
     load(A0, view).execute(mem)
     # group 0: pixel 1 is (3, 4), pixel 2 is (5, 6); group 1: (9, 10), (11, 12)
@@ -230,13 +230,13 @@ def test_the_transposed_view_makes_channels_rows():
 
 def test_the_transposed_view_costs_whole_fractals():
     # 2 groups * 16 channels * 32 (17 pixels padded) * 2 bytes = 2048, 256 a cycle into L0A
-    assert load(A0, Transposed(2, 40, 5, 17, 16, 2)).cost(TOY) == Cost(2 + 8, 10)
+    assert load(A0, Transposed(2, 5, 17, 16, 2)).cost(TOY) == Cost(2 + 8, 10)
 
 
 def test_the_transposed_view_may_take_load3d():
     profile = toy_split(**{"load3d.L0A.transposes": True, "load3d.L0A.command_cycles": 7})
     # 17 pixels from the tenth of a row of 20: 16 in two rows, 2 + 2 cycles, and one more, 2; of 3 groups.
-    view = Transposed(3, 40, 5, 17, 16, 2, 10, 20)
+    view = Transposed(3, 5, 17, 16, 2, 10, 20)
     assert load(A0, view).cost(profile) == Cost(2 + 3 * (4 + 2) + 7, 10)
     assert load(A0, view._replace(place=0, width=0)).cost(profile) == Cost(2 + 3 * (2 + 2) + 7, 10)
 
@@ -275,9 +275,9 @@ def test_a_plain_load_pays_for_every_command():
     assert load(A0, backwards).cost(profile) == Cost(5 + 3 * 3 + 8, 10)  # every tap a command of its own
     # Turned pixels: a command goes along pixels or from group to group. 4 groups of 40 pixels are 3 fractals
     # each: 3 commands, and 6144 bytes at 256 a cycle; of 16 pixels one command brings all groups.
-    assert load(A0, Transposed(4, 40, 0, 40, 16, 2)).cost(profile) == Cost(5 + 2 * 3 + 24, 10)
-    assert load(A0, Transposed(2, 40, 0, 40, 16, 2)).cost(profile) == Cost(5 + 3 + 12, 10)
-    assert load(A0, Transposed(4, 16, 0, 16, 16, 2)).cost(profile) == Cost(20, 10)
+    assert load(A0, Transposed(4, 0, 40, 16, 2)).cost(profile) == Cost(5 + 2 * 3 + 24, 10)
+    assert load(A0, Transposed(2, 0, 40, 16, 2)).cost(profile) == Cost(5 + 3 + 12, 10)
+    assert load(A0, Transposed(4, 0, 16, 16, 2)).cost(profile) == Cost(20, 10)
     # load3d is one command with the head of the path
     w = window(64, 64, out_width=16)
     assert load(A0, Im2col(w, 0, 16, 0, 4, 2)).cost(profile) == load(A0, Im2col(w, 0, 16, 0, 4, 2)).cost(TOY)
@@ -286,12 +286,12 @@ def test_a_plain_load_pays_for_every_command():
 def test_a_load_rounds_its_cycles_up_once():
     # 8 channels, 16 pixels, float32: 512 bytes at 768 a cycle are two thirds of a cycle
     quick = toy_split(**{"paths.L1_L0A.bytes_per_cycle": 768})
-    assert load(A0, Transposed(1, 16, 0, 16, 8, 4)).cost(quick).cycles == 2 + 1
-    assert Transposed(1, 16, 0, 16, 8, 4).cycles(quick, "L0A") == Fraction(2, 3)
+    assert load(A0, Transposed(1, 0, 16, 8, 4)).cost(quick).cycles == 2 + 1
+    assert Transposed(1, 0, 16, 8, 4).cycles(quick, "L0A") == Fraction(2, 3)
 
 
 def test_loads_read_l1_and_write_l0_on_mte1():
-    view = Transposed(1, 16, 0, 16, 16, 2)
+    view = Transposed(1, 0, 16, 16, 2)
     for instruction, slot in ((load(A0, view), A0), (load(B0, view), B0)):
         assert (instruction.pipe, instruction.reads, instruction.writes) == ("MTE1", (A1,), (slot,))
 
@@ -475,7 +475,7 @@ def test_equal_shapes_cost_the_same():
     views = [Im2col(w, first, pixels, 0, 2, 2) for first in range(60) for pixels in (1, 16, 17, 40)]
     views += [TapRows(3, back, first, 2, 16, 20, 2) for back in (False, True) for first in range(4)]
     views += [
-        Transposed(2, 40, first, pixels, 16, 2, place, 30)
+        Transposed(2, first, pixels, 16, 2, place, 30)
         for first in range(4)
         for pixels in (1, 16, 17)
         for place in (0, 15, 29)

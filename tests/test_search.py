@@ -136,7 +136,7 @@ def test_turning_pixels_over_costs_what_the_instruction_says(product, out_size, 
     profile, width = profile_of(product), out_size[1]
     sliding = Sliding(out_size, (400, 400), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), 16, 2)
     costs = Costs(Rates(profile, "float16", 24), sliding, "L0B")
-    read = Transposed(groups, 600, 0, pixels, 16, 2, 0, width)
+    read = Transposed(groups, 0, pixels, 16, 2, 0, width)
     assert costs.load_turned(pixels, groups) == LoadL0A(NOWHERE, NOWHERE, read).cost(profile).cycles
 
 

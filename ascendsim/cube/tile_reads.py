@@ -174,11 +174,10 @@ class Transposed(NamedTuple):
     In grad_weight the reduction is over pixels, so grad_output is needed with its pixels as columns. Of these
     the first lies at `place` in a row of `width` pixels of the image (0: all pixels are one row).
 
-    Shapes   tile (channels, tile_pixels, C0) -> (channels * C0, pixels)
+    Shapes   tile (channels, pixels of the tile, C0) -> (channels * C0, pixels)
     """
 
     channels: int
-    tile_pixels: int
     first_pixel: int
     pixels: int
     c0: int

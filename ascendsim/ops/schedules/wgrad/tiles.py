@@ -57,7 +57,7 @@ class WgradTiles(Tiles):
         in_left = run.first_pixel - left.first_pixel + at
         in_right = run.first_pixel - right.first_pixel + tile.first_pixel + at
         width, size = tile.window.out_width, s.itemsize
-        rows = Transposed(task.rows // s.c0, left.pixels, in_left, k, s.c0, size, in_right % width, width)
+        rows = Transposed(task.rows // s.c0, in_left, k, s.c0, size, in_right % width, width)
         patches = Im2col(tile.window, in_right, k, columns.first_group, columns.groups, size)
         sizes = task.rows, k, columns.groups * s.c0
         self._product(accumulator, (small, l0[0], rows), (big, l0[1], patches), sizes, first=first)

@@ -87,9 +87,7 @@ class WinogradProgram:
         )  # a row for each point, so that the tiles at one point are pixels of one row
         for point, sums in enumerate(self._l0c):
             l0a, l0b, first = self._l0a.next(), self._l0b.next(), point * CLUSTER
-            rows = Transposed(
-                task.left_groups, PLANE * CLUSTER, first, CLUSTER, c0, FLOAT32_BYTES, 0, CLUSTER
-            )
+            rows = Transposed(task.left_groups, first, CLUSTER, c0, FLOAT32_BYTES, 0, CLUSTER)
             columns = Im2col(window, first, CLUSTER, 0, task.right_groups, FLOAT32_BYTES)
             b.add(LoadL0A(l0a, left, rows))
             b.add(LoadL0B(l0b, right, columns))
