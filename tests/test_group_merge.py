@@ -164,6 +164,24 @@ def test_zeros_take_places_in_a_block_of_the_sum():
     assert_same_bits(made["grad_weight"], each["grad_weight"])
 
 
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize(
+    ("nest", "fields"), [("wgrad", {"batch_dim": 2, "k_dim": 2}), ("wgrad_shares", {"single_core_k": 16})]
+)
+def test_parts_that_are_added_begin_at_zero(product, nest, fields):
+    # Where vector cores pick single groups out of the sums, these lie in a workspace of their kernel.
+    problem = ConvProblem((2, 15, 6, 7), (10, 3, 2, 3), 1, 1, groups=5)
+    made = tensors_of(problem, "float16")
+    tensors = [made[name].astype(np.float16) for name in ("grad_output", "input", "weight")]
+    rest = [10], 1, 1, 1, False, 0, 5, (False, True, False), 0
+    # The documented rules have 910_95 add in one order, whatever is asked for.
+    order = {"deterministic": False, "rules": "hardware"}
+    options = {"product": product, "schedule": nest, "tiling": fields} | order
+    timed, plain = (convolution_backward(*tensors, *rest, timing=t, **options) for t in (True, False))
+    assert not np.isnan(plain.grad_weight).any()
+    assert timed.grad_weight.tobytes() == plain.grad_weight.tobytes()
+
+
 def test_an_infinite_weight_stays_in_its_own_group():
     # It stands in its own column, which only its group reads; grad_output of the other groups is multiplied
     # there by zeros, and its row meets zeros of grad_output only where they are given.

@@ -32,6 +32,7 @@ from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.packed import activation
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.vector.dilation import Spreading
+from ascendsim.ops.schedules.vector.elementwise import flat, zero_fill
 from ascendsim.ops.schedules.vector.transdata import transdata
 from ascendsim.program.kernel import Kernel, Phase
 from ascendsim.program.places import GmTensor
@@ -167,7 +168,9 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
         _pack(call, graph, "grad_output", "grad_weight")
         _pack(call, graph, "input", "grad_weight")
     merge = call.merge_of("grad_weight")
-    if schedule.cleared_apart:
+    # Its own vector cores pick what belongs to single groups out of merged ones, in a workspace.
+    picks = merge > 1 and not call.generation.changes_layouts
+    if schedule.cleared_apart and not picks:
         _vector(call, graph).clear("grad_weight", schedule.gemm.output)
     kernel, output = _product(call, "grad_weight", schedule, grad_weight_type(call)), schedule.gemm.output
     kernel = _relaid(call, graph, schedule, kernel)
@@ -185,9 +188,10 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
         graph.add(kernel)
         _vector(call, graph).transdata("transdata_grad_weight", change)
     else:
-        # Its own vector cores pick what belongs to single groups out of the merged ones.
         phase = replace(transdata(call.profile, change), name="diagonal blocks")
-        graph.add(_by_vector_cores(kernel, (*kernel.phases, phase), output, made))
+        # What another kernel clears is no workspace of this one.
+        zeros = (zero_fill(call.profile, flat(output)),) if schedule.cleared_apart else ()
+        graph.add(_by_vector_cores(kernel, (*zeros, *kernel.phases, phase), output, made))
     graph.holds("grad_weight", made, call.problem.weight)
 
 
