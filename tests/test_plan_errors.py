@@ -41,6 +41,26 @@ def test_so_does_a_matrix_product():
         matmul(np.zeros((512, 512), np.float16), np.zeros((512, 512), np.float16), tiling=WIDE)
 
 
+@pytest.mark.parametrize(
+    ("gradient", "nest", "field"),
+    [
+        ("grad_input", "dgrad_shares", "single_core_n"),
+        ("grad_input", "dgrad_split", "single_core_n"),
+        ("grad_weight", "wgrad_shares", "single_core_m"),
+        ("grad_weight", "wgrad_stream", "single_core_m"),
+    ],
+)
+def test_tasks_end_where_groups_of_channels_end(gradient, nest, field):
+    def of(size):
+        return estimate(P, output_mask=BOTH, tiling={gradient: {"schedule": nest, field: size}})
+
+    with pytest.raises(ConfigError, match=rf"{gradient}: {field} is 24, which is no multiple of 16; take 32"):
+        of(24)
+    # Of 64 channels these are all.
+    for size in (32, 64, 100):
+        assert getattr(of(size).plans[gradient].tiling, field) == size
+
+
 # Whole, in part, in the vendor's names; and one that breaks a rule of its nest.
 WRONG = {
     "whole": ("grad_weight", Plan("wgrad", WIDE).to_dict(), CapacityError, "L0"),

@@ -59,6 +59,9 @@ class DgradTasks:
         c0 = self.gemm.sliding.c0
         # Both end where groups of channels end. base_m need not: load3d takes any number of pixels.
         units = {"base_n": self.gemm.out_c0, "base_k": c0}
+        # Tasks of more columns than there are cut nothing.
+        if self.tiling.single_core_n < self.gemm.columns:
+            units["single_core_n"] = self.gemm.out_c0
         require_whole_units("grad_input", self.tiling, units, self.profile)
         if self.tiling.k_split > self.gemm.channel_groups:
             raise ConfigError(

@@ -52,6 +52,9 @@ class WgradTasks:
         """Refuse a tiling that no program can follow."""
         c0, t = self.gemm.sliding.c0, self.tiling
         units = {"base_m": c0, "base_n": c0, "base_k": FRACTAL_ROWS}
+        # Tasks of more rows than there are cut nothing.
+        if t.single_core_m < self.gemm.rows:
+            units["single_core_m"] = c0
         require_whole_units("grad_weight", t, units, self.profile)
         if self.one_length and t.step_ka != t.step_kb:
             raise ConfigError(
