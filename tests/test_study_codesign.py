@@ -246,6 +246,15 @@ def test_a_question_that_is_not_whole_is_refused(refusal, words, told):
     assert told in " ".join(refusal("study", "codesign", "s5b1_1x1a", "--cost", "cores.cube", *words).split())
 
 
+@pytest.mark.parametrize(("study", "listed"), [("codesign", False), ("hardware", True)])
+def test_the_help_lists_a_table_only_where_one_is_written(capsys, study, listed):
+    from ascendsim.cli import main
+
+    with pytest.raises(SystemExit):
+        main(["study", study, "--help"])
+    assert ("--table" in capsys.readouterr().out) == listed
+
+
 def test_designs_of_which_all_are_refused_are_a_mistake(refusal, tmp_path):
     words = ["study", "codesign", "s5b1_1x1a", "--cost", "cores.cube", "--l2-start", "warm"]
     words += ["--tilings", "2", "--jobs", "1", "--store", str(tmp_path / "s")]

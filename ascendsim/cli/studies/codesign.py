@@ -28,6 +28,7 @@ def add_codesign(kinds: Any) -> Any:
         "Time every combination of one value of each --change, the product as it is among them, "
         "under plans tuned for it; show those that nothing beats at their cost.",
         _EXAMPLES,
+        has_table=False,
     )
     add_layers(what)
     what.add_argument(

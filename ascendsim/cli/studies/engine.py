@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from ascendsim.studies.engine.run import Budget, Engine
 
 
-def add_engine_options(command: Any) -> None:
-    """Add what every study takes: who computes, how much, where answers are kept, what is written."""
+def add_engine_options(command: Any, *, has_table: bool = True) -> None:
+    """Add what every study takes: who computes, how much, where answers are kept, what is written.
+
+    has_table   whether the study writes a table of all calls; else its help says nothing of one
+    """
     how = command.add_argument_group("how much, and by whom")
     how.add_argument(
         *("--jobs", "--workers"),
@@ -47,9 +50,8 @@ def add_engine_options(command: Any) -> None:
     )
     out = command.add_argument_group("what to write")
     out.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    out.add_argument(
-        "--table", type=Path, metavar="FILE", help="write every call: a name in .csv or .parquet"
-    )
+    table = "write every call: a name in .csv or .parquet" if has_table else argparse.SUPPRESS
+    out.add_argument("--table", type=Path, metavar="FILE", help=table)
     out.add_argument("--out", type=Path, metavar="DIR", help="write the page there, as study.html")
 
 

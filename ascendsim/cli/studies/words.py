@@ -21,11 +21,19 @@ DEFAULT_PRODUCT = "910B"
 
 
 def add_kind(
-    kinds: Any, name: str, help: str, description: str, epilog: str, extra_starts: tuple[str, ...] = ()
+    kinds: Any,
+    name: str,
+    help: str,
+    description: str,
+    epilog: str,
+    extra_starts: tuple[str, ...] = (),
+    *,
+    has_table: bool = True,
 ) -> tuple[Any, Any]:
     """Add a study to the kinds and return it, with the group of options that say what is studied.
 
     extra_starts   of L2, which this study knows beside those of every call
+    has_table      whether it writes a table of all calls
     """
     command = kinds.add_parser(
         name,
@@ -53,7 +61,7 @@ def add_kind(
         choices=("warm", "cold", "handed", "chained", *extra_starts),
         help="what L2 holds when a kernel begins; repeat it for several (default: warm and handed)",
     )
-    add_engine_options(command)
+    add_engine_options(command, has_table=has_table)
     return command, what
 
 
