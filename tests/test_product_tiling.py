@@ -12,6 +12,8 @@ from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.tiling.choose import choose_tiling
+from ascendsim.ops.tiling.vendor.layer import Layouts
 from ascendsim.ops.tiling.vendor.operators import vendor_plan
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import load_profile
@@ -321,3 +323,27 @@ def copies_of_input(problem, plan):
             return count
         count += isinstance(instruction, CopyGmToL1) and instruction.src.tensor.name.startswith("input")
     raise AssertionError("a base block leaves by Fixpipe")
+
+
+@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
+def test_images_with_a_depth_axis_are_planned_as_volumes(gradient):
+    # The interface goes by the rank: of five axes it launches the 3-D kernel, however many depths there are.
+    volume = ConvProblem((2, 64, 1, 64, 96), (64, 64, 1, 3, 3), padding=(0, 1, 1))
+    image = ConvProblem((2, 64, 64, 96), (64, 64, 3, 3), padding=1)
+    of = gradient, "float16", B2
+    assert choose_tiling(volume, *of) == replace(product_tiling(volume, *of), chosen_by="product")
+    assert choose_tiling(image, *of).schedule != choose_tiling(volume, *of).schedule
+
+
+def test_the_choice_follows_the_layouts_and_the_direction():
+    # With channels last the operator splits the kernel along H alone.
+    strided, of = conv(64, 64, 32, stride=2, batch=16), ("grad_input", "float16", load_profile("950PR_9599"))
+    last = Layouts(*["NDHWC"] * 3)
+    made = choose_tiling(strided, *of, layouts=last)
+    assert made == replace(product_tiling(strided, *of, layouts=last), chosen_by="product")
+    assert (made.tiling.kernel_split, choose_tiling(strided, *of).tiling.kernel_split) == ("h", "hw")
+    # Forwards it never takes basic blocks.
+    deep, of = conv(256, 256, 32, depth=8, batch=4), ("grad_input", "float16", B2)
+    made = choose_tiling(deep, *of, transposed_forward=True)
+    assert made == replace(product_tiling(deep, *of, transposed_forward=True), chosen_by="product")
+    assert made != choose_tiling(deep, *of)

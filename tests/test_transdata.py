@@ -4,10 +4,13 @@ The places are those of the plain array code in `ops/lowering/layouts.py`, which
 the definition of each layout.
 """
 
+import csv
+import json
 import os
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pytest
@@ -293,6 +296,9 @@ def test_blocks_count_the_channels_that_there_are():
     # 4 x 3 weights of 4 taps of 4 bytes: 192 bytes
     [work] = transdata(SPLIT, change_of("NCHW->FRACTAL_Z", (4, 3, 2, 2), "float32", 8)).work[:1]
     assert work.build().instructions[1].blocks == 6
+    # One tap: the channels of a group lie side by side already, so that no block is taken apart.
+    [work] = transdata(SPLIT, change_of("NCHW->FRACTAL_Z", (4, 16, 1, 1), "float32", 8)).work[:1]
+    assert work.build().instructions[1].blocks == 0
 
 
 def test_a_shape_of_three_sizes_is_refused():
@@ -332,3 +338,40 @@ def test_measured_changes_are_met_within_a_fifth(tmp_path):
 def test_the_product_without_figures_of_its_own_turns_at_the_rate_of_its_repeats():
     vector = load_profile("910_95").vector
     assert (vector.pixel_block_cycles, vector.tap_block_cycles) == (0, 0)
+
+
+def measured_matrices(table):
+    """Return {(rows, columns, whether into FRACTAL_NZ): microseconds} of matrices that changed their layout.
+
+    Weights of one tap, with as many channels out as rows, have in FRACTAL_Z the layout that their matrix has
+    in FRACTAL_NZ. So measured changes of matrices are changes of such weights.
+    """
+    found = {}
+    with table.open(newline="") as lines:
+        for line in csv.DictReader(lines):
+            shapes = json.loads(line["shapes_json"]) if line["op"] == "TransData" else {}
+            pair = shapes.get("in") or (), shapes.get("out") or ()
+            packs = len(pair[0]) == 2
+            plain, packed = pair if packs else pair[::-1]
+            if len(plain) == 2 and packed == [-(-plain[1] // 16), -(-plain[0] // 16), 16, 16]:
+                found.setdefault((*plain, packs), []).append(float(line["measured_us"]))
+    return {key: median(times) for key, times in found.items()}
+
+
+@pytest.mark.skipif("ASCENDSIM_DATA" not in os.environ, reason="no outside data")
+def test_weights_of_one_tap_move_as_measured_matrices_do():
+    # All are of the 910 with 30 cores in float16; no figure was fitted on them.
+    found = measured_matrices(Path(os.environ["ASCENDSIM_DATA"]) / "silicon.csv")
+    assert len(found) == 47
+    old = load_profile("910B_old_1001")
+    errors, taken_apart = [], []
+    for (rows, columns, packs), measured in found.items():
+        change = "NCHW->FRACTAL_Z" if packs else "FRACTAL_Z->NCHW"
+        made = estimate_transdata(change, (rows, columns, 1, 1), "float16", old, l2_start="handed")
+        errors.append(made.time_us / measured - 1)
+        # Block by block, as weights of several taps: of those alike in size, cores and bytes.
+        blocks = rows * columns * 2 / 32 * old.vector.tap_block_cycles / old.clock.cube_mhz / 30
+        taken_apart.append((made.time_us + float(blocks)) / measured - 1)
+    assert abs(median(errors)) < 0.10
+    assert median(map(abs, errors)) < 0.45
+    assert median(map(abs, taken_apart)) > 2

@@ -172,6 +172,23 @@ def test_arch35_grad_weight_deals_tiles_to_all_cores():
     assert found.mapping == "interleaved"
 
 
+@pytest.mark.parametrize(
+    ("batch", "sides", "tasks", "ways"),
+    [
+        # 32 images: one task, cut in 32 along them.
+        (32, (128, 128), 1, 32),
+        # Of 4 images a task has 4 parts, so that it takes 8 tasks: as many as 128 rows have fractals.
+        (4, (16, 128), 8, 4),
+        # One image: nothing of its only row to cut. 8 tasks of rows are not enough, nor 4 windows of columns.
+        (1, (16, 32), 32, 1),
+    ],
+)
+def test_arch35_grad_weight_cuts_its_sides_where_the_reduction_has_too_few_parts(batch, sides, tasks, ways):
+    line = ConvProblem((batch, 64, 8000), (128, 64, 2), padding=32, dilation=64)
+    found = plan(line, "grad_weight", PR)
+    assert (base(found)[:2], found.tasks, found.stream_ways) == (sides, tasks, ways)
+
+
 def test_arch35_grad_weight_of_wide_rows_works_in_strips():
     found = plan(problem(16, 16, 600), "grad_weight", PR)
     assert found.strip_w == 128

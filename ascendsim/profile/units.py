@@ -152,7 +152,7 @@ class Vector:
 
     pixel_block_cycles   what each block of 32 bytes of one channel takes, beside its repeats, where pixels of
                          many channels become pixels of C0 channels each (0: nothing)
-    tap_block_cycles     the same of weights, whose channels lie a kernel apart
+    tap_block_cycles     the same of weights of several taps, whose channels lie a kernel apart
     """
 
     bytes_per_cycle: int

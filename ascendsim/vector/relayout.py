@@ -65,8 +65,8 @@ class TurnTile(_TurnTile, SlotToSlot):
 
     `dst` may be `src`: then the tile is turned in place.
 
-    `blocks` counts the blocks of 32 bytes that the channels of the tile have, row after row; `taps` tells
-    weights, whose channels lie a kernel apart, from pixels.
+    `blocks` counts the blocks of 32 bytes, row after row, that are taken apart: those of all channels of the
+    tile, or of weights of one tap none, since whole blocks change places. `taps` tells weights from pixels.
 
     Shapes   as `turn` says
     Pipe     V

@@ -11,6 +11,7 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dilated import kernel_problem
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
+from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layouts
 from ascendsim.ops.tiling.vendor.product import product_plan
 from ascendsim.profile import Profile
 
@@ -25,6 +26,8 @@ def choose_tiling(
     *,
     hf32: bool = False,
     deterministic: bool = False,
+    layouts: Layouts | None = None,
+    transposed_forward: bool = False,
     out_dtype: str | None = None,
     strategy: str = "product",
     group_merge: int = 0,
@@ -36,6 +39,9 @@ def choose_tiling(
     dtype      the format in which the operands lie in memory; hf32: float32 that the cube rounds to HF32
     out_dtype  the format in which a matrix product or grad_input leaves the cube; None: the usual one
     deterministic  whether parts of grad_weight may be added in one order only, for which operators plan anew
+    layouts    how the user's tensors lie, which some operators plan by; None: channels first
+    transposed_forward  whether grad_input is to be planned as the forward pass of a transposed convolution,
+               the same kernel; no call runs one
     strategy   "product": as the product's operators choose, where their rules are known; "search": this
                simulator's own search
 
@@ -50,7 +56,17 @@ def choose_tiling(
         problem = kernel_problem(problem, gradient, dtype, profile)
     machine = _Machine(profile.content, ref(profile))
     return _remembered(
-        problem, gradient, dtype, hf32, deterministic, out_dtype, strategy, group_merge, machine
+        problem,
+        gradient,
+        dtype,
+        hf32,
+        deterministic,
+        layouts or PLAIN_LAYOUTS,
+        transposed_forward,
+        out_dtype,
+        strategy,
+        group_merge,
+        machine,
     )
 
 
@@ -91,6 +107,8 @@ def _remembered(
     dtype: str,
     hf32: bool,
     deterministic: bool,
+    layouts: Layouts,
+    transposed_forward: bool,
     out_dtype: str | None,
     strategy: str,
     group_merge: int,
@@ -106,6 +124,8 @@ def _remembered(
             *(problem, gradient, compute_dtype, profile, out_dtype),
             deterministic=deterministic,
             merge=group_merge,
+            layouts=layouts,
+            transposed_forward=transposed_forward,
         )
         if plan is not None:
             return replace(plan, chosen_by="product")

@@ -159,7 +159,7 @@ class Relayout(ABC):
         return (self.packed_side if self.packs else self.plain_side)(box).place
 
     def blocks(self, box: Box) -> int:
-        """Return the blocks of 32 bytes that the channels of a box have, row after row."""
+        """Return the blocks of 32 bytes, row after row, that are taken apart: all that a box has."""
         count = 1
         for extent in self.plain_shape(box):
             count *= extent

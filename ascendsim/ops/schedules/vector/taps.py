@@ -63,6 +63,13 @@ class ChannelRelayout(TapRelayout):
     def _channels(self, box: Box) -> tuple[slice, slice]:
         """Return the channels of both sides that a box has."""
 
+    def blocks(self, box: Box) -> int:
+        """Return the blocks of 32 bytes that are taken apart; of a kernel with one tap none.
+
+        Its channels lie side by side as they do in a group, so that whole blocks change places.
+        """
+        return super().blocks(box) if self.area > 1 else 0
+
     def plain_shape(self, box: Box) -> tuple[int, ...]:
         """Return channels of both sides, kernel depths and taps."""
         first, second = self._channels(box)

@@ -8,6 +8,7 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.tiling.vendor.first.plans import first_plan
+from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layouts
 from ascendsim.ops.tiling.vendor.library.plans import library_plan
 from ascendsim.ops.tiling.vendor.merging import product_merge
 from ascendsim.ops.tiling.vendor.operator_plans import operator_plan
@@ -24,12 +25,16 @@ def product_plan(
     deterministic: bool = False,
     blocks: int = 0,
     merge: int = 0,
+    layouts: Layouts = PLAIN_LAYOUTS,
+    transposed_forward: bool = False,
 ) -> tuple[Plan | None, str]:
     """Return the plan that the product's operator takes; or None, and why not if a rule says so.
 
     blocks   blocks to cut it into, the best grid of so many by the rules; 0: as many as the rules choose.
              Operators that go by tasks take no notice of it
     merge    groups that are computed as one; 0: as many as the operator takes
+    layouts, transposed_forward   as of `vendor_plan`. Only operators of volumes and of 910_95 take notice:
+             others find every tensor in blocks of channels, and run forwards as they do backwards
     """
     usual = product_merge(problem, gradient, compute_dtype, profile)
     whole, arguments = merged(problem, merge or usual), (gradient, compute_dtype, profile)
@@ -40,7 +45,14 @@ def product_plan(
         found = library_plan(whole, *arguments, out_dtype, blocks=blocks)
     if found is not None:
         return merging(found, merge or usual), ""
-    return operator_plan(problem, *arguments, deterministic=deterministic, merge=merge)
+    return operator_plan(
+        problem,
+        *arguments,
+        deterministic=deterministic,
+        merge=merge,
+        layouts=layouts,
+        transposed_forward=transposed_forward,
+    )
 
 
 def merging(plan: Plan, merge: int) -> Plan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, align, ceil_div, floor_to
@@ -214,20 +215,33 @@ def _single_n(block: Block) -> int:
 
 def _recut(block: Block) -> Block:
     """Return the block with shorter sides where tasks are too few and no stream-K uses all cores."""
-    cores, tasks = block.machine.cores, _tasks(block)
-    if tasks >= cores or cores % tasks == 0:
+    cores = block.machine.cores
+    if _tasks(block) >= cores or _streams_evenly(block):
         return block
-    rows = (replace(block, base_m=size) for size in _shorter(align(block.layer.co), block.base_m))
-    columns = (replace(block, base_n=size) for size in _shorter(_columns(block.layer), block.base_n))
-    for cut in (*rows, *columns):
-        if _tasks(cut) <= cores and cores % _tasks(cut) == 0:
+    heights = tuple(_shorter(align(block.layer.co), block.base_m, cores))
+    widths = tuple(_shorter(_columns(block.layer), block.base_n, cores))
+    # Rows first, then columns. Both together where neither is enough, such as for a line of one image.
+    sides = (
+        *((height, block.base_n) for height in heights),
+        *((block.base_m, width) for width in widths),
+        *product(heights, widths),
+    )
+    for height, width in sides:
+        cut = replace(block, base_m=height, base_n=width)
+        if _streams_evenly(cut):
             return _refitted(cut)
     return block
 
 
-def _shorter(side: int, size: int) -> Iterator[int]:
+def _streams_evenly(block: Block) -> bool:
+    """Tell whether equal numbers of cores can share the reduction of each task, and no core is left."""
+    cores, tasks, layer = block.machine.cores, _tasks(block), block.layer
+    return cores % tasks == 0 and cores // tasks <= max(layer.batch * layer.output[0], layer.output[1])
+
+
+def _shorter(side: int, size: int, most: int) -> Iterator[int]:
     """Yield the equal parts of a side, in whole fractals, that are more than those of a size."""
-    for parts in range(ceil_div(side, size) + 1, ceil_div(side, FRACTAL) + 1):
+    for parts in range(ceil_div(side, size) + 1, min(ceil_div(side, FRACTAL), most) + 1):
         yield align(ceil_div(side, parts))
 
 

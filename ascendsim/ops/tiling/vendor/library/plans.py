@@ -30,14 +30,15 @@ def library_plan(
 ) -> Plan | None:
     """Return the plan of a 2-D gradient, None where the library does not make it or no rule is known.
 
-    problem         of one group and one depth, not transposed
+    problem         of one group and at most two axes, not transposed
     gradient        "grad_input" or "grad_weight"
     compute_dtype   what the cube multiplies
     out_dtype       the format in which grad_input leaves the cube; None: the usual one
     blocks          blocks of the grid; 0: as the rules choose
     """
-    flat = problem.kernel[0] == problem.small_size[0] == problem.big_size[0] == 1
-    if profile.npu_arch != ARCHITECTURE or not flat or problem.groups > 1 or problem.transposed:
+    # Five axes make a call one of volumes, whose operators are others, even if they have one depth.
+    known_layer = problem.rank < 3 and problem.groups == 1 and not problem.transposed
+    if profile.npu_arch != ARCHITECTURE or not known_layer:
         return None
     known = stored_name(compute_dtype) in FORMATS
     if not known or max(problem.small_channels, problem.big_channels) > MOST_CHANNELS:
