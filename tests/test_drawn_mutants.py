@@ -2,6 +2,8 @@
 
 import ast
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -56,6 +58,19 @@ def test_what_is_listed_as_equivalent_exists_once_and_has_a_reason():
     for name, reason in mutants.equivalents().items():
         assert names.count(name) == 1, name
         assert len(reason) > 20
+
+
+def test_tests_that_fail_without_any_change_judge_no_mutant(monkeypatch):
+    asked = []
+    monkeypatch.setattr(mutants, "fate", lambda mutant, _: asked.append(mutant) or "killed")
+    with pytest.raises(SystemExit, match="tell nothing of a mutant"):
+        mutants.run(seed=1, count=1, workers=1)
+    assert asked == [None]
+
+
+def test_a_mutant_that_computes_for_ever_is_ended():
+    endless = mutants.limited([sys.executable, "-c", "while True: pass"], seconds=1)
+    assert subprocess.run(endless, capture_output=True).returncode < 0
 
 
 @pytest.mark.slow
