@@ -207,8 +207,10 @@ def test_rank_counts_values_not_codes():
     values = HiFloat8Array(np.delete(EVERY, 0x80)).to_float32()
     np.testing.assert_array_equal(np.argsort(order), np.argsort(values))
     assert sorted(order.tolist()) == list(range(-127, 128))
-    with pytest.raises(UnsupportedError, match="NaN has no rank"):
-        value_ranks([0x80])
+    # A NaN among numbers, too: it would have the rank of a zero.
+    for codes in ([0x80], [0x08, 0x80], EVERY):
+        with pytest.raises(UnsupportedError, match="NaN has no rank"):
+            value_ranks(codes)
 
 
 def test_the_array_behaves_like_an_array():
