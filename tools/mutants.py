@@ -36,7 +36,7 @@ PARTS = ("test_accumulation_parts", "test_accumulation_panels", "test_accumulati
 KERNELS = ("test_accumulation_edges", "test_accumulation_kernels", "test_default_arithmetic")
 TESTS = {
     "formats/ulp": ("test_standards", "test_metrics"),
-    "formats": FORMATS,
+    "formats": (*FORMATS, "test_default_arithmetic cast or narrowing or definitions or grid"),
     "metric": ("test_metrics", "test_standards", "test_docs"),
     "standards": ("test_standards", "test_metrics", "test_formats"),
     "accumulation/models": ("test_accumulation_models", "test_model_hints", "test_accumulation_twins"),
