@@ -195,6 +195,14 @@ def test_hybrid_must_say_which_reading():
         casts.round_to(np.float32(1), "hifloat8", "HYBRID")
 
 
+def test_a_reading_or_a_source_that_nobody_has_is_refused():
+    # Whatever is not strict would have been rounded as doc-literal.
+    with pytest.raises(UnsupportedError, match="'loose' is not one of doc-literal, strict"):
+        round_hybrid(np.ones(1, np.float32), "loose")
+    with pytest.raises(UnsupportedError, match="source: 'bfloat16' is not one of float32, float16"):
+        round_hybrid(np.ones(1, np.float32), "strict", "bfloat16")
+
+
 def test_modes_no_conversion_has_are_refused():
     with pytest.raises(UnsupportedError, match="'RINT' is not one of ROUND"):
         casts.round_to(np.float32(1), "hifloat8", "RINT")
