@@ -76,5 +76,5 @@ def test_a_mutant_that_computes_for_ever_is_ended():
 @pytest.mark.slow
 def test_of_120_mutants_95_in_a_hundred_are_killed():
     # About half a minute of processor time each: most of the compiled models are compiled anew.
-    killed, survivors = mutants.run(seed=1, count=120, workers=os.cpu_count() or 1)
+    killed, survivors = mutants.run(seed=20261124, count=120, workers=os.cpu_count() or 1)
     assert killed >= mutants.LEAST_KILLED * 120, [mutant.name for mutant in survivors]
