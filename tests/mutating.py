@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 # A changed line can make a loop endless. In seconds of processors, so that a busy machine changes nothing.
-PATIENCE = 900
+PATIENCE = 300
 COPIED = ("ascendsim", "tests", "docs", "configs")
 
 

@@ -132,18 +132,7 @@ ALIGNED = {
 }  # fmt: skip
 
 
-# Their kernels serve no other test here, and take seconds to compile.
-SLOW = (
-    "a product below the singles breaks a tie of halves",
-    "products below the smallest exponent of the integer form",
-)
-NAMES = [
-    pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [], id=name)
-    for name in (*SUMS, *ALIGNED)
-]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*SUMS, *ALIGNED])
 def test_a_bound_that_is_nearly_met_gives_the_exact_answer(name: str) -> None:
     case = {**SUMS, **ALIGNED}[name]
     assert same(compiled(case.model, case.c, case.pairs), case.answer)

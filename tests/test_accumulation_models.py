@@ -120,6 +120,12 @@ def test_what_is_not_in_the_grammar_is_refused(text: str) -> None:
         {"kind": "seq", "ftz_in_exponent": -14},
         {"kind": "seq", "rounding": "RU"},
         {"kind": "block", "block": True},
+        {"kind": "chain"},
+        {"kind": "block-add", "block": 4, "add_rounding": "RU"},
+        {"kind": "tree", "block": 4, "pairing": "thirds"},
+        {"kind": "seq", "product": "split2"},
+        {"kind": "seq", "overflow": "wrap"},
+        {"kind": "align", "block": 4, "rounding": "RZ", "fraction_bits": 33},
     ],
 )
 def test_a_record_that_has_no_text_cannot_be_made(fields: dict[str, object]) -> None:

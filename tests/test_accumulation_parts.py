@@ -357,6 +357,21 @@ def test_a_cache_folder_that_cannot_be_written_is_replaced_and_cleaned_up(tmp_pa
     assert not Path(folder).exists()
 
 
+def test_a_replaced_cache_folder_that_has_gone_at_the_end_is_no_error(tmp_path: Path) -> None:
+    # Somebody may clear the folder of temporary files while a long run goes on.
+    (tmp_path / "file").write_text("")
+    code = (
+        "import shutil\n"
+        "from ascendsim.numerics.compiled.jit import cache_folder\n"
+        "shutil.rmtree(cache_folder())"
+    )
+    places = {"NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | places, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("features", ["", "+avx2,+fma,+f16c"])
 def test_narrower_machines_give_the_same_bits(features: str, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import ast
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -58,8 +60,21 @@ def test_what_is_listed_as_equivalent_exists_once_and_has_a_reason():
         assert len(reason) > 20
 
 
+def test_tests_that_fail_without_any_change_judge_no_mutant(monkeypatch):
+    asked = []
+    monkeypatch.setattr(mutants, "fate", lambda mutant, _: asked.append(mutant) or "killed")
+    with pytest.raises(SystemExit, match="tell nothing of a mutant"):
+        mutants.run(seed=1, count=1, workers=1)
+    assert asked == [None]
+
+
+def test_a_mutant_that_computes_for_ever_is_ended():
+    endless = mutants.limited([sys.executable, "-c", "while True: pass"], seconds=1)
+    assert subprocess.run(endless, capture_output=True).returncode < 0
+
+
 @pytest.mark.slow
 def test_of_120_mutants_95_in_a_hundred_are_killed():
     # About half a minute of processor time each: most of the compiled models are compiled anew.
-    killed, survivors = mutants.run(seed=1, count=120, workers=os.cpu_count() or 1)
+    killed, survivors = mutants.run(seed=20261124, count=120, workers=os.cpu_count() or 1)
     assert killed >= mutants.LEAST_KILLED * 120, [mutant.name for mutant in survivors]

@@ -73,6 +73,14 @@ def test_fields_agree_with_the_finfo_of_another_library(name):
     assert fmt.min_exponent == info.minexp
 
 
+@pytest.mark.parametrize("fmt", [fmt for fmt in DTYPES if not fmt.tapered], ids=str)
+def test_the_exponents_of_a_format_fill_their_field(fmt):
+    # Half of them, but one, are below zero; an HF32 leaves places of a float32 empty.
+    assert fmt.bias == 2 ** (fmt.exponent_bits - 1) - 1
+    empty = 23 - fmt.mantissa_bits if fmt.name.startswith("hf32") else 0
+    assert 1 + fmt.exponent_bits + fmt.mantissa_bits + empty == fmt.bits
+
+
 def test_the_largest_hf32_values_have_all_kept_bits_set():
     # 0x7F7FF000 keeps 11 mantissa bits of float32's largest value, 0x7F7FE000 keeps 10.
     assert np.float32(HF32_11.max_finite).view(np.uint32) == 0x7F7FF000

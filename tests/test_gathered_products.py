@@ -183,6 +183,16 @@ def test_a_piece_is_as_large_as_all_its_blocks_together(lay):
     assert np.all(found == 6 * 2.0**52 + 2.0**31)
 
 
+@pytest.mark.parametrize("lay", LAYS)
+def test_what_is_seen_of_accumulators_counts_their_last_place(lay):
+    # The first Mmad leaves 1 + 2^-23. The other's products go up to 9 x 2^27 and back to 3 x 2^27: beside the
+    # larger a double holds no 2^-23, and without it 16 + 2^-23 above the smaller is a tie, which goes down.
+    terms = np.float32([1, 2.0**-23, 9 * 2.0**27, -6 * 2.0**27, 15])
+    a, b = np.tile(terms, (M, 1)), np.ones((5, N), np.float32)
+    found = product_of(parse("block:16:RNE"), lay(a), lay(b.T.copy()), np.array([2, 5]))
+    assert np.all(found == 3 * 2.0**27 + 32)
+
+
 @pytest.mark.parametrize("blocks", [34, 41, 60])
 @pytest.mark.parametrize("lay", LAYS)
 def test_subnormal_sums_may_grow_by_rounding_alone(lay, blocks):

@@ -195,6 +195,14 @@ def test_hybrid_must_say_which_reading():
         casts.round_to(np.float32(1), "hifloat8", "HYBRID")
 
 
+def test_a_reading_or_a_source_that_nobody_has_is_refused():
+    # Whatever is not strict would have been rounded as doc-literal.
+    with pytest.raises(UnsupportedError, match="'loose' is not one of doc-literal, strict"):
+        round_hybrid(np.ones(1, np.float32), "loose")
+    with pytest.raises(UnsupportedError, match="source: 'bfloat16' is not one of float32, float16"):
+        round_hybrid(np.ones(1, np.float32), "strict", "bfloat16")
+
+
 def test_modes_no_conversion_has_are_refused():
     with pytest.raises(UnsupportedError, match="'RINT' is not one of ROUND"):
         casts.round_to(np.float32(1), "hifloat8", "RINT")
@@ -207,8 +215,10 @@ def test_rank_counts_values_not_codes():
     values = HiFloat8Array(np.delete(EVERY, 0x80)).to_float32()
     np.testing.assert_array_equal(np.argsort(order), np.argsort(values))
     assert sorted(order.tolist()) == list(range(-127, 128))
-    with pytest.raises(UnsupportedError, match="NaN has no rank"):
-        value_ranks([0x80])
+    # A NaN among numbers, too: it would have the rank of a zero.
+    for codes in ([0x80], [0x08, 0x80], EVERY):
+        with pytest.raises(UnsupportedError, match="NaN has no rank"):
+            value_ranks(codes)
 
 
 def test_the_array_behaves_like_an_array():

@@ -46,6 +46,15 @@ def test_the_nearest_model_is_named(text, meant):
     assert f"Did you mean {meant}?" in str(error.value)
 
 
+def test_a_text_that_is_half_like_a_model_names_none():
+    # seq:RZ has three letters of the six in common, and three of the five.
+    with pytest.raises(ConfigError, match="Did you mean seq:RZ"):
+        AccumulationModel.parse("seqxx")
+    with pytest.raises(ConfigError) as error:
+        AccumulationModel.parse("seqxxx")
+    assert "Did you mean" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("largest", "beyond"),
     [

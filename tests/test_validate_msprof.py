@@ -85,6 +85,12 @@ def test_a_matrix_product(tmp_path, columns):
     assert found.counters == {"M": 4.5, "MTE2": 9.0}
 
 
+def test_the_type_is_that_of_the_first_operand(tmp_path):
+    # A bias, which comes last, is added in float32.
+    biased = {"inputs": '"512,256;384,256;384"', "types": "DT_BF16;DT_BF16;FLOAT"}
+    assert one(tmp_path, PRODUCT | biased).compute_dtype == "bfloat16"
+
+
 @pytest.mark.parametrize(
     ("kind", "strategy"), [("MatMulV2", "search"), ("MatMulV3", "basic blocks"), ("MatMul", "basic blocks")]
 )

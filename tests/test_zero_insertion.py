@@ -133,6 +133,27 @@ def test_a_tile_goes_from_pipe_to_pipe():
     assert kinds == [(Fill, "V"), (CopyGmToUb, "MTE2"), (SpreadPixels, "V"), (CopyUbToL1, "MTE3")]
 
 
+def moved(tile):
+    """Return kind and bytes of the instructions of a tile, of which one piece goes through UB."""
+    builder = ProgramBuilder(TOY)
+    slot = builder.ring("L1", 4096, "tile").next()
+    image = GmTensor("image", (3, 1, 2, C0), "float16", 2)
+    ZeroInsertion(builder).load(slot, tile, image, lambda piece: (slice(None),))  # noqa: ARG005 - all of it
+    return [(type(i), i.bytes) for i in builder.build().instructions if not isinstance(i, SpreadPixels)]
+
+
+def test_a_tile_moves_the_pixels_that_it_takes_and_all_that_it_has():
+    # Three channel groups of one row of 2 pixels, 32 bytes each, which stand in 5 of them.
+    tile = tile_of(3, (1, 2), (1, 3), (0, 0), (0, 1))
+    assert moved(tile) == [(Fill, 480), (CopyGmToUb, 192), (CopyUbToL1, 480)]
+
+
+@pytest.mark.parametrize("none", ["rows", "cols"])
+def test_a_tile_without_a_pixel_of_the_image_is_zeros_that_nobody_reads(none):
+    tile = tile_of(3, (1, 2), (1, 3), (0, 0), (0, 1))._replace(**{none: None})
+    assert moved(tile) == [(Fill, 480), (CopyUbToL1, 480)]
+
+
 # --- instructions
 
 
