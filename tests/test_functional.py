@@ -347,6 +347,18 @@ def test_cores_that_share_storage_see_no_tiles_of_each_other():
         second.tile(slot)
 
 
+def test_cores_that_run_by_turns_keep_their_tiles_apart():
+    programs = []
+    for index in range(4):
+        b = ProgramBuilder(TOY)
+        (slot,) = b.slots("UB", 32, "row")
+        b.add(load(slot, X, index))
+        b.add(store(Y, index, slot))
+        programs.append(b.build())
+    # In a random order all loads may come before the first store.
+    assert outcomes(kernel_of(programs)) == {ones_and_more().tobytes()}
+
+
 def test_overwriting_a_slot_spoils_what_a_late_reader_holds():
     (slot,) = ProgramBuilder(TOY).slots("UB", 32, "row")
     memory = CoreMemory({}, kernel_of([]).math, {})
