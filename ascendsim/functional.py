@@ -16,7 +16,7 @@ from ascendsim.errors import ProgramError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.kernel import Core, Kernel, Phase
-from ascendsim.program.memory import CoreMemory
+from ascendsim.program.memory import CoreMemory, Storage
 from ascendsim.program.program import Program
 
 if TYPE_CHECKING:
@@ -57,6 +57,9 @@ def run_kernel(
         if name not in gm:
             gm[name] = np.full(tensor.shape, np.nan, dtype=np.float32).view(kernel.math.carrier)
     shared: dict[Any, Any] = {}
+    # A core is done before the next one begins, where the order is that of the program: so they take the same
+    # storage in turn, which is in the caches then.
+    storage = Storage(kernel.math.carrier)
     at_once = at_once and order == "program" and observe is None
     # Overflow and NaN are results here, as on the device; numpy would warn of them.
     with np.errstate(all="ignore"):
@@ -65,7 +68,10 @@ def run_kernel(
                 phase.at_once(CoreMemory(gm, kernel.math, shared))
                 continue
             # Slots do not outlive a phase: each core begins the next one with a program of its own.
-            memories = {work.core: CoreMemory(gm, kernel.math, shared) for work in phase.work}
+            memories = {
+                work.core: CoreMemory(gm, kernel.math, shared, storage if order == "program" else None)
+                for work in phase.work
+            }
             for core, instruction in _steps(phase, number, order):
                 instruction.execute(memories[core])
                 if observe is not None:

@@ -49,8 +49,6 @@ COMPILED = [
     # one block size, one ragged end, one pairing
     ("accumulate", '"exact-mmad") else model.block', '"exact-mmad") else 2 * model.block',
      HARD + "block:4"),
-    ("extents", "(values, first + start, first + min(start + part, size))", "(values, first + start, part)",
-     HARD + "block:16"),
     ("kernels/tree", "leaf + (pairs if halves else 1)", "leaf + (1 if halves else pairs)", HARD + "tree:16"),
     ("kernels/tree", "if t >= length:", "if t > length:", HARD + "tree:16"),
     # one proof each: more is believed exact than is
@@ -58,6 +56,8 @@ COMPILED = [
     ("block_sums", "spread(units * _ROUNDOFF)", "spread(0.0 * _ROUNDOFF)", "block"),
     ("block_sums", "lost = lost + absolute(second)", "lost = lost * absolute(second)", "block"),
     ("block_sums", "(reach + block.bound) * _GROWTH", "block.bound * _GROWTH", "block"),
+    ("kernels/block", "return reach if is_exact(reach, unit) else np.inf, unit", "return reach, unit",
+     HARD + "block:16"),
     ("kernels/align", "largest <= _ACCUMULATOR_LIMIT and", "largest <= np.inf and", HARD + "align"),
     ("kernels/half", "is_narrow(a, _LIMIT) and", "is_narrow(a, _LIMIT) or", HARD + "fp16-acc and seq"),
     # one special case, one option
@@ -90,6 +90,21 @@ MEASURED = [
     ("extents", "max(max(bound(w), bound(x)), max(bound(y), bound(z)))", "max(bound(w), bound(x))"),
     ("extents", "size if size <= np.inf else np.inf", "size"),
     ("workspace", "k * ROWS, model.block * ROWS, place)", "k * ROWS, k * ROWS, place)"),
+    ("extents", "(values, first + start, first + min(start + part, size))", "(values, first + start, part)"),
+    ("extents", "total if summed else largest", "largest"),
+    ("extents", "range(start + ROWS * LANES, stop, ROWS * LANES)", "range(start + ROWS * LANES, start, 1)"),
+    ("lanes", "return select(x < y, x, y)", "return x"),
+    ("lanes", "return select(x < y, y, x)", "return x"),
+    ("lanes", "b.fcmp_ordered(\">\", x, y), x, y), ROWS)", "b.fcmp_ordered(\">\", x, y), x, x), ROWS)"),
+    ("lanes", "bits & spread(_FRACTION)", "bits & spread(_EXPONENT)"),
+    ("packing", "Accumulators(singles, spare - skipped, rows, columns)",
+     "Accumulators(singles, spare, rows, columns)"),
+]  # fmt: skip
+# What a call leaves behind, and for whom.
+LENT = [
+    ("scratch", "class Scratch(local):", "class Scratch:"),
+    ("workspace", "clear(doubles, limbs)", "pass"),
+    ("workspace", "put(singles, a_single, -1.0)", "pass"),
 ]
 # Bounds that are wider by a little than what can be proven.
 EDGES = [
@@ -121,6 +136,7 @@ EVERY = [
     *(Mutation(f"compiled/{file}", *change, "test_accumulation_parts") for file, *change in PARTS),
     *(Mutation(f"compiled/{file}", *change, "test_accumulation_packing") for file, *change in MEASURED),
     *(Mutation(f"compiled/{file}", *change, "test_accumulation_edges") for file, *change in EDGES),
+    *(Mutation(f"compiled/{file}", *change, "test_scratch") for file, *change in LENT),
 ]
 
 

@@ -5,7 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from ascendsim.numerics.compiled.extents import extent, measure_side_by_side
+from ascendsim.numerics.compiled.extents import (
+    bound,
+    extent,
+    measure,
+    measure_columns,
+    measure_side_by_side,
+    sums_of_four,
+)
+from ascendsim.numerics.compiled.jit import kernel
+from ascendsim.numerics.compiled.lanes import reach_and_unit, stripe_reach_and_unit
 from ascendsim.numerics.compiled.packing import (
     aligned,
     fill_low_halves,
@@ -16,8 +25,10 @@ from ascendsim.numerics.compiled.packing import (
     singles_for,
     whole_panels,
 )
+from ascendsim.numerics.compiled.panel_memory import put, tile
 from ascendsim.numerics.compiled.panel_rounding import RNE, Rounding
 from ascendsim.numerics.compiled.panels import LANES, ROWS
+from ascendsim.numerics.compiled.scratch import Scratch
 from ascendsim.numerics.compiled.workspace import KernelModel, memory_for, prepare
 
 SHAPES = [(1, 1, 1), (ROWS, 3, LANES), (ROWS + 1, 5, LANES - 1), (2 * ROWS - 1, 2, 2 * LANES + 1), (3, 40, 2)]
@@ -72,25 +83,46 @@ def test_accumulators_are_whole_panels_and_come_back_unharmed(m, k, n):
     assert np.array_equal(c, expected)
 
 
+@pytest.mark.parametrize("columns", [LANES + 1, 3 * LANES - 1])
+def test_accumulators_beside_whole_panels_are_copied_alone(columns):
+    c = np.arange(ROWS * columns, dtype=np.float32).reshape(ROWS, columns)
+    skipped, spare = columns // LANES * LANES, np.full((1, 4 * LANES * ROWS), np.float32(-1))
+    cells = whole_panels(c, spare, 2, skipped)
+    # Accumulator (i, j) is at first + i columns + j for every j that has not been left out.
+    assert (cells.first + skipped, cells.rows, cells.columns) == (2, ROWS, LANES)
+    copied = spare[0, 2 : 2 + ROWS * LANES].reshape(ROWS, LANES)
+    assert np.array_equal(copied[:, : columns - skipped], c[:, skipped:])
+    assert copied.sum() == c[:, skipped:].sum()
+    copied += 1
+    expected = c.copy()
+    expected[:, skipped:] += 1
+    give_back(cells, c, skipped)
+    assert np.array_equal(c, expected)
+
+
 @pytest.mark.parametrize(("m", "k", "n"), SHAPES)
 @pytest.mark.parametrize("block", [1, 2, 1 << 30])
-def test_a_workspace_fits_into_its_memory(m, k, n, block):
+def test_a_workspace_fits_into_its_memory(m, k, n, block, monkeypatch):
     # Nothing checks an offset: with blocks of one product and low halves, this is the most a kernel may use.
     a, b = operands(m, k, n)
+    # Memory that was lent before may be larger than what is asked for here.
+    monkeypatch.setattr("ascendsim.numerics.compiled.workspace.SCRATCH", Scratch())
     memory = memory_for(a, b, 7)
     memory.doubles[:] = memory.singles[:] = np.nan
     how = Rounding(RNE, False, 0.0)
     work = prepare(a, b, memory, KernelModel(block, how, False, how, True))
     packed = work.a_low - work.a
-    assert work.b_extents + 2 * groups(n, LANES) * work.blocks <= memory.doubles.size
+    assert work.b_whole + 2 * groups(n, LANES) <= memory.doubles.size
     assert work.a_single + packed <= memory.spare
     padded = groups(m, ROWS) * ROWS * groups(n, LANES) * LANES
     assert memory.spare + padded + 7 <= memory.singles.size
     # Parts in their order, each with room for what it holds.
     starts = [work.result, work.start, work.flags, work.limbs, work.a, work.b, work.a_low, work.b_low]
-    starts += [work.a_extents, work.b_extents]
+    starts += [work.a_extents, work.b_extents, work.a_whole, work.b_whole]
     assert starts == sorted(starts)
     assert work.b_extents - work.a_extents == 2 * groups(m, ROWS) * work.blocks
+    assert work.a_whole - work.b_extents == 2 * groups(n, LANES) * work.blocks
+    assert work.b_whole - work.a_whole == 2 * groups(m, ROWS)
     assert work.blocks == groups(k, block)
     assert work.b_low - work.a_low == work.b - work.a
     assert memory.singles[0, work.a_single] == -1
@@ -106,6 +138,9 @@ def test_extents_are_measured_per_group_and_block():
     assert found.tolist() == [[13, 1], [17, 1], [10, 1]]
     found = work.doubles[0, work.b_extents :][:6].reshape(3, 2)
     assert found.tolist() == [[6, 1], [4, 4], [0.5, 0.5]]
+    # Of all three as one: sums of rows add up, of columns the largest counts.
+    assert work.doubles[0, work.a_whole :][:2].tolist() == [13 + 17 + 10, 1]
+    assert work.doubles[0, work.b_whole :][:2].tolist() == [6, 0.5]
     largest, finest = extent(a, 0, 0)
     assert (largest, finest) == (0, math.inf)
 
@@ -121,6 +156,66 @@ def test_the_largest_of_the_sums_of_rows_counts(row):
     values[0, row] = np.nan
     measure_side_by_side(values, 0, 3 * ROWS, 2 * ROWS, 3 * ROWS)
     assert values[0, 3 * ROWS] == math.inf
+
+
+def on_a_grid(count, scale, special=()):
+    """Return singles, as doubles, whose sums are exact: few bits, zeros and powers of two among them."""
+    rng = np.random.default_rng(count)
+    values = rng.integers(-64, 65, count) * 2.0 ** rng.integers(-3, 4, count) * scale
+    values[rng.permutation(count)[: len(special)]] = special
+    return values.reshape(1, -1)
+
+
+# One vector, one panel, what is over behind a panel, too short for one; scales among the subnormal singles.
+@pytest.mark.parametrize("steps", [1, 2, ROWS - 1, ROWS, ROWS + 1, 16, 19])
+@pytest.mark.parametrize("scale", [1.0, 2.0**-140, 2.0**110])
+@pytest.mark.parametrize("special", [(), (math.inf,), (-math.inf, math.nan)])
+def test_columns_are_measured_on_vectors_as_one_by_one(steps, scale, special):
+    # Two blocks and a half.
+    size = (2 * steps + (steps + 1) // 2) * LANES
+    values = on_a_grid(size + 5, scale, special)
+    found, expected = np.full((2, 1, 6), np.nan)
+    measure(values, 5, size, steps * LANES, expected, 0)
+    measure_columns(values, 5, size, steps * LANES, found, 0)
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("steps", [LANES // ROWS, 16, 2 * LANES, 5])
+@pytest.mark.parametrize("scale", [1.0, 2.0**-140, 2.0**110])
+@pytest.mark.parametrize("special", [(), (math.inf,), (-math.inf, math.nan)])
+def test_rows_are_measured_on_vectors_as_one_by_one(steps, scale, special):
+    size = (2 * steps + 3) * ROWS
+    values = np.concatenate([on_a_grid(size, scale, special), np.full((1, 6), np.nan)], axis=1)
+    measure_side_by_side(values, 0, size, steps * ROWS, size)
+    for block, found in enumerate(values[0, size:].reshape(3, 2).tolist()):
+        begin, stop = block * steps * ROWS, min((block + 1) * steps * ROWS, size)
+        largest = max(bound(total) for total in sums_of_four(values, begin, stop))
+        assert found == [largest, extent(values, begin, stop)[1]]
+
+
+@kernel
+def look(cells, count, found):
+    reach, unit = stripe_reach_and_unit(cells, 0, count, LANES)
+    put(found, 0, reach)
+    put(found, 1, unit)
+    for panel in range(count):
+        reach, unit = reach_and_unit(tile(cells, panel * ROWS * LANES, LANES))
+        put(found, 2 * panel + 2, reach)
+        put(found, 2 * panel + 3, unit)
+
+
+@pytest.mark.parametrize("special", [(), (-0.0,), (math.inf,), (math.nan,)])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 2.0**-145])
+def test_panels_below_each_other_are_looked_at_as_one_by_one(scale, special):
+    cells = on_a_grid(3 * ROWS * LANES, scale).astype(np.float32)
+    cells[0, : ROWS * LANES] = 0
+    cells[0, 2 * ROWS * LANES - len(special) : 2 * ROWS * LANES] = special
+    found = np.empty((1, 8))
+    look(cells, 3, found)
+    (reach, unit), *each = found.reshape(4, 2).tolist()
+    assert each[0] == [0, math.inf]
+    assert unit == min(unit for _, unit in each)
+    assert not reach < math.inf if not np.isfinite(cells).all() else reach == max(size for size, _ in each)
 
 
 def test_low_halves_and_magnitudes_follow_the_operands():

@@ -13,7 +13,7 @@ from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.program.builder import HAZARDS, ProgramBuilder
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
-from ascendsim.program.memory import CoreMemory, aligned_empty
+from ascendsim.program.memory import CoreMemory, Storage, aligned_empty
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import Program
 from ascendsim.timing.arrivals import arrivals
@@ -328,6 +328,35 @@ def test_a_slot_that_nothing_has_written_cannot_be_read():
     memory = CoreMemory({}, kernel_of([]).math, {})
     with pytest.raises(ProgramError, match=r"UB:row\(32 B\) is read before anything has written it"):
         memory.tile(slot)
+
+
+def test_a_tile_that_grows_leaves_no_view_of_its_old_storage():
+    (slot,) = ProgramBuilder(TOY).slots("UB", 64, "row")
+    memory = CoreMemory({}, kernel_of([]).math, {})
+    memory.new_tile(slot, (2, 4)).fill(1)
+    memory.new_tile(slot, (16,)).fill(2)
+    assert memory.new_tile(slot, (2, 4)).tolist() == [[2] * 4] * 2
+
+
+def test_cores_that_share_storage_see_no_tiles_of_each_other():
+    (slot,) = ProgramBuilder(TOY).slots("UB", 64, "row")
+    storage = Storage("float32")
+    first, second = (CoreMemory({}, kernel_of([]).math, {}, storage) for _ in range(2))
+    first.new_tile(slot, (8,)).fill(1)
+    with pytest.raises(ProgramError, match="before anything has written it"):
+        second.tile(slot)
+
+
+def test_cores_that_run_by_turns_keep_their_tiles_apart():
+    programs = []
+    for index in range(4):
+        b = ProgramBuilder(TOY)
+        (slot,) = b.slots("UB", 32, "row")
+        b.add(load(slot, X, index))
+        b.add(store(Y, index, slot))
+        programs.append(b.build())
+    # In a random order all loads may come before the first store.
+    assert outcomes(kernel_of(programs)) == {ones_and_more().tobytes()}
 
 
 def test_overwriting_a_slot_spoils_what_a_late_reader_holds():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ascendsim.cube.tile_reads import TileRead, Window
 from ascendsim.program.instruction import Cost, SlotToSlot, ToSlot, Traffic
@@ -31,13 +31,16 @@ class Placement(NamedTuple):
     col_step: int = 1
 
 
+PLAIN: Final = Placement()
+
+
 class _CopyGmToL1(NamedTuple):
     dst: Slot
     src: Gm
     bytes: int
     tile_shape: tuple[int, ...] = ()
     window: Window | None = None
-    placement: Placement = Placement()
+    placement: Placement = PLAIN
     rows: int = 1
     aligned: bool = True
     relays: bool = False
@@ -76,7 +79,7 @@ class CopyGmToL1(_CopyGmToL1, ToSlot):
         # The row of zeros at the end of the tile is the simulator's own: im2col reads it for all that lies
         # outside of the image, where the device puts its padding in.
         at = self.placement
-        if at == Placement():
+        if at == PLAIN:
             tile = memory.new_tile(self.dst, w.tile_shape)
             tile[-1] = 0
         else:

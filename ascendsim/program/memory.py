@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,17 +29,50 @@ if TYPE_CHECKING:
     Carrier = NDArray[Any]  # float32 or int32, all of one kernel alike
 
 
+class Storage:
+    """The storage of slots, by their numbers.
+
+    One for each slot, as on the device: a tile written too early must spoil what a late reader finds. A fresh
+    array for each tile would hide a missing wait.
+    """
+
+    def __init__(self, carrier: str) -> None:
+        self._carrier = carrier
+        self._whole: dict[int, Carrier] = {}
+        # Slots hold tiles of few shapes, and to make a view of an array takes as long as to copy a small one.
+        self._tiles: dict[tuple[int, tuple[int, ...]], Carrier] = {}
+
+    def tile(self, index: int, shape: tuple[int, ...]) -> Carrier:
+        """Return the storage of a slot as a tile of a shape."""
+        tile = self._tiles.get((index, shape))
+        if tile is None:
+            size = prod(shape)
+            whole = self._whole.get(index)
+            if whole is None or whole.size < size:
+                whole = self._whole[index] = aligned_empty(size).view(self._carrier)
+                self._tiles = {key: tile for key, tile in self._tiles.items() if key[0] != index}
+            tile = self._tiles[index, shape] = whole[:size].reshape(shape)
+        return tile
+
+
 class CoreMemory:
     """The memory of one core: all tensors in GM, and the tiles in its own slots.
 
     `shared` is a store for all cores of a kernel: what is gathered once and only read, such as the indices of
-    an im2col.
+    an im2col. `storage` is that of the slots; a core that is done may leave it to another one, which finds no
+    tiles in it.
 
     Tiles live in storage that belongs to their slot, so that overwriting a slot too early spoils what a late
     reader finds, as it would on the device. A slot that nothing has written cannot be read.
     """
 
-    def __init__(self, gm: dict[str, Carrier], math: MathSettings, shared: dict[Any, Any]) -> None:
+    def __init__(
+        self,
+        gm: dict[str, Carrier],
+        math: MathSettings,
+        shared: dict[Any, Any],
+        storage: Storage | None = None,
+    ) -> None:
         self.gm = gm
         self.math = math
         self.shared = shared
@@ -46,7 +80,7 @@ class CoreMemory:
         self._rounds_once = rounds_once(math.accumulation)
         self._slices: dict[int, list[tuple[Carrier, Carrier]]] = {}
         self._unrounded: set[int] = set()
-        self._storage: dict[int, Carrier] = {}
+        self._storage = Storage(math.carrier) if storage is None else storage
         self._tiles: dict[int, Carrier] = {}
 
     def array(self, tensor: GmTensor) -> Carrier:
@@ -66,15 +100,7 @@ class CoreMemory:
 
     def new_tile(self, slot: Slot, shape: tuple[int, ...]) -> Carrier:
         """Return the slot's storage as a tile of `shape`; what it holds is undefined until written."""
-        size = 1
-        for extent in shape:
-            size *= extent
-        # One storage for a slot, as on the device: a tile written too early must spoil what a late reader
-        # finds. A fresh array for each tile would hide a missing wait.
-        storage = self._storage.get(slot.index)
-        if storage is None or storage.size < size:
-            storage = self._storage[slot.index] = aligned_empty(size).view(self.math.carrier)
-        tile = storage[:size].reshape(shape)
+        tile = self._storage.tile(slot.index, shape)
         self._tiles[slot.index] = tile
         self._slices.pop(slot.index, None)
         self._unrounded.discard(slot.index)

@@ -16,8 +16,16 @@ from typing import Any, Final
 import numpy as np
 
 from ascendsim.numerics.compiled.jit import called, inlined
-from ascendsim.numerics.compiled.panel_memory import at, put, scalar_bits, scalar_float
-from ascendsim.numerics.compiled.panels import ROWS, out_of_line
+from ascendsim.numerics.compiled.lanes import (
+    larger,
+    largest_of,
+    largest_sum,
+    lowest_bits,
+    lowest_of,
+    smaller,
+)
+from ascendsim.numerics.compiled.panel_memory import at, columns, put, scalar_bits, scalar_float, tile
+from ascendsim.numerics.compiled.panels import LANES, ROWS, absolute, as_bits, out_of_line, to_single
 
 Array = Any
 
@@ -81,10 +89,68 @@ def measure_side_by_side(values: Array, first: int, size: int, part: int, place:
     out_of_line()
     for start in range(0, size, part):
         begin, stop = first + start, first + min(start + part, size)
-        w, x, y, z = sums_of_four(values, begin, stop)
-        put(values, place, max(max(bound(w), bound(x)), max(bound(y), bound(z))))
-        put(values, place + 1, extent(values, begin, stop)[1])
+        if (stop - begin) % LANES == 0:
+            largest, finest = _rows_at_once(values, begin, stop)
+        else:
+            w, x, y, z = sums_of_four(values, begin, stop)
+            largest = max(max(bound(w), bound(x)), max(bound(y), bound(z)))
+            finest = extent(values, begin, stop)[1]
+        put(values, place, largest)
+        put(values, place + 1, finest)
         place += 2
+
+
+@called
+def measure_columns(values: Array, first: int, size: int, part: int, target: Array, place: int) -> None:
+    """Put the same as `measure`, sooner, of parts of an array of doubles that hold singles.
+
+    part   a whole multiple of LANES, as `size` is
+    """
+    out_of_line()
+    for start in range(0, size, part):
+        begin, stop = first + start, first + min(start + part, size)
+        if stop - begin >= ROWS * LANES:
+            largest, finest = _panels_at_once(values, begin, stop)
+        else:
+            largest, finest = extent(values, begin, stop)
+        put(target, place, bound(largest))
+        put(target, place + 1, finest)
+        place += 2
+
+
+@inlined
+def sum_up(values: Array, place: int, blocks: int, target: int, summed: bool) -> None:
+    """Put the extents of some blocks together as those of one; `summed` are those of rows."""
+    largest, total, finest = 0.0, 0.0, np.inf
+    for number in range(blocks):
+        size = at(values, place + 2 * number)
+        largest, total = max(largest, size), total + size
+        finest = min(finest, at(values, place + 2 * number + 1))
+    put(values, target, total if summed else largest)
+    put(values, target + 1, finest)
+
+
+@inlined
+def _panels_at_once(values: Array, start: int, stop: int) -> tuple[float, float]:
+    """Return the extent of a whole panel of doubles or more, which hold singles."""
+    sizes = absolute(to_single(tile(values, start, LANES)))
+    most, least = as_bits(sizes), lowest_bits(sizes)
+    for place in range(start + ROWS * LANES, stop, ROWS * LANES):
+        # The last panel may take in again what the one before has: that changes neither.
+        sizes = absolute(to_single(tile(values, min(place, stop - ROWS * LANES), LANES)))
+        most, least = larger(most, as_bits(sizes)), smaller(least, lowest_bits(sizes))
+    return largest_of(most), lowest_of(least)
+
+
+@inlined
+def _rows_at_once(values: Array, start: int, stop: int) -> tuple[float, float]:
+    """Return the largest sum of magnitudes of ROWS rows side by side, and their smallest lowest set bit."""
+    total = absolute(columns(values, start))
+    least = lowest_bits(to_single(total))
+    for place in range(start + LANES, stop, LANES):
+        sizes = absolute(columns(values, place))
+        least, total = smaller(least, lowest_bits(to_single(sizes))), total + sizes
+    return largest_sum(total), lowest_of(least)
 
 
 @called

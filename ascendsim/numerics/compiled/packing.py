@@ -13,6 +13,7 @@ import numpy as np
 from ascendsim.numerics.compiled.jit import called, inlined
 from ascendsim.numerics.compiled.panel_memory import at, put, scalar_bits, scalar_float, store, tile
 from ascendsim.numerics.compiled.panels import LANES, ROWS
+from ascendsim.numerics.compiled.scratch import SCRATCH
 
 Array = Any  # a numpy array, as the compiler sees it
 Panel = Any
@@ -37,8 +38,7 @@ def padded_size(m: int, n: int) -> int:
 def singles_for(a: Array, b: Array) -> Array:
     """Return memory of singles for both packed operands and padded accumulators, not initialised."""
     (m, k), n = a.shape, b.shape[1]
-    # Two dimensions, as the operands have: one type of array fewer to compile the kernels for.
-    return np.empty((1, packed_size(m, k, n) + padded_size(m, n) + MARGIN), np.float32)
+    return SCRATCH.lend(packed_size(m, k, n) + padded_size(m, n) + MARGIN, np.float32)
 
 
 @called
@@ -126,7 +126,7 @@ class Accumulators(NamedTuple):
 
     values          memory of singles
     first           offset of the first accumulator
-    rows, columns   how many there are, whole multiples of ROWS and LANES
+    rows, columns   how many there are, whole multiples of ROWS and LANES (columns of c itself: any number)
     """
 
     values: Array
@@ -136,27 +136,32 @@ class Accumulators(NamedTuple):
 
 
 @called
-def whole_panels(c: Array, singles: Array, spare: int) -> Accumulators:
-    """Return c where it consists of whole panels, otherwise a copy of it at offset `spare`."""
+def whole_panels(c: Array, singles: Array, spare: int, skipped: int = 0) -> Accumulators:
+    """Return c where it consists of whole panels, otherwise a copy of it at offset `spare`.
+
+    skipped   columns of the first whole panels, which the copy leaves out
+    """
     m, n = c.shape
-    rows, columns = group_count(m, ROWS) * ROWS, group_count(n, LANES) * LANES
-    if rows == m and columns == n:
-        return Accumulators(c, 0, rows, columns)
+    rows, columns = group_count(m, ROWS) * ROWS, group_count(n - skipped, LANES) * LANES
+    if rows == m and skipped + columns == n:
+        return Accumulators(c, 0, rows, n)
     for i in range(rows):
         for j in range(columns):
-            inside = i < m and j < n
-            put(singles, spare + i * columns + j, at(c, i * n + j) if inside else np.float32(0.0))
-    return Accumulators(singles, spare, rows, columns)
+            inside = i < m and skipped + j < n
+            value = at(c, i * n + skipped + j) if inside else np.float32(0.0)
+            put(singles, spare + i * columns + j, value)
+    # Counted from column 0 on as well, where nothing lies.
+    return Accumulators(singles, spare - skipped, rows, columns)
 
 
 @called
-def give_back(cells: Accumulators, c: Array) -> None:
+def give_back(cells: Accumulators, c: Array, skipped: int = 0) -> None:
     """Copy the valid part of the accumulators to c, unless they lie there."""
     m, n = c.shape
     if cells.rows == m and cells.columns == n:
         return
     for i in range(m):
-        for j in range(n):
+        for j in range(skipped, n):
             put(c, i * n + j, at(cells.values, cells.first + i * cells.columns + j))
 
 

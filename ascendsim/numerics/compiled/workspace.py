@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ascendsim.numerics.compiled.extents import measure, measure_side_by_side
+from ascendsim.numerics.compiled.extents import measure_columns, measure_side_by_side, sum_up
 from ascendsim.numerics.compiled.jit import called, inlined
 from ascendsim.numerics.compiled.long_integer import LIMBS, clear
 from ascendsim.numerics.compiled.packing import (
@@ -24,6 +24,7 @@ from ascendsim.numerics.compiled.packing import (
 from ascendsim.numerics.compiled.panel_memory import columns, put, rows
 from ascendsim.numerics.compiled.panel_rounding import Rounding
 from ascendsim.numerics.compiled.panels import LANES, ROWS, out_of_line, spread
+from ascendsim.numerics.compiled.scratch import SCRATCH
 
 Array = Any
 Panel = Any
@@ -48,6 +49,23 @@ class KernelModel(NamedTuple):
     split: bool
 
 
+# A model as the compiler takes it soonest: it looks up the type of a plain tuple at once, while named ones
+# that lie in each other take it as long as a small product.
+PlainModel = tuple[int, int, bool, float, bool, bool, int, bool, float, bool, bool]
+
+
+def plain(model: KernelModel) -> PlainModel:
+    """Return all fields of a model one after the other."""
+    return (model.block, *model.sum, model.separate, *model.add, model.split)
+
+
+@inlined
+def named(p: PlainModel) -> KernelModel:
+    """Return the model with these fields."""
+    how, add = Rounding(p[1], p[2], p[3], p[4]), Rounding(p[6], p[7], p[8], p[9])
+    return KernelModel(p[0], how, p[5], add, p[10])
+
+
 class Memory(NamedTuple):
     """Memory for one kernel call, not initialised.
 
@@ -69,6 +87,7 @@ class Workspace(NamedTuple):
                a_low, b_low     low halves of their significands, for `split3`
                a_extents, ...   per group and block: largest magnitude (of rows: largest sum of magnitudes)
                                 and smallest lowest bit
+               a_whole, b_whole per group: the same of all its blocks as one
                start            a panel: accumulators before a careful sum
                result           a panel: sticky sums after it, and scratch memory for rounding
                flags            a panel: positive where a sum is not found yet
@@ -89,6 +108,8 @@ class Workspace(NamedTuple):
     b_low: int
     a_extents: int
     b_extents: int
+    a_whole: int
+    b_whole: int
     start: int
     result: int
     flags: int
@@ -102,15 +123,17 @@ def memory_for(a: Array, b: Array, more: int = 0) -> Memory:
     """Return memory for a kernel on these operands, with `more` singles behind the padded accumulators.
 
     Room is for the most that `prepare` can use (low halves and the extents of blocks of one product); pages
-    that stay untouched cost nothing.
+    that stay untouched cost nothing. The next kernel of this thread gets the same.
     """
     (m, k), n = a.shape, b.shape[1]
     packed = packed_size(m, k, n)
-    # Operands, low halves, and two extents per group and block, which are fewer than two packed operands.
+    # Operands, low halves, and two extents per group and block, and per group once more, which are fewer than
+    # two packed operands.
     doubles = 4 * packed + 3 * PANEL + LIMBS + MARGIN
     spare = packed + MARGIN
     extra = spare + padded_size(m, n)
-    return Memory(np.empty((1, doubles)), np.empty((1, extra + more), np.float32), spare, extra)
+    lent = SCRATCH.lend(doubles, np.float64), SCRATCH.lend(extra + more, np.float32)
+    return Memory(*lent, spare, extra)
 
 
 @called
@@ -130,18 +153,23 @@ def prepare(a: Array, b: Array, memory: Memory, model: KernelModel) -> Workspace
     if model.split:
         fill_low_halves(doubles, first, a_low, a_low)
     b_extents = a_extents + 2 * group_count(a.shape[0], ROWS) * blocks
-    for group in range(group_count(a.shape[0], ROWS)):
+    row_groups, column_groups = group_count(a.shape[0], ROWS), group_count(b.shape[1], LANES)
+    a_whole = b_extents + 2 * column_groups * blocks
+    b_whole = a_whole + 2 * row_groups
+    for group in range(row_groups):
         where, place = first + group * k * ROWS, a_extents + 2 * group * blocks
         measure_side_by_side(doubles, where, k * ROWS, model.block * ROWS, place)
-    for group in range(group_count(b.shape[1], LANES)):
+        sum_up(doubles, place, blocks, a_whole + 2 * group, True)
+    for group in range(column_groups):
         where, place = second + group * k * LANES, b_extents + 2 * group * blocks
-        measure(doubles, where, k * LANES, model.block * LANES, doubles, place)
+        measure_columns(doubles, where, k * LANES, model.block * LANES, doubles, place)
+        sum_up(doubles, place, blocks, b_whole + 2 * group, False)
     # Filled in by the kernels that use them, and by some only when a first panel needs them. No magnitude is
     # below zero, NaN included, so this says that they are not there yet.
     a_single = aligned(singles, 0)
     put(singles, a_single, -1.0)
     b_single = a_single + second - first
-    operands = (first, second, a_low, b_low, a_extents, b_extents)
+    operands = (first, second, a_low, b_low, a_extents, b_extents, a_whole, b_whole)
     others = (start, result, flags, limbs, a_single, b_single, memory.extra)
     return Workspace(doubles, singles, k, blocks, *operands, *others)
 

@@ -163,6 +163,6 @@ def _shared_out(
     a_single = b_single + longest * LANES
     # As if they were filled in: this is done block by block, where it is needed.
     put(singles, a_single, 0.0)
-    places = (a, b, 0, 0, 0, b_extents, start, result, flags, limbs, a_single, b_single, 0)
+    places = (a, b, 0, 0, 0, b_extents, 0, 0, start, result, flags, limbs, a_single, b_single, 0)
     tables = Tables(packed, extents, extents + lines // ROWS * 2 * (1 + parts))
     return Workspace(doubles, singles, longest, parts, *places), tables

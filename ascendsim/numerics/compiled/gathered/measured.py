@@ -5,7 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ascendsim.numerics.compiled.extents import bound, extent, measure, measure_side_by_side, sums_of_four
+from ascendsim.numerics.compiled.extents import (
+    bound,
+    extent,
+    measure,
+    measure_side_by_side,
+    sum_up,
+    sums_of_four,
+)
 from ascendsim.numerics.compiled.gathered.factor import Factor, Places, Values
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.panel_memory import at, put
@@ -109,7 +116,7 @@ def measure_rows(
         else:
             first = packed + (i - line) * piece.length
             measure_side_by_side(work.doubles, first, piece.length * ROWS, block * ROWS, place + 2)
-        _sum_up(work, place, piece.blocks, True)
+        sum_up(work.doubles, place + 2, piece.blocks, place, True)
         place += 2 * (1 + piece.blocks)
 
 
@@ -122,19 +129,7 @@ def measure_columns(b: Lines, j: int, piece: Piece, work: Workspace, block: int)
         _combine_columns(b, j, piece, work, place, block)
     else:
         measure(work.doubles, work.b, piece.length * LANES, block * LANES, work.doubles, place)
-    _sum_up(work, work.b_extents, piece.blocks, False)
-
-
-@inlined
-def _sum_up(work: Workspace, place: int, blocks: int, summed: bool) -> None:
-    """Put the extents of all blocks together in front of theirs; `summed` are those of rows."""
-    largest, total, finest = 0.0, 0.0, np.inf
-    for number in range(1, 1 + blocks):
-        size = at(work.doubles, place + 2 * number)
-        largest, total = max(largest, size), total + size
-        finest = min(finest, at(work.doubles, place + 2 * number + 1))
-    put(work.doubles, place, total if summed else largest)
-    put(work.doubles, place + 1, finest)
+    sum_up(work.doubles, place, piece.blocks, work.b_extents, False)
 
 
 @called

@@ -6,6 +6,7 @@ import numpy as np
 
 from ascendsim.numerics.compiled.block_sums import (
     SAFE_UNIT,
+    Block,
     block_of,
     careful_sum,
     error_bound,
@@ -16,7 +17,7 @@ from ascendsim.numerics.compiled.block_sums import (
     widened,
 )
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
-from ascendsim.numerics.compiled.lanes import has_minus_zero, reach_and_unit
+from ascendsim.numerics.compiled.lanes import has_minus_zero, reach_and_unit, stripe_reach_and_unit
 from ascendsim.numerics.compiled.next_block import (
     Packed,
     add_blocks,
@@ -25,7 +26,7 @@ from ascendsim.numerics.compiled.next_block import (
     is_normal,
 )
 from ascendsim.numerics.compiled.packing import Accumulators, give_back, read_panel, whole_panels, write_panel
-from ascendsim.numerics.compiled.panel_memory import store, tile
+from ascendsim.numerics.compiled.panel_memory import at, store, tile
 from ascendsim.numerics.compiled.panel_rounding import is_plain, rounded, sum_for
 from ascendsim.numerics.compiled.panels import (
     LANES,
@@ -39,7 +40,16 @@ from ascendsim.numerics.compiled.panels import (
     widen,
 )
 from ascendsim.numerics.compiled.rounding_mode import round_to_nearest, round_toward_zero
-from ascendsim.numerics.compiled.workspace import KernelModel, Memory, Workspace, memory_for, prepare
+from ascendsim.numerics.compiled.workspace import (
+    KernelModel,
+    Memory,
+    PlainModel,
+    Workspace,
+    memory_for,
+    named,
+    plain,
+    prepare,
+)
 
 Array = Any
 Panel = Any
@@ -47,6 +57,8 @@ Panel = Any
 # An overflow toward zero ends in 65504, a multiple of 32 but of no larger power of two: a coarser unit would
 # not hold for what follows. The largest single needs no such care: a proven sum is at most 2^53 times 32.
 _LARGEST_UNIT: Final = 32.0
+# So many roundings to singles together add less to a bound than `widened` adds.
+_MOST_BLOCKS: Final = 1 << 12
 
 
 def block(a: Array, b: Array, c: Array, model: KernelModel) -> None:
@@ -54,30 +66,43 @@ def block(a: Array, b: Array, c: Array, model: KernelModel) -> None:
 
     Shapes   a (m, k), b (k, n), c (m, n), C-contiguous float32; m, k, n positive
     """
-    _block(a, b, c, memory_for(a, b), model)
+    _block(a, b, c, *memory_for(a, b), plain(model))
 
 
 @kernel
-def _block(a: Array, b: Array, c: Array, memory: Memory, model: KernelModel) -> None:
+def _block(
+    a: Array, b: Array, c: Array, doubles: Array, singles: Array, spare: int, extra: int, how: PlainModel
+) -> None:
+    memory, model = Memory(doubles, singles, spare, extra), named(how)
     work = prepare(a, b, memory, model)
-    cells = whole_panels(c, memory.singles, memory.spare)
+    # What is whole in c stays there.
+    rows, columns = c.shape
+    whole = columns // LANES * LANES if rows % ROWS == 0 else 0
+    edge = whole_panels(c, memory.singles, memory.spare, whole)
     if model.sum.cuts:
         round_toward_zero()
-    _run(work, cells, model)
+    _run(work, Accumulators(c, 0, rows, columns), 0, whole, model)
+    if whole < columns:
+        _run(work, edge, whole, whole + edge.columns, model)
     round_to_nearest()
-    give_back(cells, c)
+    give_back(edge, c, whole)
 
 
 @called
-def _run(work: Workspace, cells: Accumulators, model: KernelModel) -> None:
-    """Take all accumulators through all blocks, each panel by the fastest way that is proven for it."""
+def _run(work: Workspace, cells: Accumulators, first: int, last: int, model: KernelModel) -> None:
+    """Take columns of accumulators through all blocks, each panel by the fastest way proven for it."""
     out_of_line()
     usual = is_plain(model.sum) and not model.separate and not model.split
-    for j in range(0, cells.columns, LANES):
+    whole = usual and work.blocks <= _MOST_BLOCKS
+    for j in range(first, last, LANES):
+        # All panels below each other at once, as most need no closer look.
+        far, fine = stripe_reach_and_unit(cells.values, cells.first + j, cells.rows // ROWS, cells.columns)
         for i in range(0, cells.rows, ROWS):
-            acc = read_panel(cells, i, j)
-            reach, unit = reach_and_unit(acc)
-            most, least = _bounds(work, i, j, reach, unit, model)
+            reach, unit = far, fine
+            most, least = _whole_bounds(work, i, j, reach, unit) if whole else (np.inf, 0.0)
+            if not most < np.inf:
+                reach, unit = reach_and_unit(read_panel(cells, i, j))
+                most, least = _bounds(work, i, j, reach, unit, model)
             if most < np.inf:
                 if usual:
                     _usual_panel(work, cells, i, j, is_normal(most, least), model)
@@ -89,6 +114,16 @@ def _run(work: Workspace, cells: Accumulators, model: KernelModel) -> None:
                 _nearest_panel(work, cells, i, j, reach, unit, model)
             else:
                 _careful_panel(work, cells, i, j, model)
+
+
+@inlined
+def _whole_bounds(work: Workspace, i: int, j: int, reach: float, unit: float) -> tuple[float, float]:
+    """Return the same as `_bounds`, sooner and less close: as if all blocks were one."""
+    ours, theirs = work.a_whole + i // ROWS * 2, work.b_whole + j // LANES * 2
+    size = at(work.doubles, ours) * at(work.doubles, theirs)
+    finest = at(work.doubles, ours + 1) * at(work.doubles, theirs + 1)
+    reach, unit = widened(reach, min(unit, _LARGEST_UNIT), Block(0, 0, work.k, size, finest))
+    return reach if is_exact(reach, unit) else np.inf, unit
 
 
 @inlined
