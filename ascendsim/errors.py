@@ -1,4 +1,11 @@
-"""One error class per kind of mistake a user can make."""
+"""One error class per kind of mistake a user can make, and what its hint may say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class AscendSimError(ValueError):
@@ -77,3 +84,11 @@ class AclnnError(AscendSimError):
 
     def __str__(self) -> str:
         return f"{self.status} {self.name}, check {self.check}: {self.reason}"
+
+
+def close_matches(word: str, known: Iterable[str], n: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Return at most `n` known words that were probably meant, the nearest first, for a hint."""
+    # Imported here: nearly every module may have to say such a thing, and hardly any call makes one say it.
+    from difflib import get_close_matches
+
+    return get_close_matches(word, list(known), n=n, cutoff=cutoff)

@@ -46,9 +46,9 @@ def built(kernel: Kernel) -> Kernel:
 
     def ready(work: CoreWork) -> CoreWork:
         program = work.build()
-        return replace(work, build=lambda: program)
+        return work._replace(build=lambda: program)
 
-    return replace(kernel, phases=tuple(replace(p, work=tuple(map(ready, p.work))) for p in kernel.phases))
+    return replace(kernel, phases=tuple(p._replace(work=tuple(map(ready, p.work))) for p in kernel.phases))
 
 
 def measure(kernel: Kernel, product: str = "910B") -> Row:

@@ -20,7 +20,7 @@ from tests.conv_cases import (
 )
 
 # A machine that adds the parts of a deterministic grad_weight as a tree, and one that adds them in order.
-TREE = replace(SPLIT, generation=replace(SPLIT.generation, deterministic_sum="tree"))
+TREE = replace(SPLIT, generation=SPLIT.generation._replace(deterministic_sum="tree"))
 KINDS = (
     "seq:{r}",
     "seq-muladd:{r}",

@@ -142,7 +142,7 @@ def strict(kernel, itemsize):
         return program
 
     phases = tuple(
-        replace(phase, work=tuple(replace(work, build=held(work.build)) for work in phase.work))
+        phase._replace(work=tuple(work._replace(build=held(work.build)) for work in phase.work))
         for phase in kernel.phases
     )
     return replace(kernel, phases=phases)

@@ -1,7 +1,5 @@
 """Does a kernel of the vector cores make at once the bits that its instructions make, and only when asked?"""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -121,7 +119,7 @@ def test_changes_of_layout_casts_and_zeros_can_be_done_at_once():
 def sevens_at_once():
     """Return a kernel that sets zeros by its instructions, and at once, against the rule, sevens."""
     target = GmTensor.of("y", (100,), "float32", "output")
-    phase = replace(zero_fill(PROFILE, target), at_once=lambda memory: memory.gm["y"].fill(7))
+    phase = zero_fill(PROFILE, target)._replace(at_once=lambda memory: memory.gm["y"].fill(7))
     return Kernel("fill", (phase,), {"y": target}, MathSettings(MODEL))
 
 

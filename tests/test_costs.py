@@ -74,7 +74,7 @@ def test_a_copy_that_brings_channels_together_takes_the_rate_for_that():
 
 def test_where_kernels_change_layouts_no_copy_does():
     profile = toy(**{"paths.GM_L1.transposing_bytes_per_cycle": 16})
-    changing = replace(profile, generation=replace(profile.generation, changes_layouts=True))
+    changing = replace(profile, generation=profile.generation._replace(changes_layouts=True))
     assert stream_cycles(packed(), changing, "cube") == 1024 // 64
 
 

@@ -268,7 +268,7 @@ def test_a_part_of_a_plain_matrix_costs_the_same_wherever_it_lies():
 
 
 def test_a_plain_load_pays_for_every_command():
-    profile = replace(TOY, load2d=replace(TOY.load2d, head_cycles=5, issue_cycles=3, least_cycles=20))
+    profile = replace(TOY, load2d=TOY.load2d._replace(head_cycles=5, issue_cycles=3, least_cycles=20))
     # 4 groups of 16 rows and 16 columns of float16 are 2048 bytes: 8 cycles into L0A
     forwards, backwards = (TapRows(9, back, 0, 4, 16, 16, 2) for back in (False, True))
     assert load(A0, forwards).cost(profile) == Cost(20, 10)  # one command: 5 + 8 is less than the least
@@ -408,8 +408,8 @@ def test_fixpipe_costs_head_traffic_and_latency():
 
 def test_fixpipe_reads_l0c_before_it_writes():
     # 2 bytes leave for 4 that are read at 128 a cycle: 1/64 + 1/64 of a cycle for each byte, or 1/32 + 1/64
-    unit = replace(
-        TOY.fixpipe, read_bytes_per_cycle=128, matrix_least_cycles=50, channel_split_bytes_per_cycle=32
+    unit = TOY.fixpipe._replace(
+        read_bytes_per_cycle=128, matrix_least_cycles=50, channel_split_bytes_per_cycle=32
     )
     profile = replace(TOY, fixpipe=unit)
     y = GmTensor("y", (32,), "float16", 2, "output")
@@ -425,7 +425,7 @@ def test_fixpipe_reads_l0c_before_it_writes():
 @pytest.mark.parametrize(("dtype", "itemsize", "piece"), [("float32", 4, 8), ("float16", 2, 4)])
 def test_fixpipe_with_the_unit_flag_trails_by_a_piece_at_its_own_rate(dtype, itemsize, piece):
     # 512 bytes of L0C are 128 elements: 512 or 256 bytes at the path's 64 a cycle.
-    profile = replace(TOY, fixpipe=replace(TOY.fixpipe, unit_flag_bytes=512))
+    profile = replace(TOY, fixpipe=TOY.fixpipe._replace(unit_flag_bytes=512))
     y = GmTensor("y", (8,), dtype, itemsize, "output")
     off, on = (Fixpipe(Gm(y, (slice(0, 8),)), C0, 32, unit_flag=flag) for flag in (False, True))
     assert (off.trails, on.trails) == (False, True)

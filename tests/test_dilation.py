@@ -143,7 +143,7 @@ def test_each_pixel_comes_to_its_place_and_every_place_is_written_once(
     given = values.reshape(kernel.tensors["pixels"].shape)
     gm = {"pixels": given}
     run_kernel(strict(kernel, itemsize), gm, order=order)
-    flat = replace(found, size=found.size)
+    flat = found._replace(size=found.size)
     expected = spread(given.transpose(0, 3, 1, 2), flat).transpose(0, 2, 3, 1)
     assert np.array_equal(gm["spread"].reshape(expected.shape), expected)
 
@@ -182,8 +182,8 @@ def test_all_bytes_of_a_result_leave_and_no_zero_comes_in():
 
 def older(profile):
     """Return the toy as a product whose operators change layouts, with room in UB for fractals."""
-    ub = replace(profile.buffers["UB"], capacity_bytes=32768)
-    generation = replace(profile.generation, changes_layouts=True)
+    ub = profile.buffers["UB"]._replace(capacity_bytes=32768)
+    generation = profile.generation._replace(changes_layouts=True)
     return replace(profile, generation=generation, buffers={**profile.buffers, "UB": ub})
 
 

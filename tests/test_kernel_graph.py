@@ -32,7 +32,7 @@ ALL_CUT = [*FIRST_2D, "MemSet", WEIGHT_2D, CHANGE, CAST]
 
 
 TOY = toy_split()
-SPLIT = replace(TOY, generation=replace(TOY.generation, changes_layouts=True, writes_rows_in_3d=True))
+SPLIT = replace(TOY, generation=TOY.generation._replace(changes_layouts=True, writes_rows_in_3d=True))
 
 
 # A plan that fits any layer; what a kernel is called does not hang on it.

@@ -16,7 +16,7 @@ def test_an_equal_call_gets_an_equal_decision_with_a_table_of_its_own():
     first.dtypes["grad_input"] = "int4"
     second = resolve(conv(), "910B")
     assert second.dtypes["grad_input"] == "float32"
-    assert second == replace(first, dtypes={**first.dtypes, "grad_input": "float32"})
+    assert second == first._replace(dtypes={**first.dtypes, "grad_input": "float32"})
 
 
 @pytest.mark.parametrize("name", ["groups", "stride"])

@@ -140,7 +140,7 @@ def test_the_bits_are_those_of_its_order(problem, tiling):
 @pytest.mark.parametrize("tiling", [BY_IMAGES, BY_ROWS], ids=["images", "rows"])
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_gradients_without_instructions_have_the_same_bits(problem, tiling, deterministic, sums):
-    profile = replace(SPLIT, generation=replace(SPLIT.generation, deterministic_sum=sums))
+    profile = replace(SPLIT, generation=SPLIT.generation._replace(deterministic_sum=sums))
     call, tensors = planned(tiling, problem, profile, deterministic=deterministic), tensors_of(problem)
     without = Gradients(call, tensors, "program")
     assert without.possible(ONLY_WEIGHT) == ONLY_WEIGHT
@@ -173,7 +173,7 @@ def test_a_tree_adds_in_another_order_than_one_after_the_other():
     tensors = tensors_of(problem, "float32")
     found = {}
     for sums in ("in order", "tree"):
-        profile = replace(SPLIT, generation=replace(SPLIT.generation, deterministic_sum=sums))
+        profile = replace(SPLIT, generation=SPLIT.generation._replace(deterministic_sum=sums))
         call = planned(tiling, problem, profile, dtype="float32")
         made, _ = run(call, tensors, mask=ONLY_WEIGHT)
         want = reference_gradients(call, **tensors, mask=ONLY_WEIGHT)

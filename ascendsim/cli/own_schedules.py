@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
-from ascendsim.errors import ConfigError, DataError
+from ascendsim.errors import ConfigError, DataError, close_matches
 
 
 def schedules_of(words: list[str] | None) -> list[str | type] | None:
@@ -35,7 +34,7 @@ def _schedule(word: str) -> str | type:
     }
     if name in found:
         return found[name]
-    near = get_close_matches(name, found, n=1)
+    near = close_matches(name, found, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(found) or 'none'}"
     raise ConfigError(f"{file}: has no schedule {name!r}, a class derived from ascendsim.Schedule; {hint}")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,7 +11,7 @@ from ascendsim import __version__
 from ascendsim.cli.problem_options import add_problem
 from ascendsim.cli.shell.verbose import HELP
 from ascendsim.cli.values import natural, order, positive
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, close_matches
 
 _EXAMPLES = """\
 examples:
@@ -42,7 +41,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     # argparse would list all commands, and print its usage before; the nearest one is what helps.
     if words and not words[0].startswith("-") and words[0] not in commands:
         known = [name for name in commands if " " not in name]
-        near = get_close_matches(words[0], known, n=1)
+        near = close_matches(words[0], known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}"
         raise ConfigError(f"ascendsim has no command {words[0]!r}; {hint}")
     # parse_args() would name what it does not know, but not what is near it.
@@ -52,7 +51,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     command: Parser = commands[name]
     if unknown:
         options = [option for action in command._actions for option in action.option_strings]
-        near = get_close_matches(unknown[0].partition("=")[0], options, n=1)
+        near = close_matches(unknown[0].partition("=")[0], options, n=1)
         hint = f"did you mean {near[0]}?" if near else f"`{command.prog} --help` lists what there is"
         raise ConfigError(f"`{command.prog}` does not know {unknown[0]!r}; {hint}")
     _refuse_repetition(command, words)

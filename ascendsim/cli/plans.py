@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.request import Network
 from ascendsim.cli.values import GRADIENTS
-from ascendsim.errors import CapacityError, ConfigError, DataError
+from ascendsim.errors import CapacityError, ConfigError, DataError, close_matches
 
 if TYPE_CHECKING:
     from ascendsim.cli.request import Single
@@ -147,7 +146,7 @@ def _require_layers(file: PlanFile, request: Single | Network) -> None:
     names: Sequence[str] = request.layer_names
     for name in file.layers:
         if name not in names:
-            near = get_close_matches(name, names, n=1)
+            near = close_matches(name, names, n=1)
             hint = (
                 f"did you mean {near[0]}?" if near else f"there is {', '.join(names) or 'no layer by name'}"
             )

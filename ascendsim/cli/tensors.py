@@ -6,13 +6,12 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ascendsim.errors import DataError, UnsupportedError
+from ascendsim.errors import DataError, UnsupportedError, close_matches
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 
 if TYPE_CHECKING:
@@ -226,7 +225,7 @@ def _check_names(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def _near(name: str, names: Any) -> str:
-    near = get_close_matches(name, names, n=1)
+    near = close_matches(name, names, n=1)
     return f" (did you mean {near[0]}?)" if near else ""
 
 

@@ -9,7 +9,6 @@ Source   System V Application Binary Interface, chapter 4; its supplement for AM
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from struct import unpack_from
 from typing import Final, NamedTuple
@@ -31,8 +30,7 @@ class Patch(NamedTuple):
     add: int
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(NamedTuple):
     """Code and data from the beginning of a page on.
 
     content   their bytes, before addresses are written

@@ -10,9 +10,8 @@ import ctypes
 import mmap
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ascendsim.native.elf import PAGE, Image, image_of
 from ascendsim.native.object_code import ObjectCode
@@ -22,8 +21,7 @@ from ascendsim.native.object_code import ObjectCode
 _SIGNATURE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """Functions in memory; they live as long as `memory` does.
 
     address   of a function, by its name

@@ -1,10 +1,9 @@
 """Machine code as a linker takes it."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class ObjectCode:
+class ObjectCode(NamedTuple):
     """Machine code as a linker takes it, and the name of the function in it that is called from outside."""
 
     symbol: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 
 from ascendsim.errors import StoppedError
@@ -92,7 +91,7 @@ class GraphTimes:
         # Two gradients change the layout of grad_output alike, each for itself.
         for start, before in zip(self._starts, self.results, strict=True):
             if before.kernel.phases is kernel.phases and start == self._start:
-                times = replace(before.times, kernel=kernel.name)
+                times = before.times._replace(kernel=kernel.name)
                 break
         else:
             start, left = self._start, self._left

@@ -9,7 +9,7 @@ cycles. Kernels of the cube are timed anew each time, but for those of calls tha
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 from weakref import ref
@@ -33,8 +33,8 @@ def known_times(
         # What another kernel has left in L2 names tensors, and is hardly ever met again.
         return measure_kernel(kernel, profile, folded=folded, l2_start=l2_start, stop_above=stop_above)
     tensors = tuple([_Shaped.of(tensor) for tensor in kernel.tensors.values()])
-    asked = _Asked(kernel.recipe, tensors, folded, l2_start, profile.content, ref(kernel), ref(profile))
-    return replace(_remembered(asked), kernel=kernel.name)
+    asked = _Asked(kernel.recipe, tensors, folded, l2_start, profile.told, ref(kernel), ref(profile))
+    return _remembered(asked)._replace(kernel=kernel.name)
 
 
 class _Shaped(NamedTuple):
@@ -60,7 +60,7 @@ class _Asked:
     tensors: tuple[_Shaped, ...]
     folded: bool
     l2_start: str
-    content: bytes
+    machine: str
     kernel: ref[Kernel] = field(compare=False)
     profile: ref[Profile] = field(compare=False)
 

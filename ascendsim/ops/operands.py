@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.arguments import items, shown, whole
 from ascendsim.errors import ShapeError, UnsupportedError
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(NamedTuple):
     """One input: stored values (a numpy array or a HiFloat8Array) and where its elements lie."""
 
     values: NDArray[Any] | HiFloat8Array

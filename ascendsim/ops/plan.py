@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from difflib import get_close_matches
 from itertools import accumulate, pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.arguments import shown, whole
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, close_matches
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -241,7 +240,7 @@ def require_fields(where: str, given: Iterable[str], others: Sequence[str] = ())
     known = [*others, *(field.name for field in fields(Tiling))]
     for name in given:
         if name not in known:
-            near = get_close_matches(str(name), known, n=1)
+            near = close_matches(str(name), known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(known)}"
             raise ConfigError(f"{where} has the field {shown(name)}, which no tiling has; {hint}")
 

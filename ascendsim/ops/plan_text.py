@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +33,9 @@ def plans_text(tables: Tables, form: str, about: str = "") -> str:
     form     one of FORMS
     about    a comment at the top; JSON has none
     """
+    # Imported here: few calls write a file, and every call imports this module.
+    import json
+
     if form == "json":
         plain = {
             layer: {made: plan_fields(values) for made, values in each.items()}

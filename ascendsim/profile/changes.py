@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
@@ -20,8 +19,7 @@ FORM = "PATH=VALUE, PATH=xFACTOR, several values between commas, several figures
 FILE_FORM = '[[change]] tables with a name and figures = { "dotted.path" = value or "x2" }'
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One change: a name, and what each figure becomes.
 
     figures  dotted path -> a value, or a text "x2" by which the figure of the product is multiplied

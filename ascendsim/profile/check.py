@@ -1,11 +1,9 @@
 """Merge the layers a product is made of, check the result, and tell every mistake in one error."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, close_matches
 from ascendsim.profile.kinds import Kind
 from ascendsim.profile.problems import FIELDS, Problem, problems_of
 from ascendsim.profile.schema import (
@@ -20,8 +18,7 @@ from ascendsim.profile.schema import (
 )
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """One source of figures: a file, a variant in it, a caller's overrides. Later layers win."""
 
     file: str
@@ -151,7 +148,7 @@ def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
     """Return the known names that were probably meant, whatever their case, the nearest first."""
     # By lower case: ascend910b3 is near 910B3.
     folded = {entry.lower(): entry for entry in known}
-    return [folded[near] for near in get_close_matches(name.lower(), folded, n=count, cutoff=0.6)]
+    return [folded[near] for near in close_matches(name.lower(), folded, n=count, cutoff=0.6)]
 
 
 def hint(name: str, known: tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
@@ -19,8 +19,7 @@ from ascendsim.profile.schema import ABOUT_TABLES, ABOUT_TEXTS
 LONGEST_NAME = 4096  # no system has longer paths; a message should stay short
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(NamedTuple):
     """One shipped file: its product, the variants in it, and the one that the plain name means."""
 
     name: str
@@ -41,8 +40,7 @@ class _File:
     tree: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class _Choice:
+class _Choice(NamedTuple):
     """Meaning of a name: files, each with the variant chosen in it, lowest first; what to call the result."""
 
     files: tuple[tuple[_File, str], ...]

@@ -1,11 +1,10 @@
 """Choices of a generation of the core: conversions, ties, sums and accumulators around the cube."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Generation:
+class Generation(NamedTuple):
     """Choices that all products of one npu_arch share; a file in configs/generations holds them.
 
     inf_nan_formats            formats whose conversions can deliver Inf and NaN; the others saturate

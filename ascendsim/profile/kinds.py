@@ -1,13 +1,11 @@
 """Parts of the schema of a product file: rules for values, alike entries, and entries that may be absent."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """Rule for the value of a figure: in words for the user, and as a test.
 
     fits     whether a value is right, or an item of it if it is a list
@@ -19,8 +17,7 @@ class Kind:
     listed: bool = False
 
 
-@dataclass(frozen=True)
-class Each:
+class Each(NamedTuple):
     """A table with the same entry under each of some keys; keys that are not required may be absent."""
 
     keys: tuple[str, ...]
@@ -28,8 +25,7 @@ class Each:
     entry: Any
 
 
-@dataclass(frozen=True)
-class Maybe:
+class Maybe(NamedTuple):
     """An entry that may be absent."""
 
     entry: Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import ceil
@@ -23,8 +23,7 @@ class Requests(NamedTuple):
     occupied_bytes: Fraction
 
 
-@dataclass(frozen=True)
-class DataPath:
+class DataPath(NamedTuple):
     """A way for bytes inside one core: who runs it, how fast, what it costs once per instruction.
 
     least_cycles            what an instruction holds the pipe for, however few bytes it moves
@@ -121,7 +120,7 @@ class DataPath:
 
 @lru_cache(maxsize=64)
 def _turning(path: DataPath) -> DataPath:
-    return replace(path, bytes_per_cycle=path.transposing_bytes_per_cycle or path.bytes_per_cycle)
+    return path._replace(bytes_per_cycle=path.transposing_bytes_per_cycle or path.bytes_per_cycle)
 
 
 # Tiles of one kernel have a few lengths, and a search asks for each of them again and again.
@@ -191,8 +190,7 @@ class LinkFigures:
         return min(alone, Fraction(pair) / 2) if pair else alone
 
 
-@dataclass(frozen=True)
-class L2:
+class L2(NamedTuple):
     """The cache between the cores and main memory."""
 
     capacity_bytes: int

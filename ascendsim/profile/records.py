@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.profile.generation import Generation
@@ -24,8 +23,7 @@ from ascendsim.profile.units import (
 )
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """One hardware figure with its provenance; the unit is in the name it goes by.
 
     fitted_on    what the ids of the measured rows begin with that it was fitted on; empty if on none
@@ -82,11 +80,19 @@ class Profile:
     sources: Mapping[str, str]
 
     @cached_property
-    def content(self) -> bytes:
-        """A digest of all values, without their provenance: equal for two profiles that say the same."""
+    def told(self) -> str:
+        """All values in words, without their provenance: equal for two profiles that say the same."""
         # All records are plain values, of which the text leaves nothing out.
         values = [getattr(self, field.name) for field in fields(self) if field.name not in PROVENANCE]
-        return sha256(repr(values).encode()).digest()
+        return repr(values)
+
+    @cached_property
+    def content(self) -> bytes:
+        """A digest of what is told, for answers that are kept on disk."""
+        # Imported here: it takes longer than to read a product file, and few answers are kept.
+        from hashlib import sha256
+
+        return sha256(self.told.encode()).digest()
 
     def has_path(self, source: str, target: str) -> bool:
         """Tell whether bytes can go from one place to another in one instruction."""

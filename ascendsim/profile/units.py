@@ -2,39 +2,35 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.profile.check import hint
 from ascendsim.profile.memory import Exact
 
 
-@dataclass(frozen=True)
-class Cores:
+class Cores(NamedTuple):
     """Numbers of cores; `cube` counts AI cores where cube and vector share one."""
 
     cube: int
     vector: int
 
 
-@dataclass(frozen=True)
-class Clock:
+class Clock(NamedTuple):
     """Clock rates of the two kinds of core."""
 
     cube_mhz: int
     vector_mhz: int
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(NamedTuple):
     """An on-chip buffer of one core."""
 
     capacity_bytes: int
     alignment_bytes: int
 
 
-@dataclass(frozen=True)
-class CubeRate:
+class CubeRate(NamedTuple):
     """The cube for one operand dtype: fractal k, k per cycle, multiply-adds per cycle."""
 
     k0: int
@@ -71,8 +67,7 @@ class Cube:
         return self._hf32_mantissa_bits
 
 
-@dataclass(frozen=True)
-class Load3d:
+class Load3d(NamedTuple):
     """The img2col rate law of one L0 buffer, per 512-byte fractal of 16 output pixels, and per command.
 
     command_cycles   what each command takes, beside the path's head and its fractals
@@ -112,8 +107,7 @@ class Load3d:
         return min(self.most_cycles, cycles) + self.extra_cycles
 
 
-@dataclass(frozen=True)
-class Load2d:
+class Load2d(NamedTuple):
     """A plain load into L0: its head, what it takes at least, and what each of several commands adds.
 
     turned_block_cycles   what the command for each 16 x 16 block of weights adds to its bytes where taps are
@@ -126,8 +120,7 @@ class Load2d:
     turned_block_cycles: Exact = 0
 
 
-@dataclass(frozen=True)
-class Fixpipe:
+class Fixpipe(NamedTuple):
     """The way out of L0C; empty where there is no Fixpipe.
 
     read_bytes_per_cycle          of L0C, before the path's own rate: the two follow each other
@@ -142,8 +135,7 @@ class Fixpipe:
     unit_flag_bytes: int = 0
 
 
-@dataclass(frozen=True)
-class Vector:
+class Vector(NamedTuple):
     """The vector unit of one core, in cycles of the vector clock.
 
     An instruction takes `head_cycles`, that of its kind if it has one, and `repeat_cycles` for each repeat,
@@ -183,24 +175,21 @@ class Vector:
         return head + (repeats - begun) * rate + (max(least, begun * rate) if begun else 0)
 
 
-@dataclass(frozen=True)
-class Sync:
+class Sync(NamedTuple):
     """Waiting for each other: pipes of a core, and all cores."""
 
     flag_cycles: int
     barrier_cycles: int
 
 
-@dataclass(frozen=True)
-class Scalar:
+class Scalar(NamedTuple):
     """The scalar unit: what it takes from kernel entry to the first copy, and per instruction issued."""
 
     issue_cycles: int
     start_cycles: int
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """Time to start a kernel, beside the work in it."""
 
     base_us: float

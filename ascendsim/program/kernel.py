@@ -30,8 +30,7 @@ class Core(NamedTuple):
         return Core("vector", VECTOR_CORES * self.index + number - 1) if number else self
 
 
-@dataclass(frozen=True, slots=True)
-class CoreWork:
+class CoreWork(NamedTuple):
     """The work of one core in a phase.
 
     `build` makes the program when an executor asks for it, so that a large kernel need not hold all of them
@@ -82,8 +81,7 @@ class Deferred(Sequence[CoreWork]):
         return iter(self._all())
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(NamedTuple):
     """Work of all cores between two barriers.
 
     `at_once`, where there is one, does to the tensors in GM what all programs of the phase do together,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, close_matches
 from ascendsim.frozen import FrozenMap
 from ascendsim.rules.model import OneOf
 
@@ -29,7 +28,7 @@ def build(kind: type[Record], table: Any, where: str, products: tuple[str, ...] 
     for key in table:
         if key not in hints:
             # A misspelt key would otherwise leave the rule of the base in force without a word.
-            near = get_close_matches(key, hints, n=1)
+            near = close_matches(key, hints, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(hints)}"
             raise ConfigError(f"{where}: unknown key {key!r}; {hint}")
     values = {}
@@ -85,7 +84,7 @@ def _known(value: Any, one_of: OneOf, where: str, products: tuple[str, ...]) -> 
     known = one_of.known or products
     if value in known:
         return value
-    near = get_close_matches(str(value), map(str, known), n=1)
+    near = close_matches(str(value), map(str, known), n=1)
     hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(map(str, known))}"
     raise ConfigError(f"{where}: unknown {one_of.what} {value!r}; {hint}")
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ascendsim.rules.calls import GRADIENTS
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """State how an accepted call is computed.
 
     api             "aclnnConvolutionBackward" or "aclnnConvTbcBackward"

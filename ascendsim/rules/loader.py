@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache, lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, close_matches
 from ascendsim.rules.build import build
 from ascendsim.rules.model import ConvolutionRules, ProductName, RuleSet, TbcRules
 
@@ -49,6 +47,9 @@ def rules_directory() -> Path:
 
 def rules_digest() -> bytes:
     """Return a digest of all shipped rule sets: as long as it is the same, so are their answers."""
+    # Imported here: it takes a while, and only answers that are kept on disk name the rules by it.
+    from hashlib import sha256
+
     digest = sha256()
     for path in sorted(rules_directory().glob("*.toml")):
         digest.update(path.name.encode() + b"\0" + sha256(path.read_bytes()).digest())
@@ -117,7 +118,7 @@ def _path(name: str | Path) -> Path:
     names = rule_set_names()
     if name in names:
         return rules_directory() / f"{name}.toml"
-    near = get_close_matches(str(name), names, n=1)
+    near = close_matches(str(name), names, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names)},"
     raise ConfigError(f"unknown rule set {shown(name)}; {hint} or the path of a .toml file of your own")
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ascendsim.errors import AclnnError
 from ascendsim.rules.typed import Tensor
@@ -14,8 +13,7 @@ SomeChecked = TypeVar("SomeChecked")
 INVALID, NULL, INNER = 161002, 161001, 561103
 
 
-@dataclass(frozen=True)
-class Check(Generic[SomeChecked]):
+class Check(NamedTuple, Generic[SomeChecked]):
     """One row of the order of checks: `find` returns what is wrong, or None."""
 
     # A text, since rules that only pages state stand between the operator's own numbers: 3a, 24b.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, close_matches
 from ascendsim.rules.loader import product_names
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def rule_product(product: str | Profile) -> str:
         return found
     name = product if isinstance(product, str) else product.product
     known = [entry.name for entry in product_names()]
-    near = get_close_matches(str(name), known, n=1)
+    near = close_matches(str(name), known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}"
     raise ConfigError(f"rules: unknown product {shown(name)}; {hint}")
 

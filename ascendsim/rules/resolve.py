@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +15,10 @@ from ascendsim.rules.convolution.inner import INNER_CHECKS
 from ascendsim.rules.convolution.shapes import SHAPE_CHECKS
 from ascendsim.rules.cube_math import cube_math_warnings
 from ascendsim.rules.decision import Decision
-from ascendsim.rules.from_cube import with_cube
 from ascendsim.rules.loader import load_rules
 from ascendsim.rules.model import RuleSet
 from ascendsim.rules.order import run
 from ascendsim.rules.products import known_product, rule_product
-from ascendsim.rules.tbc import TBC_CHECKS
 from ascendsim.rules.typed import typed
 
 if TYPE_CHECKING:
@@ -40,6 +38,9 @@ def resolve(call: Call, product: str | Profile = "910B", rules: str | Path = "do
     product = known_product(product)
     rule_set, family = load_rules(rules), rule_product(product)
     if rule_set.from_cube:
+        # Imported here, as few rule sets take what the cube says.
+        from ascendsim.rules.from_cube import with_cube
+
         rule_set = with_cube(rule_set, family, product)
     if isinstance(call, ConvTbcBackwardCall):
         decision = _tbc(CheckedTbc(typed(call), family, rule_set.tbc), rule_set)
@@ -48,7 +49,7 @@ def resolve(call: Call, product: str | Profile = "910B", rules: str | Path = "do
         # What has been laid over a rule set for this call comes with no other.
         decision = _decided(asked) if rule_set.from_cube else _remembered(asked)
     # With a table of its own, since that of a remembered decision is everybody's.
-    return replace(decision, dtypes=dict(decision.dtypes), direct_outputs=rule_set.direct_outputs)
+    return decision._replace(dtypes=dict(decision.dtypes), direct_outputs=rule_set.direct_outputs)
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,9 @@ def _implied_output_padding(c: CheckedConvolution) -> tuple[int, ...]:
 
 
 def _tbc(c: CheckedTbc, rules: RuleSet) -> Decision:
+    # Imported here: no call of the other interface asks for them.
+    from ascendsim.rules.tbc import TBC_CHECKS
+
     run(TBC_CHECKS, c)
     empty = any(c.tensor(name).is_empty for name in ("grad_output", "input", "weight"))
     return _decision(c, rules, empty, c.rules.empty_grad_bias, ())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.errors import ProgramError
@@ -30,8 +29,7 @@ class Priced(NamedTuple):
     lead_cycles: int
 
 
-@dataclass(frozen=True, slots=True)
-class PricedProgram:
+class PricedProgram(NamedTuple):
     """A program, the price of each instruction, the order on each pipe and the place in its queue.
 
     `queue[i]` is the instruction that must have left the pipe's queue before i fits into it (-1: none);

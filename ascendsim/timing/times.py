@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ascendsim.program.instruction import PIPES
 from ascendsim.program.kernel import Core
 
 
-@dataclass(frozen=True, slots=True)
-class CoreTimes:
+class CoreTimes(NamedTuple):
     """One core in one phase; `cores` are all cores it stands for (more than one when folded).
 
     busy     pipe -> cycles in which an instruction held it; for S, in which it was issuing
@@ -26,8 +25,7 @@ class CoreTimes:
     done: int
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseTimes:
+class PhaseTimes(NamedTuple):
     """One phase: from `begin` (all cores start) to `end` (the last result is visible), in cycles."""
 
     name: str
@@ -36,8 +34,7 @@ class PhaseTimes:
     cores: tuple[CoreTimes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KernelTimes:
+class KernelTimes(NamedTuple):
     """The cycles of a kernel; the first phase begins when the scalar units are through with its entry.
 
     `bytes` are the bytes moved by source: "l2_read" and "l2_write" are all traffic of the cores with L2,
@@ -55,8 +52,7 @@ class KernelTimes:
         return self.phases[0].begin if self.phases else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Occupation:
+class Occupation(NamedTuple):
     """The cycles of one pipe of one core by what they went into.
 
     busy     an instruction held the pipe; for S, it was issuing, or preparing at the entry of the kernel

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, close_matches
 from ascendsim.workloads.records import GRADIENTS, Layer, Mask, Workload
 
 # The networks that come with the package lie beside this file.
@@ -117,6 +116,6 @@ def _sizes(row: Mapping[str, Any], key: str, where: str) -> tuple[int, ...]:
 def _only(data: Mapping[str, Any], allowed: set[str], where: str) -> None:
     for key in data:
         if key not in allowed:
-            near = get_close_matches(key, allowed, n=1)
+            near = close_matches(key, allowed, n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"it may have {', '.join(sorted(allowed))}"
             raise ConfigError(f"{where}: unknown key `{key}`; {hint}")

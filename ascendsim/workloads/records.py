@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, close_matches
 
 Mask = tuple[bool, bool, bool]
 GRADIENTS = ("input", "weight", "bias")
@@ -84,7 +83,7 @@ class Workload:
 
     def _hint(self, name: str) -> str:
         names = [layer.name for layer in self.layers]
-        near = get_close_matches(name, names, n=3, cutoff=0.6)
+        near = close_matches(name, names, n=3, cutoff=0.6)
         return f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(names)}"
 
 

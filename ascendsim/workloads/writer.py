@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,5 +27,8 @@ def names_of(mask: Sequence[bool]) -> tuple[str, ...]:
 
 
 def _value(value: Any) -> str:
+    # Imported here: who only reads a network needs no JSON.
+    import json
+
     # A text, a number, true or false, and a list of them are written alike in JSON and in TOML.
     return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)

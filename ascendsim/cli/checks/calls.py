@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ascendsim.cli.values import GRADIENTS
-from ascendsim.errors import ConfigError, DataError
+from ascendsim.errors import ConfigError, DataError, close_matches
 from ascendsim.rules import Call, ConvolutionBackwardCall, ConvTbcBackwardCall, TensorDescription
 
 CONV, TBC = ConvolutionBackwardCall.api, ConvTbcBackwardCall.api
@@ -228,7 +227,7 @@ def _known(table: Any, keys: tuple[str, ...], where: str) -> None:
         raise DataError(f"{where}: got {type(table).__name__}; it must be a table of {', '.join(keys)}")
     for key in table:
         if key not in keys:
-            near = get_close_matches(key, keys, n=1)
+            near = close_matches(key, keys, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(keys)}"
             raise DataError(f"{where}: unknown key {key!r}; {hint}")
 

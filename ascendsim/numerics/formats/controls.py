@@ -6,7 +6,7 @@ says what the generation of a product has; its profile knows.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.formats.dtypes import DType, dtype
@@ -15,8 +15,7 @@ FIXPIPE_PRESETS = ("ctrl48", "c-api-pages")
 FP8 = frozenset({"float8_e4m3fn", "float8_e5m2"})
 
 
-@dataclass(frozen=True)
-class Control:
+class Control(NamedTuple):
     """Hold the bits of the control register that conversions read.
 
     inf_nan       CTRL[48]: True delivers Inf and NaN, False saturates
@@ -30,8 +29,7 @@ class Control:
     global_rules: bool = True
 
 
-@dataclass(frozen=True)
-class OverflowRules:
+class OverflowRules(NamedTuple):
     """Describe the conversions of one generation.
 
     inf_nan_formats            formats whose conversions can deliver Inf and NaN at all

@@ -5,12 +5,11 @@ numpy only: the estimate path asks for sizes and never for values.
 """
 
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ascendsim.errors import UnsupportedError
+from ascendsim.errors import UnsupportedError, close_matches
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,7 @@ class DType:
 
 
 # Not a DType: whole numbers have no exponents to round by, and no float32 carries all of an int32.
-@dataclass(frozen=True)
-class Integer:
+class Integer(NamedTuple):
     """Describe a format of whole numbers: int8 matrix products have one for operands and one for results."""
 
     name: str
@@ -150,6 +148,6 @@ def name_of(kind: Named) -> str:
 
 def _unknown(text: str, names: list[str]) -> str:
     text = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}..."
-    guess = _SYNONYMS.get(text.lower()) or next(iter(get_close_matches(text.lower(), names, n=1)), None)
+    guess = _SYNONYMS.get(text.lower()) or next(iter(close_matches(text.lower(), names, n=1)), None)
     hint = f"did you mean '{guess}'? " if guess else ""
     return f"dtype: '{text}' is not a supported format; {hint}supported are {', '.join(names)}"

@@ -140,7 +140,7 @@ def _with_weights(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: K
         return kernel
     # Its own vector cores make the block-diagonal weights, or turn all of them first.
     name = "diagonal weights" if merge > 1 else "turned weights"
-    phase = replace(transdata(call.profile, change), name=name)
+    phase = transdata(call.profile, change)._replace(name=name)
     return _by_vector_cores(kernel, (phase, *kernel.phases), target, given)
 
 
@@ -188,7 +188,8 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
         graph.add(kernel)
         _vector(call, graph).transdata("transdata_grad_weight", change)
     else:
-        phase = replace(transdata(call.profile, change), name="diagonal blocks")
+        # Its own vector cores pick what belongs to single groups out of the merged ones.
+        phase = transdata(call.profile, change)._replace(name="diagonal blocks")
         # What another kernel clears is no workspace of this one.
         zeros = (zero_fill(call.profile, flat(output)),) if schedule.cleared_apart else ()
         graph.add(_by_vector_cores(kernel, (*zeros, *kernel.phases, phase), output, made))
@@ -217,7 +218,7 @@ def _relaid(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: Kernel)
     for name, target in schedule.relaid.items():
         given, (_, channels) = graph.now(name), _side(p, name)
         phase = transdata(call.profile, activation_in(given, target, channels))
-        phase = replace(phase, name=f"re-lay {name}")
+        phase = phase._replace(name=f"re-lay {name}")
         kernel = _by_vector_cores(kernel, (phase, *kernel.phases), target, given)
     return kernel
 

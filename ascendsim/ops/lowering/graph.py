@@ -7,8 +7,8 @@ change is a node: Contiguous, Transpose, Cast, the products, sums, and TransData
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.program.kernel import Kernel
 from ascendsim.program.places import GmTensor
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     Convert = Callable[[NDArray[Any]], NDArray[Any]]
 
 
-@dataclass(frozen=True)
-class TransData:
+class TransData(NamedTuple):
     """A change of layout that a kernel of the cube makes as it reads or writes.
 
     Those that the device runs a kernel for are kernels here too; this one has a meaning, and no cycles.
@@ -31,8 +30,7 @@ class TransData:
     convert: Convert
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(NamedTuple):
     """The kernels that the device runs for one call, in order.
 
     inputs, outputs   the call's name of a tensor -> the tensor that holds it, row after row

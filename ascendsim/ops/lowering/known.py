@@ -50,13 +50,13 @@ def told_of(call: Call) -> Hashable:
     plans = [(name, plan, plan.chosen_by, plan.instead, plan.file) for name, plan in call.plans.items()]
     mappings = tuple(call.dtypes.items()), tuple(plans), tuple(call.views.items())
     others = call.accumulation, call.compute_dtype, call.deterministic, call.fixpipe, call.direct_outputs
-    return call.problem, call.profile.content, call.profile.variant, mappings, others
+    return call.problem, call.profile.told, call.profile.variant, mappings, others
 
 
 def _lowered(asked: _Asked) -> Graph:
     graph = lower(asked.call, asked.mask)
     nodes = tuple([_keeping(node, asked) if isinstance(node, Kernel) else node for node in graph.nodes])
-    return replace(graph, nodes=nodes)
+    return graph._replace(nodes=nodes)
 
 
 class _OfThread(local):
@@ -80,11 +80,11 @@ def _kept(phase: Phase) -> Phase:
     # What is done at once needs no program, and is timed once for all calls.
     if phase.at_once is not None:
         return phase
-    return replace(phase, work=Deferred(partial(_kept_work, phase.work)))
+    return phase._replace(work=Deferred(partial(_kept_work, phase.work)))
 
 
 def _kept_work(work: Sequence[CoreWork]) -> tuple[CoreWork, ...]:
-    return tuple([replace(one, build=KeptProgram(one.build)) for one in work])
+    return tuple([one._replace(build=KeptProgram(one.build)) for one in work])
 
 
 class KeptProgram:

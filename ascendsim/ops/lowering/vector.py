@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
+from typing import NamedTuple
 
 from ascendsim.numerics.accumulation.settings import Accumulation, MathSettings
 from ascendsim.ops.lowering.call import vector_overflow
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.notes import squeezed
 from ascendsim.ops.problems.views import View
-from ascendsim.ops.schedules.vector.channel_sums import bias_parts, lane_sums
 from ascendsim.ops.schedules.vector.dilation import Spreading, dilation
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, ordered_sum, zero_fill
 from ascendsim.ops.schedules.vector.relayout import Relayout
-from ascendsim.ops.schedules.vector.strided import gather, scatter
 from ascendsim.ops.schedules.vector.transdata import transdata
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel, Phase
 from ascendsim.program.places import GmTensor
 
 
-@dataclass(frozen=True)
-class VectorKernels:
+class VectorKernels(NamedTuple):
     """Appends kernels of the vector cores to a graph.
 
     The accumulation model is only carried along for the reports.
@@ -48,6 +46,8 @@ class VectorKernels:
         self._gather(kernel, name, before, View.row_major(given.shape).permuted(axes), "Transpose")
 
     def _gather(self, kernel: str, name: str, before: GmTensor, view: View, op_type: str) -> None:
+        from ascendsim.ops.schedules.vector.strided import gather
+
         after = self.graph.make(name, (view.size,), before.dtype, f"{name} in order")
         phase = gather(self.profile, before, view, after)
         facts: dict[str, object] = {"shape": view.shape, "strides": view.strides}
@@ -61,6 +61,8 @@ class VectorKernels:
 
         The host takes them out of GM in their order; where they lie counts only for the bytes written.
         """
+        from ascendsim.ops.schedules.vector.strided import scatter
+
         given = self.graph.now(name)
         before = flat(given)
         after = self.graph.make(name, before.shape, before.dtype, f"{name} in its places")
@@ -108,6 +110,9 @@ class VectorKernels:
         Shapes   grad_output (N, C, spatial...) -> (C,)
         Types    sums are in float32 and leave in the format `made`; grad_bias has the one `asked` for
         """
+        # Imported here, as those of strided tensors are: most calls ask for neither.
+        from ascendsim.ops.schedules.vector.channel_sums import bias_parts, lane_sums
+
         given = self.graph.now("grad_output")
         batch, channels = given.shape[:2]
         source = replace(given, shape=(batch, channels, prod(given.shape[2:])))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypedDict
 
 from ascendsim.arguments import shown, whole
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, close_matches
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.tiling.partial import PartialPlan
@@ -74,7 +73,7 @@ def require_known(function: str, given: Iterable[str], names: Sequence[str]) -> 
     """
     for name in given:
         if name not in names:
-            near = get_close_matches(name, names, n=1)
+            near = close_matches(name, names, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(names)}"
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; {hint}")
 

@@ -13,8 +13,8 @@ lie in memory:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -28,8 +28,7 @@ OLDER, NEWEST = "2201", "3510"
 MOST_BYTES = 128 * 2**20
 
 
-@dataclass(frozen=True)
-class GradientProduct:
+class GradientProduct(NamedTuple):
     """A gradient as one matrix product: left x right, tensors of the call by their names.
 
     result   shape of what the product makes, and axes: the order in which they make the gradient; () where it

@@ -101,7 +101,7 @@ class DgradGemm:
             self,
             source=replace(source, name="grad_output NDC1HWC04", shape=(*source.shape[:6], FOUR)),
             weights=replace(weights, name="weight DC1HWC04N", shape=shape),
-            sliding=replace(self.sliding, c0=FOUR),
+            sliding=self.sliding._replace(c0=FOUR),
         )
 
     @property

@@ -12,8 +12,8 @@ and before it where a stride is too large for the zeros that the kernel itself i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.ops.problems.convolution import ConvProblem, Pair
 from ascendsim.ops.problems.folded import Folded
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 LARGEST_INNER_STRIDE = 2
 
 
-@dataclass(frozen=True)
-class Dilated:
+class Dilated(NamedTuple):
     """How a grad_input with a Dilation kernel is made.
 
     spreads   the tensor whose pixels are spread: "grad_output" before the kernel, "grad_input" behind it

@@ -10,8 +10,7 @@ the lines, under a kernel of one row, so that no line meets another:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.ops.problems.as_product import NEWEST
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -29,8 +28,7 @@ LEAST_BATCH, LARGEST_BATCH = 1500, 4096
 AXES = (1, 0, 2)
 
 
-@dataclass(frozen=True)
-class Folded:
+class Folded(NamedTuple):
     """How a gradient of many lines is made: `problem` is the convolution of one image of so many rows."""
 
     problem: ConvProblem

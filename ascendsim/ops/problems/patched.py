@@ -9,9 +9,9 @@ the pixels that a tap meets, so that taps become channels:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.ops.problems.as_product import NEWEST, OLDER, covers_image
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 LEAST_KERNEL = 8
 
 
-@dataclass(frozen=True)
-class Patches:
+class Patches(NamedTuple):
     """How a grad_weight of kernels side by side is made.
 
     problem   the convolution of one tap whose grad_weight the kernel makes

@@ -7,7 +7,6 @@ taps over grad_output as it is; each makes every second pixel.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from ascendsim.ops.problems.sliding import Pair, Sliding
@@ -57,8 +56,7 @@ def phases_of(sliding: Sliding, axes: str) -> tuple[Phase, ...]:
         Phase(
             (row.first, col.first),
             (row.step, col.step),
-            replace(
-                sliding,
+            sliding._replace(
                 out_size=(row.made, col.made),
                 kernel=(row.taps, col.taps),
                 pad=(row.pad, col.pad),
@@ -101,4 +99,4 @@ def together(phases: tuple[Phase, ...]) -> Sliding:
         high = max(own.kernel[axis] - own.pad[axis] for own in some)
         pads.append(-low)
         kernels.append(high - low)
-    return replace(some[0], pad=(pads[0], pads[1]), kernel=(kernels[0], kernels[1]))
+    return some[0]._replace(pad=(pads[0], pads[1]), kernel=(kernels[0], kernels[1]))

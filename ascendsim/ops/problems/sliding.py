@@ -6,7 +6,6 @@ between its pixels, grad_weight and the forward direction over the big side as i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import lcm
 from typing import NamedTuple
 
@@ -36,8 +35,7 @@ class ImageTile(NamedTuple):
     l1_bytes: int
 
 
-@dataclass(frozen=True)
-class Sliding:
+class Sliding(NamedTuple):
     """A kernel sliding over an image.
 
     Output pixel (y, x) under tap (i, j) reads the expanded image at (y * stride + i * dilation - pad); the

@@ -1,16 +1,20 @@
 """Loop nests of products on the cube, and what one's own are written with (docs/schedules.md)."""
 
+from typing import TYPE_CHECKING, Any
+
 from ascendsim.ops.plan import shares
 from ascendsim.ops.schedules.base import TILES, Schedule
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
-from ascendsim.ops.schedules.matmul import Matmul
 from ascendsim.ops.schedules.tiles import held, tile_rings
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.schedules.wgrad.slices import Load
 from ascendsim.ops.schedules.wgrad.tiles import WgradTiles
 from ascendsim.ops.schedules.writeback import Writeback
 from ascendsim.program.builder import ProgramBuilder
+
+if TYPE_CHECKING:
+    from ascendsim.ops.schedules.matmul import Matmul
 
 __all__ = [
     "TILES",
@@ -27,3 +31,12 @@ __all__ = [
     "shares",
     "tile_rings",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the nest of matrix products when it is asked for: every call comes by here, and few have one."""
+    if name != "Matmul":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ascendsim.ops.schedules.matmul import Matmul
+
+    return Matmul

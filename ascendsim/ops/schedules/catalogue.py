@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Final
 
 from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, close_matches
 from ascendsim.ops.schedules.base import Schedule
 
 # By name: the module and the class. One is imported when it is first asked for, as a call takes one or two.
@@ -40,7 +39,7 @@ def schedule_named(name: str | type) -> type[Schedule]:
         return name
     if isinstance(name, str) and name in SCHEDULES:
         return _imported(name)
-    near = get_close_matches(shown(name), SCHEDULES, n=1)
+    near = close_matches(shown(name), SCHEDULES, n=1)
     if near:
         hint = f"did you mean {near[0]}? A class derived from ascendsim.Schedule is taken as well"
     else:

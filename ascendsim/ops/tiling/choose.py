@@ -54,7 +54,7 @@ def choose_tiling(
         raise ConfigError(f"strategy is {strategy!r}; it must be one of {', '.join(STRATEGIES)}")
     if isinstance(problem, ConvProblem):
         problem = kernel_problem(problem, gradient, dtype, profile)
-    machine = _Machine(profile.content, ref(profile))
+    machine = _Machine(profile.told, ref(profile))
     return _remembered(
         problem,
         gradient,
@@ -74,14 +74,14 @@ def product_of_gradient(
     problem: MatmulProblem, compute_dtype: str, out_dtype: str | None, profile: Profile
 ) -> Plan:
     """Return the plan of the matrix product by which the product's interface makes a gradient."""
-    return _product_remembered(problem, compute_dtype, out_dtype, _Machine(profile.content, ref(profile)))
+    return _product_remembered(problem, compute_dtype, out_dtype, _Machine(profile.told, ref(profile)))
 
 
 @dataclass(frozen=True)
 class _Machine:
     """A profile, equal to every other one that says the same; it is not kept alive by what is remembered."""
 
-    content: bytes
+    told: str
     profile: ref[Profile] = field(compare=False)
 
 

@@ -127,7 +127,7 @@ def _base(partial: PartialPlan, filling: Filling) -> Plan:
     machine, blocks = filling.profile, partial.block_dim
     cores = machine.cores.cube
     if blocks:
-        machine = replace(machine, cores=replace(machine.cores, cube=blocks))
+        machine = replace(machine, cores=machine.cores._replace(cube=blocks))
     plan = None
     for plan in _choices(partial, filling, machine):
         kind = schedule_named(partial.schedule or plan.schedule)

@@ -6,12 +6,11 @@ import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError, DataError
+from ascendsim.errors import ConfigError, DataError, close_matches
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.plan_text import form_of, plans_text
@@ -126,7 +125,7 @@ def _json(text: str) -> Any:
 def _plan(path: Path, table: Mapping[str, Any], made: str, layer: str = "") -> Plan | PartialPlan:
     """Return the plan that a table says."""
     if made not in MADE:
-        near = get_close_matches(made, MADE, n=1)
+        near = close_matches(made, MADE, n=1)
         hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(MADE)}, or [LAYER.{MADE[0]}]"
         raise ConfigError(f"{path}: the table {layer}{made} is for nothing that a call makes; {hint}")
     where = f"{path}: {layer}{made}"

@@ -30,7 +30,6 @@ What L2 makes of a transfer is an `Outcome` (`accesses.py` has an example). The 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -53,8 +52,7 @@ L2_STARTS = ("warm", "cold", "handed")
 Start = str | L2State
 
 
-@dataclass(frozen=True, slots=True)
-class L2Account:
+class L2Account(NamedTuple):
     """For each phase and group of equal cores the outcomes, and the kernel's bytes by source."""
 
     outcomes: tuple[tuple[Outcomes, ...], ...]

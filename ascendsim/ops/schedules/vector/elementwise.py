@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -24,12 +24,18 @@ from ascendsim.vector.instructions import FLOAT32_LANES, Add, Cast, CopyGmToUb, 
 PIECE_BYTES = 16 * 1024
 
 
-def vector_cores(profile: Profile) -> list[Core]:
+def vector_cores(profile: Profile) -> tuple[Core, ...]:
     """Return the cores that run vector kernels: vector cores, or the unified cores themselves."""
     # Split cores have a cube and two vector cores side by side; unified ones have both in one core.
     if profile.core_structure == "split":
-        return [Core("vector", index) for index in range(profile.cores.vector)]
-    return [Core("cube", index) for index in range(profile.cores.cube)]
+        return _cores("vector", profile.cores.vector)
+    return _cores("cube", profile.cores.cube)
+
+
+# A network has dozens of kernels that run on all of them.
+@lru_cache(maxsize=16)
+def _cores(kind: str, count: int) -> tuple[Core, ...]:
+    return tuple([Core(kind, index) for index in range(count)])
 
 
 def flat_phase(
@@ -76,7 +82,7 @@ def zero_fill(profile: Profile, tensor: GmTensor, value: float = 0.0) -> Phase:
     """Return the phase that sets a whole flat tensor to zero (or another value, in its format)."""
     build = partial(_fill_program, tensor, value)
     phase = flat_phase("zero fill", profile, tensor.shape[0], tensor.itemsize, build)
-    return replace(phase, at_once=partial(at_once.fill, tensor, value))
+    return phase._replace(at_once=partial(at_once.fill, tensor, value))
 
 
 def _fill_program(tensor: GmTensor, value: float, profile: Profile, first: int, count: int) -> Program:
@@ -99,7 +105,7 @@ def cast(profile: Profile, source: GmTensor, target: GmTensor) -> Phase:
     widest = max(source.itemsize, target.itemsize)
     build = partial(_cast_program, source, target, widest)
     phase = flat_phase("cast", profile, source.shape[0], widest, build)
-    return replace(phase, at_once=partial(at_once.convert, source, target))
+    return phase._replace(at_once=partial(at_once.convert, source, target))
 
 
 def _cast_program(

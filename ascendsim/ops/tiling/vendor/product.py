@@ -11,7 +11,6 @@ from ascendsim.ops.tiling.vendor.first.plans import first_plan
 from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layouts
 from ascendsim.ops.tiling.vendor.library.plans import library_plan
 from ascendsim.ops.tiling.vendor.merging import product_merge
-from ascendsim.ops.tiling.vendor.operator_plans import operator_plan
 from ascendsim.profile import Profile
 
 
@@ -45,6 +44,9 @@ def product_plan(
         found = library_plan(whole, *arguments, out_dtype, blocks=blocks)
     if found is not None:
         return merging(found, merge or usual), ""
+    # Imported here, as those of other products and calls are (`operator_plans.py`).
+    from ascendsim.ops.tiling.vendor.operator_plans import operator_plan
+
     return operator_plan(
         problem,
         *arguments,

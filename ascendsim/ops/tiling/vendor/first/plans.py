@@ -6,8 +6,6 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.tiling.vendor.first.dgrad import first_dgrad
-from ascendsim.ops.tiling.vendor.first.wgrad import first_wgrad
 from ascendsim.profile import Profile
 
 
@@ -31,10 +29,15 @@ def first_plan(
     # Cube and vector unit in one core are what the rules are made for.
     if profile.core_structure != "unified" or problem.groups > 1:
         return None
+    # Imported here: calls of all products come by, and the rules are of one generation.
     if gradient == "grad_input":
         if problem.transposed:
             return None
+        from ascendsim.ops.tiling.vendor.first.dgrad import first_dgrad
+
         tiling = first_dgrad(DgradGemm.of(problem, compute_dtype, out_dtype), profile, blocks)
         return Plan("dgrad", tiling) if tiling else None
+    from ascendsim.ops.tiling.vendor.first.wgrad import first_wgrad
+
     tiling = first_wgrad(WgradGemm.of(problem, compute_dtype), profile, blocks)
     return Plan("wgrad", tiling) if tiling else None
