@@ -11,7 +11,7 @@ from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.sums import add_as_tree, add_in_order
 from ascendsim.ops.schedules.vector.elementwise import ordered_sum, tree_sum
-from ascendsim.program.kernel import Kernel
+from ascendsim.program.kernel import Kernel, Phase
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import time_kernel
 from tests.conv_cases import assert_same_bits
@@ -43,7 +43,7 @@ def summed(parts, make, profile, target="float32"):
     source = GmTensor.of("parts", parts.shape, "float32", "workspace")
     made = GmTensor.of("sum", parts.shape[1:], target, "output")
     phases = make(profile, source, made)
-    phases = phases if isinstance(phases, tuple) else (phases,)
+    phases = (phases,) if isinstance(phases, Phase) else phases
     math = MathSettings(AccumulationModel("exact"))
     kernel = Kernel("sum", phases, {"parts": source, "sum": made}, math)
     gm = {"parts": parts.copy()}

@@ -59,7 +59,7 @@ def test_a_fit_finds_the_figure_that_made_the_rows():
 def test_a_fit_is_told_by_counters_of_pipes_that_do_not_bind(saw_everything, monkeypatch):
     # A machine whose results leave at 48 bytes a cycle: MTE3 has its counter, and another pipe binds.
     path, names = "paths.UB_GM.bytes_per_cycle", list(SIZES)
-    figure = replace(saw_everything, value=64, range=(32, 80), without=92)
+    figure = saw_everything._replace(value=64, range=(32, 80), without=92)
     monkeypatch.setattr(fits, "fitted", lambda _: {path: figure})
     ran = {name: compare(row(name, mte3_us=1.0), ((path, 48),)) for name in names}
     counted = {name: case.counters["MTE3"][1] for name, case in ran.items()}
@@ -70,7 +70,7 @@ def test_a_fit_is_told_by_counters_of_pipes_that_do_not_bind(saw_everything, mon
 
 
 def test_a_figure_without_other_rows_stands_without(saw_everything, monkeypatch):
-    only = replace(saw_everything, fitted_on=("hpm-resnet50",))
+    only = saw_everything._replace(fitted_on=("hpm-resnet50",))
     monkeypatch.setattr(fits, "fitted", lambda _: dict.fromkeys(COMMANDS, only))
     held, others = ([row(name)] for name in SIZES)
     assert leave_out("resnet", "910", held, others).values == dict.fromkeys(COMMANDS, 0)
@@ -97,7 +97,7 @@ def test_figures_of_one_fit_stay_equal(saw_everything, monkeypatch):
     held = [row("hpm-yolov5_32-Conv2DBackprop_a")]
     assert list(figures_on("910", held)) == [COMMANDS]
     # Fits of two sources are two.
-    own = dict(zip(COMMANDS, (saw_everything, replace(saw_everything, source="another")), strict=True))
+    own = dict(zip(COMMANDS, (saw_everything, saw_everything._replace(source="another")), strict=True))
     monkeypatch.setattr(fits, "fitted", lambda _: own)
     assert list(figures_on("910", held)) == [(path,) for path in COMMANDS]
 

@@ -12,6 +12,7 @@ From the bottom up; each module imports only from lines above its own:
     lanes             a panel reduced to one scalar
     extents           largest magnitude and lowest set bit of operands: the proofs that doubles suffice
     long_integer      the exact sum of any terms
+    scratch           memory that the calls of a thread take in turn
     packing           operands packed for panels, accumulators in whole panels
     workspace         the memory of one call, filled; the model's parameters
     block_sums        one block of products, summed as fast as is proven exact
