@@ -102,8 +102,9 @@ class CoreMemory:
         """Return the slot's storage as a tile of `shape`; what it holds is undefined until written."""
         tile = self._storage.tile(slot.index, shape)
         self._tiles[slot.index] = tile
-        self._slices.pop(slot.index, None)
-        self._unrounded.discard(slot.index)
+        if self._slices:
+            self._slices.pop(slot.index, None)
+            self._unrounded.discard(slot.index)
         return tile
 
     def add_product(self, slot: Slot, a: Carrier, b: Carrier) -> None:

@@ -82,7 +82,7 @@ def _kernel(model: AccumulationModel, split: bool) -> Kernel:
         raise ConfigError(f"accumulation model {model}: resolve cube_k to a number before computing")
     from ascendsim.numerics.compiled.panel_rounding import MODES, Rounding
     from ascendsim.numerics.compiled.rounding_mode import CAN_CUT
-    from ascendsim.numerics.compiled.workspace import KernelModel
+    from ascendsim.numerics.compiled.workspace import KernelModel, plain
 
     kind = model.kind
     # A block of one product is a chain, and the root of a tree of one leaf is the rounded product.
@@ -111,7 +111,8 @@ def _kernel(model: AccumulationModel, split: bool) -> Kernel:
         return lambda a, b, c: align(a, b, c, parameters, model.fraction_bits, model.with_accumulator)
     from ascendsim.numerics.compiled.kernels.block import block as sum_blocks
 
-    return lambda a, b, c: sum_blocks(a, b, c, parameters)
+    fields = plain(parameters)
+    return lambda a, b, c: sum_blocks(a, b, c, fields)
 
 
 def _chain(parameters: "KernelModel") -> Kernel:

@@ -5,6 +5,7 @@ are far inside a double's. So is one without the product of the low halves: that
 product and its unit, so taking it away leaves a number of no more bits.
 """
 
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -125,15 +126,18 @@ def memory_for(a: Array, b: Array, more: int = 0) -> Memory:
     Room is for the most that `prepare` can use (low halves and the extents of blocks of one product); pages
     that stay untouched cost nothing. The next kernel of this thread gets the same.
     """
-    (m, k), n = a.shape, b.shape[1]
+    doubles, spare, extra = _room(*a.shape, b.shape[1])
+    return Memory(SCRATCH.lend(doubles, np.float64), SCRATCH.lend(extra + more, np.float32), spare, extra)
+
+
+@lru_cache(maxsize=64)
+def _room(m: int, k: int, n: int) -> tuple[int, int, int]:
+    """Return the doubles of a product of m x k x n, and where `spare` and `extra` begin among its singles."""
     packed = packed_size(m, k, n)
     # Operands, low halves, and two extents per group and block, and per group once more, which are fewer than
     # two packed operands.
-    doubles = 4 * packed + 3 * PANEL + LIMBS + MARGIN
     spare = packed + MARGIN
-    extra = spare + padded_size(m, n)
-    lent = SCRATCH.lend(doubles, np.float64), SCRATCH.lend(extra + more, np.float32)
-    return Memory(*lent, spare, extra)
+    return 4 * packed + 3 * PANEL + LIMBS + MARGIN, spare, spare + padded_size(m, n)
 
 
 @called

@@ -47,7 +47,6 @@ from ascendsim.numerics.compiled.workspace import (
     Workspace,
     memory_for,
     named,
-    plain,
     prepare,
 )
 
@@ -61,12 +60,12 @@ _LARGEST_UNIT: Final = 32.0
 _MOST_BLOCKS: Final = 1 << 12
 
 
-def block(a: Array, b: Array, c: Array, model: KernelModel) -> None:
+def block(a: Array, b: Array, c: Array, how: PlainModel) -> None:
     """Add one product to c under `block`, `block-add` or `exact` (one block of all k).
 
     Shapes   a (m, k), b (k, n), c (m, n), C-contiguous float32; m, k, n positive
     """
-    _block(a, b, c, *memory_for(a, b), plain(model))
+    _block(a, b, c, *memory_for(a, b), how)
 
 
 @kernel
