@@ -24,7 +24,6 @@ to even), RNA (nearest, ties away from zero), RZ (toward zero). Options follow t
     +saturate      when a cube product is done, infinite accumulators become the largest finite value, NaN +0
 """
 
-import difflib
 import re
 from dataclasses import dataclass, replace
 from typing import Final
@@ -231,11 +230,14 @@ def _unreadable(text: str, base: str, half: bool) -> ConfigError:
 
 def _nearest(text: str) -> str:
     """Return the known text that this one begins or most resembles, or nothing when none is alike."""
+    # Imported here: who writes a name right asks for none that is like it.
+    from difflib import SequenceMatcher
+
     wanted = text.lower().replace(" ", "")
 
     def likeness(example: str) -> float:
         begins = len(wanted) > 2 and example.lower().startswith(wanted)
-        return 1.0 if begins else difflib.SequenceMatcher(None, example.lower(), wanted).ratio()
+        return 1.0 if begins else SequenceMatcher(None, example.lower(), wanted).ratio()
 
     best = max(_EXAMPLES, key=likeness)
     return best if likeness(best) > 0.5 else ""
