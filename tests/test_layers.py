@@ -74,7 +74,7 @@ MAY_IMPORT = {
     },
     "ops/known_times": {"profile", "program", "timing"},
     "ops/running": LOOPS
-    | {"functional", "rules", "timing", "ops/gradients", "ops/lowering", "ops/operands", "ops/options"}
+    | {"functional", "native", "rules", "timing", "ops/gradients", "ops/lowering", "ops/operands", "ops/options"}
     | {"ops/graph_times", "ops/results"},
     "ops/reference": LOOPS | {"native", "ops/lowering", "ops/schedules"},
     "ops/gradients": LOOPS | {"ops/lowering", "ops/operands", "ops/reference", "ops/schedules"},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError
+from ascendsim.native.freed_memory import keep_freed_memory
 from ascendsim.ops.graph_times import GraphTimes
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
 from ascendsim.ops.lowering.lower import lower
@@ -158,6 +159,8 @@ def execute(
 
 def carriers_of(operands: Mapping[str, Operand]) -> Tensors:
     """Return the values of the operands as float32."""
+    # Here a call begins to take memory, with instructions or without.
+    keep_freed_memory()
     return {name: operand.carrier() for name, operand in operands.items()}
 
 
