@@ -74,8 +74,8 @@ MAY_IMPORT = {
     },
     "ops/known_times": {"profile", "program", "timing"},
     "ops/running": LOOPS
-    | {"functional", "native", "rules", "timing", "ops/gradients", "ops/lowering", "ops/operands", "ops/options"}
-    | {"ops/graph_times", "ops/results"},
+    | {"functional", "native", "rules", "timing", "ops/gradients", "ops/lowering", "ops/operands"}
+    | {"ops/graph_times", "ops/options", "ops/results"},
     "ops/reference": LOOPS | {"native", "ops/lowering", "ops/schedules"},
     "ops/gradients": LOOPS | {"ops/lowering", "ops/operands", "ops/reference", "ops/schedules"},
     "ops/convolution_backward": CALL,
