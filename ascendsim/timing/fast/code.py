@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from ascendsim.program.units import Unit
 from ascendsim.timing.costing import checked, depths_of, no_queue
 from ascendsim.timing.fast.compiled import state as f
 from ascendsim.timing.fast.copies import Copies
+from ascendsim.timing.fast.trailing import Row, require_known_begins
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +33,8 @@ class UnitCode(NamedTuple):
     """A unit as it is written: its instructions among all, and the traffics of its transfers in order.
 
     `moving` are those of its instructions on GM that move bytes, by their place among all on GM; -1: the
-    transfer names no slice. `cores` are the cores of the program that they belong to.
+    transfer names no slice. `cores` are the cores of the program that they belong to. `trails`: whether any
+    instruction trails others.
     """
 
     first: int
@@ -39,6 +42,7 @@ class UnitCode(NamedTuple):
     traffics: tuple[int, ...]
     moving: tuple[int, ...]
     cores: tuple[int, ...]
+    trails: bool
 
 
 class CodeBook:
@@ -68,7 +72,7 @@ class CodeBook:
         self._traffics: dict[Traffic, int] = {}
 
     def check(self, program: Program, kind: str) -> None:
-        """Refuse a program with a pipe that this kind of core does not have, or with waits of its own.
+        """Refuse a program with a pipe that this kind of core lacks, waits of its own, or begins told late.
 
         Raises   ProgramError
         """
@@ -83,6 +87,17 @@ class CodeBook:
         for pipe in program.used:
             if pipe not in depths:
                 raise no_queue(program, program.pipes.index(pipe), kind, self._profile)
+        if any(self.unit(unit).trails for unit in program.units):
+            require_known_begins(chain.from_iterable(map(self._rows, program.units)))
+
+    def _rows(self, unit: Unit) -> Iterator[Row]:
+        """Yield what `trailing.py` asks of each instruction of a unit."""
+        code, begin = self.unit(unit), 0
+        for made, end, price in zip(
+            unit.instructions, unit.uses.ends, self._prices_of[code.first : code.last], strict=True
+        ):
+            yield Row(unit.uses.slots[begin:end], made.trails, self._moved[price] >= 0)
+            begin = end
 
     def unit(self, unit: Unit) -> UnitCode:
         """Return a unit's place in the tables; it is entered when it is met first."""
@@ -110,7 +125,8 @@ class CodeBook:
         begin = len(self._slots)
         self._slots.extend(unit.uses.slots)
         self._ends.extend([begin + end for end in unit.uses.ends])
-        self._trailing += [first + at for at, made in enumerate(unit.instructions) if made.trails]
+        trailing = [first + at for at, made in enumerate(unit.instructions) if made.trails]
+        self._trailing += trailing
         cores = {at: post.core for at, post in unit.posts.items()}
         self._beside |= {first + at: core for at, core in cores.items()}
         moved = self._moved
@@ -124,6 +140,7 @@ class CodeBook:
             tuple([moved[prices[at]] for at in moving]),
             tuple([named.get(at, -1) for at in moving]),
             tuple([cores.get(at, 0) for at in moving]),
+            bool(trailing),
         )
 
     def tables(self) -> dict[str, Table]:
