@@ -36,7 +36,7 @@ def _seq(a: Array, b: Array, c: Array, rounds: int) -> None:
 @kernel
 def _block(a: Array, b: Array, c: Array, rounds: int) -> None:
     for _ in range(rounds):
-        acc = add_normal_blocks(Packed(a, 0, 1, ROWS), b, 0, STEPS, BLOCK, tile(c, 0, LANES))
+        acc = add_normal_blocks(Packed(a, 0, 1, ROWS), b, 0, STEPS, BLOCK, tile(c, 0, LANES), False)
         store(acc, c, 0, LANES)
 
 

@@ -66,20 +66,17 @@ def is_normal(reach: float, unit: float) -> bool:
 
 
 @inlined
-def add_normal_blocks(left: Packed, right: Array, place: int, length: int, size: int, acc: Panel) -> Panel:
-    """Return the same as `add_blocks`, sooner, if `is_normal` and none of the accumulators is -0."""
+def add_normal_blocks(
+    left: Packed, right: Array, place: int, length: int, size: int, acc: Panel, cuts: bool
+) -> Panel:
+    """Return the same as `add_blocks`, sooner, if `is_normal` and none of the accumulators is -0.
+
+    cuts   sums are cut, while the processor rounds toward zero; accumulators may be -0 then
+    """
     total, last = widen(acc), (length - 1) // size * size
     for first in range(0, last, size):
-        total = split(add_steps(left, right, place, first, first + size, total))
-    return to_single(add_steps(left, right, place, last, length, total))
-
-
-@inlined
-def add_cut_blocks(left: Packed, right: Array, place: int, length: int, size: int, acc: Panel) -> Panel:
-    """Return the same with sums that are cut, if `is_normal`, while the processor rounds toward zero."""
-    total, last = widen(acc), (length - 1) // size * size
-    for first in range(0, last, size):
-        total = cut(add_steps(left, right, place, first, first + size, total))
+        total = add_steps(left, right, place, first, first + size, total)
+        total = cut(total) if cuts else split(total)
     return to_single(add_steps(left, right, place, last, length, total))
 
 

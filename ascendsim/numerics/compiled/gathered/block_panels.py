@@ -74,7 +74,7 @@ def add_piece(
             most, least = _widened(most, least, block, 1)
             proven = proven and is_exact(most, least)
     if proven and is_normal(most, least):
-        acc = add_normal_blocks(left, work.doubles, work.b, piece.length, model.block, acc)
+        acc = add_normal_blocks(left, work.doubles, work.b, piece.length, model.block, acc, False)
     elif proven:
         acc = add_blocks(left, work.doubles, work.b, piece.length, model.block, acc)
     else:

@@ -18,13 +18,7 @@ from ascendsim.numerics.compiled.block_sums import (
 )
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.lanes import has_minus_zero, reach_and_unit, stripe_reach_and_unit
-from ascendsim.numerics.compiled.next_block import (
-    Packed,
-    add_blocks,
-    add_cut_blocks,
-    add_normal_blocks,
-    is_normal,
-)
+from ascendsim.numerics.compiled.next_block import Packed, add_blocks, add_normal_blocks, is_normal
 from ascendsim.numerics.compiled.packing import Accumulators, give_back, read_panel, whole_panels, write_panel
 from ascendsim.numerics.compiled.panel_memory import at, store, tile
 from ascendsim.numerics.compiled.panel_rounding import is_plain, rounded, sum_for
@@ -149,9 +143,9 @@ def _usual_panel(
     left = Packed(work.doubles, work.a + i * work.k, 1, ROWS)
     acc, columns = read_panel(cells, i, j), work.b + j * work.k
     if normal and model.sum.cuts:
-        acc = add_cut_blocks(left, work.doubles, columns, work.k, model.block, acc)
+        acc = add_normal_blocks(left, work.doubles, columns, work.k, model.block, acc, True)
     elif normal and not has_minus_zero(acc):
-        acc = add_normal_blocks(left, work.doubles, columns, work.k, model.block, acc)
+        acc = add_normal_blocks(left, work.doubles, columns, work.k, model.block, acc, False)
     else:
         acc = add_blocks(left, work.doubles, columns, work.k, model.block, acc)
     write_panel(acc, cells, i, j)
