@@ -2,46 +2,38 @@
 
 On a machine that others use as well the clock does not tell: two threads are given two cores for a part of
 the time only. Seconds of the processor do: those of the calling thread, in which nothing is shared, and those
-of every task of a pool. Tasks go, in their order, to whichever of so many cores is free first. What two cores
-take from each other (caches, memory) is in the seconds as far as both do run at once.
+of every task that it shares out. Tasks go, in their order, to whichever of so many cores is free first. What
+two cores take from each other (caches, memory) is in the seconds as far as both do run at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from threading import get_ident
 from time import thread_time
-from typing import Any
 from unittest.mock import patch
 
-POOL = "ascendsim.numerics.compiled.gathered.product.ThreadPoolExecutor"
+from ascendsim.numerics.compiled.gathered.threads import Made, Threads
 
 
-class Accounted(ThreadPoolExecutor):
-    """A pool that notes what its tasks take, and how long they would take on cores of their own."""
+class Accounted(Threads):
+    """Threads that note how long what they share out would take on cores of their own."""
 
     shared = 0.0
 
-    def __init__(self, workers: int) -> None:
-        super().__init__(workers)
-        self._workers, self._took = workers, list[Future[float]]()
+    def run(self, function: Callable[..., Made], tasks: Iterable[tuple[object, ...]]) -> list[Made]:
+        """Run the tasks, and add up what they would take."""
+        caller = get_ident()
 
-    def submit(self, task: Callable[..., Any], /, *args: Any, **_kwargs: Any) -> Future[Any]:
-        """Run a task and note its seconds."""
-
-        def timed() -> float:
+        def timed(*task: object) -> tuple[Made, float]:
             start = thread_time()
-            task(*args)
-            return thread_time() - start
+            made = function(*task)
+            # What the calling thread does itself is among its own seconds.
+            return made, 0.0 if get_ident() == caller else thread_time() - start
 
-        done = super().submit(timed)
-        self._took.append(done)
-        return done
-
-    def shutdown(self, *args: Any, **kwargs: Any) -> None:
-        """Add up what the tasks would take."""
-        super().shutdown(*args, **kwargs)
-        type(self).shared += makespan([done.result() for done in self._took], self._workers)
+        done = super().run(timed, tasks)
+        type(self).shared += makespan([took for _, took in done], self.count)
+        return [made for made, _ in done]
 
 
 def makespan(seconds: list[float], cores: int) -> float:
@@ -53,12 +45,9 @@ def makespan(seconds: list[float], cores: int) -> float:
     return max(free)
 
 
-def on_free_cores(call: Callable[[], None], runs: int) -> float:
-    """Return the fewest seconds of several runs of a call, its pools' threads on cores of their own."""
-    best = float("inf")
-    with patch(POOL, Accounted):
-        for _ in range(runs):
-            Accounted.shared, start = 0.0, thread_time()
-            call()
-            best = min(best, thread_time() - start + Accounted.shared)
-    return best
+def on_free_cores(call: Callable[[], None]) -> float:
+    """Return the seconds of a call whose threads have cores of their own."""
+    with patch("ascendsim.ops.convolution_backward.Threads", Accounted):
+        Accounted.shared, start = 0.0, thread_time()
+        call()
+        return thread_time() - start + Accounted.shared

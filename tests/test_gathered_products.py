@@ -15,6 +15,7 @@ from ascendsim.numerics.compiled.gathered import blocks
 from ascendsim.numerics.compiled.gathered.cuts import Cuts, cuts_of, is_known
 from ascendsim.numerics.compiled.gathered.factor import Factor, Span, Values
 from ascendsim.numerics.compiled.gathered.product import prepared, product_of, products_of
+from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.numerics.compiled.gathered.turned import turn_to, turned
 
 # Those with a kernel of their own, those without, and those that see where an Mmad ends.
@@ -254,8 +255,9 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(shape, model):
     a, b, _ = tile("normal", "fp16", m, K, n)
     ends = np.array([48, K])
     want = product_of(model, by_rows(a), by_steps(b.T.copy()), ends)
-    for threads in (2, 3, 7):
-        assert same_bits(product_of(model, by_rows(a), by_steps(b.T.copy()), ends, threads), want)
+    for count in (2, 3, 7):
+        with Threads(count) as threads:
+            assert same_bits(product_of(model, by_rows(a), by_steps(b.T.copy()), ends, threads), want)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 5, 40), (3, 33, 17), (0, 4, 4), (2, 0, 3)])
@@ -326,7 +328,7 @@ def test_only_kinds_that_have_been_thought_about_are_known():
     assert not is_known(parse("block:cube_k:RNE"))
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [Threads(1), Threads(2)], ids=["one", "two"])
 @pytest.mark.parametrize("model", [*OWN, "tree:8:adjacent:RNE", "exact-mmad:RNE"])
 def test_products_that_follow_each_other_have_the_bits_of_each_alone(model, threads):
     model = parse(model)

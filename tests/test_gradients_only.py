@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, conv_tbc_backward, convolution_backward
 from ascendsim.errors import ConfigError
+from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.gradients.orders import says_more
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
@@ -186,7 +187,7 @@ def test_threads_share_the_work_and_change_no_bit():
     one, three = small_result(), small_result(threads=3)
     assert one.grad_input.tobytes() == three.grad_input.tobytes()
     call, tensors = call_of(PROBLEM), tensors_of(PROBLEM, data="wide")
-    want, got = (Gradients(call, tensors, "program", threads).make(ALL) for threads in (1, 4))
+    want, got = (Gradients(call, tensors, "program", Threads(count)).make(ALL) for count in (1, 4))
     for name, values in want.items():
         assert_same_bits(got[name], values, name)
 

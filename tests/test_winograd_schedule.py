@@ -9,6 +9,7 @@ import pytest
 from ascendsim import ConvProblem, check_schedule, convolution_backward
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
+from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.schedules.winograd import points, program
@@ -43,7 +44,7 @@ def test_every_order_has_the_bits_of_the_definition_and_alike_cores_take_alike_c
 @pytest.mark.parametrize(("problem", "tiling", "profile"), CASES, ids=NAMES)
 def test_gradients_without_instructions_have_the_same_bits(problem, tiling, profile, data):
     call, tensors = planned(problem, tiling, profile), tensors_of(problem, "float32", data)
-    without = Gradients(call, tensors, "program", threads=2)
+    without = Gradients(call, tensors, "program", Threads(2))
     assert without.possible(ONLY_WEIGHT) == ONLY_WEIGHT
     with np.errstate(all="ignore"):
         want = reference_gradients(call, **tensors, mask=ONLY_WEIGHT)

@@ -44,6 +44,7 @@ TESTS = {
     "accumulation/integers": ("test_accumulation_models", "test_matmul_int8", "test_accumulation_edges"),
     "accumulation/twins": ("test_accumulation_twins", *KERNELS[:2]),
     "compiled/gathered/halves": ("test_half_conversions",),
+    "compiled/gathered/threads": ("test_threads", "test_gathered_products"),
     "compiled/gathered": ("test_gathered_products",),
     "compiled/kernels/align": ("test_accumulation_kernels align", *KERNELS),
     "compiled/kernels/block": ("test_accumulation_kernels block", *KERNELS),

@@ -1,7 +1,7 @@
 """The casts that every tensor and tile goes through, as `formats/casts.py` defines them: binary16 compiled.
 
 numpy converts binary16 element by element, which for a whole call takes as long as a tenth of its products.
-The compiler is loaded at the first array that is long enough for it to pay.
+The compiler is loaded at the first array that is long enough for it to pay; threads share long ones.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.formats.casts import decode, encode, round_to
 
 if TYPE_CHECKING:
@@ -21,23 +22,29 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
     Elements = NDArray[Any] | HiFloat8Array
-    Convert = Callable[[NDArray[Any]], NDArray[Any]]
+    Convert = Callable[[NDArray[Any], Threads], NDArray[Any]]
 
 HALF: Final = "float16"
 LEAST: Final = 1024  # elements from which a compiled conversion is faster than numpy's, call and all
 
 
-def decoded(values: Elements, dtype: str) -> Floats:
+def decoded(values: Elements, dtype: str, threads: Threads = ALONE) -> Floats:
     """Return the carrier of stored elements.
 
     Raises   as `decode`
     """
     if _is_long(values, dtype) and getattr(values, "dtype", None) == np.float16:
-        return _conversions().widened(values)  # type: ignore[arg-type]
+        return _conversions().widened(values, threads)  # type: ignore[arg-type]
     return decode(values, dtype)
 
 
-def rounded(values: Floats, target: str, overflow: str = "ieee", rounding: str | None = None) -> Floats:
+def rounded(
+    values: Floats,
+    target: str,
+    overflow: str = "ieee",
+    rounding: str | None = None,
+    threads: Threads = ALONE,
+) -> Floats:
     """Return carriers on the grid of a format, rounded once.
 
     Special  the payload of a NaN is not promised
@@ -45,17 +52,17 @@ def rounded(values: Floats, target: str, overflow: str = "ieee", rounding: str |
     """
     to_nearest = overflow == "ieee" and rounding in (None, "RINT")
     if to_nearest and _is_long(values, target) and values.dtype == np.float32:
-        return _conversions().on_half_grid(values)
+        return _conversions().on_half_grid(values, threads)
     return round_to(values, target, rounding=rounding, overflow=overflow)
 
 
-def stored(values: Floats, target: str) -> Elements:
+def stored(values: Floats, target: str, threads: Threads = ALONE) -> Elements:
     """Return the stored elements of carriers on the grid of a format.
 
     Raises   as `encode`, for values that are off the grid
     """
     if _is_long(values, target) and values.dtype == np.float32:
-        made = _conversions().narrowed(values)
+        made = _conversions().narrowed(values, threads)
         # What is off the grid, or has a payload of a NaN that would be lost, goes the long way.
         if made is not None:
             return made
@@ -70,7 +77,7 @@ class _Conversions(NamedTuple):
     """The compiled conversions: from binary16 to binary32, back where that is exact, and onto its grid."""
 
     widened: Convert
-    narrowed: Callable[[NDArray[Any]], NDArray[Any] | None]
+    narrowed: Callable[[NDArray[Any], Threads], NDArray[Any] | None]
     on_half_grid: Convert
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.arguments import whole
 from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.lower import append_gradients, append_view_copies
@@ -75,22 +76,22 @@ def conv_tbc_backward(
     decision = resolve(asked.with_usual_outputs(*outputs), options.asked_product, options.rules)
     views = {name: operand.view for name, operand in operands.items()}
     views |= output_views(options.wanted_strides, _gradient_shapes(views))
-    carriers = carriers_of({name: operands[name] for name in INPUTS})
-    count = thread_count(threads, timing=timing)
     machine, results = (options.profile, options.l2_start), list[KernelResult]()
     plans: Mapping[str, Plan] = {}
-    if decision.empty:
-        graph, model = _empty_graph(views, decision, options), "none"
-        results, made = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
-    else:
-        call = tbc_call(views, whole(pad) or 0, decision, options)
-        model, plans = str(call.accumulation), call.plans
-        if timing:
-            graph = tbc_graph(call, views, decision)
-            results, made = run_graph(graph, *machine, carriers, order, options.engine)
+    with Threads(thread_count(threads, timing=timing)) as crew:
+        carriers = carriers_of({name: operands[name] for name in INPUTS}, crew)
+        if decision.empty:
+            graph, model = _empty_graph(views, decision, options), "none"
+            results, made = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
         else:
-            made = _gradients(call, carriers, options, order, count)
-    gradients = encoded(made, _gradient_shapes(views), decision)
+            call = tbc_call(views, whole(pad) or 0, decision, options)
+            model, plans = str(call.accumulation), call.plans
+            if timing:
+                graph = tbc_graph(call, views, decision)
+                results, made = run_graph(graph, *machine, carriers, order, options.engine)
+            else:
+                made = _gradients(call, carriers, options, order, crew)
+        gradients = encoded(made, _gradient_shapes(views), decision, crew)
     common = common_fields(options, decision, model, results, plans, timing=timing)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
 
@@ -107,7 +108,9 @@ def tbc_call(views: Views, pad: int, decision: Decision, options: Options) -> Ca
     return options.call(problem, decision, {})
 
 
-def _gradients(call: Call, carriers: Tensors, options: Options, order: str | int, threads: int) -> Tensors:
+def _gradients(
+    call: Call, carriers: Tensors, options: Options, order: str | int, threads: Threads
+) -> Tensors:
     """Return the gradients without cycles."""
     permuted = {
         name: values.transpose(WEIGHT if name == "weight" else ACTIVATION_IN)

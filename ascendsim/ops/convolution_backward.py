@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ascendsim.arguments import items, shown, truth, whole
 from ascendsim.errors import ConfigError
 from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
@@ -93,25 +94,25 @@ def convolution_backward(
     sizes = None if _without_bias(bias_sizes, output_mask) else bias_sizes
     asked = _asked(described, sizes, attributes, axes, output_mask, cube_math_type)
     decision = decide(asked, options)
-    carriers = carriers_of(operands)
-    count = thread_count(threads, timing=timing)
     machine, results = (options.profile, options.l2_start), list[KernelResult]()
     plans: Mapping[str, Plan] = {}
-    # Without elements there is no product: the interface accepts the call and writes zeros.
-    if decision.empty:
-        graph, model = _empty_graph(asked, decision, options), "none"
-        results, made = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
-    else:
-        views = {name: operand.view for name, operand in operands.items()}
-        views |= output_views(options.wanted_strides, _gradient_shapes(asked))
-        call = options.call(_problem(asked, decision), decision, views)
-        model, plans = str(call.accumulation), call.plans
-        if timing:
-            graph = known_graph(call, decision.wanted)
-            results, made = run_graph(graph, *machine, carriers, order, options.engine)
+    with Threads(thread_count(threads, timing=timing)) as crew:
+        carriers = carriers_of(operands, crew)
+        # Without elements there is no product: the interface accepts the call and writes zeros.
+        if decision.empty:
+            graph, model = _empty_graph(asked, decision, options), "none"
+            results, made = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
         else:
-            made = make_gradients(call, decision.wanted, carriers, options, order, count)
-    gradients = encoded(made, _gradient_shapes(asked), decision)
+            views = {name: operand.view for name, operand in operands.items()}
+            views |= output_views(options.wanted_strides, _gradient_shapes(asked))
+            call = options.call(_problem(asked, decision), decision, views)
+            model, plans = str(call.accumulation), call.plans
+            if timing:
+                graph = known_graph(call, decision.wanted)
+                results, made = run_graph(graph, *machine, carriers, order, options.engine)
+            else:
+                made = make_gradients(call, decision.wanted, carriers, options, order, crew)
+        gradients = encoded(made, _gradient_shapes(asked), decision, crew)
     common = common_fields(options, decision, model, results, plans, timing=timing)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
 

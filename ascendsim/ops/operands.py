@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.arguments import items, shown, whole
 from ascendsim.errors import ShapeError, UnsupportedError
+from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.ops.problems.views import View
 from ascendsim.rules import TensorDescription
 
@@ -56,11 +57,11 @@ class Operand(NamedTuple):
             return None
         return TensorDescription(self.view.shape, self.dtype, strides=self.view.strides)
 
-    def carrier(self) -> NDArray[np.float32]:
+    def carrier(self, threads: Threads = ALONE) -> NDArray[np.float32]:
         """Return the values as float32."""
         from ascendsim.numerics.quick_casts import decoded
 
-        return decoded(self.values, self.dtype)
+        return decoded(self.values, self.dtype, threads)
 
 
 def _view(array: NDArray[Any]) -> View:

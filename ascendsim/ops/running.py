@@ -23,6 +23,7 @@ from ascendsim.rules import Decision
 from ascendsim.timing.arrivals import arrivals
 
 if TYPE_CHECKING:
+    from ascendsim.numerics.compiled.gathered.threads import Threads
     from ascendsim.ops.lowering.call import Call, Mask, Tensors
     from ascendsim.ops.operands import Operand
     from ascendsim.timing.l2.account import Start
@@ -89,7 +90,7 @@ def run_graph(
 
 
 def make_gradients(
-    call: Call, wanted: Mask, given: Tensors, options: Options, order: str | int, threads: int
+    call: Call, wanted: Mask, given: Tensors, options: Options, order: str | int, threads: Threads
 ) -> Tensors:
     """Return the gradients of a call, made without instructions where the order of additions says all.
 
@@ -157,14 +158,16 @@ def execute(
     gm.update({name: own[name] for name, tensor in kernel.tensors.items() if tensor.role == "output"})
 
 
-def carriers_of(operands: Mapping[str, Operand]) -> Tensors:
+def carriers_of(operands: Mapping[str, Operand], threads: Threads) -> Tensors:
     """Return the values of the operands as float32."""
     # Here a call begins to take memory, with instructions or without.
     keep_freed_memory()
-    return {name: operand.carrier() for name, operand in operands.items()}
+    return {name: operand.carrier(threads) for name, operand in operands.items()}
 
 
-def encoded(made: Tensors, shapes: Mapping[str, tuple[int, ...]], decision: Decision) -> dict[str, Any]:
+def encoded(
+    made: Tensors, shapes: Mapping[str, tuple[int, ...]], decision: Decision, threads: Threads
+) -> dict[str, Any]:
     """Return the gradients as the user gets them, in the decided formats; None where masked.
 
     A gradient without elements is made by no kernel.
@@ -177,7 +180,7 @@ def encoded(made: Tensors, shapes: Mapping[str, tuple[int, ...]], decision: Deci
     for (name, shape), wanted in zip(shapes.items(), decision.wanted, strict=True):
         if wanted:
             values = made[name] if prod(shape) else np.zeros(shape, np.float32)
-            gradients[name] = stored(values, decision.dtypes[name])
+            gradients[name] = stored(values, decision.dtypes[name], threads)
     return gradients
 
 

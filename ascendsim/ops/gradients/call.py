@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.quick_casts import rounded
 from ascendsim.ops.gradients.bias import bias_gradient
 from ascendsim.ops.gradients.dilated import spread
@@ -39,10 +40,12 @@ class Gradients:
 
     Shapes   tensors: float32 carriers of grad_output, input and weight in the call's layout; so are results
     order    of execution, which matters to parts of a reduction that are added as they arrive
-    threads  that share each product; the results do not depend on their number
+    threads  that share the work; the results do not depend on their number
     """
 
-    def __init__(self, call: Call, tensors: Mapping[str, Floats], order: str | int, threads: int = 1) -> None:
+    def __init__(
+        self, call: Call, tensors: Mapping[str, Floats], order: str | int, threads: Threads = ALONE
+    ) -> None:
         self._call, self._order, self._threads = call, order, threads
         self._given = {name: np.ascontiguousarray(values) for name, values in tensors.items()}
         self._operands: dict[tuple[str, str], Floats] = {}
@@ -104,7 +107,8 @@ class Gradients:
             sums = spread(sums, dilated)
         if folded:
             sums = np.ascontiguousarray(folded.lines_of(sums))
-        return rounded(sums, gemm.output.dtype, math.overflow), gemm.output.dtype
+        made = gemm.output.dtype
+        return rounded(sums, made, math.overflow, threads=self._threads), made
 
     def _grad_weight(self) -> tuple[Floats, str]:
         """Return grad_weight as it leaves the kernel of the product, or squeezed through float16."""
@@ -146,7 +150,7 @@ class Gradients:
         model = self._call.accumulation
         sums = product_gradient(product, how.additions, model, operands, self._threads)
         made = how.schedule.gemm.c.dtype
-        return rounded(sums.reshape(shape), made, math.overflow), made
+        return rounded(sums.reshape(shape), made, math.overflow, threads=self._threads), made
 
     def _grad_bias(self) -> tuple[Floats, str]:
         """Return grad_bias in the format of grad_output."""
@@ -170,4 +174,5 @@ class Gradients:
         """Return what a vector kernel makes of values in another format; there is none for the same one."""
         if target == given:
             return values
-        return rounded(values, target, vector_overflow(self._call.profile, target))
+        overflow = vector_overflow(self._call.profile, target)
+        return rounded(values, target, overflow, threads=self._threads)

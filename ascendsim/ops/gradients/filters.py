@@ -11,6 +11,7 @@ import numpy as np
 
 from ascendsim.numerics.compiled.gathered.factor import Factor
 from ascendsim.numerics.compiled.gathered.product import products_at
+from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.ops.gradients.planes import Pixels, Planes
 from ascendsim.ops.gradients.reductions import Side, Sides, reductions
 from ascendsim.ops.gradients.streams import in_parts
@@ -36,7 +37,7 @@ def filter_gradient(
     input: Floats,
     *,
     atomic: bool,
-    threads: int = 1,
+    threads: Threads = ALONE,
     laid_out: Mapping[int, Pixels] | None = None,
 ) -> Floats:
     """Return grad_weight in float32, before the conversion to its format.
@@ -53,7 +54,7 @@ def filter_gradient(
     for group in range(problem.groups):
         # A transposed convolution slides over grad_output, and reads it as it has padded it.
         known = None if problem.transposed or laid_out is None else laid_out.get(group)
-        sides = known or Pixels.of(small[:, group]), big[:, group], gemm
+        sides = known or Pixels.of(small[:, group], threads), big[:, group], gemm
         product = _Product(problem, *sides, order, model, threads)
         whole = None
         if order.stream is not None:
@@ -90,12 +91,12 @@ class _Product:
         gemm: WgradGemm,
         order: WgradOrder,
         model: AccumulationModel,
-        threads: int,
+        threads: Threads,
     ) -> None:
         self._order, self._model, self._threads = order, model, threads
         self._rows = np.arange(problem.small_channels)
         self._small = small.values
-        planes = Planes.of(big, gemm.sliding, big.shape[1])
+        planes = Planes.of(big, gemm.sliding, big.shape[1], threads)
         self._planes = planes.flat
         # Columns: taps of the kernel, and for each of them the channels of the big side.
         self._columns = (planes.taps()[:, None] + np.arange(big.shape[1])).reshape(-1)

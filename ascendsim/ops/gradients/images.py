@@ -10,6 +10,7 @@ import numpy as np
 
 from ascendsim.numerics.compiled.gathered.factor import Factor, Values
 from ascendsim.numerics.compiled.gathered.product import product_of
+from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.compiled.gathered.turned import turned
 from ascendsim.ops.gradients.planes import Pixels, Planes
 from ascendsim.ops.lowering.layouts import pack_weight
@@ -35,7 +36,7 @@ def image_gradient(
     model: AccumulationModel,
     grad_output: Floats,
     weight: Floats,
-    threads: int = 1,
+    threads: Threads = ALONE,
 ) -> tuple[Floats, dict[int, Pixels]]:
     """Return the accumulators of grad_input, and by group the pixels of grad_output where all are laid out.
 
@@ -56,7 +57,7 @@ def image_gradient(
     for group, (phase, own) in itertools.product(range(problem.groups), phases):
         sliding, (top, left), (down, right) = phase.sliding, phase.first, phase.step
         images = source[:, group]
-        planes = Planes.of(images, sliding, gemm.channel_groups * order.c0)
+        planes = Planes.of(images, sliding, gemm.channel_groups * order.c0, threads)
         # Planes that are mostly zeros would be kept for little.
         if planes.values.size < 2 * images.size and (pixels := planes.inner()) is not None:
             laid_out[group] = pixels
@@ -64,7 +65,7 @@ def image_gradient(
         forward = taken[:, :, ::-1, ::-1] if gemm.backwards else taken
         product = _Product(planes, np.ascontiguousarray(forward), own, model, threads)
         for depth, pairs in enumerate(gemm.depths):
-            sums = turned(product.sums(pairs).reshape(problem.batch, -1, columns))
+            sums = turned(product.sums(pairs).reshape(problem.batch, -1, columns), threads)
             if alone:
                 return sums.reshape(problem.input), laid_out
             made_here = sums.reshape(problem.batch, columns, *sliding.out_size)
@@ -85,7 +86,7 @@ class _Product:
     """The product of one group: planes of the source against kernels (KD, C1, KH, KW, C0, columns)."""
 
     def __init__(
-        self, planes: Planes, kernels: Floats, order: DgradOrder, model: AccumulationModel, threads: int
+        self, planes: Planes, kernels: Floats, order: DgradOrder, model: AccumulationModel, threads: Threads
     ) -> None:
         self._planes, self._order = planes, order
         self._kernels, self._columns, self._depth = Values(kernels), kernels.shape[-1], kernels[0].size
@@ -100,14 +101,13 @@ class _Product:
 
     def sums(self, pairs: Sequence[tuple[int, int]]) -> Floats:
         """Return the accumulators of all pixels at a depth that these (kernel, source) depths reach."""
-        total = np.zeros((self._pixels.size, self._columns), np.float32)
         runs = self._order.runs()
+        # A reduction in one piece begins in L0C, several are added to the zero in global memory.
+        if pairs and len(runs) == 1:
+            return self._part(pairs, slice(0, self._left.size), runs[0])
+        total, first = np.zeros((self._pixels.size, self._columns), np.float32), 0
         if not pairs:
             return total
-        # A reduction in one piece begins in L0C, several are added to the zero in global memory.
-        if len(runs) == 1:
-            return self._part(pairs, slice(0, self._left.size), runs[0])
-        first = 0
         for slices in runs:
             last = first + sum(slices) * self._order.c0
             total += self._part(pairs, slice(first, last), slices)

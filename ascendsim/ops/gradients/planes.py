@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ascendsim.numerics.compiled.gathered.factor import Values
+from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.compiled.gathered.turned import turn_to, turned
 from ascendsim.ops.problems.sliding import Sliding
 
@@ -34,11 +35,11 @@ class Pixels:
     pixels: Places
 
     @classmethod
-    def of(cls, images: Floats) -> Pixels:
+    def of(cls, images: Floats, threads: Threads = ALONE) -> Pixels:
         """Lay out images (N, C, D, H, W)."""
         batch, channels, depths, *size = images.shape
         pixels = prod(size)
-        turned_over = turned(images.reshape(batch, channels, -1))
+        turned_over = turned(images.reshape(batch, channels, -1), threads)
         return cls(Values(turned_over), depths, pixels * channels, np.arange(pixels) * channels)
 
     def image(self, number: int, depth: int) -> int:
@@ -54,7 +55,7 @@ class Planes:
     sliding: Sliding
 
     @classmethod
-    def of(cls, images: Floats, sliding: Sliding, channels: int) -> Planes:
+    def of(cls, images: Floats, sliding: Sliding, channels: int, threads: Threads = ALONE) -> Planes:
         """Lay out images (N, C, D, H, W); channels beyond theirs, padding and what lies between are +0."""
         # These zeros are multiplied as the cube multiplies them: they take their places in a block, and an
         # infinite weight makes NaN of them.
@@ -65,7 +66,7 @@ class Planes:
         depths, height, width = (np.arange(size) for size in (depth, *extent))
         places = (depths[:, None, None] * extent[0] + height[rows, None]) * extent[1] + width[cols]
         pixels = images[:, :, :, from_rows, from_cols].reshape(batch, given, -1)
-        turn_to(pixels, places.reshape(-1) * channels, values)
+        turn_to(pixels, places.reshape(-1) * channels, values, threads)
         return cls(values, sliding)
 
     @cached_property

@@ -9,6 +9,7 @@ import numpy as np
 
 from ascendsim.numerics.compiled.gathered.factor import Factor, Values
 from ascendsim.numerics.compiled.gathered.product import product_of
+from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +26,7 @@ def product_gradient(
     order: MatmulOrder,
     model: AccumulationModel,
     operands: Mapping[str, Floats],
-    threads: int = 1,
+    threads: Threads = ALONE,
 ) -> Floats:
     """Return the accumulators of left x right, added in slices of base_k, in the order of the gradient.
 

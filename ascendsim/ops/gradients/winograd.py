@@ -9,6 +9,7 @@ import numpy as np
 
 from ascendsim.numerics.compiled.gathered.factor import Factor, Values
 from ascendsim.numerics.compiled.gathered.product import product_of
+from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.winograd import PIXELS, POINTS, WINDOW, big_line, in_plane, small_line, taps_line
 from ascendsim.ops.problems.winograd import CLUSTER, Clusters
 from ascendsim.ops.reference.sums import add_in_order
@@ -29,7 +30,7 @@ def winograd_gradient(
     model: AccumulationModel,
     grad_output: Floats,
     input: Floats,
-    threads: int = 1,
+    threads: Threads = ALONE,
 ) -> Floats:
     """Return grad_weight in float32; the points of both sides are held, four times their pixels.
 
@@ -77,7 +78,7 @@ def _points(images: Floats, clusters: Clusters, pads: tuple[int, int] | None) ->
     return [one.reshape(blocks).transpose(1, 0, 2, 4, 3, 5).reshape(channels, -1) for one in points]
 
 
-def _taps(sides: list[list[Floats]], taken: range, model: AccumulationModel, threads: int) -> Floats:
+def _taps(sides: list[list[Floats]], taken: range, model: AccumulationModel, threads: Threads) -> Floats:
     """Return what some clusters make, as (small channels, big channels, 3, 3)."""
     sums = list(_sums(sides, taken, model, threads))
     rows = in_plane(taps_line, [sums[at : at + POINTS] for at in range(0, len(sums), POINTS)])
@@ -85,7 +86,7 @@ def _taps(sides: list[list[Floats]], taken: range, model: AccumulationModel, thr
 
 
 def _sums(
-    sides: list[list[Floats]], taken: range, model: AccumulationModel, threads: int
+    sides: list[list[Floats]], taken: range, model: AccumulationModel, threads: Threads
 ) -> Iterator[Floats]:
     """Yield the sums at each point, an Mmad a cluster."""
     steps = np.arange(taken.start * CLUSTER, taken.stop * CLUSTER)

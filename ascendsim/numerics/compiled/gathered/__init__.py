@@ -2,6 +2,7 @@
 
 From the bottom up; each module imports only from lines above its own, and from `compiled`:
 
+    threads    the work of a call in parts, side by side
     factor     one of the two matrices: its elements by places in an array
     cuts       where a reduction may be cut into pieces without a change of the bits
     places     elements of a factor, taken for a panel

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 
+from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.compiled.jit import kernel
 from ascendsim.numerics.compiled.panel_memory import make_array, store, tile
 from ascendsim.numerics.compiled.panels import (
@@ -86,18 +87,18 @@ def _round(singles: Array, target: Array, count: int) -> None:
         store(half_to_single(to_half(tile(singles, place, LANES))), target, place, LANES)
 
 
-def widened(halves: Halves) -> Floats:
+def widened(halves: Halves, threads: Threads = ALONE) -> Floats:
     """Return binary16 values as binary32, exactly: (any shape) -> the same."""
     if not HALF_CONVERSIONS:
         return halves.astype(np.float32)
     # Codes that are read-only or not aligned are another type, for which the kernel would be compiled anew.
     codes = np.require(halves, None, ["C", "A", "W"]).view(np.uint16).reshape(-1)
     singles = np.empty(codes.size, np.float32)
-    _in_panels(_widen, codes, singles)
+    _in_panels(_widen, codes, singles, threads)
     return singles.reshape(halves.shape)
 
 
-def narrowed(singles: Floats) -> Halves | None:
+def narrowed(singles: Floats, threads: Threads = ALONE) -> Halves | None:
     """Return binary32 values as binary16 if all are on its grid, bit for bit: (any shape) -> the same.
 
     Special  a NaN whose payload would be lost is off the grid
@@ -105,14 +106,14 @@ def narrowed(singles: Floats) -> Halves | None:
     flat = np.require(singles, None, ["C", "A", "W"]).reshape(-1)
     if HALF_CONVERSIONS:
         codes = np.empty(flat.size, np.uint16)
-        exact = all(_in_panels(_narrow, flat, codes))
+        exact = all(_in_panels(_narrow, flat, codes, threads))
     else:
         codes = _as_halves(flat).view(np.uint16)
         exact = np.array_equal(codes.view(np.float16).astype(np.float32).view(np.int32), flat.view(np.int32))
     return codes.view(np.float16).reshape(singles.shape) if exact else None
 
 
-def on_half_grid(singles: Floats) -> Floats:
+def on_half_grid(singles: Floats, threads: Threads = ALONE) -> Floats:
     """Return binary32 values rounded to binary16, to nearest, ties to even: (any shape) -> the same.
 
     Special  beyond the largest value Inf; subnormals and the sign of zero are kept, the payload of a NaN not
@@ -122,7 +123,7 @@ def on_half_grid(singles: Floats) -> Floats:
         return widened(_as_halves(singles))
     flat = np.require(singles, None, ["C", "A", "W"]).reshape(-1)
     made = np.empty(flat.size, np.float32)
-    _in_panels(_round, flat, made)
+    _in_panels(_round, flat, made, threads)
     return made.reshape(singles.shape)
 
 
@@ -131,13 +132,17 @@ def _as_halves(singles: Floats) -> Halves:
         return singles.astype(np.float16)
 
 
-def _in_panels(convert: Callable[[Array, Array, int], Any], source: Array, target: Array) -> list[Any]:
+def _in_panels(
+    convert: Callable[[Array, Array, int], Any], source: Array, target: Array, threads: Threads
+) -> list[Any]:
     """Convert all elements: whole panels as they lie, and what is over in a panel of its own.
 
-    Returns  what `convert` has returned of both
+    Returns  what `convert` has returned of each part
     """
     whole = source.size // _PANEL * _PANEL
-    told = [convert(source, target, whole)]
+    crew = threads.for_moving(whole)
+    parts = [slice(part.start, part.stop) for part in crew.parts(whole, _PANEL)]
+    told = crew.run(convert, [(source[own], target[own], own.stop - own.start) for own in parts])
     if whole < source.size:
         last, made = np.zeros(_PANEL, source.dtype), np.empty(_PANEL, target.dtype)
         last[: source.size - whole] = source[whole:]

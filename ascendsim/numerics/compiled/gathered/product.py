@@ -1,7 +1,6 @@
 """Make a product whose reduction was cut into many Mmads."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Protocol
 
@@ -11,6 +10,7 @@ from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.compiled.gathered.cuts import Cuts, cuts_of
 from ascendsim.numerics.compiled.gathered.factor import Factor, Floats, Places, Span
+from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 
 # Long enough for the cost of a piece to vanish, short enough for its columns to stay in the nearest cache. A
 # piece that is written out costs more, and its place is the next cache.
@@ -24,7 +24,9 @@ class Product(Protocol):
         """Add some rows and columns of every product to those of c (products, m, n)."""
 
 
-def product_of(model: AccumulationModel, a: Factor, b: Factor, ends: Places, threads: int = 1) -> Floats:
+def product_of(
+    model: AccumulationModel, a: Factor, b: Factor, ends: Places, threads: Threads = ALONE
+) -> Floats:
     """Return the accumulators of a product: the bits of `accumulate` for one Mmad after another, from +0 on.
 
     Shapes   a (m, k), b (n, k), ends (Mmads,): where each Mmad ends along k -> (m, n)
@@ -37,7 +39,12 @@ def product_of(model: AccumulationModel, a: Factor, b: Factor, ends: Places, thr
 
 
 def products_of(
-    model: AccumulationModel, a: Factor, b: Factor, ends: Places, counts: Sequence[int], threads: int = 1
+    model: AccumulationModel,
+    a: Factor,
+    b: Factor,
+    ends: Places,
+    counts: Sequence[int],
+    threads: Threads = ALONE,
 ) -> Floats:
     """Return the accumulators of products whose reductions follow each other along k, each from +0 on.
 
@@ -60,7 +67,9 @@ def cuts_of_products(model: AccumulationModel, ends: Places, counts: Sequence[in
     return Cuts.of(cuts)
 
 
-def products_at(model: AccumulationModel, a: Factor, b: Factor, cuts: Cuts, threads: int = 1) -> Floats:
+def products_at(
+    model: AccumulationModel, a: Factor, b: Factor, cuts: Cuts, threads: Threads = ALONE
+) -> Floats:
     """Return the same as `products_of`, whose cuts are known."""
     m, n, count = len(a.lines), len(b.lines), len(cuts.firsts) - 1
     if not cuts.longest():
@@ -68,26 +77,22 @@ def products_at(model: AccumulationModel, a: Factor, b: Factor, cuts: Cuts, thre
     # Whole panels where panels are filled: what is over repeats the last line, and is cut off again.
     rows, columns = _panel(model)
     a, b = a.filled(rows).unlocked(), b.filled(columns).unlocked()
-    c = np.zeros((count, len(a.lines), len(b.lines)), np.float32)
+    c = np.empty((count, len(a.lines), len(b.lines)), np.float32)
     product = prepared(model, a, b, cuts.places)
-    if threads == 1:
-        product.add(Span(0, len(a.lines)), Span(0, len(b.lines)), cuts, c)
-    else:
-        shares = _shares(c.shape[1:], (rows, columns), threads)
-        with ThreadPoolExecutor(threads) as pool:
-            tasks = [pool.submit(product.add, *share, cuts, c) for share in shares]
-            # Asked for one after the other, so that an error of any of them is raised here.
-            for done in tasks:
-                done.result()
+
+    def add(rows: Span, columns: Span) -> None:
+        c[:, slice(*rows), slice(*columns)] = 0.0
+        product.add(rows, columns, cuts, c)
+
+    threads.run(add, _shares(c.shape[1:], (rows, columns), threads))
     return c[:, :m, :n]
 
 
-def _shares(shape: Sequence[int], panel: tuple[int, int], count: int) -> list[tuple[Span, Span]]:
-    """Cut accumulators into at most `count` parts of whole panels, along the axis that has more of these."""
+def _shares(shape: Sequence[int], panel: tuple[int, int], threads: Threads) -> list[tuple[Span, Span]]:
+    """Cut accumulators into a part of whole panels for each thread, along the axis that has more of these."""
     panels = [-(-size // unit) for size, unit in zip(shape, panel, strict=True)]
     axis = int(panels[1] > panels[0])
-    edges = [min(panels[axis] * at // count * panel[axis], shape[axis]) for at in range(count + 1)]
-    spans = [Span(first, last) for first, last in pairwise(edges) if first < last]
+    spans = [Span(part.start, part.stop) for part in threads.parts(shape[axis], panel[axis])]
     whole = Span(0, shape[1 - axis])
     return [(whole, span) if axis else (span, whole) for span in spans]
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 
+from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.compiled.jit import kernel
 from ascendsim.numerics.compiled.panel_memory import at, make_array, put
 from ascendsim.numerics.compiled.panels import Value, intrinsic, types
@@ -17,15 +18,15 @@ Places = npt.NDArray[np.int64]
 _SIDE: Final = 16  # elements along both sides of a square whose rows, as singles, are whole cache lines
 
 
-def turned(matrices: Floats) -> Floats:
+def turned(matrices: Floats, threads: Threads = ALONE) -> Floats:
     """Return every matrix transposed, in new memory: (any number, rows, columns) -> (..., columns, rows)."""
     count, rows, columns = matrices.shape
     result = np.empty((count, columns, rows), np.float32)
-    turn_to(matrices, np.arange(columns) * rows, result)
+    turn_to(matrices, np.arange(columns) * rows, result, threads)
     return result
 
 
-def turn_to(matrices: Floats, places: Places, target: Floats) -> None:
+def turn_to(matrices: Floats, places: Places, target: Floats, threads: Threads = ALONE) -> None:
     """Put the columns of every matrix where they belong, each of them one element after the other.
 
     Shapes   matrices (N, rows, columns); places (columns,): where in a part of `target` a column begins;
@@ -34,7 +35,14 @@ def turn_to(matrices: Floats, places: Places, target: Floats) -> None:
     count, rows, columns = matrices.shape
     # A read-only array is another type, for which the kernel would be compiled anew.
     source = matrices if matrices.flags.carray else np.array(matrices, order="C")
-    _turn(source, places, target, (count, rows, columns), target[:1].size)
+    size = target[:1].size
+
+    def turn(part: range) -> None:
+        own = slice(part.start, part.stop)
+        _turn(source[own], places, target[own], (len(part), rows, columns), size)
+
+    crew = threads.for_moving(source.size)
+    crew.run(turn, [(part,) for part in crew.parts(count)])
 
 
 def _exchanged(builder: Value, rows: list[Value]) -> list[Value]:

@@ -1,0 +1,62 @@
+"""Share the work of a call among threads, which all its steps have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+Made = TypeVar("Made")
+
+# Elements that take 0.05 ms to move, where to hand two parts over and to wait for them takes 0.02.
+LEAST: Final = 1 << 17
+
+
+class Threads:
+    """So many threads, begun when they are first needed; one alone is the thread that calls.
+
+    A context, at whose end the threads end. Tasks that run at once write where no other one reads or writes,
+    so that it makes no difference how many threads there are.
+    """
+
+    def __init__(self, count: int = 1) -> None:
+        self.count = count
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def run(self, function: Callable[..., Made], tasks: Iterable[tuple[object, ...]]) -> list[Made]:
+        """Return what a function makes of the arguments of each task.
+
+        Raises   what the first task in their order raises that fails
+        """
+        each = list(tasks)
+        if self.count == 1 or len(each) < 2:
+            return [function(*task) for task in each]
+        if self._pool is None:
+            # Here and not above: most calls need no threads.
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._pool = ThreadPoolExecutor(self.count)
+        return [done.result() for done in [self._pool.submit(function, *task) for task in each]]
+
+    def parts(self, size: int, unit: int = 1) -> list[range]:
+        """Cut a size into at most one part for each thread, all but the last of whole units."""
+        units = -(-size // unit)
+        edges = [min(units * at // self.count * unit, size) for at in range(self.count + 1)]
+        return [range(first, last) for first, last in pairwise(edges) if first < last]
+
+    def for_moving(self, elements: int) -> Threads:
+        """Return these to move so many elements, or the calling thread alone where that is sooner done."""
+        return self if elements >= LEAST else ALONE
+
+
+ALONE: Final = Threads()
