@@ -76,7 +76,7 @@ def _together(parts: list[Floats], *, atomic: bool, tree: bool) -> Floats:
     if len(parts) == 1:
         return parts[0]
     if atomic:
-        return add_in_order([np.zeros_like(parts[0]), *parts])
+        return add_in_order([np.zeros((1, 1), np.float32), *parts])
     return add_as_tree(np.stack(parts)) if tree else add_in_order(parts)
 
 

@@ -61,9 +61,8 @@ def image_gradient(
         # Planes that are mostly zeros would be kept for little.
         if planes.values.size < 2 * images.size and (pixels := planes.inner()) is not None:
             laid_out[group] = pixels
-        taken = kernels[group, :, :, phase.rows, phase.cols, :, :columns]
-        forward = taken[:, :, ::-1, ::-1] if gemm.backwards else taken
-        product = _Product(planes, np.ascontiguousarray(forward), own, model, threads)
+        taken = np.ascontiguousarray(kernels[group, :, :, phase.rows, phase.cols, :, :columns])
+        product = _Product(planes, taken, own, model, threads, backwards=gemm.backwards)
         for depth, pairs in enumerate(gemm.depths):
             sums = turned(product.sums(pairs).reshape(problem.batch, -1, columns), threads)
             if alone:
@@ -83,10 +82,20 @@ def _phases(sliding: Sliding, order: DgradOrder) -> list[tuple[Phase, DgradOrder
 
 
 class _Product:
-    """The product of one group: planes of the source against kernels (KD, C1, KH, KW, C0, columns)."""
+    """The product of one group: planes of the source against kernels (KD, C1, KH, KW, C0, columns).
+
+    backwards   the taps are taken from the last to the first
+    """
 
     def __init__(
-        self, planes: Planes, kernels: Floats, order: DgradOrder, model: AccumulationModel, threads: Threads
+        self,
+        planes: Planes,
+        kernels: Floats,
+        order: DgradOrder,
+        model: AccumulationModel,
+        threads: Threads,
+        *,
+        backwards: bool,
     ) -> None:
         self._planes, self._order = planes, order
         self._kernels, self._columns, self._depth = Values(kernels), kernels.shape[-1], kernels[0].size
@@ -97,7 +106,8 @@ class _Product:
         c0, c1 = order.c0, kernels.shape[1]
         channels = np.arange(c1)[:, None, None] * c0 + np.arange(c0)
         self._left = (channels + planes.taps()[:, None]).reshape(-1)
-        self._right = np.arange(self._left.size) * kernels.shape[-1]
+        right = np.arange(self._left.size).reshape(kernels.shape[1:-1]) * kernels.shape[-1]
+        self._right = (right[:, ::-1, ::-1] if backwards else right).reshape(-1)
 
     def sums(self, pairs: Sequence[tuple[int, int]]) -> Floats:
         """Return the accumulators of all pixels at a depth that these (kernel, source) depths reach."""

@@ -18,9 +18,11 @@ LANES = 64  # float32 elements of one vector command: 256 bytes
 def add_in_order(parts: Sequence[Floats] | Floats) -> Floats:
     """Add arrays, or the rows of one, one after the other, each sum rounded to float32."""
     # numpy adds float32 arrays element by element, each sum rounded to nearest even, as the vector cores do.
-    total: Floats = parts[0].copy()
+    if len(parts) == 1:
+        return parts[0].copy()
     with np.errstate(over="ignore", invalid="ignore"):
-        for part in parts[1:]:
+        total: Floats = np.add(parts[0], parts[1])
+        for part in parts[2:]:
             total += part
     return total
 
