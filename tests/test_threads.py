@@ -68,6 +68,14 @@ def test_parts_are_whole_units_that_follow_each_other(count, size, unit, parts):
     assert [(part.start, part.stop) for part in Threads(count).parts(size, unit)] == parts
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_each_part_is_made_by_somebody(count):
+    with Threads(count) as threads:
+        made = threads.share(lambda part: list(range(part.start, part.stop)), 10, 4)
+    assert len(made) == count
+    assert [number for part in made for number in part] == list(range(10))
+
+
 def test_only_long_moves_are_shared():
     threads = Threads(2)
     assert threads.for_moving(LEAST) is threads

@@ -140,9 +140,11 @@ def _in_panels(
     Returns  what `convert` has returned of each part
     """
     whole = source.size // _PANEL * _PANEL
-    crew = threads.for_moving(whole)
-    parts = [slice(part.start, part.stop) for part in crew.parts(whole, _PANEL)]
-    told = crew.run(convert, [(source[own], target[own], own.stop - own.start) for own in parts])
+
+    def convert_part(own: slice) -> Any:
+        return convert(source[own], target[own], own.stop - own.start)
+
+    told = threads.for_moving(whole).share(convert_part, whole, _PANEL)
     if whole < source.size:
         last, made = np.zeros(_PANEL, source.dtype), np.empty(_PANEL, target.dtype)
         last[: source.size - whole] = source[whole:]

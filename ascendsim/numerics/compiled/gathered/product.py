@@ -79,22 +79,23 @@ def products_at(
     a, b = a.filled(rows).unlocked(), b.filled(columns).unlocked()
     c = np.empty((count, len(a.lines), len(b.lines)), np.float32)
     product = prepared(model, a, b, cuts.places)
+    # Shared along the axis that has more panels, so that all threads have some.
+    axis = _longer_axis(c.shape[1:], (rows, columns))
 
-    def add(rows: Span, columns: Span) -> None:
-        c[:, slice(*rows), slice(*columns)] = 0.0
-        product.add(rows, columns, cuts, c)
+    def add(own: slice) -> None:
+        part, whole = Span(own.start, own.stop), Span(0, c.shape[2 - axis])
+        left, right = (whole, part) if axis else (part, whole)
+        c[:, slice(*left), slice(*right)] = 0.0
+        product.add(left, right, cuts, c)
 
-    threads.run(add, _shares(c.shape[1:], (rows, columns), threads))
+    threads.share(add, c.shape[1 + axis], (rows, columns)[axis])
     return c[:, :m, :n]
 
 
-def _shares(shape: Sequence[int], panel: tuple[int, int], threads: Threads) -> list[tuple[Span, Span]]:
-    """Cut accumulators into a part of whole panels for each thread, along the axis that has more of these."""
+def _longer_axis(shape: Sequence[int], panel: tuple[int, int]) -> int:
+    """Return which axis of accumulators has more panels, 0 where both have as many."""
     panels = [-(-size // unit) for size, unit in zip(shape, panel, strict=True)]
-    axis = int(panels[1] > panels[0])
-    spans = [Span(part.start, part.stop) for part in threads.parts(shape[axis], panel[axis])]
-    whole = Span(0, shape[1 - axis])
-    return [(whole, span) if axis else (span, whole) for span in spans]
+    return int(panels[1] > panels[0])
 
 
 def prepared(model: AccumulationModel, a: Factor, b: Factor, cuts: Places) -> Product:

@@ -48,11 +48,20 @@ class Threads:
             self._pool = ThreadPoolExecutor(self.count)
         return [done.result() for done in [self._pool.submit(function, *task) for task in each]]
 
-    def parts(self, size: int, unit: int = 1) -> list[range]:
+    def share(self, function: Callable[[slice], Made], size: int, unit: int = 1) -> list[Made]:
+        """Return what a function makes of each of the parts of a size, in their order.
+
+        Raises   as `run`
+        """
+        if self.count == 1:
+            return [function(slice(0, size))]
+        return self.run(function, [(part,) for part in self.parts(size, unit)])
+
+    def parts(self, size: int, unit: int = 1) -> list[slice]:
         """Cut a size into at most one part for each thread, all but the last of whole units."""
         units = -(-size // unit)
         edges = [min(units * at // self.count * unit, size) for at in range(self.count + 1)]
-        return [range(first, last) for first, last in pairwise(edges) if first < last]
+        return [slice(first, last) for first, last in pairwise(edges) if first < last]
 
     def for_moving(self, elements: int) -> Threads:
         """Return these to move so many elements, or the calling thread alone where that is sooner done."""

@@ -37,12 +37,10 @@ def turn_to(matrices: Floats, places: Places, target: Floats, threads: Threads =
     source = matrices if matrices.flags.carray else np.array(matrices, order="C")
     size = target[:1].size
 
-    def turn(part: range) -> None:
-        own = slice(part.start, part.stop)
-        _turn(source[own], places, target[own], (len(part), rows, columns), size)
+    def turn(own: slice) -> None:
+        _turn(source[own], places, target[own], (own.stop - own.start, rows, columns), size)
 
-    crew = threads.for_moving(source.size)
-    crew.run(turn, [(part,) for part in crew.parts(count)])
+    threads.for_moving(source.size).share(turn, count)
 
 
 def _exchanged(builder: Value, rows: list[Value]) -> list[Value]:
