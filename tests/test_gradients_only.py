@@ -16,6 +16,7 @@ from ascendsim import ConvProblem, conv_tbc_backward, convolution_backward
 from ascendsim.errors import ConfigError
 from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.ops.gradients.call import Gradients
+from ascendsim.ops.gradients.filters import _together
 from ascendsim.ops.gradients.orders import says_more
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.order import DgradOrder
@@ -178,6 +179,13 @@ def test_an_order_of_another_kind_is_for_the_executor_which_makes_the_gradient()
     for got, want in zip(gradients(plain), gradients(timed), strict=True):
         assert got.tobytes() == want.tobytes()
     assert plain.kernels == ()
+
+
+def test_parts_that_are_added_atomically_begin_with_the_zero_in_global_memory():
+    # +0 and -0 make +0, where parts that are kept apart have nothing but -0 to add.
+    parts = [np.full((1, 2), -0.0, np.float32)] * 2
+    assert not np.signbit(_together(parts, atomic=True, tree=False)).any()
+    assert np.signbit(_together(parts, atomic=False, tree=False)).all()
 
 
 # --- threads
