@@ -1,9 +1,9 @@
 """How much sooner would two free cores be done than one?  Printed by `python -m benchmarks.gradients`.
 
 On a machine that others use as well the clock does not tell: two threads are given two cores for a part of
-the time only. Seconds of the processor do: those of the calling thread, in which nothing is shared, and those
-of every task that it shares out. Tasks go, in their order, to whichever of so many cores is free first. What
-two cores take from each other (caches, memory) is in the seconds as far as both do run at once.
+the time only. Seconds of the processor do: those of the calling thread, and those by which the tasks that it
+hands to others would end after its own. These go, in their order, to whichever of the other cores is free
+first. What two cores take from each other (caches, memory) is in the seconds as far as both do run at once.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from ascendsim.numerics.compiled.gathered.threads import Made, Threads
 
 
 class Accounted(Threads):
-    """Threads that note how long what they share out would take on cores of their own."""
+    """Threads that note how long the calling one would wait for others on cores of their own."""
 
-    shared = 0.0
+    waited = 0.0
 
     def run(self, function: Callable[..., Made], tasks: Iterable[tuple[object, ...]]) -> list[Made]:
-        """Run the tasks, and add up what they would take."""
+        """Run the tasks, and add up what the calling thread would wait."""
         caller = get_ident()
 
-        def timed(*task: object) -> tuple[Made, float]:
+        def timed(*task: object) -> tuple[Made, float, bool]:
             start = thread_time()
             made = function(*task)
-            # What the calling thread does itself is among its own seconds.
-            return made, 0.0 if get_ident() == caller else thread_time() - start
+            return made, thread_time() - start, get_ident() == caller
 
         done = super().run(timed, tasks)
-        type(self).shared += makespan([took for _, took in done], self.count)
-        return [made for made, _ in done]
+        own, others = ([took for _, took, mine in done if mine is whose] for whose in (True, False))
+        if others:
+            type(self).waited += max(0.0, makespan(others, self.count - 1) - sum(own))
+        return [made for made, _, _ in done]
 
 
 def makespan(seconds: list[float], cores: int) -> float:
@@ -48,6 +49,6 @@ def makespan(seconds: list[float], cores: int) -> float:
 def on_free_cores(call: Callable[[], None]) -> float:
     """Return the seconds of a call whose threads have cores of their own."""
     with patch("ascendsim.ops.convolution_backward.Threads", Accounted):
-        Accounted.shared, start = 0.0, thread_time()
+        Accounted.waited, start = 0.0, thread_time()
         call()
-        return thread_time() - start + Accounted.shared
+        return thread_time() - start + Accounted.waited

@@ -16,9 +16,9 @@ LEAST: Final = 1 << 17
 
 
 class Threads:
-    """So many threads, begun when they are first needed; one alone is the thread that calls.
+    """So many threads: the one that calls, and others that are begun when they are first needed.
 
-    A context, at whose end the threads end. Tasks that run at once write where no other one reads or writes,
+    A context, at whose end the others end. Tasks that run at once write where no other one reads or writes,
     so that it makes no difference how many threads there are.
     """
 
@@ -34,7 +34,7 @@ class Threads:
             self._pool.shutdown()
 
     def run(self, function: Callable[..., Made], tasks: Iterable[tuple[object, ...]]) -> list[Made]:
-        """Return what a function makes of the arguments of each task.
+        """Return what a function makes of the arguments of each task; the calling thread takes the first.
 
         Raises   what the first task in their order raises that fails
         """
@@ -45,8 +45,9 @@ class Threads:
             # Here and not above: most calls need no threads.
             from concurrent.futures import ThreadPoolExecutor
 
-            self._pool = ThreadPoolExecutor(self.count)
-        return [done.result() for done in [self._pool.submit(function, *task) for task in each]]
+            self._pool = ThreadPoolExecutor(self.count - 1)
+        others = [self._pool.submit(function, *task) for task in each[1:]]
+        return [function(*each[0]), *(other.result() for other in others)]
 
     def share(self, function: Callable[[slice], Made], size: int, unit: int = 1) -> list[Made]:
         """Return what a function makes of each of the parts of a size, in their order.
