@@ -1,6 +1,7 @@
 """Do threads that share work do all of it, each part once, and does nobody see how many there are?"""
 
 from threading import Barrier, get_ident
+from time import sleep
 
 import numpy as np
 import pytest
@@ -37,11 +38,18 @@ def test_what_needs_no_thread_runs_in_the_one_that_calls(count, tasks):
         assert threads.run(lambda _: get_ident(), [(n,) for n in range(tasks)]) == [get_ident()] * tasks
 
 
+def slow_name(_):
+    sleep(0.02)  # so long that another thread would take the next task
+    return get_ident()
+
+
 def test_threads_are_begun_once_and_end_with_their_context():
     with Threads(2) as threads:
-        first, *others = threads.run(lambda _: get_ident(), [(0,)] * 4)
+        first, *others = threads.run(slow_name, [(0,)] * 4)
         assert first == get_ident()
-        assert set(others) == set(threads.run(lambda _: get_ident(), [(0,)] * 2)[1:])
+        # The calling thread is one of the two.
+        assert set(others) == set(threads.run(slow_name, [(0,)] * 2)[1:])
+        assert len(set(others)) == 1
     with pytest.raises(RuntimeError, match="shutdown"):
         threads.run(divmod, [(1, 1), (1, 1)])
 
