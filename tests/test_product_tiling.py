@@ -23,6 +23,7 @@ from tests.test_vendor_fits import CHANGED, changed, problems
 
 FEW = {"cores.cube": 4, "cores.vector": 8}
 ARCH22, ARCH35 = load_profile("910B2", FEW), load_profile("950PR_9599", FEW)
+SHORT_L1 = load_profile("950PR_9599", {**FEW, "buffers.L1.capacity_bytes": 49152})
 B2, B3 = load_profile("910B2"), load_profile("910B3")
 MASKS = {"grad_input": (True, False, False), "grad_weight": (False, True, False)}
 
@@ -86,6 +87,16 @@ KINDS = {
     "arch35 blocks that fill L0C": (
         *("grad_input", ARCH35, "float16", conv(48, 16, 6, batch=12)),
         *("inner_product", {"mapping": "interleaved", "cl0_buffers": 2}),
+    ),
+    "arch35 a row of taps at a time": (
+        # Gaps between taps that load3d cannot say.
+        *("grad_input", ARCH35, "float16", ConvProblem((2, 16, 12, 12), (32, 16, 3, 3), 1, 260, 260)),
+        *("inner_product", {"taps": "kh", "zero_first": True}),
+    ),
+    "arch35 a tap at a time": (
+        # 1024 pixels lie in three rows of 600, which for 16 channels take 57,600 bytes.
+        *("grad_input", SHORT_L1, "float16", ConvProblem((1, 16, 4, 600), (32, 16, 2, 3), 1, 1)),
+        *("inner_product", {"taps": "khkw", "zero_first": True}),
     ),
     "arch22 rows and pixels": (
         *("grad_weight", ARCH22, "float16", conv(64, 32, 12, kernel=1, batch=2)),

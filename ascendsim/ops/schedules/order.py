@@ -23,6 +23,11 @@ class DgradOrder:
 
     `axes`, if any: "h" or "hw", along which the stride splits the kernel. Then `phases` has the slices of
     each phase, those along W the fastest, and there are no others; `phase_parts`, if any, their parts.
+
+    `tap_loop`, if any: "kh" or "khkw", the taps that one pass takes. A part goes through the passes at each
+    kernel depth, and in a pass through its channel groups under the taps of the pass. `slices` follow that.
+    A pass is left out for those of the `tiles`, runs (first pixel, pixels) of an image, for which it would
+    read nothing but padding and zeros between pixels.
     """
 
     # The blocks of an accumulation model start anew with every Mmad, so where each one ends matters to the
@@ -33,6 +38,8 @@ class DgradOrder:
     axes: str = ""
     phases: tuple[tuple[int, ...], ...] = ()
     phase_parts: tuple[tuple[int, ...], ...] = ()
+    tap_loop: str = ""
+    tiles: tuple[tuple[int, int], ...] = ()
 
     def of_phase(self, number: int) -> DgradOrder:
         """Return the order of one phase."""
