@@ -50,6 +50,8 @@ COUNTS = {
     # 288 columns are two tasks in two parts of two images; 100 pixels are a slice.
     "arch35 stream-K": (8, 4),
     "arch35 strips of a line": (5, 1),  # four strips of 128 columns and one of 88
+    # Three parts of a row each: four strips of 128 columns are slices of 112 and 16, one of 88 is one.
+    "arch35 strips of several rows": (27, 3),
     # Of five kernel depths one meets the image: a whole task, four images of 81 pixels.
     "arch35 last round of padding alone": (4, 1),
     # One whole task of four images, and one in two parts of two.

@@ -23,8 +23,9 @@ from vendor_tilings import (
 )
 
 from ascendsim.errors import CapacityError, ShapeError, UnsupportedError
-from ascendsim.ops.tiling.vendor.layer import Layer
+from ascendsim.ops.tiling.vendor.layer import Layer, align
 from ascendsim.ops.tiling.vendor.operators import plan_of_layer, vendor_plan
+from ascendsim.ops.tiling.vendor.windows import rows_touched
 from ascendsim.profile import load_profile
 
 FAMILIES = [("dX", "arch22"), ("dW", "arch22"), ("dX", "arch35"), ("dW", "arch35")]
@@ -99,6 +100,20 @@ def test_a_problem_is_the_layer_that_a_record_says(data_dir, op, arch):
         layer = Layer.of(problem, record["dtype"], hf32=hf32, layouts=layouts_of(record))
         assert layer == layer_of(record), record["case"]
     assert seen == beyond & {record["case"] for _, record in planned(data_dir, op, arch)}
+
+
+def test_strips_take_whole_rows_of_grad_output(data_dir):
+    # Of the strips that are as wide as planned and of the last one the one that asks for more.
+    asked = []
+    for plan, record in planned(data_dir, "dW", "arch35"):
+        width, strip = record["ncdhw"]["dy"][4], record["expected"]["splitWo"]
+        if strip == width:
+            continue
+        pixels = plan.step_ka * plan.base_k
+        widths = {min(strip, width), width % strip} - {0}
+        most = max(align(rows_touched(pixels, columns) * columns) for columns in widths)
+        asked.append((plan.base_m * most, record["expected"]["al1Bound"]))
+    assert asked == [(15360, 15360), (512, 512)]
 
 
 def outcome(record):

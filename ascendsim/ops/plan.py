@@ -67,8 +67,8 @@ class Tiling:
                    "batch_depth" (images and depths) or "height" (rows of each image)
     group_merge    groups of the convolution that are computed as one, with weights that are block-diagonal;
                    every nest takes it, as it is given the merged product
-    strip_w        grad_weight by stream-K: columns of an image of one row that a tile in L1 stays within; 0:
-                   no strips
+    strip_w        grad_weight by stream-K: columns of an image that a tile in L1 stays within, so that all of
+                   its rows are reduced in strips of so many columns, one after the other; 0: no strips
     kernel_split   grad_input: the axes along which the stride splits the kernel, so that no zeros are
                    inserted: "h", or "hw"
     tap_loop       the taps over which a loop goes outside of the products: "kh", a row of them at a time, or

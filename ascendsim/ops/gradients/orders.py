@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _KNOWN: dict[type[Any], set[str]] = {
     DgradOrder: {"c0", "slices", "parts", "axes", "phases", "phase_parts"},
     MatmulOrder: {"base_k"},
-    WgradOrder: {"ranges", "base_k", "k_split", "tree", "arrivals", "grid", "stream"},
+    WgradOrder: {"ranges", "base_k", "k_split", "tree", "arrivals", "grid", "stream", "strip_w"},
     WinogradOrder: {"clusters", "parts", "streamed"},
 }
 

@@ -223,16 +223,29 @@ def _wgrad_part(
     small = small_side.reshape(problem.batch, groups, rows, problem.small_size[0], -1)
     big = big_side.reshape(problem.batch, groups, columns, *problem.big_size)
     row_of, col_of = (sources(problem, axis, forward=True) for axis in (1, 2))
+    pixels = _numbered_pixels(problem, order)
     result = np.zeros((groups, rows, columns, *problem.kernel), np.float32)
     for group, tap in np.ndindex(groups, problem.kernel[0]):
         shape = (rows, columns * kernel_h * kernel_w)
         slices = []
         for small_depth, big_depth, image, first, last in _mmads(problem, order, tap, part):
-            a = small[image, group, :, small_depth, first:last]
-            b = im2col(big[image, group, :, big_depth], row_of, col_of)[..., first:last]
+            a = small[image, group, :, small_depth, pixels[first:last]].T
+            b = im2col(big[image, group, :, big_depth], row_of, col_of)[..., pixels[first:last]]
             slices.append((a, b.reshape(shape[1], -1).T))
         result[group, :, :, tap] = reduce(slices, shape).reshape(rows, columns, kernel_h, kernel_w)
     return result.reshape(problem.weight)
+
+
+def _numbered_pixels(problem: ConvProblem, order: WgradOrder) -> list[int]:
+    """Return the pixels of an image of the small side, in the order in which they are numbered."""
+    _, height, width = problem.small_size
+    step = order.strip_w or width
+    return [
+        row * width + column
+        for left in range(0, width, step)
+        for row in range(height)
+        for column in range(left, min(left + step, width))
+    ]
 
 
 def _mmads(
@@ -256,7 +269,7 @@ def _mmads(
     if order.shares:
         chosen = _share(problem, order, segments, part)
     elif order.stream is not None:
-        chosen = _stream_part(problem, order.stream, meets, part)
+        chosen = _stream_part(problem, order, order.stream, meets, part)
     for small_depth, big_depth, image, first, last in chosen:
         # Counted from the beginning of the range: the tiles in L1 hold one range, and no Mmad reads two.
         for at, stop in pairwise([*range(first, last, order.base_k), last]):
@@ -277,16 +290,16 @@ def _share(problem: ConvProblem, order: WgradOrder, segments: list[Segment], par
 
 
 def _stream_part(
-    problem: ConvProblem, stream: StreamOrder, meets: NDArray[np.int_], part: int
+    problem: ConvProblem, order: WgradOrder, stream: StreamOrder, meets: NDArray[np.int_], part: int
 ) -> list[Segment]:
     """Return the segments of one part that stream-K cuts."""
-    found = []
+    found, numbered = [], _numbered_pixels(problem, order)
     for small_depth, big_depth in enumerate(meets):
         for image in range(problem.batch):
             for first, pixels in stream.ranges:
                 place = small_depth * problem.batch + image
                 if stream.axis == "height":
-                    place = first // problem.small_size[2]
+                    place = numbered[first] // problem.small_size[2]
                 if big_depth >= 0 and place // stream.length == part:
                     found.append((small_depth, int(big_depth), image, first, first + pixels))
     return found

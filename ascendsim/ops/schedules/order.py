@@ -83,6 +83,8 @@ class WgradOrder:
     stream    if any: `k_split` parts are made of what it says alone; all other elements are added as a whole
     grid      of a grid, for each part: its images, and its runs of each of them, by number; else empty
     tree      the parts are added as a binary tree: neighbours first, then sums of two, of four, ...
+    strip_w   the pixels of an image are numbered strip after strip of so many columns, in a strip row after
+              row; 0: row after row
     arrivals  None: the parts are added as 0, 1, 2, ..., beginning with part 0;
               (k_split, *weight): for each element the number of the part that is added first, second, ... to
               a zero in global memory
@@ -96,6 +98,7 @@ class WgradOrder:
     shares: tuple[int, ...] = ()
     stream: StreamOrder | None = None
     grid: tuple[tuple[range, range], ...] = ()
+    strip_w: int = 0
 
 
 class WinogradBlock(NamedTuple):

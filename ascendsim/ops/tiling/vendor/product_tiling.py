@@ -71,8 +71,6 @@ def _lacking(plan: VendorPlan, problem: ConvProblem, c0: int) -> str:
         return f"blocks that end inside a group of {c0} channels"
     if plan.taps not in ("all", "c04") and plan.strategy == "stream_k":
         return f"taps taken as {plan.taps}"
-    if plan.strip_w and problem.small_size[1] > 1:
-        return "several rows worked on in strips"
     grid = _parts(plan)
     apart = plan.split == "grid" and not _one_column_axis(problem)
     if apart and grid["n"] > 1 and grid["kd"] < problem.kernel[0]:
