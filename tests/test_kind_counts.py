@@ -52,6 +52,8 @@ COUNTS = {
     "arch35 strips of a line": (5, 1),  # four strips of 128 columns and one of 88
     # Three parts of a row each: four strips of 128 columns are slices of 112 and 16, one of 88 is one.
     "arch35 strips of several rows": (27, 3),
+    # Two tasks of rows in two parts of an image each: six taps, each a block of 27 pixels.
+    "arch35 taps too far apart": (24, 24),
     # Of five kernel depths one meets the image: a whole task, four images of 81 pixels.
     "arch35 last round of padding alone": (4, 1),
     # One whole task of four images, and one in two parts of two.

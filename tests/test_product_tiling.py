@@ -134,6 +134,11 @@ KINDS = {
         *("grad_weight", ARCH35, "float16", ConvProblem((1, 16, 3, 600), (16, 16, 3, 3), 1, 1)),
         *("stream_k", {"strip_w": 128, "stream_ways": 3, "stream_axis": "height"}),
     ),
+    "arch35 taps too far apart": (
+        # 64 rows from one output pixel to the next, where load3d steps 63 at most.
+        *("grad_weight", ARCH35, "float16", ConvProblem((2, 16, 130, 9), (32, 16, 2, 3), (64, 1), 1)),
+        *("stream_k", {"taps": "khkw", "stream_ways": 2, "stream_axis": "batch_depth"}),
+    ),
     "arch35 last round of padding alone": (
         *("grad_weight", ARCH35, "float16", PADDED),
         *("stream_k", {"tasks": 5, "stream_ways": 4, "stream_axis": "batch_depth"}),

@@ -22,6 +22,7 @@ SCHEDULES: Final[Mapping[str, tuple[str, str]]] = {
     "wgrad": ("wgrad.schedule", "Wgrad"),
     "wgrad_shares": ("wgrad.shares", "WgradShares"),
     "wgrad_stream": ("wgrad.stream", "WgradStream"),
+    "wgrad_taps": ("wgrad.taps", "WgradTaps"),
     "wgrad_winograd": ("winograd.schedule", "WgradWinograd"),
     "matmul": ("matmul", "Matmul"),
 }

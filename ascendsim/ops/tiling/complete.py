@@ -83,7 +83,7 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
         axes = "h" if filling.gemm.sliding.dilation[1] > 1 else "hw"
         tiling = replace(tiling, k_split=1, single_core_k=0, transpose_first=turned, kernel_split=axes)
     if _lacks_loop(kind, tiling):
-        tiling = replace(tiling, tap_loop="kh")
+        tiling = replace(tiling, tap_loop="kh" if kind.makes == "grad_input" else "khkw")
     if not _numbers_tasks(kind, tiling):
         tiling = replace(tiling, task_order=_usual_order(kind))
     tiling = replace(tiling, **partial.fields)
@@ -120,7 +120,7 @@ def _lacks_split(kind: type[Schedule], tiling: Tiling) -> bool:
 
 def _lacks_loop(kind: type[Schedule], tiling: Tiling) -> bool:
     """Tell whether a nest takes rows of taps, or single ones, and a tiling does not say which."""
-    return kind.makes == "grad_input" and "tap_loop" in kind.reads and not tiling.tap_loop
+    return "tap_loop" in kind.reads and not tiling.tap_loop
 
 
 def _usual_order(kind: type[Schedule]) -> str:

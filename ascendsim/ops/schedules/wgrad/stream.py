@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-from ascendsim.ops.schedules.numbering import deal
+from ascendsim.ops.schedules.numbering import cut_within, deal
 from ascendsim.ops.schedules.order import StreamOrder, WgradOrder
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.ops.schedules.vector.blocks import Piece, block_sums
@@ -108,7 +108,7 @@ class WgradStream(Wgrad):
 
     @cached_property
     def _streamed(self) -> list[Piece]:
-        """The base blocks of the last round, if it is cut."""
+        """The base blocks of the last round, if it is cut; no longer than base_n."""
         cut_, c0 = self.tasks, self.gemm.sliding.c0
         tasks = [
             task
@@ -116,11 +116,11 @@ class WgradStream(Wgrad):
             for task in cut_.blocks(unit, cut_.whole)
         ]
         return [
-            Piece(
-                *(task.group, task.depth, task.first_row, task.rows),
-                *(task.columns.first_column, task.columns.groups * c0),
-            )
+            Piece(task.group, task.depth, task.first_row, task.rows, *columns)
             for task in tasks
+            for columns in cut_within(
+                [(task.columns.first_column, task.columns.groups * c0)], self.tiling.base_n
+            )
         ]
 
     def phases(self) -> tuple[Phase, ...]:

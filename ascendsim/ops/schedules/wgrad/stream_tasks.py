@@ -38,6 +38,13 @@ class StreamTasks(WgradTasks):
                 f"tiling of grad_weight: the last round has {self.tail} tasks in {self.whole} parts each, "
                 f"but {self.profile.variant} has {cores} cores; take fewer parts (k_split)"
             )
+        self.require_rows()
+
+    def require_rows(self) -> None:
+        """Refuse rows that L1 does not hold as a whole.
+
+        Raises   ConfigError
+        """
         if any(range_in_row(gemm, self.tiling, self.l1_budget) for gemm in self._of_strips):
             raise ConfigError(
                 "tiling of grad_weight: whole rows of the image, or of its strips, do not fit in L1, so that "

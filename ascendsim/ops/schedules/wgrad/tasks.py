@@ -213,6 +213,10 @@ class WgradTasks:
         """Return the image tile of a range under a box of taps; its shape does not depend on the channel."""
         return self._tiles[*self.right_run(run)[1:], box[1:]]
 
+    def box_shape(self, task: Task) -> Hashable:
+        """Return what the code of a base block depends on of its box of taps."""
+        return task.columns.box[1:]
+
     def tile_shape(self, run: PixelRange, box: Taps) -> int:
         """Return the number of the shape of an image tile; equal ones differ in their place in the image."""
         return self._tile_shapes[*self.right_run(run)[1:], box[1:]]

@@ -41,9 +41,13 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str, str]] = {
     "tilingHkWkMode": (
         (0,),
         "taps looped over outside of a product",
-        "its numbers are not known; say schedule dgrad_passes and tap_loop in ours",
+        "what its numbers mean is not known; say schedule dgrad_passes and tap_loop in ours",
     ),
-    "isSplitKernelHW": ((False, 0), "taps looped over outside of a product", _NO_NEST),
+    "isSplitKernelHW": (
+        (False, 0),
+        "taps looped over outside of a product",
+        "no entry that does so is known; say schedule wgrad_taps in ours",
+    ),
     "enableSplitK": (
         (False, 0),
         "segments of the reduction",
