@@ -23,6 +23,7 @@ from vendor_tilings import (
 )
 
 from ascendsim.errors import CapacityError, ShapeError, UnsupportedError
+from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.ops.tiling.vendor.layer import Layer, align
 from ascendsim.ops.tiling.vendor.operators import plan_of_layer, vendor_plan
 from ascendsim.ops.tiling.vendor.windows import rows_touched
@@ -100,6 +101,38 @@ def test_a_problem_is_the_layer_that_a_record_says(data_dir, op, arch):
         layer = Layer.of(problem, record["dtype"], hf32=hf32, layouts=layouts_of(record))
         assert layer == layer_of(record), record["case"]
     assert seen == beyond & {record["case"] for _, record in planned(data_dir, op, arch)}
+
+
+NESTS = {"dX": "dgrad", "dW": "wgrad"}
+# The records whose kernels or rows are too large for plain nests, and the nests that run their plans.
+LARGE = {
+    "conv3d_dx_tiling_hk_wi_1": ("dgrad_passes", "kh"),
+    "conv3d_dx_split_k_NCDHW_1": ("dgrad_passes", "kh"),
+    "conv3d_dx_split_k_NDHWC_DHWCN_fp32": ("dgrad_passes", "khkw"),
+    "aclnnConvolutionBackward_3DDW_StrideHMax": ("wgrad_taps", "khkw"),
+    "aclnnConvolutionBackward_3DDW_StrideWMax": ("wgrad_taps", "khkw"),
+    "aclnnConvolutionBackward_3DDW_StrideWMax_NDHWC": ("wgrad_taps", "khkw"),
+    "aclnnConvolutionBackward_2DDW_SplitKernelOnKStartPtExceedLimit": ("wgrad_taps", "khkw"),
+}
+
+
+@pytest.mark.parametrize("op", GRADIENTS)
+def test_a_call_follows_every_plan_of_910_95(data_dir, op):
+    found, beyond = {}, 0
+    for told, record in planned(data_dir, op, "arch35"):
+        try:
+            problem = problem_of(record)
+        except ShapeError:
+            beyond += 1
+            continue
+        more = {"hf32": record["hf32"], "layouts": layouts_of(record)}
+        made = choose_tiling(problem, GRADIENTS[op], record["dtype"], profile_of(record), **more)
+        assert (made.chosen_by, made.tiling.base_m) == ("product", told.base_m), record["case"]
+        if made.tiling.tap_loop:
+            found[record["case"]] = made.schedule, made.tiling.tap_loop
+    # Two records of grad_weight are no convolutions of ours.
+    assert beyond == (2 if op == "dW" else 0)
+    assert found == {case: nest for case, nest in LARGE.items() if nest[0].startswith(NESTS[op])}
 
 
 def test_strips_take_whole_rows_of_grad_output(data_dir):
