@@ -149,6 +149,15 @@ def test_strips_take_whole_rows_of_grad_output(data_dir):
     assert asked == [(15360, 15360), (512, 512)]
 
 
+def test_a_tile_of_one_tap_has_a_pixel_of_input_for_each_of_grad_output(data_dir):
+    told = [(plan, one) for plan, one in planned(data_dir, "dW", "arch35") if plan.taps == "khkw"]
+    assert len(told) == 5
+    for plan, record in told:
+        width, channels = record["ncdhw"]["dy"][4], align(record["ncdhw"]["x"][1])
+        pixels = rows_touched(plan.step_ka * plan.base_k, width) * width
+        assert record["expected"]["bl1Bound"] == pixels * channels
+
+
 def outcome(record):
     """Return why a record that the operator refuses is refused here, too: the error, or what it is beyond."""
     if record["soc"] == "8888":
