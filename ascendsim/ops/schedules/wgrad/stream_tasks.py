@@ -76,6 +76,8 @@ class StreamTasks(WgradTasks):
     @property
     def _of_strips(self) -> list[WgradGemm]:
         """The product as strips of each width see it."""
+        if not self.tiling.strip_w:
+            return [self.gemm]
         kinds = {strip.width: strip for strip in self.strips.all}
         return [replace(self.gemm, sliding=self.strips.sliding_of(strip)) for strip in kinds.values()]
 
@@ -105,7 +107,16 @@ class StreamTasks(WgradTasks):
         """Return the pixels of each range in one image that a part reduces."""
         if part == self.whole or self.tiling.stream_axis != "height":
             return self.ranges_of_image
-        return [run for run in self.part_ranges if self.strips.row(run[0]) // self.length == part]
+        return self._ranges_by_part[part]
+
+    @cached_property
+    def _ranges_by_part(self) -> dict[int, list[tuple[int, int]]]:
+        """The pixels of each range in one image, by the part of its rows."""
+        found: dict[int, list[tuple[int, int]]] = {part: [] for part in range(self.whole)}
+        length, row = self.length, self.strips.row
+        for run in self.part_ranges:
+            found[row(run[0]) // length].append(run)
+        return found
 
     def left_run(self, run: PixelRange) -> PixelRange:
         """Return the pixels of the left tile: of a strip whole rows, where the run is longer than one."""
@@ -134,7 +145,7 @@ class StreamTasks(WgradTasks):
     def _tiles(self) -> dict[tuple[int, int, BoxShape], ImageTile]:
         """Image tile for each (pixel range, box)."""
         boxes = {columns.box[1:]: columns.box._replace(channel=0) for columns in self.column_blocks}
-        tile = self.strips.tile
+        tile = self.strips.tile if self.tiling.strip_w else self.gemm.sliding.tile
         return {(*run, shape): tile(*run, box) for run in self.right_ranges for shape, box in boxes.items()}
 
     def part(self, depth: int, part: int) -> TaskRange:
