@@ -23,7 +23,11 @@ from tests.test_vendor_fits import CHANGED, changed, problems
 
 FEW = {"cores.cube": 4, "cores.vector": 8}
 ARCH22, ARCH35 = load_profile("910B2", FEW), load_profile("950PR_9599", FEW)
-SHORT_L1 = load_profile("950PR_9599", {**FEW, "buffers.L1.capacity_bytes": 49152})
+ARCH35_WITH = {
+    size: load_profile("950PR_9599", {**FEW, "buffers.L1.capacity_bytes": size})
+    for size in (49152, 131072, 524288)
+}
+SHORT_L1 = ARCH35_WITH[49152]
 B2, B3 = load_profile("910B2"), load_profile("910B3")
 MASKS = {"grad_input": (True, False, False), "grad_weight": (False, True, False)}
 
@@ -276,12 +280,25 @@ def test_every_base_block_of_a_basic_plan_is_added_to_zeros():
         assert set(around[at - 1].tensors) < set(kernel.tensors)
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    problems(), st.sampled_from(CHANGED), st.sampled_from(["float16", "float32"]), st.sampled_from([*MASKS])
-)
-def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
-    profile = changed(*product)
+@st.composite
+def large_problems(draw):
+    """Draw a convolution with long rows, or with steps, gaps or padding beyond what one load3d can say."""
+    height, width = draw(st.integers(1, 12)), draw(st.sampled_from((5, 40, 530, 700)))
+    axes = []
+    for size in (height, width):
+        kernel, gap = draw(st.integers(1, 4)), draw(st.sampled_from((1, 3, 260)))
+        padding = draw(st.sampled_from((0, 1, 150, 300)))
+        # At least one output pixel.
+        padding = max(padding, -(-((kernel - 1) * gap + 1 - size) // 2))
+        axes.append((kernel, draw(st.sampled_from((1, 2, 70))), padding, gap))
+    kernels, strides, paddings, gaps = zip(*axes, strict=True)
+    inputs, outputs = draw(st.sampled_from((3, 40, 130))), draw(st.sampled_from((5, 48, 200)))
+    batch = draw(st.integers(1, 2))
+    return ConvProblem((batch, inputs, height, width), (outputs, inputs, *kernels), strides, paddings, gaps)
+
+
+def require_built(problem, gradient, dtype, profile):
+    """Check that a product's plan, if it has one, deals every base block and fits in the buffers."""
     try:
         plan = product_tiling(problem, gradient, dtype, profile)
     except (CapacityError, UnsupportedError):
@@ -290,8 +307,28 @@ def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
     # Asking for the work deals all base blocks, and refuses what leaves one out; a program refuses what does
     # not fit.
     [phase] = [phase for phase in call.schedule(gradient).phases() if phase.name == "compute"]
-    assert phase.work[0].build().instructions
     assert len(phase.work) <= profile.cores.cube
+    built = [work.build() for work in (phase.work[0], phase.work[-1])]
+    assert any(program.instructions for program in built) or plan.tiling.tap_loop
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    problems(), st.sampled_from(CHANGED), st.sampled_from(["float16", "float32"]), st.sampled_from([*MASKS])
+)
+def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
+    require_built(problem, gradient, dtype, changed(*product))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    large_problems(),
+    st.sampled_from((49152, 131072, 524288)),
+    st.sampled_from(["float16", "float32"]),
+    st.sampled_from([*MASKS]),
+)
+def test_whatever_is_planned_of_large_layers_can_be_built(problem, l1, dtype, gradient):
+    require_built(problem, gradient, dtype, ARCH35_WITH[l1])
 
 
 def test_a_plan_without_a_loop_nest_is_refused():

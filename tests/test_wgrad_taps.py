@@ -28,7 +28,7 @@ from tests.conv_cases import assert_same_bits, call_of, kernels_with_inputs, run
 from tests.hazards import outcomes_of
 from tests.nests import Unrolling, plain
 from tests.strict_memory import strict
-from tests.toy_profiles import toy_split
+from tests.toy_profiles import toy_split, toy_unified
 
 ONLY_WEIGHT = (False, True, False)
 ROOM = {"buffers.L1.capacity_bytes": 65536, "cores.cube": 4, "cores.vector": 8}
@@ -113,6 +113,16 @@ def test_the_bits_are_those_of_stream_k(name, axis, strip):
     without = Gradients(call, tensors, "program")
     assert without.possible(ONLY_WEIGHT) == ONLY_WEIGHT
     assert_same_bits(without.make(ONLY_WEIGHT)["grad_weight"], want["grad_weight"])
+
+
+@pytest.mark.parametrize("name", ["3x3", "wide steps"])
+def test_unified_cores_write_a_tap_in_pieces(name):
+    # 32 channels of 16 rows are 2 KiB in float32, of which half of UB holds one piece of 16 columns.
+    call = planned(name, profile=toy_unified(**ROOM, **{"buffers.UB.capacity_bytes": 2048}))
+    tensors = tensors_of(PROBLEMS[name])
+    want = reference_gradients(call, **tensors, mask=ONLY_WEIGHT)
+    made, _ = run(call, tensors, 3, ONLY_WEIGHT)
+    assert_same_bits(made["grad_weight"], want["grad_weight"])
 
 
 def test_a_block_has_the_channels_of_one_tap():

@@ -46,11 +46,11 @@ class TapSlices(WgradSlices):
     _cut: TapTasks
 
     def output(self, task: Task, first: int, count: int) -> Index:
-        """Return the channels of a tap in the output, of which other taps lie between two groups."""
-        del first, count
-        box, rows = task.columns.box, slice(task.first_row, task.first_row + task.rows)
-        tap = box.row * self._cut.gemm.sliding.kernel[1] + box.col
-        return task.group, task.depth, rows, slice(box.channel, box.channel + box.channels), tap
+        """Return some channels of a tap in the output; between two groups of them lie the other taps."""
+        box, sliding = task.columns.box, self._cut.gemm.sliding
+        rows, begin = slice(task.first_row, task.first_row + task.rows), box.channel + first // sliding.c0
+        channels = slice(begin, begin + count // sliding.c0)
+        return task.group, task.depth, rows, channels, box.row * sliding.kernel[1] + box.col
 
 
 class TapProgram(StreamProgram):
