@@ -40,6 +40,8 @@ PROBLEMS = {
     "depth": ConvProblem((1, 16, 4, 6, 5), (36, 16, 2, 3, 3), (2, 1, 1), (0, 1, 1)),
     "groups": ConvProblem((2, 32, 6, 6), (40, 16, 3, 2), 2, 1, groups=2),
     "line": ConvProblem((2, 16, 50), (20, 16, 7), 3, 2),
+    # Tiles of 16, 16 and 8 pixels, of which each reads the one pixel that there is.
+    "one pixel": ConvProblem((1, 16, 40, 1), (20, 16, 40, 1)),
 }
 SEGMENTS = replace(IN_TURN, k_split=2, single_core_k=32)
 LOOPS = ("kh", "khkw")

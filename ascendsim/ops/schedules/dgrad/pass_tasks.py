@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count, product
@@ -54,12 +53,6 @@ class PassTasks(ShareTasks):
     def in_row(self) -> bool:
         """Whether pixel tiles must stay inside one row: under one tap a row alone tells what is read."""
         return self.tiling.tap_loop == "khkw" or super().in_row
-
-    @cached_property
-    def pixel_shapes(self) -> dict[tuple[int, int], int]:
-        """Number the pixel ranges by the shape of their tiles, and by the passes that they take."""
-        numbers: dict[Hashable, int] = defaultdict(count().__next__)
-        return {run: numbers[shape, self._met[run]] for run, shape in super().pixel_shapes.items()}
 
     def number_of(self, tile: ImageTile) -> int:
         """Return the number of the shape of an image tile."""
