@@ -148,6 +148,23 @@ def test_a_run_inside_a_strip_takes_the_rows_that_it_touches():
     assert tasks.left_place(tasks.left_run(second)) == (slice(3, 7), slice(0, 5))
 
 
+def test_columns_fit_beside_every_strip():
+    # 32 pixels are 4 rows of the first strip of 8 columns, under 3 x 3 taps at most 6 x 10 pixels of input.
+    # Of the last one, a column wide, they are 32 rows: 33 x 2 pixels, the others lie in the padding. Of the
+    # two groups of channels that four columns touch those are 3,840 and 4,224 bytes; L1 has 4,096 a copy.
+    small = toy_split(**{**ROOM, "buffers.L1.capacity_bytes": 10240}, **{"cores.vector": 8})
+
+    def columns(width):
+        problem = ConvProblem((1, 32, 40, width), (16, 32, 3, 3), 1, 1)
+        schedule = planned(replace(WHOLE, base_n=64, strip_w=8), problem, small).schedule("grad_weight")
+        assert all(schedule.program(tasks).instructions for tasks in schedule.dealt())
+        return {(block.groups, block.box.channels) for block in schedule.tasks.column_blocks}
+
+    assert columns(9) == {(3, 1)}
+    # Of 18 columns of a strip alone blocks of four begin at 0, 4, 8, 12 and 16: the third one touches both.
+    assert columns(8) == {(4, 1), (4, 2), (2, 1)}
+
+
 @by_axis
 @in_strips
 def test_strips_have_the_bits_of_their_order(problem, tiling):

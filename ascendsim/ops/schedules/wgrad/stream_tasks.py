@@ -137,9 +137,18 @@ class StreamTasks(WgradTasks):
 
     @cached_property
     def column_blocks(self) -> list[Columns]:
-        """Column blocks at one kernel depth, of which L1 holds the tiles of every strip."""
+        """Column blocks at one kernel depth: the widest of which L1 holds the tiles of every strip."""
         found = [column_blocks(gemm, self.tiling, self.l1_budget) for gemm in self._of_strips]
-        return min(found, key=lambda blocks: max(block.groups for block in blocks))
+        if len(found) == 1:
+            return found[0]
+        room = [self._most_bytes(blocks) for blocks in found]
+        fitting = (own for own, size in zip(found, room, strict=True) if size <= self.l1_budget)
+        return next(fitting, found[room.index(min(room))])
+
+    def _most_bytes(self, blocks: list[Columns]) -> int:
+        """Return the bytes of the largest right tile of some column blocks."""
+        boxes = {block.box[1:]: block.box for block in blocks}.values()
+        return max(self.strips.tile(*run, box).l1_bytes for run in self.right_ranges for box in boxes)
 
     @cached_property
     def _tiles(self) -> dict[tuple[int, int, BoxShape], ImageTile]:
