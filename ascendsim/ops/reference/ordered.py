@@ -11,10 +11,11 @@ direction takes rows and columns from the last tap to the first (the order of th
 forward, which the grad_input of a transposed convolution is, from the first to the last. Channels that the
 last group lacks, pixels in the padding, and the zeros that a stride inserts between pixels are multiplied as
 +0, so that they take their place in a block and turn an infinite weight into NaN. A kernel depth that meets
-no depth of the other side is left out.
+no depth of the other side is left out. A plan may split the kernel by the stride (`phases.py`), or take its
+taps in passes (`passes.py`).
 
-**Order of grad_weight**, for each kernel depth: the pairs of depths that meet, images, pixels. Padding
-multiplies +0; nothing is filled up at the end of a row of pixels.
+**Order of grad_weight**, for each kernel depth: the pairs of depths that meet, images, pixels, row after row
+or strip after strip. Padding multiplies +0; nothing is filled up at the end of a row of pixels.
 
 **The part of the plan** (`DgradOrder`, `WgradOrder`): where an Mmad begins, since the blocks of the
 accumulation model start anew with every Mmad; into how many parts the reduction is cut; and, where the parts
