@@ -119,9 +119,19 @@ def test_rows_before_channels_are_another_order():
     assert (made[0] != made[2]).any()
 
 
-def test_gradients_without_instructions_leave_it_to_them():
-    call = planned(PROBLEMS["3x3"], "kh")
-    assert Gradients(call, tensors_of(PROBLEMS["3x3"]), "program").possible(ONLY_INPUT) == (False,) * 3
+@pytest.mark.parametrize("tiling", [IN_TURN, SEGMENTS], ids=["whole", "segments"])
+@both
+@everywhere
+def test_gradients_without_instructions_have_the_same_bits(name, loop, tiling):
+    problem = PROBLEMS[name]
+    # Of 16 to 32 channels there is one segment, which is the whole.
+    parts = -(-problem.small_channels // 32)
+    call = planned(problem, loop, replace(tiling, k_split=min(parts, tiling.k_split)))
+    tensors = tensors_of(problem, data="special")
+    without = Gradients(call, tensors, "program")
+    assert without.possible(ONLY_INPUT) == ONLY_INPUT
+    want = reference_gradients(call, **tensors, mask=ONLY_INPUT)
+    assert_same_bits(without.make(ONLY_INPUT)["grad_input"], want["grad_input"])
 
 
 def test_a_pass_that_reads_padding_alone_is_left_out():
