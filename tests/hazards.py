@@ -1,4 +1,4 @@
-"""What random orders of execution make of a grad_input whose programs lack some classes of waits."""
+"""What random orders of execution make of a gradient whose programs lack some classes of waits."""
 
 from dataclasses import replace
 
@@ -7,10 +7,10 @@ from ascendsim.functional import run_kernel
 from tests.conv_cases import kernels_with_inputs
 
 
-def outcomes_of(call, tensors, hazards, orders=4):
+def outcomes_of(call, tensors, hazards, orders=4, gradient="grad_input"):
     """Return the different results of so many orders with these classes of waits; a failure counts as one."""
-    [(kernel, gm)] = [(k, gm) for k, gm in kernels_with_inputs(call, tensors) if k.name == "grad_input"]
-    schedule = replace(call.schedule("grad_input"), hazards=hazards)
+    [(kernel, gm)] = [(k, gm) for k, gm in kernels_with_inputs(call, tensors) if k.name == gradient]
+    schedule = replace(call.schedule(gradient), hazards=hazards)
     kernel, found = replace(kernel, phases=schedule.phases()), set()
     for seed in range(orders):
         memory = dict(gm)

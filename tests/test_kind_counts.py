@@ -32,6 +32,10 @@ COUNTS = {
     # Phases with one and two rows of two taps: 32 and 64, a slice each.
     "arch35 split along H": (2, 2),
     "arch35 blocks that fill L0C": (12, 12),  # twelve images; one slice
+    # Two images are a block each. Of three rows of taps one reads pixels: 3 taps x 32 channels are a slice.
+    "arch35 a row of taps at a time": (2, 2),
+    # Four rows are tiles of 256, 256 and 88 pixels; six taps of 32 channels, a slice each.
+    "arch35 a tap at a time": (72, 12),
     # Two images of 144 pixels, one slice each, added atomically.
     "arch22 rows and pixels": (2, 2),
     "arch22 columns and pixels": (2, 2),
@@ -46,6 +50,10 @@ COUNTS = {
     # 288 columns are two tasks in two parts of two images; 100 pixels are a slice.
     "arch35 stream-K": (8, 4),
     "arch35 strips of a line": (5, 1),  # four strips of 128 columns and one of 88
+    # Three parts of a row each: four strips of 128 columns are slices of 112 and 16, one of 88 is one.
+    "arch35 strips of several rows": (27, 3),
+    # Two tasks of rows in two parts of an image each: six taps, each a block of 27 pixels.
+    "arch35 taps too far apart": (24, 24),
     # Of five kernel depths one meets the image: a whole task, four images of 81 pixels.
     "arch35 last round of padding alone": (4, 1),
     # One whole task of four images, and one in two parts of two.
@@ -61,7 +69,7 @@ def whole(channels, unit):
 
 
 def multiplications(name):
-    """Multiplications of all Mmads: whole groups of channels, every tap that the kernel takes."""
+    """Multiplications of all Mmads: whole groups of channels, every tap that the plan takes."""
     gradient, _, dtype, p, *_ = KINDS[name]
     c0 = 8 if dtype == "float32" else 16
     # Rows of grad_input of 4 bytes come out in pairs of groups.
@@ -78,6 +86,11 @@ def multiplications(name):
             p.big_size[1:], p.kernel[1:], steps, p.pads[1:], strict=True
         )
     ]
+    if planned(name)[1].taps == "kh":
+        # A row of taps is left out if no pixel of an image, which is one tile here, reads any under it.
+        reach, before, gap = range(p.small_size[1]), p.pads[1][0], p.dilations[1]
+        read = [{row + before - tap * gap for row in range(p.big_size[1])} for tap in range(p.kernel[1])]
+        met[0] = p.big_size[1] * sum(not rows.isdisjoint(reach) for rows in read)
     return p.batch * pairs * prod(met) * small * big
 
 

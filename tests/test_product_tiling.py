@@ -23,6 +23,11 @@ from tests.test_vendor_fits import CHANGED, changed, problems
 
 FEW = {"cores.cube": 4, "cores.vector": 8}
 ARCH22, ARCH35 = load_profile("910B2", FEW), load_profile("950PR_9599", FEW)
+ARCH35_WITH = {
+    size: load_profile("950PR_9599", {**FEW, "buffers.L1.capacity_bytes": size})
+    for size in (49152, 131072, 524288)
+}
+SHORT_L1 = ARCH35_WITH[49152]
 B2, B3 = load_profile("910B2"), load_profile("910B3")
 MASKS = {"grad_input": (True, False, False), "grad_weight": (False, True, False)}
 
@@ -87,6 +92,16 @@ KINDS = {
         *("grad_input", ARCH35, "float16", conv(48, 16, 6, batch=12)),
         *("inner_product", {"mapping": "interleaved", "cl0_buffers": 2}),
     ),
+    "arch35 a row of taps at a time": (
+        # Gaps between taps that load3d cannot say.
+        *("grad_input", ARCH35, "float16", ConvProblem((2, 16, 12, 12), (32, 16, 3, 3), 1, 260, 260)),
+        *("inner_product", {"taps": "kh", "zero_first": True}),
+    ),
+    "arch35 a tap at a time": (
+        # 1024 pixels lie in three rows of 600, which for 16 channels take 57,600 bytes.
+        *("grad_input", SHORT_L1, "float16", ConvProblem((1, 16, 4, 600), (32, 16, 2, 3), 1, 1)),
+        *("inner_product", {"taps": "khkw", "zero_first": True}),
+    ),
     "arch22 rows and pixels": (
         *("grad_weight", ARCH22, "float16", conv(64, 32, 12, kernel=1, batch=2)),
         *("basic_block", {"split": "mk", "resident": "a"}),
@@ -118,6 +133,15 @@ KINDS = {
     "arch35 strips of a line": (
         *("grad_weight", ARCH35, "float16", ConvProblem((1, 16, 600), (16, 16, 3), 1, 1)),
         *("stream_k", {"strip_w": 128}),
+    ),
+    "arch35 strips of several rows": (
+        *("grad_weight", ARCH35, "float16", ConvProblem((1, 16, 3, 600), (16, 16, 3, 3), 1, 1)),
+        *("stream_k", {"strip_w": 128, "stream_ways": 3, "stream_axis": "height"}),
+    ),
+    "arch35 taps too far apart": (
+        # 64 rows from one output pixel to the next, where load3d steps 63 at most.
+        *("grad_weight", ARCH35, "float16", ConvProblem((2, 16, 130, 9), (32, 16, 2, 3), (64, 1), 1)),
+        *("stream_k", {"taps": "khkw", "stream_ways": 2, "stream_axis": "batch_depth"}),
     ),
     "arch35 last round of padding alone": (
         *("grad_weight", ARCH35, "float16", PADDED),
@@ -256,12 +280,25 @@ def test_every_base_block_of_a_basic_plan_is_added_to_zeros():
         assert set(around[at - 1].tensors) < set(kernel.tensors)
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    problems(), st.sampled_from(CHANGED), st.sampled_from(["float16", "float32"]), st.sampled_from([*MASKS])
-)
-def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
-    profile = changed(*product)
+@st.composite
+def large_problems(draw):
+    """Draw a convolution with long rows, or with steps, gaps or padding beyond what one load3d can say."""
+    height, width = draw(st.integers(1, 12)), draw(st.sampled_from((5, 40, 530, 700)))
+    axes = []
+    for size in (height, width):
+        kernel, gap = draw(st.integers(1, 4)), draw(st.sampled_from((1, 3, 260)))
+        padding = draw(st.sampled_from((0, 1, 150, 300)))
+        # At least one output pixel.
+        padding = max(padding, -(-((kernel - 1) * gap + 1 - size) // 2))
+        axes.append((kernel, draw(st.sampled_from((1, 2, 70))), padding, gap))
+    kernels, strides, paddings, gaps = zip(*axes, strict=True)
+    inputs, outputs = draw(st.sampled_from((3, 40, 130))), draw(st.sampled_from((5, 48, 200)))
+    batch = draw(st.integers(1, 2))
+    return ConvProblem((batch, inputs, height, width), (outputs, inputs, *kernels), strides, paddings, gaps)
+
+
+def require_built(problem, gradient, dtype, profile):
+    """Check that a product's plan, if it has one, deals every base block and fits in the buffers."""
     try:
         plan = product_tiling(problem, gradient, dtype, profile)
     except (CapacityError, UnsupportedError):
@@ -270,20 +307,33 @@ def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
     # Asking for the work deals all base blocks, and refuses what leaves one out; a program refuses what does
     # not fit.
     [phase] = [phase for phase in call.schedule(gradient).phases() if phase.name == "compute"]
-    assert phase.work[0].build().instructions
     assert len(phase.work) <= profile.cores.cube
+    built = [work.build() for work in (phase.work[0], phase.work[-1])]
+    assert any(program.instructions for program in built) or plan.tiling.tap_loop
 
 
-@pytest.mark.parametrize(
-    ("gradient", "profile", "dtype", "problem", "lacking"),
-    [
-        ("grad_weight", ARCH35, "float16", conv(32, 16, 520, kernel=1), "strips"),
-        ("grad_input", ARCH35, "hifloat8", conv(16, 32, 16), "blocks that end inside a group of 32 channels"),
-    ],
+@settings(max_examples=40, deadline=None)
+@given(
+    problems(), st.sampled_from(CHANGED), st.sampled_from(["float16", "float32"]), st.sampled_from([*MASKS])
 )
-def test_plans_without_a_loop_nest_are_refused(gradient, profile, dtype, problem, lacking):
-    with pytest.raises(UnsupportedError, match=lacking):
-        product_tiling(problem, gradient, dtype, profile)
+def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
+    require_built(problem, gradient, dtype, changed(*product))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    large_problems(),
+    st.sampled_from((49152, 131072, 524288)),
+    st.sampled_from(["float16", "float32"]),
+    st.sampled_from([*MASKS]),
+)
+def test_whatever_is_planned_of_large_layers_can_be_built(problem, l1, dtype, gradient):
+    require_built(problem, gradient, dtype, ARCH35_WITH[l1])
+
+
+def test_a_plan_without_a_loop_nest_is_refused():
+    with pytest.raises(UnsupportedError, match="blocks that end inside a group of 32 channels"):
+        product_tiling(conv(16, 32, 16), "grad_input", "hifloat8", ARCH35)
 
 
 # 25 pairs of image and depth for 24 cores; with a dilation in depth it is the library's.

@@ -23,8 +23,10 @@ from vendor_tilings import (
 )
 
 from ascendsim.errors import CapacityError, ShapeError, UnsupportedError
-from ascendsim.ops.tiling.vendor.layer import Layer
+from ascendsim.ops.tiling.choose import choose_tiling
+from ascendsim.ops.tiling.vendor.layer import Layer, align
 from ascendsim.ops.tiling.vendor.operators import plan_of_layer, vendor_plan
+from ascendsim.ops.tiling.vendor.windows import rows_touched
 from ascendsim.profile import load_profile
 
 FAMILIES = [("dX", "arch22"), ("dW", "arch22"), ("dX", "arch35"), ("dW", "arch35")]
@@ -99,6 +101,61 @@ def test_a_problem_is_the_layer_that_a_record_says(data_dir, op, arch):
         layer = Layer.of(problem, record["dtype"], hf32=hf32, layouts=layouts_of(record))
         assert layer == layer_of(record), record["case"]
     assert seen == beyond & {record["case"] for _, record in planned(data_dir, op, arch)}
+
+
+NESTS = {"dX": "dgrad", "dW": "wgrad"}
+# The records whose kernels or rows are too large for plain nests, and the nests that run their plans.
+LARGE = {
+    "conv3d_dx_tiling_hk_wi_1": ("dgrad_passes", "kh"),
+    "conv3d_dx_split_k_NCDHW_1": ("dgrad_passes", "kh"),
+    "conv3d_dx_split_k_NDHWC_DHWCN_fp32": ("dgrad_passes", "khkw"),
+    "aclnnConvolutionBackward_3DDW_StrideHMax": ("wgrad_taps", "khkw"),
+    "aclnnConvolutionBackward_3DDW_StrideWMax": ("wgrad_taps", "khkw"),
+    "aclnnConvolutionBackward_3DDW_StrideWMax_NDHWC": ("wgrad_taps", "khkw"),
+    "aclnnConvolutionBackward_2DDW_SplitKernelOnKStartPtExceedLimit": ("wgrad_taps", "khkw"),
+}
+
+
+@pytest.mark.parametrize("op", GRADIENTS)
+def test_a_call_follows_every_plan_of_910_95(data_dir, op):
+    found, beyond = {}, 0
+    for told, record in planned(data_dir, op, "arch35"):
+        try:
+            problem = problem_of(record)
+        except ShapeError:
+            beyond += 1
+            continue
+        more = {"hf32": record["hf32"], "layouts": layouts_of(record)}
+        made = choose_tiling(problem, GRADIENTS[op], record["dtype"], profile_of(record), **more)
+        assert (made.chosen_by, made.tiling.base_m) == ("product", told.base_m), record["case"]
+        if made.tiling.tap_loop:
+            found[record["case"]] = made.schedule, made.tiling.tap_loop
+    # Two records of grad_weight are no convolutions of ours.
+    assert beyond == (2 if op == "dW" else 0)
+    assert found == {case: nest for case, nest in LARGE.items() if nest[0].startswith(NESTS[op])}
+
+
+def test_strips_take_whole_rows_of_grad_output(data_dir):
+    # Of the strips that are as wide as planned and of the last one the one that asks for more.
+    asked = []
+    for plan, record in planned(data_dir, "dW", "arch35"):
+        width, strip = record["ncdhw"]["dy"][4], record["expected"]["splitWo"]
+        if strip == width:
+            continue
+        pixels = plan.step_ka * plan.base_k
+        widths = {min(strip, width), width % strip} - {0}
+        most = max(align(rows_touched(pixels, columns) * columns) for columns in widths)
+        asked.append((plan.base_m * most, record["expected"]["al1Bound"]))
+    assert asked == [(15360, 15360), (512, 512)]
+
+
+def test_a_tile_of_one_tap_has_a_pixel_of_input_for_each_of_grad_output(data_dir):
+    told = [(plan, one) for plan, one in planned(data_dir, "dW", "arch35") if plan.taps == "khkw"]
+    assert len(told) == 5
+    for plan, record in told:
+        width, channels = record["ncdhw"]["dy"][4], align(record["ncdhw"]["x"][1])
+        pixels = rows_touched(plan.step_ka * plan.base_k, width) * width
+        assert record["expected"]["bl1Bound"] == pixels * channels
 
 
 def outcome(record):

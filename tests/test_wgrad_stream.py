@@ -3,16 +3,23 @@
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from ascendsim.errors import ConfigError
+from ascendsim.functional import run_kernel
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.schedules import blocks
+from ascendsim.program.builder import HAZARDS
 from tests.both_engines import time_kernel
-from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
+from tests.conv_cases import assert_same_bits, call_of, kernels_with_inputs, run, tensors_of
+from tests.hazards import outcomes_of
+from tests.nests import Unrolling, plain
+from tests.strict_memory import strict
 from tests.toy_profiles import toy_split, toy_unified
 
 ONLY_WEIGHT = (False, True, False)
@@ -86,7 +93,7 @@ def test_parts_and_axis_go_together(changes):
 def test_rows_that_l1_does_not_hold_are_not_cut():
     # Ranges of 32 pixels may lie in two rows of 4,001, of which 64 KiB of L1 hold not one.
     long = ConvProblem((1, 16, 2, 4001), (16, 16, 3, 3), 1, 1)
-    with pytest.raises(ConfigError, match=r"whole rows of the image do not fit in L1.* cut its rows"):
+    with pytest.raises(ConfigError, match=r"whole rows of the image, .* do not fit in L1.* cut its rows"):
         planned(BY_ROWS, long).schedule("grad_weight").dealt()
 
 
@@ -96,29 +103,128 @@ def test_more_parts_than_cores_are_refused():
 
 
 LINE = ConvProblem((3, 20, 50), (24, 20, 3), 1, 1)
+# Rows of 21, 16 and 19 pixels; strips of 8 leave 5, none and 3 for the last one.
+STRIPPED = [
+    ConvProblem((2, 24, 4, 21), (40, 24, 3, 3), 1, 1),
+    ConvProblem((1, 20, 9, 31), (16, 20, 3, 2), (2, 1), (1, 0), (1, 15)),
+    ConvProblem((2, 16, 2, 5, 19), (16, 16, 2, 3, 3), 1, (0, 1, 1)),
+    ConvProblem((1, 20, 6, 40), (24, 20, 3, 3), (1, 2), (1, 2)),
+    LINE,
+]
+WHOLE = replace(BY_IMAGES, k_split=1, stream_axis="")
+in_strips = pytest.mark.parametrize("problem", STRIPPED, ids=str)
+by_axis = pytest.mark.parametrize("tiling", [BY_IMAGES, BY_ROWS, WHOLE], ids=["images", "rows", "whole"])
 
 
-@pytest.mark.parametrize(
-    "tiling", [BY_IMAGES, replace(BY_IMAGES, k_split=1, stream_axis="")], ids=["parts", ""]
-)
+@pytest.mark.parametrize("tiling", [BY_IMAGES, WHOLE], ids=["parts", ""])
 def test_tiles_of_a_line_end_where_its_strips_end(tiling):
     # 50 columns in strips of 24, each in tiles of up to 2 slices of 16: 24 and 24 and 2, where without
     # strips a tile has 32.
-    call = planned(replace(tiling, strip_w=24), LINE)
-    schedule = call.schedule("grad_weight")
+    schedule = planned(replace(tiling, strip_w=24), LINE).schedule("grad_weight")
     assert schedule.order().ranges == ((0, 24), (24, 24), (48, 2))
     assert planned(tiling, LINE).schedule("grad_weight").order().ranges == ((0, 32), (32, 18))
-    tensors = tensors_of(LINE, data="wide")
-    made, _ = run(call, tensors, 3, ONLY_WEIGHT)
+
+
+def test_strips_of_several_rows_are_reduced_one_after_the_other():
+    # 4 rows of 21 columns in strips of 8: 32 pixels each, a tile of 2 slices of 16; the last one has 4 x 5.
+    tasks = planned(replace(WHOLE, strip_w=8), STRIPPED[0]).schedule("grad_weight").tasks
+    assert tasks.ranges_of_image == [(0, 32), (32, 32), (64, 20)]
+    # Columns 16 to 20 of all rows, and under three columns of taps those from 15 on: 21 is padding.
+    run = tasks.part(0, tasks.whole)[2].range
+    assert tasks.left_place(run) == (slice(0, 4), slice(16, 21))
+    assert tasks.tile(run, tasks.column_blocks[0].box)[2:4] == (slice(0, 4), slice(15, 21))
+    # Two rows a part, three strips each.
+    rows = planned(replace(BY_ROWS, strip_w=8), STRIPPED[0]).schedule("grad_weight").tasks
+    assert [s.range[1:] for s in rows.part(0, 1) if not s.range.image] == [(16, 16), (48, 16), (74, 10)]
+
+
+def test_a_run_inside_a_strip_takes_the_rows_that_it_touches():
+    # 9 rows in strips of 5: 16 pixels are 3 rows and one pixel, the next ones begin at pixel 16, in row 3.
+    tiling = replace(WHOLE, strip_w=5, step_ka=1, step_kb=1)
+    tasks = planned(tiling, ConvProblem((1, 16, 9, 12), (16, 16, 1, 1))).schedule("grad_weight").tasks
+    first, second, *_ = [segment.range for segment in tasks.part(0, tasks.whole)]
+    assert (first[1:], tasks.left_run(first)[1:]) == ((0, 16), (0, 20))
+    assert (second[1:], tasks.left_run(second)[1:]) == ((16, 16), (15, 20))
+    assert tasks.left_place(tasks.left_run(second)) == (slice(3, 7), slice(0, 5))
+
+
+def test_columns_fit_beside_every_strip():
+    # 32 pixels are 4 rows of the first strip of 8 columns, under 3 x 3 taps at most 6 x 10 pixels of input.
+    # Of the last one, a column wide, they are 32 rows: 33 x 2 pixels, the others lie in the padding. Of the
+    # two groups of channels that four columns touch those are 3,840 and 4,224 bytes; L1 has 4,096 a copy.
+    small = toy_split(**{**ROOM, "buffers.L1.capacity_bytes": 10240}, **{"cores.vector": 8})
+
+    def columns(width):
+        problem = ConvProblem((1, 32, 40, width), (16, 32, 3, 3), 1, 1)
+        schedule = planned(replace(WHOLE, base_n=64, strip_w=8), problem, small).schedule("grad_weight")
+        assert all(schedule.program(tasks).instructions for tasks in schedule.dealt())
+        return {(block.groups, block.box.channels) for block in schedule.tasks.column_blocks}
+
+    assert columns(9) == {(3, 1)}
+    # Of 18 columns of a strip alone blocks of four begin at 0, 4, 8, 12 and 16: the third one touches both.
+    assert columns(8) == {(4, 1), (4, 2), (2, 1)}
+
+
+@by_axis
+@in_strips
+def test_strips_have_the_bits_of_their_order(problem, tiling):
+    call = planned(replace(tiling, strip_w=8), problem)
+    tensors = tensors_of(problem, data="special")
     want = reference_gradients(call, **tensors, mask=ONLY_WEIGHT)
+    made, _ = run(call, tensors, 3, ONLY_WEIGHT)
     assert_same_bits(made["grad_weight"], want["grad_weight"])
-    [kernel] = [kernel for kernel in lower(call, ONLY_WEIGHT).kernels if kernel.name == "grad_weight"]
+    without = Gradients(call, tensors, "program")
+    assert without.possible(ONLY_WEIGHT) == ONLY_WEIGHT
+    assert_same_bits(without.make(ONLY_WEIGHT)["grad_weight"], want["grad_weight"])
+
+
+@in_strips
+def test_strips_of_integers_add_up_to_the_same(problem):
+    tensors = tensors_of(problem, data="integers")
+    made, _ = run(planned(replace(BY_ROWS, strip_w=8), problem), tensors, mask=ONLY_WEIGHT)
+    want, _ = run(planned(WHOLE, problem), tensors, mask=ONLY_WEIGHT)
+    assert_same_bits(made["grad_weight"], want["grad_weight"])
+
+
+@by_axis
+@in_strips
+def test_engines_agree_on_strips(problem, tiling):
+    kernel = kernel_of(replace(tiling, strip_w=8), problem)
     assert time_kernel(kernel, SPLIT).cycles == time_kernel(kernel, SPLIT, folded=False).cycles
 
 
-def test_strips_of_several_rows_are_refused():
-    with pytest.raises(ConfigError, match="strip_w is 24, but images have 4 rows"):
-        planned(replace(BY_IMAGES, strip_w=24)).schedule("grad_weight")
+@in_strips
+def test_every_instruction_on_strips_touches_what_it_declares(problem):
+    call, tensors = planned(replace(BY_ROWS, strip_w=8), problem), tensors_of(problem)
+    for kernel, gm in kernels_with_inputs(call, tensors, ONLY_WEIGHT):
+        strict_gm = dict(gm)
+        run_kernel(kernel, gm)
+        run_kernel(strict(kernel, call.storage.itemsize), strict_gm, order=5)
+        for output in [name for name, tensor in kernel.tensors.items() if tensor.role == "output"]:
+            assert np.array_equal(gm[output], strict_gm[output], equal_nan=True), output
+
+
+@pytest.mark.parametrize("problem", STRIPPED[:3], ids=str)
+def test_programs_of_strips_are_those_without_loops(problem, monkeypatch):
+    def programs():
+        schedule = planned(replace(BY_ROWS, strip_w=8), problem).schedule("grad_weight")
+        return [schedule.program(tasks) for tasks in schedule.dealt()]
+
+    looped = programs()
+    with monkeypatch.context() as patched:
+        patched.setattr(blocks, "ProgramBuilder", Unrolling)
+        unrolled = programs()
+    for one, other in zip(looped, unrolled, strict=True):
+        assert plain(one) == plain(other)
+
+
+def test_a_missing_class_of_waits_in_strips_is_found():
+    call = planned(replace(WHOLE, strip_w=8), STRIPPED[0])
+    tensors = tensors_of(STRIPPED[0], data="integers")
+    right = outcomes_of(call, tensors, HAZARDS, gradient="grad_weight")
+    assert len(right) == 1
+    for missing in ("RAW", "WAR"):
+        assert outcomes_of(call, tensors, HAZARDS - {missing}, gradient="grad_weight") - right
 
 
 def test_an_axis_is_one_of_two():

@@ -21,6 +21,7 @@ WORDS = {
     "mapping": ("contiguous", "interleaved"),
     "stream_axis": ("", "batch_depth", "height"),
     "kernel_split": ("", "h", "hw"),
+    "tap_loop": ("", "kh", "khkw"),
 }
 # Sizes for which 0 means what no default value could say: as large as one base block, or no cut at all.
 OF_ONE_BASE_BLOCK = ("single_core_m", "single_core_n")
@@ -66,10 +67,12 @@ class Tiling:
                    "batch_depth" (images and depths) or "height" (rows of each image)
     group_merge    groups of the convolution that are computed as one, with weights that are block-diagonal;
                    every nest takes it, as it is given the merged product
-    strip_w        grad_weight by stream-K: columns of an image of one row that a tile in L1 stays within; 0:
-                   no strips
+    strip_w        grad_weight by stream-K: columns of an image that a tile in L1 stays within, so that all of
+                   its rows are reduced in strips of so many columns, one after the other; 0: no strips
     kernel_split   grad_input: the axes along which the stride splits the kernel, so that no zeros are
                    inserted: "h", or "hw"
+    tap_loop       the taps over which a loop goes outside of the products: "kh", a row of them at a time, or
+                   "khkw", one; "": none, a tile in L1 serves all taps
     swizzle        matrix products: rows of blocks that form a panel, taken column by column, so that what the
                    cores read at one time is nearly square
     panels         "rows" for that, or "columns" for panels of columns, taken row by row
@@ -125,6 +128,7 @@ class Tiling:
     group_merge: int = 1
     pixel_dim: int = 0
     transpose_first: bool = False
+    tap_loop: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""

@@ -14,7 +14,7 @@ from ascendsim.numerics.compiled.gathered.product import products_at
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.ops.gradients.planes import Pixels, Planes
 from ascendsim.ops.gradients.reductions import Side, Sides, reductions
-from ascendsim.ops.gradients.streams import in_parts
+from ascendsim.ops.gradients.streams import in_parts, numbered_pixels
 from ascendsim.ops.reference.sums import add_as_tree, add_in_order
 
 if TYPE_CHECKING:
@@ -100,9 +100,10 @@ class _Product:
         self._planes = planes.flat
         # Columns: taps of the kernel, and for each of them the channels of the big side.
         self._columns = (planes.taps()[:, None] + np.arange(big.shape[1])).reshape(-1)
+        numbered = numbered_pixels(*gemm.sliding.out_size, order.strip_w)
         sides = (
-            Side(small.depths, small.size, small.pixels.tobytes()),
-            Side(planes.values.shape[1], planes.image(0, 1), planes.pixels().tobytes()),
+            Side(small.depths, small.size, small.pixels[numbered].tobytes()),
+            Side(planes.values.shape[1], planes.image(0, 1), planes.pixels()[numbered].tobytes()),
         )
         self._sides = Sides(*sides, problem.batch, problem.small_size[2], ())
 

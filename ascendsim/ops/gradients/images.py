@@ -12,10 +12,12 @@ from ascendsim.numerics.compiled.gathered.factor import Factor, Values
 from ascendsim.numerics.compiled.gathered.product import product_of
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.compiled.gathered.turned import turned
+from ascendsim.ops.gradients.passes import steps_of_tile
 from ascendsim.ops.gradients.planes import Pixels, Planes
 from ascendsim.ops.lowering.layouts import pack_weight
 from ascendsim.ops.problems.phases import Phase, phases_of
 from ascendsim.ops.problems.sliding import Sliding
+from ascendsim.ops.reference.sums import add_in_order
 from ascendsim.ops.schedules.order import DgradOrder
 
 if TYPE_CHECKING:
@@ -113,11 +115,13 @@ class _Product:
         """Return the accumulators of all pixels at a depth that these (kernel, source) depths reach."""
         runs = self._order.runs()
         # A reduction in one piece begins in L0C, several are added to the zero in global memory.
-        if pairs and len(runs) == 1:
+        if pairs and len(runs) == 1 and not self._order.tap_loop:
             return self._part(pairs, slice(0, self._left.size), runs[0])
         total, first = np.zeros((self._pixels.size, self._columns), np.float32), 0
         if not pairs:
             return total
+        if self._order.tap_loop:
+            return self._in_passes(pairs, total)
         for slices in runs:
             last = first + sum(slices) * self._order.c0
             total += self._part(pairs, slice(first, last), slices)
@@ -126,10 +130,30 @@ class _Product:
 
     def _part(self, pairs: Sequence[tuple[int, int]], part: slice, slices: tuple[int, ...]) -> Floats:
         """Return a part of the reduction, at every pair of depths one after the other."""
+        return self._steps(pairs, part, np.array(slices) * self._order.c0, self._pixels)
+
+    def _in_passes(self, pairs: Sequence[tuple[int, int]], total: Floats) -> Floats:
+        """Add what every tile of pixels has of each pass, in all images."""
+        planes, order = self._planes, self._order
+        groups = self._left.size // (planes.taps().size * order.c0)
+        of_image = np.arange(len(planes.values))[:, None] * planes.pixels().size
+        for tile in order.tiles:
+            pixels = (of_image + np.arange(tile[0], sum(tile))).reshape(-1)
+            parts = steps_of_tile(planes.sliding, order, groups, tile)
+            made = [self._steps(pairs, *steps, self._pixels[pixels]) for steps in parts]
+            if made:
+                # A reduction in one piece begins in L0C, several are added to the zero in global memory.
+                total[pixels] = made[0] if len(made) == 1 else add_in_order([total[pixels], *made])
+        return total
+
+    def _steps(
+        self, pairs: Sequence[tuple[int, int]], steps: slice | Places, mmads: Places, pixels: Places
+    ) -> Floats:
+        """Return what some steps of the reduction, in Mmads of these lengths, add at every pair of depths."""
         planes = self._planes
-        left = [planes.image(0, source) + self._left[part] for _, source in pairs]
-        right = [kernel * self._depth + self._right[part] for kernel, _ in pairs]
-        ends = np.cumsum(np.tile(np.array(slices) * self._order.c0, len(pairs)))
-        a = Factor(planes.flat, self._pixels, np.concatenate(left), self._order.c0)
+        left = [planes.image(0, source) + self._left[steps] for _, source in pairs]
+        right = [kernel * self._depth + self._right[steps] for kernel, _ in pairs]
+        ends = np.cumsum(np.tile(mmads, len(pairs)))
+        a = Factor(planes.flat, pixels, np.concatenate(left), self._order.c0)
         b = Factor(self._kernels, np.arange(self._columns), np.concatenate(right))
         return product_of(self._model, a, b, ends, self._threads)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 # What `images`, `filters`, `products` and `winograd` read.
 _KNOWN: dict[type[Any], set[str]] = {
-    DgradOrder: {"c0", "slices", "parts", "axes", "phases", "phase_parts"},
+    DgradOrder: {"c0", "slices", "parts", "axes", "phases", "phase_parts", "tap_loop", "tiles"},
     MatmulOrder: {"base_k"},
-    WgradOrder: {"ranges", "base_k", "k_split", "tree", "arrivals", "grid", "stream"},
+    WgradOrder: {"ranges", "base_k", "k_split", "tree", "arrivals", "grid", "stream", "strip_w"},
     WinogradOrder: {"clusters", "parts", "streamed"},
 }
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ascendsim.numerics.compiled.gathered.product import cuts_of_products
-from ascendsim.ops.gradients.streams import part_of
+from ascendsim.ops.gradients.streams import numbered_pixels, part_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +34,7 @@ class Side(NamedTuple):
     """Where the pixels of one side lie.
 
     depths   of an image; size: elements from one image at one depth to the next
-    places   (pixels,) int64: where in its image each pixel lies that takes part, as bytes
+    places   (pixels,) int64: where in its image each pixel lies that takes part, by its number, as bytes
     """
 
     depths: int
@@ -143,6 +143,8 @@ class _Parts:
         self._image, self._mmads = np.concatenate(runs), np.concatenate(mmads)
         self._first_pixels = np.cumsum([0, *map(len, runs)])
         self._first_mmads = np.cumsum([0, *map(len, mmads)])
+        height, width = self._small.size // sides.width, sides.width
+        self._rows = numbered_pixels(height, width, order.strip_w) // width
 
     def part(self, part: int) -> _Part:
         """Return the places of one part of the reduction."""
@@ -151,7 +153,7 @@ class _Parts:
             of_cell, numbers = self._order.grid[part]
             return self._cell([(*pair, image) for pair in pairs for image in of_cell], numbers)
         if self._order.stream is not None:
-            return self._cell(*part_of(self._order.stream, pairs, batch, self._sides.width, part))
+            return self._cell(*part_of(self._order.stream, pairs, batch, self._rows, part))
         ranges, split = len(self._order.ranges), self._order.k_split
         # Segments in their order: pairs of depths, images, ranges. Parts are equally long up to one.
         count = len(pairs) * batch * ranges
@@ -167,12 +169,12 @@ class _Parts:
         )
         return self._places(images, self._image, pixels, np.tile(self._mmads, len(images))[mmads])
 
-    def _cell(self, places: list[tuple[int, int, int]], ranges: range) -> _Part:
+    def _cell(self, places: list[tuple[int, int, int]], ranges: Sequence[int]) -> _Part:
         """Return what some (small depth, big depth, image) make, with some ranges of each of them."""
         if not places or not ranges:
             return _Part.empty()
         pixels, mmads = (
-            own[firsts[ranges.start] : firsts[ranges.stop]]
+            np.concatenate([own[firsts[number] : firsts[number + 1]] for number in ranges])
             for own, firsts in ((self._image, self._first_pixels), (self._mmads, self._first_mmads))
         )
         return self._places(places, pixels, slice(None), np.tile(mmads, len(places)))

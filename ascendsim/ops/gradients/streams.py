@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from ascendsim.ops.schedules.order import StreamOrder
 
     Places = list[tuple[int, int, int]]
+    Pixels = NDArray[np.int_]
+
+
+def numbered_pixels(height: int, width: int, strip_w: int) -> Pixels:
+    """Return the pixels of an image in the order in which strips of columns number them; 0: row after row."""
+    rows = np.arange(height * width).reshape(height, width)
+    step = strip_w or width
+    return np.concatenate([rows[:, left : left + step].reshape(-1) for left in range(0, width, step)])
 
 
 def in_parts(
@@ -33,18 +41,16 @@ def in_parts(
 
 
 def part_of(
-    stream: StreamOrder, pairs: Sequence[tuple[int, int]], batch: int, width: int, part: int
-) -> tuple[Places, range]:
+    stream: StreamOrder, pairs: Sequence[tuple[int, int]], batch: int, rows: Pixels, part: int
+) -> tuple[Places, Sequence[int]]:
     """Return the (small depth, big depth, image) of a part, and its ranges of each of them, by number.
 
-    pairs   (small depth, big depth) that meet at a kernel depth; width: pixels of a row of the small side
+    pairs   (small depth, big depth) that meet at a kernel depth; rows: that of each pixel of the small side
     """
     places = [(*pair, image) for pair in pairs for image in range(batch)]
-    if stream.axis == "height":
-        pixels = stream.length * width
-        numbers = [at for at, (first, _) in enumerate(stream.ranges) if first // pixels == part]
-        return places, range(numbers[0], numbers[-1] + 1) if numbers else range(0)
-    # All images at the first small depth, then all at the second.
     taken = range(part * stream.length, (part + 1) * stream.length)
+    if stream.axis == "height":
+        return places, [at for at, (first, _) in enumerate(stream.ranges) if rows[first] in taken]
+    # All images at the first small depth, then all at the second.
     mine = [(small, big, image) for small, big, image in places if small * batch + image in taken]
     return mine, range(len(stream.ranges))

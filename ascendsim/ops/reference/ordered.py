@@ -11,10 +11,11 @@ direction takes rows and columns from the last tap to the first (the order of th
 forward, which the grad_input of a transposed convolution is, from the first to the last. Channels that the
 last group lacks, pixels in the padding, and the zeros that a stride inserts between pixels are multiplied as
 +0, so that they take their place in a block and turn an infinite weight into NaN. A kernel depth that meets
-no depth of the other side is left out.
+no depth of the other side is left out. A plan may split the kernel by the stride (`phases.py`), or take its
+taps in passes (`passes.py`).
 
-**Order of grad_weight**, for each kernel depth: the pairs of depths that meet, images, pixels. Padding
-multiplies +0; nothing is filled up at the end of a row of pixels.
+**Order of grad_weight**, for each kernel depth: the pairs of depths that meet, images, pixels, row after row
+or strip after strip. Padding multiplies +0; nothing is filled up at the end of a row of pixels.
 
 **The part of the plan** (`DgradOrder`, `WgradOrder`): where an Mmad begins, since the blocks of the
 accumulation model start anew with every Mmad; into how many parts the reduction is cut; and, where the parts
@@ -223,16 +224,29 @@ def _wgrad_part(
     small = small_side.reshape(problem.batch, groups, rows, problem.small_size[0], -1)
     big = big_side.reshape(problem.batch, groups, columns, *problem.big_size)
     row_of, col_of = (sources(problem, axis, forward=True) for axis in (1, 2))
+    pixels = _numbered_pixels(problem, order)
     result = np.zeros((groups, rows, columns, *problem.kernel), np.float32)
     for group, tap in np.ndindex(groups, problem.kernel[0]):
         shape = (rows, columns * kernel_h * kernel_w)
         slices = []
         for small_depth, big_depth, image, first, last in _mmads(problem, order, tap, part):
-            a = small[image, group, :, small_depth, first:last]
-            b = im2col(big[image, group, :, big_depth], row_of, col_of)[..., first:last]
+            a = small[image, group, :, small_depth, pixels[first:last]].T
+            b = im2col(big[image, group, :, big_depth], row_of, col_of)[..., pixels[first:last]]
             slices.append((a, b.reshape(shape[1], -1).T))
         result[group, :, :, tap] = reduce(slices, shape).reshape(rows, columns, kernel_h, kernel_w)
     return result.reshape(problem.weight)
+
+
+def _numbered_pixels(problem: ConvProblem, order: WgradOrder) -> list[int]:
+    """Return the pixels of an image of the small side, in the order in which they are numbered."""
+    _, height, width = problem.small_size
+    step = order.strip_w or width
+    return [
+        row * width + column
+        for left in range(0, width, step)
+        for row in range(height)
+        for column in range(left, min(left + step, width))
+    ]
 
 
 def _mmads(
@@ -256,7 +270,7 @@ def _mmads(
     if order.shares:
         chosen = _share(problem, order, segments, part)
     elif order.stream is not None:
-        chosen = _stream_part(problem, order.stream, meets, part)
+        chosen = _stream_part(problem, order, order.stream, meets, part)
     for small_depth, big_depth, image, first, last in chosen:
         # Counted from the beginning of the range: the tiles in L1 hold one range, and no Mmad reads two.
         for at, stop in pairwise([*range(first, last, order.base_k), last]):
@@ -277,16 +291,16 @@ def _share(problem: ConvProblem, order: WgradOrder, segments: list[Segment], par
 
 
 def _stream_part(
-    problem: ConvProblem, stream: StreamOrder, meets: NDArray[np.int_], part: int
+    problem: ConvProblem, order: WgradOrder, stream: StreamOrder, meets: NDArray[np.int_], part: int
 ) -> list[Segment]:
     """Return the segments of one part that stream-K cuts."""
-    found = []
+    found, numbered = [], _numbered_pixels(problem, order)
     for small_depth, big_depth in enumerate(meets):
         for image in range(problem.batch):
             for first, pixels in stream.ranges:
                 place = small_depth * problem.batch + image
                 if stream.axis == "height":
-                    place = first // problem.small_size[2]
+                    place = numbered[first] // problem.small_size[2]
                 if big_depth >= 0 and place // stream.length == part:
                     found.append((small_depth, int(big_depth), image, first, first + pixels))
     return found

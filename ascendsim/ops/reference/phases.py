@@ -8,6 +8,7 @@ import numpy as np
 
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.ordered import im2col, ordered_dgrad, reduction_by_groups, sources
+from ascendsim.ops.reference.passes import passed_dgrad
 from ascendsim.ops.reference.sums import add_in_order
 from ascendsim.ops.schedules.order import DgradOrder
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 def any_dgrad(
     problem: ConvProblem, grad_output: Floats, weight: Floats, order: DgradOrder, reduce: Reduce
 ) -> Floats:
-    """Return the accumulators of grad_input in an order with phases or without; arguments as there."""
-    split = phased_dgrad if order.axes else ordered_dgrad
-    return split(problem, grad_output, weight, order, reduce)
+    """Return the accumulators of grad_input in an order with phases, with passes, or neither."""
+    made = phased_dgrad if order.axes else passed_dgrad if order.tap_loop else ordered_dgrad
+    return made(problem, grad_output, weight, order, reduce)
 
 
 def phased_dgrad(

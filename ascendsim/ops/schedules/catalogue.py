@@ -18,9 +18,11 @@ SCHEDULES: Final[Mapping[str, tuple[str, str]]] = {
     "dgrad_shares": ("dgrad.shares", "DgradShares"),
     "dgrad_split": ("dgrad.split", "DgradSplit"),
     "dgrad_c04": ("dgrad.c04", "DgradC04"),
+    "dgrad_passes": ("dgrad.passes", "DgradPasses"),
     "wgrad": ("wgrad.schedule", "Wgrad"),
     "wgrad_shares": ("wgrad.shares", "WgradShares"),
     "wgrad_stream": ("wgrad.stream", "WgradStream"),
+    "wgrad_taps": ("wgrad.taps", "WgradTaps"),
     "wgrad_winograd": ("winograd.schedule", "WgradWinograd"),
     "matmul": ("matmul", "Matmul"),
 }

@@ -23,6 +23,11 @@ class DgradOrder:
 
     `axes`, if any: "h" or "hw", along which the stride splits the kernel. Then `phases` has the slices of
     each phase, those along W the fastest, and there are no others; `phase_parts`, if any, their parts.
+
+    `tap_loop`, if any: "kh" or "khkw", the taps that one pass takes. A part goes through the passes at each
+    kernel depth, and in a pass through its channel groups under the taps of the pass. `slices` follow that.
+    A pass is left out for those of the `tiles`, runs (first pixel, pixels) of an image, for which it would
+    read nothing but padding and zeros between pixels.
     """
 
     # The blocks of an accumulation model start anew with every Mmad, so where each one ends matters to the
@@ -33,6 +38,8 @@ class DgradOrder:
     axes: str = ""
     phases: tuple[tuple[int, ...], ...] = ()
     phase_parts: tuple[tuple[int, ...], ...] = ()
+    tap_loop: str = ""
+    tiles: tuple[tuple[int, int], ...] = ()
 
     def of_phase(self, number: int) -> DgradOrder:
         """Return the order of one phase."""
@@ -76,6 +83,8 @@ class WgradOrder:
     stream    if any: `k_split` parts are made of what it says alone; all other elements are added as a whole
     grid      of a grid, for each part: its images, and its runs of each of them, by number; else empty
     tree      the parts are added as a binary tree: neighbours first, then sums of two, of four, ...
+    strip_w   the pixels of an image are numbered strip after strip of so many columns, in a strip row after
+              row; 0: row after row
     arrivals  None: the parts are added as 0, 1, 2, ..., beginning with part 0;
               (k_split, *weight): for each element the number of the part that is added first, second, ... to
               a zero in global memory
@@ -89,6 +98,7 @@ class WgradOrder:
     shares: tuple[int, ...] = ()
     stream: StreamOrder | None = None
     grid: tuple[tuple[range, range], ...] = ()
+    strip_w: int = 0
 
 
 class WinogradBlock(NamedTuple):

@@ -82,6 +82,8 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
         turned = not filling.profile.generation.changes_layouts
         axes = "h" if filling.gemm.sliding.dilation[1] > 1 else "hw"
         tiling = replace(tiling, k_split=1, single_core_k=0, transpose_first=turned, kernel_split=axes)
+    if _lacks_loop(kind, tiling):
+        tiling = replace(tiling, tap_loop="kh" if kind.makes == "grad_input" else "khkw")
     if not _numbers_tasks(kind, tiling):
         tiling = replace(tiling, task_order=_usual_order(kind))
     tiling = replace(tiling, **partial.fields)
@@ -101,7 +103,8 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
 
 def takes_over(kind: type[Schedule], tiling: Tiling) -> bool:
     """Tell whether a nest can take the tiling of another one as it is, as far as its own fields go."""
-    return _numbers_tasks(kind, tiling) and not _lacks_split(kind, tiling)
+    told = not (_lacks_split(kind, tiling) or _lacks_loop(kind, tiling))
+    return told and _numbers_tasks(kind, tiling)
 
 
 def _numbers_tasks(kind: type[Schedule], tiling: Tiling) -> bool:
@@ -113,6 +116,11 @@ def _numbers_tasks(kind: type[Schedule], tiling: Tiling) -> bool:
 def _lacks_split(kind: type[Schedule], tiling: Tiling) -> bool:
     """Tell whether a nest splits the kernel by the stride, and a tiling does not say along which axes."""
     return "kernel_split" in kind.reads and not tiling.kernel_split
+
+
+def _lacks_loop(kind: type[Schedule], tiling: Tiling) -> bool:
+    """Tell whether a nest takes rows of taps, or single ones, and a tiling does not say which."""
+    return "tap_loop" in kind.reads and not tiling.tap_loop
 
 
 def _usual_order(kind: type[Schedule]) -> str:

@@ -28,7 +28,7 @@ class DgradProgram(BlockProgram):
         # Tasks are alike if their tiles have equal shapes; which of them are still in L1 the rings know.
         shape = self.cut.pixel_shapes[task.first_pixel, task.pixels], task.columns, len(pairs)
         places = {
-            self.left: tuple([_left_place(task, source) for _, source in pairs]),
+            self.left: tuple([left_place(task, source) for _, source in pairs]),
             self.right: self._right_places(task),
         }
         for _ in self.b.once(task, shape, places):
@@ -36,9 +36,9 @@ class DgradProgram(BlockProgram):
                 accumulator = self.l0c.next()
                 for pair, (kernel, source) in enumerate(pairs):
                     for segment in part:
-                        place = _left_place(task, source), segment.left
+                        place = left_place(task, source), segment.left
                         image = held(self.left, place, tiles.load_image, task, pair, segment.left)
-                        place = _right_place(task, kernel), segment.right
+                        place = right_place(task, kernel), segment.right
                         weights = held(self.right, place, tiles.load_weights, task, pair, segment.right)
                         for slice_ in segment.slices:
                             l0, first = (self.l0a.next(), self.l0b.next()), self.l0c.begins()
@@ -54,15 +54,15 @@ class DgradProgram(BlockProgram):
         known = self._rights.get(key)
         if known is None:
             pairs = self.cut.gemm.depths[task.depth]
-            known = self._rights[key] = tuple([_right_place(task, kernel) for kernel, _ in pairs])
+            known = self._rights[key] = tuple([right_place(task, kernel) for kernel, _ in pairs])
         return known
 
 
-def _left_place(task: Task, depth: int) -> Hashable:
+def left_place(task: Task, depth: int) -> Hashable:
     """Return what tells the image tiles of one task from those of another."""
     return task.group, task.image, depth, task.first_pixel
 
 
-def _right_place(task: Task, depth: int) -> Hashable:
+def right_place(task: Task, depth: int) -> Hashable:
     """Return what tells the weights of one task from those of another."""
     return task.group, depth, task.first_column

@@ -77,12 +77,17 @@ class Dgrad(BlockSchedule):
         lengths = tuple(len(part) for part in parts) if len(parts) > 1 else ()
         return DgradOrder(self.gemm.sliding.c0, tuple(run for part in parts for run in part), lengths)
 
+    @property
+    def needs_zeros(self) -> bool:
+        """Whether tiles are added to what GM holds, or some are missing."""
+        # A depth that no kernel depth reaches has no task: without the zeros its gradient would never be
+        # written.
+        return self.tiling.k_split > 1 or not all(self.gemm.depths)
+
     def phases(self) -> tuple[Phase, ...]:
         """Return zeros where tiles are added or missing, the tiles, and the cast of float32 sums."""
         phases = [self.compute()]
-        # A depth that no kernel depth reaches has no task: without the zeros its gradient would never be
-        # written.
-        if self.tiling.k_split > 1 or not all(self.gemm.depths):
+        if self.needs_zeros:
             phases.insert(0, zero_fill(self.profile, flat(self.target)))
         if self.casts_sums:
             phases.append(cast(self.profile, flat(self.target), flat(self.gemm.output)))

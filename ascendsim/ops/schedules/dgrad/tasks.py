@@ -145,7 +145,7 @@ class DgradTasks:
     @cached_property
     def _left_bytes(self) -> dict[tuple[int, int], int]:
         """The bytes of the largest left tile in L1 for each pixel range."""
-        boxes, tiles = self.left_boxes, self.left_tiles
+        boxes, tiles = self._left_shapes.values(), self.left_tiles
         return {own: max([tiles[*own, box].l1_bytes for box in boxes]) for own in self.pixel_tiles}
 
     @cached_property
@@ -213,12 +213,18 @@ class DgradTasks:
 
     @cached_property
     def left_tiles(self) -> dict[tuple[int, int, Taps], ImageTile]:
-        """Image tile for each (pixel range, box)."""
-        return {
-            (first, pixels, box): self.gemm.sliding.tile(first, pixels, box)
-            for first, pixels in self.pixel_tiles
-            for box in self.left_boxes
-        }
+        """Image tile for each (pixel range, box); a box further on in the channels has an equal one."""
+        tile, shapes = self.gemm.sliding.tile, [(box, box[1:]) for box in self.left_boxes]
+        found: dict[tuple[int, int, Taps], ImageTile] = {}
+        for run in self.pixel_tiles:
+            made = {shape: tile(*run, box) for shape, box in self._left_shapes.items()}
+            found |= {(*run, box): made[shape] for box, shape in shapes}
+        return found
+
+    @cached_property
+    def _left_shapes(self) -> dict[Hashable, Taps]:
+        """One left box of those that differ in their first channel alone, by the other fields."""
+        return {box[1:]: box for box in self.left_boxes}
 
     @cached_property
     def kernel_slices(self) -> dict[Taps, tuple[slice, slice, slice]]:
@@ -281,10 +287,10 @@ class DgradTasks:
         """Number the pixel ranges by the shape of their tiles."""
         # Where a tile lies in the image costs nothing; how much of its window is padding shows in its sizes.
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
-        tiles = self.left_tiles
+        tiles, boxes = self.left_tiles, self._left_shapes.values()
         return {
             (first, pixels): numbers[
-                pixels, *(tiles[first, pixels, box]._replace(rows=None, cols=None) for box in self.left_boxes)
+                pixels, *(tiles[first, pixels, box]._replace(rows=None, cols=None) for box in boxes)
             ]
             for first, pixels in self.pixel_tiles
         }

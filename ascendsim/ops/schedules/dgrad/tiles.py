@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.cube.tile_reads import Im2col, TapRows
@@ -41,9 +42,13 @@ class DgradTiles(Tiles):
 
     def load_weights(self, slot: Slot, task: Task, pair: int, box: Taps) -> None:
         """Bring into L1 the weights of a box for the columns of a task."""
+        self._weights(slot, box, task.columns, self._slices.weights, task, pair, box)
+
+    def _weights(self, slot: Slot, box: Taps, columns: int, find: Callable[..., Index], *task: Any) -> None:
+        """Bring weights into L1; find(*task) is their slice."""
         gemm = self._cut.gemm
-        rows = gemm.sliding.c0 * task.columns
-        source = self._b.gm(gemm.weights, self._slices.weights, task, pair, box)
+        rows = gemm.sliding.c0 * columns
+        source = self._b.gm(gemm.weights, find, *task)
         size = box.groups * rows * gemm.sliding.itemsize
         self._b.add(CopyGmToL1(slot, source, size, (box.groups, rows)))
 

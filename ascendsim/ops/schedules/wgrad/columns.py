@@ -52,6 +52,8 @@ def narrowed_to(gemm: WgradGemm, tiling: Tiling, blocks: Sequence[Columns]) -> i
 
     Operators refuse such a plan: beside the other operand the tile of a base block does not fit.
     """
+    if tiling.tap_loop:
+        return 0  # single taps are what was asked for
     c0, widest = gemm.sliding.c0, max(block.groups for block in blocks)
     # A box of taps is whole along its inner axes, so it may have fewer columns than base_n in any case.
     return widest * c0 if widest < first_box(gemm.all_taps, tiling.base_n, c0).groups else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 from ascendsim.ops.schedules.blocks import BlockProgram
 from ascendsim.ops.schedules.ranges import TaskRange, looped
@@ -22,20 +23,25 @@ class WgradProgram(BlockProgram):
     ) -> None:
         super().__init__(cut, sizes, target, hazards, weights_of=cut.gemm.sliding.c0)
         self.atomic = atomic
-        self.tiles = WgradTiles(self.b, cut)
+        self.tiles = self.tiles_of(cut)
         self.find = self.tiles.output(apart=target is not cut.gemm.output)
         # By kernel depth and part of the reduction, and the patterns that these follow by number.
         self._reductions: dict[tuple[int, int], tuple[TaskRange, int, int]] = {}
         self._patterns: dict[Hashable, int] = {}
 
+    def tiles_of(self, cut: Any) -> WgradTiles:
+        """Return what appends loads and products of tiles."""
+        return WgradTiles(self.b, cut)
+
     def append(self, task: Task) -> None:
         """Append one base block: for each pair of depths, image, run of pixels in L1: multiply."""
         strips = {self.left: (_rows_of(task),), self.right: (_box_of(task),)}
-        box, first_group, groups, _ = task.columns
+        _, first_group, groups, _ = task.columns
         segments, pattern, first_image = self._reduction(task)
         # Blocks are alike if they have equal sizes, reduce the same pixels, or those of other images, and go
         # to one tensor: some nests write to two.
-        shape = task.depth, pattern, task.rows, box[1:], first_group, groups, self.out.target
+        box = self.cut.box_shape(task)
+        shape = task.depth, pattern, task.rows, box, first_group, groups, self.out.target
         for _ in self.b.once(task, shape, strips, first_image):
             self.l0c.next()
             for segment in looped(self.b, segments):

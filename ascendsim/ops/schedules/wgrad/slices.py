@@ -38,8 +38,8 @@ class WgradSlices:
         (task, (depth, _, needed)), c0 = load, self._cut.gemm.sliding.c0
         run = self._cut.left_run(needed)
         first = task.first_row // c0
-        pixels = slice(run.first_pixel, run.first_pixel + run.pixels)
-        return task.group, run.image, depth, slice(first, first + task.rows // c0), pixels
+        channels = slice(first, first + task.rows // c0)
+        return task.group, run.image, depth, channels, *self._cut.left_place(run)
 
     def big(self, load: Load) -> Index:
         """Return what these pixels see of the big side under the task's box of taps."""

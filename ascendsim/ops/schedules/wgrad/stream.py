@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-from ascendsim.ops.schedules.numbering import deal
+from ascendsim.ops.schedules.numbering import cut_within, deal
 from ascendsim.ops.schedules.order import StreamOrder, WgradOrder
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.ops.schedules.vector.blocks import Piece, block_sums
@@ -52,6 +52,14 @@ class WgradStream(Wgrad):
     reads: ClassVar[frozenset[str]] = Wgrad.reads | {
         *("single_core_m", "single_core_n", "mapping", "task_order", "stream_axis", "strip_w")
     }
+
+    def __post_init__(self) -> None:
+        """Take rows and columns of the small side apart where a strip has some of both."""
+        if self.tiling.strip_w:
+            small, size = self.gemm.small, self.gemm.sliding.out_size
+            shape = *small.shape[:4], *size, small.shape[-1]
+            object.__setattr__(self, "gemm", replace(self.gemm, small=replace(small, shape=shape)))
+        super().__post_init__()
 
     @cached_property
     def tasks(self) -> StreamTasks:
@@ -100,7 +108,7 @@ class WgradStream(Wgrad):
 
     @cached_property
     def _streamed(self) -> list[Piece]:
-        """The base blocks of the last round, if it is cut."""
+        """The base blocks of the last round, if it is cut; no longer than base_n."""
         cut_, c0 = self.tasks, self.gemm.sliding.c0
         tasks = [
             task
@@ -108,11 +116,11 @@ class WgradStream(Wgrad):
             for task in cut_.blocks(unit, cut_.whole)
         ]
         return [
-            Piece(
-                *(task.group, task.depth, task.first_row, task.rows),
-                *(task.columns.first_column, task.columns.groups * c0),
-            )
+            Piece(task.group, task.depth, task.first_row, task.rows, *columns)
             for task in tasks
+            for columns in cut_within(
+                [(task.columns.first_column, task.columns.groups * c0)], self.tiling.base_n
+            )
         ]
 
     def phases(self) -> tuple[Phase, ...]:
@@ -132,9 +140,10 @@ class WgradStream(Wgrad):
     def order(self) -> WgradOrder:
         """Return the runs of pixels, and which elements are added in parts."""
         cut_ = self.tasks
-        runs = tuple(cut_.ranges_of_image)
+        runs, t = tuple(cut_.ranges_of_image), self.tiling
+        order = WgradOrder(runs, t.base_k, strip_w=t.strip_w)
         if not self._streamed:
-            return WgradOrder(runs, self.tiling.base_k)
+            return order
         stream = StreamOrder(
             tuple(self._streamed),
             self.gemm.sliding.c0,
@@ -142,4 +151,4 @@ class WgradStream(Wgrad):
             cut_.length,
             tuple(cut_.part_ranges),
         )
-        return WgradOrder(runs, self.tiling.base_k, self.parts, tree=self._tree, stream=stream)
+        return replace(order, k_split=self.parts, tree=self._tree, stream=stream)

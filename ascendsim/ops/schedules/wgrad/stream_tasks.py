@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from typing import Any
 
 from ascendsim.errors import ConfigError
+from ascendsim.ops.problems.sliding import ImageTile
+from ascendsim.ops.problems.strips import Strips
+from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.numbering import cut, cut_within, numbered
 from ascendsim.ops.schedules.ranges import TaskRange
-from ascendsim.ops.schedules.wgrad.columns import range_in_row
-from ascendsim.ops.schedules.wgrad.pieces import Task, segment_of
-from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
+from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks, range_in_row
+from ascendsim.ops.schedules.wgrad.pieces import PixelRange, Task, segment_of
+from ascendsim.ops.schedules.wgrad.tasks import BoxShape, WgradTasks
 
 
 @dataclass(frozen=True)
@@ -35,16 +38,17 @@ class StreamTasks(WgradTasks):
                 f"tiling of grad_weight: the last round has {self.tail} tasks in {self.whole} parts each, "
                 f"but {self.profile.variant} has {cores} cores; take fewer parts (k_split)"
             )
-        height = self.gemm.sliding.out_size[0]
-        if self.tiling.strip_w and height > 1:
+        self.require_rows()
+
+    def require_rows(self) -> None:
+        """Refuse rows that L1 does not hold as a whole.
+
+        Raises   ConfigError
+        """
+        if any(range_in_row(gemm, self.tiling, self.l1_budget) for gemm in self._of_strips):
             raise ConfigError(
-                f"tiling of grad_weight: strip_w is {self.tiling.strip_w}, but images have {height} rows; "
-                "strips are known here for images of one row (1-D convolutions) alone: leave it out"
-            )
-        if range_in_row(self.gemm, self.tiling, self.l1_budget):
-            raise ConfigError(
-                "tiling of grad_weight: whole rows of the image do not fit in L1, so that stream-K cannot "
-                "cut its rows; make base_n or step_kb smaller"
+                "tiling of grad_weight: whole rows of the image, or of its strips, do not fit in L1, so that "
+                "stream-K cannot cut its rows; make base_n, step_kb or strip_w smaller"
             )
 
     @property
@@ -65,20 +69,34 @@ class StreamTasks(WgradTasks):
         return -(-(height if self.tiling.stream_axis == "height" else images) // self.tiling.k_split)
 
     @cached_property
+    def strips(self) -> Strips:
+        """The strips of columns of an image; without any all columns are one."""
+        return Strips.of(self.gemm.sliding, self.tiling.strip_w)
+
+    @property
+    def _of_strips(self) -> list[WgradGemm]:
+        """The product as strips of each width see it."""
+        if not self.tiling.strip_w:
+            return [self.gemm]
+        kinds = {strip.width: strip for strip in self.strips.all}
+        return [replace(self.gemm, sliding=self.strips.sliding_of(strip)) for strip in kinds.values()]
+
+    @property
+    def _most(self) -> int:
+        """The most pixels of a range."""
+        return self.tiling.step_kb * self.tiling.base_k
+
+    @cached_property
     def ranges_of_image(self) -> list[tuple[int, int]]:
         """The pixels of each range in one image; they end where strips of columns end."""
-        if not self.tiling.strip_w:
-            return super().ranges_of_image
-        strips = cut(self.gemm.sliding.pixels, self.tiling.strip_w)
-        return cut_within(strips, self.tiling.step_kb * self.tiling.base_k)
+        return self.strips.runs(self._most)
 
     @cached_property
     def part_ranges(self) -> list[tuple[int, int]]:
         """The pixels of each range in one image, for parts: they end where parts of rows end."""
         if self.tiling.stream_axis != "height":
             return self.ranges_of_image
-        rows = cut(self.gemm.sliding.pixels, self.length * self.gemm.sliding.out_size[1])
-        return cut_within(rows, self.tiling.step_kb * self.tiling.base_k)
+        return self.strips.runs(self._most, self.length)
 
     @property
     def right_ranges(self) -> list[tuple[int, int]]:
@@ -89,8 +107,55 @@ class StreamTasks(WgradTasks):
         """Return the pixels of each range in one image that a part reduces."""
         if part == self.whole or self.tiling.stream_axis != "height":
             return self.ranges_of_image
-        pixels = self.length * self.gemm.sliding.out_size[1]
-        return [run for run in self.part_ranges if run[0] // pixels == part]
+        return self._ranges_by_part[part]
+
+    @cached_property
+    def _ranges_by_part(self) -> dict[int, list[tuple[int, int]]]:
+        """The pixels of each range in one image, by the part of its rows."""
+        found: dict[int, list[tuple[int, int]]] = {part: [] for part in range(self.whole)}
+        length, row = self.length, self.strips.row
+        for run in self.part_ranges:
+            found[row(run[0]) // length].append(run)
+        return found
+
+    def left_run(self, run: PixelRange) -> PixelRange:
+        """Return the pixels of the left tile: of a strip whole rows, where the run is longer than one."""
+        if not self.tiling.strip_w:
+            return run
+        return PixelRange(run.image, *self.strips.rectangle(*run[1:]))
+
+    def left_place(self, run: PixelRange) -> tuple[slice, ...]:
+        """Return where the pixels of a left tile lie in an image of the small side."""
+        return self.strips.place(*run[1:]) if self.tiling.strip_w else super().left_place(run)
+
+    @cached_property
+    def l1_budget(self) -> int:
+        """Bytes of L1 for one tile of the right operand."""
+        if not self.tiling.strip_w:
+            return super().l1_budget
+        return self.beside(max(self.strips.rectangle(*run)[1] for run in self.right_ranges))
+
+    @cached_property
+    def column_blocks(self) -> list[Columns]:
+        """Column blocks at one kernel depth: the widest of which L1 holds the tiles of every strip."""
+        found = [column_blocks(gemm, self.tiling, self.l1_budget) for gemm in self._of_strips]
+        if len(found) == 1:
+            return found[0]
+        room = [self._most_bytes(blocks) for blocks in found]
+        fitting = (own for own, size in zip(found, room, strict=True) if size <= self.l1_budget)
+        return next(fitting, found[room.index(min(room))])
+
+    def _most_bytes(self, blocks: list[Columns]) -> int:
+        """Return the bytes of the largest right tile of some column blocks."""
+        boxes = {block.box[1:]: block.box for block in blocks}.values()
+        return max(self.strips.tile(*run, box).l1_bytes for run in self.right_ranges for box in boxes)
+
+    @cached_property
+    def _tiles(self) -> dict[tuple[int, int, BoxShape], ImageTile]:
+        """Image tile for each (pixel range, box)."""
+        boxes = {columns.box[1:]: columns.box._replace(channel=0) for columns in self.column_blocks}
+        tile = self.strips.tile if self.tiling.strip_w else self.gemm.sliding.tile
+        return {(*run, shape): tile(*run, box) for run in self.right_ranges for shape, box in boxes.items()}
 
     def part(self, depth: int, part: int) -> TaskRange:
         """Return the segments of one part of the reduction at a kernel depth, or of all of it."""

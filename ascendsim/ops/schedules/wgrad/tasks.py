@@ -67,9 +67,13 @@ class WgradTasks:
         """Bytes of L1 for one tile of the right operand."""
         # The left operand has no choice, it is rows x pixels; the image tile gets what that leaves. No run is
         # longer than an image.
+        return self.beside(min(self.tiling.step_ka * self.tiling.base_k, self.gemm.sliding.pixels))
+
+    def beside(self, pixels: int) -> int:
+        """Return the bytes of L1 for one tile of the right operand, beside left ones of so many pixels."""
         t, s = self.tiling, self.gemm.sliding
         rows = round_up(min(t.base_m, self.gemm.rows), self.profile.cube.m0)
-        left = t.al1_buffers * rows * min(t.step_ka * t.base_k, s.pixels) * s.itemsize
+        left = t.al1_buffers * rows * pixels * s.itemsize
         return (self.profile.buffers["L1"].capacity_bytes - left) // t.bl1_buffers
 
     @property
@@ -85,6 +89,10 @@ class WgradTasks:
     def left_run(self, run: PixelRange) -> PixelRange:
         """Return the pixels of the left tile in L1 that serves a run of the reduction."""
         return run
+
+    def left_place(self, run: PixelRange) -> tuple[slice, ...]:
+        """Return where the pixels of a left tile lie in an image of the small side."""
+        return (slice(run.first_pixel, run.first_pixel + run.pixels),)
 
     def right_run(self, run: PixelRange) -> PixelRange:
         """Return the pixels of the right tile in L1 that serves a run of the reduction."""
@@ -204,6 +212,10 @@ class WgradTasks:
     def tile(self, run: PixelRange, box: Taps) -> ImageTile:
         """Return the image tile of a range under a box of taps; its shape does not depend on the channel."""
         return self._tiles[*self.right_run(run)[1:], box[1:]]
+
+    def box_shape(self, task: Task) -> Hashable:
+        """Return what the code of a base block depends on of its box of taps."""
+        return task.columns.box[1:]
 
     def tile_shape(self, run: PixelRange, box: Taps) -> int:
         """Return the number of the shape of an image tile; equal ones differ in their place in the image."""

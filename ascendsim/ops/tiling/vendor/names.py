@@ -38,8 +38,16 @@ MEANS: Mapping[str, Mapping[str, str]] = {
 # What is not read from their names: the values that mean "not so", what any other one asks for, and why not.
 _NO_NEST = "no loop nest here does that"
 REFUSED: Mapping[str, tuple[tuple[Any, ...], str, str]] = {
-    "tilingHkWkMode": ((0,), "taps looped over outside of a product", _NO_NEST),
-    "isSplitKernelHW": ((False, 0), "taps looped over outside of a product", _NO_NEST),
+    "tilingHkWkMode": (
+        (0,),
+        "taps looped over outside of a product",
+        "what its numbers mean is not known; say schedule dgrad_passes and tap_loop in ours",
+    ),
+    "isSplitKernelHW": (
+        (False, 0),
+        "taps looped over outside of a product",
+        "no entry that does so is known; say schedule wgrad_taps in ours",
+    ),
     "enableSplitK": (
         (False, 0),
         "segments of the reduction",

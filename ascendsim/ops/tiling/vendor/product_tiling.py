@@ -69,10 +69,6 @@ def _lacking(plan: VendorPlan, problem: ConvProblem, c0: int) -> str:
     """Return what of a plan no loop nest does; "" if there is nothing."""
     if plan.base_n % c0:
         return f"blocks that end inside a group of {c0} channels"
-    if plan.taps not in ("all", "c04"):
-        return f"taps taken as {plan.taps}"
-    if plan.strip_w and problem.small_size[1] > 1:
-        return "several rows worked on in strips"
     grid = _parts(plan)
     apart = plan.split == "grid" and not _one_column_axis(problem)
     if apart and grid["n"] > 1 and grid["kd"] < problem.kernel[0]:
@@ -100,6 +96,8 @@ def _grad_input(plan: VendorPlan, problem: ConvProblem) -> Plan:
     if plan.k_segment:
         parts = ceil_div(problem.small_channels, plan.k_segment)
         tiling = replace(tiling, k_split=parts, single_core_k=plan.k_segment)
+    if plan.taps != "all":
+        return Plan("dgrad_passes", replace(tiling, tap_loop=plan.taps))
     if plan.kernel_split:
         return Plan("dgrad_split", _split(tiling, plan, problem))
     return Plan("dgrad_shares", tiling)
@@ -129,6 +127,8 @@ def _grad_weight(plan: VendorPlan, problem: ConvProblem) -> Plan:
             stream_axis=plan.stream_axis if plan.stream_ways > 1 else "",
             strip_w=plan.strip_w,
         )
+        if plan.taps == "khkw":
+            return Plan("wgrad_taps", replace(tiling, tap_loop=plan.taps))
         return Plan("wgrad_stream", tiling)
     grid = _parts(plan)
     tiling = replace(

@@ -58,14 +58,25 @@ class Block:
     @property
     def fits(self) -> bool:
         """Tell whether L1 holds the tiles."""
-        pixels = self.step * self.base_k
-        elements = pixels * self.base_m + self._image(pixels)
+        elements = self._pixels * self.base_m + max(map(self._image, self._widths))
         return self.copies * elements * self.layer.itemsize <= self.machine.l1
 
-    def _image(self, pixels: int) -> int:
-        """Return the elements of input that so many pixels need."""
-        layer = self.layer
-        width = min(self.strip or layer.output[2], layer.output[2])
+    @property
+    def _widths(self) -> tuple[int, ...]:
+        """Columns of the strips: of all but the last one, and of that; without strips those of a row."""
+        width = self.layer.output[2]
+        last = width % self.strip if self.strip else 0
+        return (min(self.strip or width, width), *((last,) if last else ()))
+
+    @property
+    def _pixels(self) -> int:
+        """Pixels of grad_output in a tile: of a strip the whole rows that a run of them touches."""
+        pixels = self.step * self.base_k
+        return max(align(rows_touched(pixels, w) * w) for w in self._widths) if self.strip else pixels
+
+    def _image(self, width: int) -> int:
+        """Return the elements of input that a tile's run of pixels needs in rows or strips of a width."""
+        layer, pixels = self.layer, self.step * self.base_k
         if self.split_taps:
             # One tap reads one pixel of input for each of grad_output, which the copy has brought together.
             return rows_touched(pixels, layer.output[2]) * layer.output[2] * align(self.channels)
