@@ -6,13 +6,14 @@ as a round finds what an earlier one found, the rounds from there on repeat, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.frames import Frame
 from ascendsim.program.instruction import Instruction
+from ascendsim.program.loops.chains import Chains, Link
 from ascendsim.program.loops.laps import Lap
 from ascendsim.program.loops.rings import Change, Ring, RingState, changes_of
 from ascendsim.program.loops.turns import Turns, turned_on
@@ -65,6 +66,7 @@ class ProgramBuilder(Reserved):
         # By code, and the turns of all rings as it began when it was written down, and as it begins.
         self._turns: dict[Hashable, Turns | None] = {}
         self._laps: dict[Hashable, _LapCode] = {}
+        self._chains = Chains()
         self.restart()
 
     def restart(self) -> None:
@@ -160,7 +162,7 @@ class ProgramBuilder(Reserved):
             self._recall(known, task, lap, flat, begins)
             return
         before, then = self._states(given, lap, begins), [ring.taken for ring in self._rings]
-        outer, self._frame = self._frame, Frame(self._ring_of, len(self)).of(task, flat)
+        outer, self._frame = self._frame, Frame(self._ring_of, self._frame).of(task, flat)
         try:
             yield task
             code = self._frame.code()
@@ -262,7 +264,7 @@ class ProgramBuilder(Reserved):
     def _again(self, known: _LapCode, lap: int) -> None:
         """Append the code of a round that another program has emitted, and leave the rings as that does."""
         for step in known.steps:
-            self._frame.append(step._replace(shift=step.shift + lap - known.lap))
+            self._frame.append(step.moved(lap - known.lap))
             self._write(step)
         for ring, state in zip(self._rings, known.after, strict=True):
             ring.take(state, lap)
@@ -273,6 +275,54 @@ class ProgramBuilder(Reserved):
         self._frame.repeat(begins[first:], times, rest, laps.step)
         for ring, state in zip(self._rings, states[first + rest], strict=True):
             ring.take(state, laps.start + len(laps) * laps.step)
+
+    def chain(self, lap: int, links: Iterable[Hashable], body: Hashable) -> Iterator[tuple[int, Any]]:
+        """Yield those of some links of a round whose code has to be emitted, each with the lap that it names.
+
+        For a loop of one round. A link is known where an earlier program has come to it, in whichever round,
+        with its rings as they are now; then its code is appended. So that must follow from the link, the
+        `body` and the rings alone, and name the round as in a loop. Inside of a loop or a task no link is.
+        """
+        if self._in_loop or self._frame.of_task:
+            for own in self.loop(range(lap, lap + 1)):
+                for link in links:
+                    yield own, link
+            return
+        self._in_loop = True
+        try:
+            yield from self._unknown(lap, links, body)
+        finally:
+            self._in_loop = False
+
+    def _unknown(self, lap: int, links: Iterable[Hashable], body: Hashable) -> Iterator[tuple[int, Any]]:
+        """Yield the links of a chain that are not known, as if their lap were 0: then others find them."""
+        frame, chains, own = self._frame, self._chains, Lap(0)
+        frame.close()
+        frame.straight(len(frame.steps))
+        self._move(-lap)
+        stand, behind = chains.stand(self._rings, self._written), False
+        for link in links:
+            known = chains.known.get((stand, body, link))
+            if known is not None:
+                frame.steps += known.steps
+                stand, behind = known.after, True
+                continue
+            if behind:
+                chains.take(stand, self._rings, self._written)
+            first, before = len(frame.steps), stand
+            yield own, link
+            frame.close()
+            stand, behind = chains.stand(self._rings, self._written), False
+            chains.known[before, body, link] = Link(tuple(frame.steps[first:]), stand)
+        if behind:
+            chains.take(stand, self._rings, self._written)
+        frame.straight(len(frame.steps), lap)
+        self._move(lap)
+
+    def _move(self, by: int) -> None:
+        """Let the tiles that rings hold be those of rounds further on."""
+        for ring in self._rings:
+            ring.take(ring.whole(), by)
 
     def build(self) -> Program:
         """Return the finished program."""

@@ -126,6 +126,10 @@ class Step(NamedTuple):
     in_loop: bool = False
     turns: Turns | None = None
 
+    def moved(self, by: int) -> Step:
+        """Return it with its laps moved further on."""
+        return Step(self.unit, self.task, self.shift + by, self.places, self.in_loop, self.turns)
+
     def slots(self, written: Iterable[int]) -> Iterable[int]:
         """Return the slots that some slots of its code stand for."""
         return written if self.turns is None else [self.turns[slot] for slot in written]
