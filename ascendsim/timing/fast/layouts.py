@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from ascendsim.program.loops.rings import place_in
 from ascendsim.program.program import Program
 from ascendsim.program.units import Nest, Step, Unit
 from ascendsim.timing.fast.code import CodeBook
+from ascendsim.timing.fast.ragged import numbers_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,15 +100,30 @@ class Layouts:
         """Return the number of the traffic of every transfer, in program order."""
         known = self._traffics.get(program)
         if known is None:
-            found = [self.of(step.unit).traffics for step in program.steps]
-            known = self._traffics[program] = _end_to_end(program, found)
+            known = self._traffics[program] = self._end_to_end(program, lambda layout: layout.traffics)
         return known
 
     def cores(self, program: Program) -> Numbers:
         """Return the core of the program that each transfer belongs to, in program order."""
         if len(program.sizes) == 1:
             return np.zeros(len(self.traffics(program)), np.int32)
-        return _end_to_end(program, [self.of(step.unit).cores for step in program.steps])
+        return self._end_to_end(program, lambda layout: layout.cores)
+
+    def _end_to_end(self, program: Program, column: Callable[[Layout], Numbers]) -> Numbers:
+        """Lay a number of each transfer of the steps end to end, loops and all."""
+        # Steps are many, and their codes few.
+        codes = [step.unit for step in program.steps]
+        numbers = {code: number for number, code in enumerate(dict.fromkeys(codes))}
+        columns = [column(self.of(code)) for code in numbers]
+        flat = np.concatenate([NONE, *columns])
+        sizes = np.array([len(each) for each in columns], np.int64)
+        firsts = np.cumsum(sizes) - sizes
+        of_steps = np.array([numbers[code] for code in codes], np.int64)
+        made = [NONE]
+        for part in program.segments:
+            own = of_steps[part.first : part.last]
+            made.append(np.tile(flat[numbers_of(firsts[own], sizes[own])], part.times))
+        return np.concatenate(made)
 
 
 def _placed(
@@ -133,11 +149,3 @@ def _placed(
 def source_in(step: Step, source: int, nest: Nest) -> int:
     """Return the source of a nest that a source of one of its steps follows from."""
     return TASK if source == TASK else place_in(step.places[source], nest.places)
-
-
-def _end_to_end(program: Program, of_steps: Sequence[Numbers]) -> Numbers:
-    """Lay a number of each transfer of the steps end to end, loops and all."""
-    made = [NONE]
-    for part in program.segments:
-        made.append(np.tile(np.concatenate([NONE, *of_steps[part.first : part.last]]), part.times))
-    return np.concatenate(made)
