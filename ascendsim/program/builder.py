@@ -7,7 +7,6 @@ as a round finds what an earlier one found, the rounds from there on repeat, and
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.errors import ProgramError
@@ -41,14 +40,15 @@ class _LapCode(NamedTuple):
 class _Known(NamedTuple):
     """Code that is known, and what it changes in the rings, told by its own places.
 
-    `lap` is the one from which its laps were counted when it was written down, `begins` are the turns of all
-    rings from which its own were counted.
+    `lap` is the one from which its laps were counted when it was written down. `turns` are by the turns of
+    all rings as it begins; None as it was written down.
     """
 
     code: Unit | Nest
     changes: tuple[Change, ...]
     lap: int
     begins: tuple[int, ...]
+    turns: dict[tuple[int, ...], Turns | None]
 
 
 class ProgramBuilder(Reserved):
@@ -63,8 +63,6 @@ class ProgramBuilder(Reserved):
         self._hazards = hazards
         # Code known by what it does and finds.
         self._known: dict[Hashable, _Known] = {}
-        # By code, and the turns of all rings as it began when it was written down, and as it begins.
-        self._turns: dict[Hashable, Turns | None] = {}
         self._laps: dict[Hashable, _LapCode] = {}
         self._chains = Chains()
         self.restart()
@@ -148,7 +146,9 @@ class ProgramBuilder(Reserved):
         fixed, lap = (lap, 0) if self._in_loop else (None, lap)
         self._frame.close()
         begins = tuple([ring.begin for ring in self._rings])
-        flat = tuple(chain.from_iterable(given.values()))
+        flat: tuple[Hashable, ...] = ()
+        for own in given.values():
+            flat += own
         found = [ring.found(given[ring], lap) if ring in given else ring.bare for ring in self._rings]
         # The places are numbered in the order in which they are given.
         alike = fixed, shape, *given, *found
@@ -170,7 +170,7 @@ class ProgramBuilder(Reserved):
             self._frame = outer
         counts = [ring.taken - count for ring, count in zip(self._rings, then, strict=True)]
         changes = changes_of(self._rings, before, self._states(given, lap, begins), counts)
-        self._known[alike] = _Known(code, changes, lap, begins)
+        self._known[alike] = _Known(code, changes, lap, begins, {begins: None})
         self._frame.append(Step(code, task, 0, flat, self._in_loop))
 
     def _states(
@@ -184,26 +184,22 @@ class ProgramBuilder(Reserved):
         self, known: _Known, task: Any, lap: int, places: tuple[Hashable, ...], begins: tuple[int, ...]
     ) -> None:
         """Append known code for a task, after which the rings stand already."""
-        turns = self._turns_of(known.code, known.begins, begins)
+        turns = known.turns[begins] if begins in known.turns else self._turned(known, begins)
         step = Step(known.code, task, lap - known.lap, places, self._in_loop, turns)
         # Another program of this builder may have emitted it.
         self._write(step)
         self._frame.append(step)
 
-    def _turns_of(self, code: Unit | Nest, before: tuple[int, ...], begins: tuple[int, ...]) -> Turns | None:
+    def _turned(self, known: _Known, begins: tuple[int, ...]) -> Turns | None:
         """Return the turns of code that was written down for other turns of the rings."""
-        if before == begins:
-            return None
-        turned = code, before, begins
-        if turned not in self._turns:
-            touched = code.touched
-            rings = [
-                (ring.slots, (begin - first) % len(ring.slots))
-                for ring, begin, first in zip(self._rings, begins, before, strict=True)
-                if not touched.isdisjoint([slot.index for slot in ring.slots])
-            ]
-            self._turns[turned] = turned_on(len(self._slots), rings)
-        return self._turns[turned]
+        touched = known.code.touched
+        rings = [
+            (ring.slots, (begin - first) % len(ring.slots))
+            for ring, begin, first in zip(self._rings, begins, known.begins, strict=True)
+            if not touched.isdisjoint([slot.index for slot in ring.slots])
+        ]
+        turns = known.turns[begins] = turned_on(len(self._slots), rings)
+        return turns
 
     def _write(self, step: Step) -> None:
         """Note which slots a step writes."""

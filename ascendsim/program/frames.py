@@ -122,7 +122,8 @@ class Frame:
     def append(self, step: Step) -> None:
         """Append a step; that of a task tells it as a part of the task that is written down."""
         if self.of_task:
-            step = step._replace(task=Part.of(step.task, self._task))
+            unit, task, shift, places, in_loop, turns = step
+            step = Step(unit, Part.of(task, self._task), shift, places, in_loop, turns)
         self.steps.append(step)
 
     def straight(self, end: int, shift: int = 0) -> None:

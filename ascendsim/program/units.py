@@ -38,7 +38,20 @@ class Unit:
     slots that they read and write, and `written` those that are written.
     """
 
-    __slots__ = (*("_places", "aims", "instructions", "names", "on_gm", "pipes", "posts", "uses", "written"),)
+    __slots__ = (
+        *(
+            "_places",
+            "_touched",
+            "aims",
+            "instructions",
+            "names",
+            "on_gm",
+            "pipes",
+            "posts",
+            "uses",
+            "written",
+        ),
+    )
 
     def __init__(
         self,
@@ -62,6 +75,7 @@ class Unit:
         for at, post in self.posts.items():
             self.names[at] = pipe_on(post.core, self.names[at])
         self.pipes = tuple(dict.fromkeys(self.names))
+        self._touched: set[int] | None = None
 
     def __len__(self) -> int:
         return len(self.instructions)
@@ -69,7 +83,9 @@ class Unit:
     @property
     def touched(self) -> set[int]:
         """The slots that are read or written."""
-        return {use >> 1 for use in set(self.uses.slots)}
+        if self._touched is None:
+            self._touched = {use >> 1 for use in set(self.uses.slots)}
+        return self._touched
 
     def units(self) -> Iterator[Unit]:
         """Yield the units that it consists of, which is itself."""

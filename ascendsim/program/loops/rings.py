@@ -158,8 +158,18 @@ class Ring:
 
     def _labels(self, places: tuple[Hashable, ...], lap: int, begin: int) -> list[Any]:
         """Return what the slots hold of some places, from the slot of a turn on."""
-        of_slots = (*self._holds[begin:], *self._holds[:begin])
-        return [None if held is None else _label(held, places, lap) for held in of_slots]
+        labels: list[Any] = []
+        for held in (*self._holds[begin:], *self._holds[:begin]):
+            if held is None:
+                labels.append(None)
+                continue
+            # The usual tile is told here, as this is done for every task: nothing of it has to be moved.
+            place, rest, what, begin = held
+            if rest is None and (what is None or begin == lap) and place in places:
+                labels.append((places.index(place), None, what))
+            else:
+                labels.append(_label(held, places, lap))
+        return labels
 
     def become(self, state: RingState, places: tuple[Hashable, ...], lap: int, taken: int) -> None:
         """Take the state in which code with these places leaves the ring, which takes so many slots.
