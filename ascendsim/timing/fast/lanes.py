@@ -15,7 +15,7 @@ from ascendsim.program.loops.laps import Lap
 from ascendsim.program.program import Program
 from ascendsim.program.units import Nest, Segment, Step, Unit
 from ascendsim.timing.fast.code import CodeBook
-from ascendsim.timing.fast.layouts import NONE, Layout, Layouts
+from ascendsim.timing.fast.layouts import NONE, Layouts
 from ascendsim.timing.fast.naming import Composed, Found, Namer
 from ascendsim.timing.fast.ragged import numbers_of
 from ascendsim.timing.l2.lanes import next_place
@@ -38,6 +38,14 @@ class _Run(NamedTuple):
 
     shifts: range
     steps: NDArray[np.int64]
+
+
+class _Sources(NamedTuple):
+    """Of some code what its layout says, and for each of its sources the number of what is not told apart."""
+
+    source: NDArray[np.int32]
+    slices: NDArray[np.int32]
+    sources: list[tuple[int, int | None]]
 
 
 class _Steps:
@@ -87,8 +95,7 @@ class SliceBook:
         # step itself, which so is kept alive.
         self._known: dict[int, tuple[int, Step]] = {}
         self._namer = Namer(book, layouts)
-        # By code: its layout, and for each of its sources the number of what is not told apart.
-        self._sources: dict[Unit | Nest, tuple[Layout, list[tuple[int, int | None]]]] = {}
+        self._sources: dict[Unit | Nest, _Sources] = {}
 
     def meet(self, program: Program) -> None:
         """Take in a program, after those before it."""
@@ -132,7 +139,7 @@ class SliceBook:
 
     def _number(self, step: Step) -> int:
         """Take in a step; return its number."""
-        layout, sources = self._sources.get(step.unit) or self._sources_of(step.unit)
+        source, slices, sources = self._sources.get(step.unit) or self._sources_of(step.unit)
         steps, shift = self._steps, step.shift
         begin = len(steps.named)
         for at, number in sources:
@@ -141,21 +148,22 @@ class SliceBook:
                 number, lap = self._namer.of_step(step, at)
             steps.named.append(number)
             steps.laps.append(lap + shift)
-        return steps.append(layout.source, layout.slices, begin)
+        return steps.append(source, slices, begin)
 
-    def _sources_of(self, code: Unit | Nest) -> tuple[Layout, list[tuple[int, int | None]]]:
-        """Return the layout of some code, and its sources, with a number where nobody asks for slices."""
+    def _sources_of(self, code: Unit | Nest) -> _Sources:
+        """Return the sources of some code, with a number where nobody asks for slices."""
         layout = self._layouts.of(code)
-        names = [self._book.traffics[number].tensor.name for number in layout.traffics.tolist()]
+        names = [self._book.traffics[number].tensor.name for number in layout.traffics]
         sources: list[tuple[int, int | None]] = []
         for number, source in enumerate(layout.sources):
-            own = [names[at] for at in np.flatnonzero(layout.source == number).tolist()]
+            own = [name for name, of in zip(names, layout.source, strict=True) if of == number]
             told = self._asked is None or not self._asked.isdisjoint(own)
             # A tensor as a whole stands for each of its slices.
             whole = None if told else self._namer.note(tuple(own), ((),) * len(own))
             sources.append((source, whole))
-        self._sources[code] = layout, sources
-        return layout, sources
+        columns = np.array(layout.source, np.int32), np.array(layout.slices, np.int32)
+        made = self._sources[code] = _Sources(*columns, sources)
+        return made
 
     def numbers(self) -> list[Numbers]:
         """Return for each program the number of the slice of every transfer, in program order."""
