@@ -94,11 +94,12 @@ def test_random_chains_are_the_instructions_of_all_links_written_out(seed):
 def test_a_program_that_begins_inside_of_an_image_goes_on_as_an_earlier_one_did():
     images = Images(0)
     images.copies, images.odd = [1, 1, 1, 1], {}
-    images.programs = [[(4, 0, 20)], [(7, 6, 20)], [(2, 0, 20), (3, 0, 9)]]
-    programs = images.emit(ProgramBuilder(TOY))
-    # All of the first. Of the second its first, which finds no tile of its row, and leaves all as the first
-    # program does there. Of the third none of image 2, and of image 3 the first, which finds other tiles.
-    assert images.emitted == 20 + 1 + 1
+    images.programs = [[(0, 0, 20)], [(4, 0, 20)], [(7, 6, 20)], [(2, 0, 20), (3, 0, 9)]]
+    alone, *programs = images.emit(ProgramBuilder(TOY))
+    # All of image 0, before there is another one, and of image 4. Of image 7 the first, which finds no tile
+    # of its row, and leaves all as in image 4. None of image 2, and of image 3 the first, which finds others.
+    assert images.emitted == 20 + 20 + 1 + 1
+    assert [segment.shift for segment in alone.segments] == [0]
     assert all(
         mine is known for mine, known in zip(programs[1].steps[1:], programs[0].steps[7:], strict=True)
     )

@@ -65,6 +65,7 @@ class ProgramBuilder(Reserved):
         self._known: dict[Hashable, _Known] = {}
         self._laps: dict[Hashable, _LapCode] = {}
         self._chains = Chains()
+        self._first_lap: int | None = None
         self.restart()
 
     def restart(self) -> None:
@@ -277,9 +278,12 @@ class ProgramBuilder(Reserved):
 
         For a loop of one round. A link is known where an earlier program has come to it, in whichever round,
         with its rings as they are now; then its code is appended. So that must follow from the link, the
-        `body` and the rings alone, and name the round as in a loop. Inside of a loop or a task no link is.
+        `body` and the rings alone, and name the round as in a loop. Inside of a loop or a task no link is,
+        nor in the first round of all: where there is no other one, nobody comes to a link again.
         """
-        if self._in_loop or self._frame.of_task:
+        if self._first_lap is None:
+            self._first_lap = lap
+        if self._in_loop or self._frame.of_task or lap == self._first_lap:
             for own in self.loop(range(lap, lap + 1)):
                 for link in links:
                     yield own, link
@@ -318,7 +322,8 @@ class ProgramBuilder(Reserved):
     def _move(self, by: int) -> None:
         """Let the tiles that rings hold be those of rounds further on."""
         for ring in self._rings:
-            ring.take(ring.whole(), by)
+            if ring.named:
+                ring.take(ring.whole(), by)
 
     def build(self) -> Program:
         """Return the finished program."""
