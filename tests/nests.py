@@ -19,6 +19,11 @@ class Unrolling(ProgramBuilder):
         """Every round, by plain numbers."""
         yield from laps
 
+    def chain(self, lap, links, body):
+        """Every link, in the round that it is of."""
+        del body
+        return ((lap, link) for link in links)
+
     def once(self, task, shape, places=None, lap=0):
         """The task, whether its code is known or not."""
         del shape, places, lap

@@ -121,7 +121,7 @@ TABLES = [
     Mutation("kernel", "now += profile.sync.barrier_cycles", "pass"),
     Mutation("code", "code[1:, f.FIRST_USE] = ends[:-1]", "pass"),
     Mutation("code", "self._ends.extend([begin + end for", "self._ends.extend([end for"),
-    Mutation("lanes", "once[1] += once[2] * np.array(laps, np.int64)[source]", "pass"),
+    Mutation("lanes", "once[1] += once[2] * np.array(steps.laps, np.int64)[source]", "pass"),
     Mutation("lanes", "made[1] += np.outer(shifts, once[2]).ravel()", "pass"),
     Mutation("lanes", "once[1] += once[2] * np.repeat(", "(once[2] * np.repeat("),
     Mutation("lanes", "found[0] * most + found[1] for found", "found[0] for found"),

@@ -6,13 +6,13 @@ as a round finds what an earlier one found, the rounds from there on repeat, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.frames import Frame
 from ascendsim.program.instruction import Instruction
+from ascendsim.program.loops.chains import Chains, Link
 from ascendsim.program.loops.laps import Lap
 from ascendsim.program.loops.rings import Change, Ring, RingState, changes_of
 from ascendsim.program.loops.turns import Turns, turned_on
@@ -40,14 +40,15 @@ class _LapCode(NamedTuple):
 class _Known(NamedTuple):
     """Code that is known, and what it changes in the rings, told by its own places.
 
-    `lap` is the one from which its laps were counted when it was written down, `begins` are the turns of all
-    rings from which its own were counted.
+    `lap` is the one from which its laps were counted when it was written down. `turns` are by the turns of
+    all rings as it begins; None as it was written down.
     """
 
     code: Unit | Nest
     changes: tuple[Change, ...]
     lap: int
     begins: tuple[int, ...]
+    turns: dict[tuple[int, ...], Turns | None]
 
 
 class ProgramBuilder(Reserved):
@@ -62,9 +63,9 @@ class ProgramBuilder(Reserved):
         self._hazards = hazards
         # Code known by what it does and finds.
         self._known: dict[Hashable, _Known] = {}
-        # By code, and the turns of all rings as it began when it was written down, and as it begins.
-        self._turns: dict[Hashable, Turns | None] = {}
         self._laps: dict[Hashable, _LapCode] = {}
+        self._chains = Chains()
+        self._first_lap: int | None = None
         self.restart()
 
     def restart(self) -> None:
@@ -146,7 +147,9 @@ class ProgramBuilder(Reserved):
         fixed, lap = (lap, 0) if self._in_loop else (None, lap)
         self._frame.close()
         begins = tuple([ring.begin for ring in self._rings])
-        flat = tuple(chain.from_iterable(given.values()))
+        flat: tuple[Hashable, ...] = ()
+        for own in given.values():
+            flat += own
         found = [ring.found(given[ring], lap) if ring in given else ring.bare for ring in self._rings]
         # The places are numbered in the order in which they are given.
         alike = fixed, shape, *given, *found
@@ -160,7 +163,7 @@ class ProgramBuilder(Reserved):
             self._recall(known, task, lap, flat, begins)
             return
         before, then = self._states(given, lap, begins), [ring.taken for ring in self._rings]
-        outer, self._frame = self._frame, Frame(self._ring_of, len(self)).of(task, flat)
+        outer, self._frame = self._frame, Frame(self._ring_of, self._frame).of(task, flat)
         try:
             yield task
             code = self._frame.code()
@@ -168,7 +171,7 @@ class ProgramBuilder(Reserved):
             self._frame = outer
         counts = [ring.taken - count for ring, count in zip(self._rings, then, strict=True)]
         changes = changes_of(self._rings, before, self._states(given, lap, begins), counts)
-        self._known[alike] = _Known(code, changes, lap, begins)
+        self._known[alike] = _Known(code, changes, lap, begins, {begins: None})
         self._frame.append(Step(code, task, 0, flat, self._in_loop))
 
     def _states(
@@ -182,26 +185,22 @@ class ProgramBuilder(Reserved):
         self, known: _Known, task: Any, lap: int, places: tuple[Hashable, ...], begins: tuple[int, ...]
     ) -> None:
         """Append known code for a task, after which the rings stand already."""
-        turns = self._turns_of(known.code, known.begins, begins)
+        turns = known.turns[begins] if begins in known.turns else self._turned(known, begins)
         step = Step(known.code, task, lap - known.lap, places, self._in_loop, turns)
         # Another program of this builder may have emitted it.
         self._write(step)
         self._frame.append(step)
 
-    def _turns_of(self, code: Unit | Nest, before: tuple[int, ...], begins: tuple[int, ...]) -> Turns | None:
+    def _turned(self, known: _Known, begins: tuple[int, ...]) -> Turns | None:
         """Return the turns of code that was written down for other turns of the rings."""
-        if before == begins:
-            return None
-        turned = code, before, begins
-        if turned not in self._turns:
-            touched = code.touched
-            rings = [
-                (ring.slots, (begin - first) % len(ring.slots))
-                for ring, begin, first in zip(self._rings, begins, before, strict=True)
-                if not touched.isdisjoint([slot.index for slot in ring.slots])
-            ]
-            self._turns[turned] = turned_on(len(self._slots), rings)
-        return self._turns[turned]
+        touched = known.code.touched
+        rings = [
+            (ring.slots, (begin - first) % len(ring.slots))
+            for ring, begin, first in zip(self._rings, begins, known.begins, strict=True)
+            if not touched.isdisjoint([slot.index for slot in ring.slots])
+        ]
+        turns = known.turns[begins] = turned_on(len(self._slots), rings)
+        return turns
 
     def _write(self, step: Step) -> None:
         """Note which slots a step writes."""
@@ -262,7 +261,7 @@ class ProgramBuilder(Reserved):
     def _again(self, known: _LapCode, lap: int) -> None:
         """Append the code of a round that another program has emitted, and leave the rings as that does."""
         for step in known.steps:
-            self._frame.append(step._replace(shift=step.shift + lap - known.lap))
+            self._frame.append(step.moved(lap - known.lap))
             self._write(step)
         for ring, state in zip(self._rings, known.after, strict=True):
             ring.take(state, lap)
@@ -273,6 +272,58 @@ class ProgramBuilder(Reserved):
         self._frame.repeat(begins[first:], times, rest, laps.step)
         for ring, state in zip(self._rings, states[first + rest], strict=True):
             ring.take(state, laps.start + len(laps) * laps.step)
+
+    def chain(self, lap: int, links: Iterable[Hashable], body: Hashable) -> Iterator[tuple[int, Any]]:
+        """Yield those of some links of a round whose code has to be emitted, each with the lap that it names.
+
+        For a loop of one round. A link is known where an earlier program has come to it, in whichever round,
+        with its rings as they are now; then its code is appended. So that must follow from the link, the
+        `body` and the rings alone, and name the round as in a loop. Inside of a loop or a task no link is,
+        nor in the first round of all: where there is no other one, nobody comes to a link again.
+        """
+        if self._first_lap is None:
+            self._first_lap = lap
+        if self._in_loop or self._frame.of_task or lap == self._first_lap:
+            for own in self.loop(range(lap, lap + 1)):
+                for link in links:
+                    yield own, link
+            return
+        self._in_loop = True
+        try:
+            yield from self._unknown(lap, links, body)
+        finally:
+            self._in_loop = False
+
+    def _unknown(self, lap: int, links: Iterable[Hashable], body: Hashable) -> Iterator[tuple[int, Any]]:
+        """Yield the links of a chain that are not known, as if their lap were 0: then others find them."""
+        frame, chains, own = self._frame, self._chains, Lap(0)
+        frame.close()
+        frame.straight(len(frame.steps))
+        self._move(-lap)
+        stand, behind = chains.stand(self._rings, self._written), False
+        for link in links:
+            known = chains.known.get((stand, body, link))
+            if known is not None:
+                frame.steps += known.steps
+                stand, behind = known.after, True
+                continue
+            if behind:
+                chains.take(stand, self._rings, self._written)
+            first, before = len(frame.steps), stand
+            yield own, link
+            frame.close()
+            stand, behind = chains.stand(self._rings, self._written), False
+            chains.known[before, body, link] = Link(tuple(frame.steps[first:]), stand)
+        if behind:
+            chains.take(stand, self._rings, self._written)
+        frame.straight(len(frame.steps), lap)
+        self._move(lap)
+
+    def _move(self, by: int) -> None:
+        """Let the tiles that rings hold be those of rounds further on."""
+        for ring in self._rings:
+            if ring.named:
+                ring.take(ring.whole(), by)
 
     def build(self) -> Program:
         """Return the finished program."""

@@ -10,7 +10,7 @@ from ascendsim.program.instruction import Instruction
 from ascendsim.program.loops.rings import Ring, place_in
 from ascendsim.program.places import Slot
 from ascendsim.program.posts import Post
-from ascendsim.program.units import Aim, Nest, Part, Segment, Step, Unit
+from ascendsim.program.units import Aim, Nest, Part, Segment, Step, Unit, count
 from ascendsim.program.uses import Uses
 
 
@@ -18,12 +18,12 @@ class Frame:
     """Steps and segments so far, and the instructions that belong to no step yet.
 
     Of a whole program, unless `of` says of which task. `rings` has the ring of every slot that is in one;
-    `before` counts the instructions that come before it.
+    `outer` is the frame of what the task is a part of.
     """
 
-    def __init__(self, rings: dict[int, Ring], before: int = 0) -> None:
+    def __init__(self, rings: dict[int, Ring], outer: Frame | None = None) -> None:
         self._rings = rings
-        self._before = before
+        self._outer = outer
         # Whether it is a task, whose slices are found for other tasks, too.
         self.of_task = False
         self._task: Any = None
@@ -31,7 +31,6 @@ class Frame:
         self.steps: list[Step] = []
         self.segments: list[Segment] = []
         self._cut = 0
-        self._count = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -50,7 +49,10 @@ class Frame:
         return self
 
     def __len__(self) -> int:
-        return self._before + self._count + len(self._open)
+        # Counted when somebody asks, which is for messages.
+        before = 0 if self._outer is None else len(self._outer)
+        loose = sum([len(step.unit) for step in self.steps[self._cut :]])
+        return before + count(self.steps, self.segments) + loose + len(self._open)
 
     def aim(self, aim: Aim, task: Any) -> None:
         """Note how the next instruction on GM finds its slice."""
@@ -120,14 +122,14 @@ class Frame:
     def append(self, step: Step) -> None:
         """Append a step; that of a task tells it as a part of the task that is written down."""
         if self.of_task:
-            step = step._replace(task=Part.of(step.task, self._task))
+            unit, task, shift, places, in_loop, turns = step
+            step = Step(unit, Part.of(task, self._task), shift, places, in_loop, turns)
         self.steps.append(step)
-        self._count += len(step.unit)
 
-    def straight(self, end: int) -> None:
-        """Make the steps since the last segment one that runs once."""
+    def straight(self, end: int, shift: int = 0) -> None:
+        """Make the steps since the last segment one that runs once, with its laps moved on."""
         if end > self._cut:
-            self.segments.append(Segment(self._cut, end))
+            self.segments.append(Segment(self._cut, end, 1, shift))
         self._cut = end
 
     def repeat(self, begins: Sequence[int], times: int, rest: int, step: int = 1) -> None:
@@ -146,8 +148,6 @@ class Frame:
         if rest:
             self.segments.append(Segment(begins[0], end, 1, times * period))
         self._cut = steps
-        sizes = [len(step.unit) for step in self.steps[begins[0] :]]
-        self._count += (times - 1) * sum(sizes) + sum(sizes[: end - begins[0]])
 
     def code(self) -> Unit | Nest:
         """Return the code of the task: a unit if it came in one piece."""

@@ -38,7 +38,20 @@ class Unit:
     slots that they read and write, and `written` those that are written.
     """
 
-    __slots__ = (*("_places", "aims", "instructions", "names", "on_gm", "pipes", "posts", "uses", "written"),)
+    __slots__ = (
+        *(
+            "_places",
+            "_touched",
+            "aims",
+            "instructions",
+            "names",
+            "on_gm",
+            "pipes",
+            "posts",
+            "uses",
+            "written",
+        ),
+    )
 
     def __init__(
         self,
@@ -62,6 +75,7 @@ class Unit:
         for at, post in self.posts.items():
             self.names[at] = pipe_on(post.core, self.names[at])
         self.pipes = tuple(dict.fromkeys(self.names))
+        self._touched: set[int] | None = None
 
     def __len__(self) -> int:
         return len(self.instructions)
@@ -69,7 +83,9 @@ class Unit:
     @property
     def touched(self) -> set[int]:
         """The slots that are read or written."""
-        return {use >> 1 for use in set(self.uses.slots)}
+        if self._touched is None:
+            self._touched = {use >> 1 for use in set(self.uses.slots)}
+        return self._touched
 
     def units(self) -> Iterator[Unit]:
         """Yield the units that it consists of, which is itself."""
@@ -125,6 +141,10 @@ class Step(NamedTuple):
     places: tuple[Hashable, ...] = ()
     in_loop: bool = False
     turns: Turns | None = None
+
+    def moved(self, by: int) -> Step:
+        """Return it with its laps moved further on."""
+        return Step(self.unit, self.task, self.shift + by, self.places, self.in_loop, self.turns)
 
     def slots(self, written: Iterable[int]) -> Iterable[int]:
         """Return the slots that some slots of its code stand for."""

@@ -89,6 +89,12 @@ class TaskRange(Sequence[Any]):
         for block in self._blocks[run.first : run.last]:
             yield self._make(outer, image, block)
 
+    def chained(self, builder: ProgramBuilder, run: Run, body: Hashable) -> Iterator[Any]:
+        """Yield those tasks of a run of one image whose code has to be emitted."""
+        outer, blocks = self._outers[run.outer], self._blocks[run.first : run.last]
+        for image, block in builder.chain(run.images.start, blocks, (body, outer)):
+            yield self._make(outer, image, block)
+
     def kinds(self) -> set[tuple[Any, Any]]:
         """Return the different (outer, block) in the range."""
         return {
@@ -205,5 +211,8 @@ def looped(builder: ProgramBuilder, tasks: Sequence[Any], body: Hashable = ()) -
         yield from tasks
         return
     for run in tasks.runs():
+        if len(run.images) == 1:
+            yield from tasks.chained(builder, run, body)
+            continue
         for image in builder.loop(run.images, (body, tasks.mark, run.outer, run.first, run.last)):
             yield from tasks.tasks(run, image)

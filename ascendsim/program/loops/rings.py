@@ -33,6 +33,8 @@ LOST: Final = ()
 # `rest` and `what` count from `lap`: code leaves them as it says them, for a task far on in a loop as for the
 # first. A plain tuple (place, rest, what, lap), as there is one for every tile of every task.
 Held = tuple[Hashable, tuple[Any, ...] | None, Hashable, int]
+# A ring for now: its turn, how code finds it, and what it holds.
+Snapshot = tuple[int, RingState, tuple[Held | None, ...]]
 _NAMELESS: Final[Held] = (None, None, None, 0)
 
 
@@ -156,8 +158,18 @@ class Ring:
 
     def _labels(self, places: tuple[Hashable, ...], lap: int, begin: int) -> list[Any]:
         """Return what the slots hold of some places, from the slot of a turn on."""
-        of_slots = (*self._holds[begin:], *self._holds[:begin])
-        return [None if held is None else _label(held, places, lap) for held in of_slots]
+        labels: list[Any] = []
+        for held in (*self._holds[begin:], *self._holds[:begin]):
+            if held is None:
+                labels.append(None)
+                continue
+            # The usual tile is told here, as this is done for every task: nothing of it has to be moved.
+            place, rest, what, begin = held
+            if rest is None and (what is None or begin == lap) and place in places:
+                labels.append((places.index(place), None, what))
+            else:
+                labels.append(_label(held, places, lap))
+        return labels
 
     def become(self, state: RingState, places: tuple[Hashable, ...], lap: int, taken: int) -> None:
         """Take the state in which code with these places leaves the ring, which takes so many slots.
@@ -173,6 +185,17 @@ class Ring:
                 if label is not None:
                     own = (places[label[0]], label[1], label[2], lap) if label else _NAMELESS
                     self._holds[(begin + number) % count] = own
+
+    def snapshot(self) -> Snapshot:
+        """Return how it stands, to compare and to `restore`."""
+        # Of a ring whose tiles never had a name nobody can tell what it holds.
+        return self._turn, self.bare, tuple(self._holds) if self.named and any(self._holds) else ()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Stand as it did when a snapshot was made."""
+        turn, bare, holds = snapshot
+        self._stand(turn, bare.fresh)
+        self._holds = list(holds) or [None] * len(self.slots)
 
     def whole(self, lap: int = 0) -> RingState:
         """Return all that the ring holds, told from a round of a loop: its laps are counted from there."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from ascendsim.program.loops.turns import Turns
 from ascendsim.timing.fast.compiled import state as f
+from ascendsim.timing.fast.ragged import numbers_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,9 +46,9 @@ class Copies:
         if len(self._turns) == 1 and np.array_equal(copied[:, 1], np.cumsum(sizes)):
             # Usual of small kernels: all as it is written, from the first instruction on.
             return {"code": code[: self._count], "units": copied[:, 1], "uses": uses}
-        rows = code[_runs(copied[:, 0], sizes)]
+        rows = code[numbers_of(copied[:, 0], sizes)]
         counts = rows[:, f.LAST_USE] - rows[:, f.FIRST_USE]
-        own = uses[_runs(rows[:, f.FIRST_USE], counts)]
+        own = uses[numbers_of(rows[:, f.FIRST_USE], counts)]
         rows[:, f.LAST_USE] = np.cumsum(counts)
         rows[1:, f.FIRST_USE], rows[:1, f.FIRST_USE] = rows[:-1, f.LAST_USE], 0
         if len(self._turns) > 1:
@@ -59,10 +60,3 @@ class Copies:
             of_rows = np.repeat(copied[:, 2], sizes)
             own = 2 * turned[np.repeat(of_rows, counts), own // 2] + own % 2
         return {"code": rows, "units": np.cumsum(sizes), "uses": own}
-
-
-def _runs(firsts: Table, sizes: Table) -> Table:
-    """Return the numbers of runs that begin with these, each so long, one run after the other."""
-    ends = np.cumsum(sizes)
-    runs: Table = np.arange(sizes.sum()) + np.repeat(firsts - (ends - sizes), sizes)
-    return runs

@@ -13,10 +13,11 @@ import numpy as np
 
 from ascendsim.program.loops.laps import Lap
 from ascendsim.program.program import Program
-from ascendsim.program.units import Nest, Segment, Unit
+from ascendsim.program.units import Nest, Segment, Step, Unit
 from ascendsim.timing.fast.code import CodeBook
-from ascendsim.timing.fast.layouts import NONE, Layout, Layouts
+from ascendsim.timing.fast.layouts import NONE, Layouts
 from ascendsim.timing.fast.naming import Composed, Found, Namer
+from ascendsim.timing.fast.ragged import numbers_of
 from ascendsim.timing.l2.lanes import next_place
 
 if TYPE_CHECKING:
@@ -33,16 +34,48 @@ class Sequential(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """A segment of a program: for each transfer which of `named` it is from, and which slice of that.
-
-    `named` are numbers of what was found, `laps` by how much each of them is moved.
-    """
+    """A segment of a program: the numbers of its steps among all of the book, and how its laps are moved."""
 
     shifts: range
-    source: NDArray[np.int64]
+    steps: NDArray[np.int64]
+
+
+class _Sources(NamedTuple):
+    """Of some code what its layout says, and for each of its sources the number of what is not told apart."""
+
+    source: NDArray[np.int32]
     slices: NDArray[np.int32]
-    named: list[int]
-    laps: list[int]
+    sources: list[tuple[int, int | None]]
+
+
+class _Steps:
+    """The transfers of steps, each step once, one step after the other.
+
+    For each transfer which of `named` it is from, and which slice of that. `named` are numbers of what was
+    found, `laps` by how much each of them is moved. `sizes` are the transfers of each step.
+    """
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.named: list[int] = []
+        self.laps: list[int] = []
+        # Of each step what its layout says, and where its own begin in `named`.
+        self._columns: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
+        self._begins: list[int] = []
+
+    def append(self, source: NDArray[np.int32], slices: NDArray[np.int32], begin: int) -> int:
+        """Add a step whose own begin there in `named`; return its number."""
+        self.sizes.append(len(source))
+        self._columns.append((source, slices))
+        self._begins.append(begin)
+        return len(self.sizes) - 1
+
+    def columns(self) -> tuple[Numbers, NDArray[np.int32]]:
+        """Return for each transfer its place in `named`, and which slice it is of that."""
+        source, slices = (
+            np.concatenate([NONE, *column]) for column in zip((NONE, NONE), *self._columns, strict=True)
+        )
+        return source + np.repeat(np.array(self._begins, np.int64), self.sizes), slices
 
 
 class SliceBook:
@@ -57,9 +90,12 @@ class SliceBook:
         self._layouts = layouts
         self._asked = asked
         self._programs: list[list[_Run]] = []
+        self._steps = _Steps()
+        # The numbers of steps, by identity: programs share them (`program/loops/chains.py`). With each the
+        # step itself, which so is kept alive.
+        self._known: dict[int, tuple[int, Step]] = {}
         self._namer = Namer(book, layouts)
-        # By code: its layout, and for each of its sources the number of what is not told apart.
-        self._sources: dict[Unit | Nest, tuple[Layout, list[tuple[int, int | None]]]] = {}
+        self._sources: dict[Unit | Nest, _Sources] = {}
 
     def meet(self, program: Program) -> None:
         """Take in a program, after those before it."""
@@ -86,53 +122,64 @@ class SliceBook:
                     indices.append(index)
         count = len(tensors)
         named = self._namer.note(tuple(tensors), tuple(indices))
-        return _Run(range(1), np.zeros(count, np.int64), np.arange(count, dtype=np.int32), [named], [0])
+        source, slices = np.zeros(count, np.int32), np.arange(count, dtype=np.int32)
+        begin = len(self._steps.named)
+        self._steps.named.append(named)
+        self._steps.laps.append(0)
+        return _Run(range(1), np.array([self._steps.append(source, slices, begin)]))
 
     def _run(self, program: Program, part: Segment) -> _Run:
         """Return the transfers of a segment."""
-        named: list[int] = []
-        laps: list[int] = []
-        begins, source, slices = [], [NONE], [NONE]
-        for step in program.steps[part.first : part.last]:
-            layout, sources = self._sources.get(step.unit) or self._sources_of(step.unit)
-            begins.append(len(named))
-            source.append(layout.source)
-            slices.append(layout.slices)
-            for at, number in sources:
-                lap = 0
-                if number is None:
-                    number, lap = self._namer.of_step(step, at)
-                named.append(number)
-                laps.append(lap + step.shift)
-        of_steps = np.repeat(np.array(begins, np.int64), [len(one) for one in source[1:]])
-        return _Run(part.shifts(), np.concatenate(source) + of_steps, np.concatenate(slices), named, laps)
+        known = self._known
+        steps = program.steps[part.first : part.last]
+        for step in steps:
+            if id(step) not in known:
+                known[id(step)] = self._number(step), step
+        return _Run(part.shifts(), np.array([known[id(step)][0] for step in steps], np.int64))
 
-    def _sources_of(self, code: Unit | Nest) -> tuple[Layout, list[tuple[int, int | None]]]:
-        """Return the layout of some code, and its sources, with a number where nobody asks for slices."""
+    def _number(self, step: Step) -> int:
+        """Take in a step; return its number."""
+        source, slices, sources = self._sources.get(step.unit) or self._sources_of(step.unit)
+        steps, shift = self._steps, step.shift
+        begin = len(steps.named)
+        for at, number in sources:
+            lap = 0
+            if number is None:
+                number, lap = self._namer.of_step(step, at)
+            steps.named.append(number)
+            steps.laps.append(lap + shift)
+        return steps.append(source, slices, begin)
+
+    def _sources_of(self, code: Unit | Nest) -> _Sources:
+        """Return the sources of some code, with a number where nobody asks for slices."""
         layout = self._layouts.of(code)
-        names = [self._book.traffics[number].tensor.name for number in layout.traffics.tolist()]
+        names = [self._book.traffics[number].tensor.name for number in layout.traffics]
         sources: list[tuple[int, int | None]] = []
         for number, source in enumerate(layout.sources):
-            own = [names[at] for at in np.flatnonzero(layout.source == number).tolist()]
+            own = [name for name, of in zip(names, layout.source, strict=True) if of == number]
             told = self._asked is None or not self._asked.isdisjoint(own)
             # A tensor as a whole stands for each of its slices.
             whole = None if told else self._namer.note(tuple(own), ((),) * len(own))
             sources.append((source, whole))
-        self._sources[code] = layout, sources
-        return layout, sources
+        columns = np.array(layout.source, np.int32), np.array(layout.slices, np.int32)
+        made = self._sources[code] = _Sources(*columns, sources)
+        return made
 
     def numbers(self) -> list[Numbers]:
         """Return for each program the number of the slice of every transfer, in program order."""
-        rows = self._rows()
+        rows, steps = self._rows(), self._steps
         begins = np.cumsum([0, *[row.shape[1] for row in rows]])
         pool = np.concatenate([np.empty((3, 0), np.int64), *rows], axis=1)
+        source, slices = steps.columns()
+        once = pool[:, begins[np.array(steps.named, np.int64)][source] + slices]
+        once[1] += once[2] * np.array(steps.laps, np.int64)[source]
+        sizes = np.array(steps.sizes, np.int64)
+        firsts = np.cumsum(sizes) - sizes
         result = []
         for runs in self._programs:
             made = [np.empty((3, 0), np.int64)]
-            for shifts, source, slices, named, laps in runs:
-                once = pool[:, begins[np.array(named, np.int64)][source] + slices]
-                once[1] += once[2] * np.array(laps, np.int64)[source]
-                made.append(_rounds(once, shifts))
+            for shifts, own in runs:
+                made.append(_rounds(once[:, numbers_of(firsts[own], sizes[own])], shifts))
             result.append(np.concatenate(made, axis=1)[:2])
         most = 1 + max((int(found[1].max(initial=0)) for found in result), default=0)
         return [found[0] * most + found[1] for found in result]

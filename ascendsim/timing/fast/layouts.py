@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from ascendsim.program.loops.rings import place_in
 from ascendsim.program.program import Program
 from ascendsim.program.units import Nest, Step, Unit
 from ascendsim.timing.fast.code import CodeBook
+from ascendsim.timing.fast.ragged import numbers_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,10 +32,11 @@ class Layout(NamedTuple):
     slices of each.
     """
 
-    traffics: Numbers
-    cores: Numbers
-    source: Numbers
-    slices: Numbers
+    # Lists, as most have few transfers: a small array takes as long to make as a large one.
+    traffics: list[int]
+    cores: list[int]
+    source: list[int]
+    slices: list[int]
     sources: tuple[int, ...]
     counts: tuple[int, ...]
 
@@ -60,60 +63,69 @@ class Layouts:
         sources = tuple(dict.fromkeys(found))
         counts = dict.fromkeys(sources, 0)
         slices = []
-        for source in found:
-            slices.append(counts[source])
-            counts[source] += 1
-        return Layout(
-            np.array(code.traffics, np.int32),
-            np.array(code.cores, np.int32),
-            np.array([sources.index(source) for source in found], np.int32),
-            np.array(slices, np.int32),
-            sources,
-            tuple(counts.values()),
-        )
+        for place in found:
+            slices.append(counts[place])
+            counts[place] += 1
+        source = [sources.index(place) for place in found]
+        return Layout(list(code.traffics), list(code.cores), source, slices, sources, tuple(counts.values()))
 
     def _of_nest(self, nest: Nest) -> Layout:
         """Lay those of its steps end to end; a source of a step is one of the nest's, or follows from one."""
         sources: dict[int, int] = {}
         counts: list[int] = []
-        made: list[tuple[Numbers, ...]] = [(NONE,) * 4]
+        made = Layout([], [], [], [], (), ())
         for part in nest.segments:
-            before = np.array(counts, np.int32)
-            once = [(NONE,) * 4]
+            before, begin = counts.copy(), len(made.source)
             for step in nest.steps[part.first : part.last]:
                 inner = self.of(step.unit)
                 if inner.sources:
-                    once.append((inner.traffics, inner.cores, *_placed(step, inner, nest, sources, counts)))
-            columns = [np.concatenate(column) for column in zip(*once, strict=True)]
+                    made.traffics.extend(inner.traffics)
+                    made.cores.extend(inner.cores)
+                    _place(step, inner, nest, sources, counts, made)
             # Each turn goes on where the one before it has ended, source by source.
-            grown = np.array(counts, np.int32)
-            grown[: len(before)] -= before
-            made.append(tuple(columns))
-            made += [(*columns[:3], columns[3] + turn * grown[columns[2]]) for turn in range(1, part.times)]
-            for number, each in enumerate(grown.tolist()):
-                counts[number] += (part.times - 1) * each
-        whole = [np.concatenate(column) for column in zip(*made, strict=True)]
-        return Layout(whole[0], whole[1], whole[2], whole[3], tuple(sources), tuple(counts))
+            grown = [count - old for count, old in zip_longest(counts, before, fillvalue=0)]
+            source, slices = made.source[begin:], made.slices[begin:]
+            for turn in range(1, part.times):
+                made.slices.extend([at + turn * grown[of] for of, at in zip(source, slices, strict=True)])
+            for column in (made.traffics, made.cores, made.source):
+                column.extend(column[begin:] * (part.times - 1))
+            counts = [count + (part.times - 1) * each for count, each in zip(counts, grown, strict=True)]
+        return made._replace(sources=tuple(sources), counts=tuple(counts))
 
     def traffics(self, program: Program) -> Numbers:
         """Return the number of the traffic of every transfer, in program order."""
         known = self._traffics.get(program)
         if known is None:
-            found = [self.of(step.unit).traffics for step in program.steps]
-            known = self._traffics[program] = _end_to_end(program, found)
+            known = self._traffics[program] = self._end_to_end(program, lambda layout: layout.traffics)
         return known
 
     def cores(self, program: Program) -> Numbers:
         """Return the core of the program that each transfer belongs to, in program order."""
         if len(program.sizes) == 1:
             return np.zeros(len(self.traffics(program)), np.int32)
-        return _end_to_end(program, [self.of(step.unit).cores for step in program.steps])
+        return self._end_to_end(program, lambda layout: layout.cores)
+
+    def _end_to_end(self, program: Program, column: Callable[[Layout], list[int]]) -> Numbers:
+        """Lay a number of each transfer of the steps end to end, loops and all."""
+        # Steps are many, and their codes few.
+        codes = [step.unit for step in program.steps]
+        numbers = {code: number for number, code in enumerate(dict.fromkeys(codes))}
+        columns = [column(self.of(code)) for code in numbers]
+        flat = np.array(list(chain.from_iterable(columns)), np.int32)
+        sizes = np.array([len(each) for each in columns], np.int64)
+        firsts = np.cumsum(sizes) - sizes
+        of_steps = np.array([numbers[code] for code in codes], np.int64)
+        made = [NONE]
+        for part in program.segments:
+            own = of_steps[part.first : part.last]
+            made.append(np.tile(flat[numbers_of(firsts[own], sizes[own])], part.times))
+        return np.concatenate(made)
 
 
-def _placed(
-    step: Step, inner: Layout, nest: Nest, sources: dict[int, int], counts: list[int]
-) -> tuple[Numbers, Numbers]:
-    """Return the source, in a nest, of each transfer of a step, and which slice of that it is.
+def _place(
+    step: Step, inner: Layout, nest: Nest, sources: dict[int, int], counts: list[int], made: Layout
+) -> None:
+    """Add to the layout of a nest of which source each transfer of a step is, and which slice of that.
 
     `sources` numbers those of the nest met so far; `counts` are the slices of each, which become more.
     """
@@ -125,19 +137,10 @@ def _placed(
         numbers.append(number)
         begins.append(counts[number])
         counts[number] += count
-    if len(numbers) == 1:
-        return inner.source + np.int32(numbers[0]), inner.slices + np.int32(begins[0])
-    return np.array(numbers, np.int32)[inner.source], np.array(begins, np.int32)[inner.source] + inner.slices
+    made.source.extend([numbers[source] for source in inner.source])
+    made.slices.extend([begins[of] + at for of, at in zip(inner.source, inner.slices, strict=True)])
 
 
 def source_in(step: Step, source: int, nest: Nest) -> int:
     """Return the source of a nest that a source of one of its steps follows from."""
     return TASK if source == TASK else place_in(step.places[source], nest.places)
-
-
-def _end_to_end(program: Program, of_steps: Sequence[Numbers]) -> Numbers:
-    """Lay a number of each transfer of the steps end to end, loops and all."""
-    made = [NONE]
-    for part in program.segments:
-        made.append(np.tile(np.concatenate([NONE, *of_steps[part.first : part.last]]), part.times))
-    return np.concatenate(made)
