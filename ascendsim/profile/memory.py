@@ -179,6 +179,11 @@ class LinkFigures:
     shared_efficiency: float = 1.0
 
     @cached_property
+    def exact_shared_efficiency(self) -> Fraction:
+        """The shared efficiency as it is written, without the rounding of a float."""
+        return Fraction(str(self.shared_efficiency))
+
+    @cached_property
     def vector_part(self) -> Exact:
         """What the total of cube cores is of that of vector cores."""
         return plain(Fraction(self.total_bytes_per_cycle) / Fraction(self.vector_total_bytes_per_cycle))
