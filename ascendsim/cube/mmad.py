@@ -42,6 +42,7 @@ class Mmad(_Mmad, Command):
 
     __slots__ = ()
     pipe = "M"
+    gm = None
 
     @property
     def reads(self) -> tuple[Slot, ...]:
@@ -52,11 +53,6 @@ class Mmad(_Mmad, Command):
     def writes(self) -> tuple[Slot, ...]:
         """The accumulator."""
         return (self.dst,)
-
-    @property
-    def gm(self) -> None:
-        """None: all three are slots."""
-        return
 
     @property
     def shape(self) -> Hashable:

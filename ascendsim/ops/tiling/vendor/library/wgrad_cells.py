@@ -133,8 +133,10 @@ class GridCells:
         blocks = -(-cell.m // m) * -(-cell.n // n)
         slower = FLOAT32_SLOWER if self.gemm.compute_dtype == "float32" else 1
         mmad = slower * m * n * self._units * (pixels // FRACTAL) + MMAD_CYCLES
+        # Hundreds of blocks have a few lengths.
+        lengths, which = np.unique(pixels, return_inverse=True)
         left, right = (
-            np.array([_load_cycles(width, buffer, stride, run) for run in pixels.tolist()])
+            np.array([_load_cycles(width, buffer, stride, run) for run in lengths.tolist()])[which]
             for buffer, stride in (("L0A", 1), ("L0B", s.stride[1]))
         )
         mte1 = 2 * LOAD3D_CYCLES + left * m * self._units + right * n * self._units
@@ -168,13 +170,16 @@ def _load_cycles(width: int, buffer: str, stride: int, pixels: int) -> int:
     return sum(count * (each + switched - 1) for switched, count in spans.items())
 
 
-def divisors(number: int, most: int, *, and_all: bool = False) -> list[int]:
+@lru_cache(maxsize=1024)
+def divisors(number: int, most: int, *, and_all: bool = False) -> tuple[int, ...]:
     """Return the divisors up to a limit, and the limit itself if asked."""
     found = [part for part in range(1, min(number, most) + 1) if number % part == 0]
-    return [*found, most] if and_all and most not in found else found
+    return (*found, most) if and_all and most not in found else tuple(found)
 
 
-def _even(total: int, most: int) -> list[int]:
+@lru_cache(maxsize=1024)
+def _even(total: int, most: int) -> tuple[int, ...]:
     """Return the largest parts of the even cuts of a number into parts of at most `most`, longest first."""
     # Into how many parts of `size` it goes, the largest of an even cut into as many has that size.
-    return [size for size in range(min(total, most), 0, -1) if -(-total // -(-total // size)) == size]
+    sizes = range(min(total, most), 0, -1)
+    return tuple([size for size in sizes if -(-total // -(-total // size)) == size])
