@@ -80,18 +80,27 @@ class GridCells:
         """Fractals of an operand for 16 x 16 elements: 2 where an element has 4 bytes."""
         return FRACTAL // self.gemm.sliding.c0 or 1
 
+    @cached_property
+    def _room(self) -> Room:
+        return Room.of(self.profile)
+
     def ranked(self, grids: Sequence[Grid]) -> Iterator[tuple[Grid, Tiles]]:
         """Yield the base blocks of the cells of some grids, those of the fewest cycles first.
 
         Of equals the block of an earlier grid, then the longer one, comes first.
         """
         cells = [self.of(grid) for grid in grids]
-        cuts = [(number, *cut) for number, cell in enumerate(cells) for cut in self._cuts(cell)]
+        # One array for all cells, and for their blocks: numpy takes as long for a few numbers as for a few
+        # hundred.
+        columns = np.array(cells, np.int64).reshape(-1, len(Cell._fields)).T
+        every = Cell(*columns)
+        whole = self.window_bytes(every, every.n).tolist()
+        each = enumerate(zip(cells, whole, strict=True))
+        cuts = [(number, *cut) for number, (cell, size) in each for cut in self._cuts(cell, size)]
         if not cuts:
             return
-        # One array for the blocks of all cells: numpy takes as long for a few numbers as for a few hundred.
         numbers, *bases = np.array(cuts).T
-        cycles = self._cycles(Cell(*np.array(cells)[numbers].T), *bases)
+        cycles = self._cycles(Cell(*columns[:, numbers]), *bases)
         for best in np.argsort(cycles, kind="stable").tolist():
             number, m, n, pixels = cuts[best]
             yield grids[number], Tiles(m, n, pixels, float(cycles[best]))
@@ -108,14 +117,17 @@ class GridCells:
             groups,
         )
 
-    def _cuts(self, cell: Cell) -> Iterator[tuple[int, int, int]]:
-        """Yield the base blocks of a cell, longest first: fractals along m and n, pixels of one Mmad."""
-        room, pixels = Room.of(self.profile), cell.rows * self.gemm.sliding.out_size[1]
+    def _cuts(self, cell: Cell, right: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the base blocks of a cell, longest first: fractals along m and n, pixels of one Mmad.
+
+        right   bytes of all that the cell needs of the big side
+        """
+        room, pixels = self._room, cell.rows * self.gemm.sliding.out_size[1]
         # A side is at most 16 fractals long, 32 where L1 holds its operand whole for the image of a cell.
         left = pixels * cell.m * FRACTAL * self.gemm.sliding.itemsize
         long_m, long_n = (
             LONGEST * (1 + (whole_bytes <= self.profile.buffers["L1"].capacity_bytes))
-            for whole_bytes in (left, self.window_bytes(cell, cell.n))
+            for whole_bytes in (left, right)
         )
         runs = divisors(-(-pixels // FRACTAL), room.operand)
         columns = _even(cell.n, min(long_n, room.results))
