@@ -6,7 +6,7 @@ What is done for each transfer is done by numpy; `naming.py` finds each slice on
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -57,7 +57,7 @@ class SliceBook:
         self._layouts = layouts
         self._asked = asked
         self._programs: list[list[_Run]] = []
-        self._namer = Namer(book, layouts)
+        self._namer = Namer(book, layouts, asked)
         # By code: its layout, and for each of its sources the number of what is not told apart.
         self._sources: dict[Unit | Nest, tuple[Layout, list[tuple[int, int | None]]]] = {}
 
@@ -124,7 +124,7 @@ class SliceBook:
     def numbers(self) -> list[Numbers]:
         """Return for each program the number of the slice of every transfer, in program order."""
         rows = self._rows()
-        begins = np.cumsum([0, *[row.shape[1] for row in rows]])
+        begins = np.array(list(accumulate([row.shape[1] for row in rows], initial=0)), np.int64)
         pool = np.concatenate([np.empty((3, 0), np.int64), *rows], axis=1)
         result = []
         for runs in self._programs:

@@ -139,5 +139,6 @@ def _end_to_end(program: Program, of_steps: Sequence[Numbers]) -> Numbers:
     """Lay a number of each transfer of the steps end to end, loops and all."""
     made = [NONE]
     for part in program.segments:
-        made.append(np.tile(np.concatenate([NONE, *of_steps[part.first : part.last]]), part.times))
+        once = np.concatenate([NONE, *of_steps[part.first : part.last]])
+        made.append(once if part.times == 1 else np.tile(once, part.times))
     return np.concatenate(made)

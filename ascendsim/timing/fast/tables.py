@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -67,9 +67,9 @@ def phase_tables(
     counts   the instructions of each program
     """
     units = max([len(run.program.sizes) for run in runs], default=1)
-    cores, steps, segments = _programs(runs, counts, book, recorded)
-    queue, depths = _depths(profile, max(counts, default=0), units)
     made = np.concatenate([run.outcomes for run in runs]) if runs else np.empty(0, np.int32)
+    cores, steps, segments = _programs(runs, counts, book, recorded, hits=not made.any())
+    queue, depths = _depths(profile, max(counts, default=0), units)
     classes, transfers = _transfers(runs, outcomes, book, profile)
     code = book.tables()
     tables: dict[str, Any] = {
@@ -103,7 +103,7 @@ def laid_out(figures: Table, tables: Mapping[str, Any]) -> tuple[Table, dict[str
     A number instead of a table stands for so many zeros.
     """
     sizes = [table if isinstance(table := tables[name], int) else table.size for name in f.TABLES]
-    ends = np.cumsum([f.HEADER, *sizes]).tolist()
+    ends = list(accumulate(sizes, initial=f.HEADER))
     # Zeros as the system hands them out, which takes no time for what is never touched.
     memory = np.zeros(ends[-1], np.int64)
     memory[: f.MACHINE] = figures
@@ -116,9 +116,9 @@ def laid_out(figures: Table, tables: Mapping[str, Any]) -> tuple[Table, dict[str
 
 
 def _programs(
-    runs: Sequence[Run], counts: Sequence[int], book: CodeBook, recorded: bool
+    runs: Sequence[Run], counts: Sequence[int], book: CodeBook, recorded: bool, *, hits: bool
 ) -> tuple[Table, Table, Table]:
-    """Return the tables of cores, steps and segments."""
+    """Return the tables of cores, steps and segments; `hits`: all outcomes are the first one."""
     rows = CodeRows(book)
     cores: list[tuple[int, ...]] = []
     segments: list[int] = []
@@ -126,7 +126,7 @@ def _programs(
     for run, count in zip(runs, counts, strict=True):
         first = len(segments) // 3
         segments += rows.laid(run.program.steps, run.program.segments)
-        begins = moved if run.outcomes.any() else -1, slots, recorded_so_far if recorded else -1
+        begins = -1 if hits or not run.outcomes.any() else moved, slots, recorded_so_far if recorded else -1
         of = KINDS.index(run.cores[0].kind), len(run.cores), len(run.program.sizes)
         # The position before the first segment: as if one had just ended.
         cores.append((first - 1, len(segments) // 3, *begins, *of))
