@@ -104,7 +104,7 @@ class DataPath(NamedTuple):
 
     def padding_cycles(self, rows: int) -> int:
         """Return what so many rows take that are filled up to whole blocks in UB, or cut back from them."""
-        return ceil(rows * Fraction(self.row_cycles))
+        return ceil(rows * self.row_cycles)
 
     def times(self, requests: Exact = 0) -> tuple[int, int]:
         """Return what an instruction takes beside its bytes at the path's rate: before them, and after.
