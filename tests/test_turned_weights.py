@@ -109,7 +109,7 @@ def test_a_split_kernel_has_them_turned_unless_both_operands_stay():
 def test_groups_four_channels_a_tap_and_weights_with_channels_last_are_read_as_they_lie():
     assert not turns(problem=replace(DEEP, weight=(64, 32, 3, 3, 3), groups=2))
     assert not turns(taps="c04")
-    last = replace(Layer.of(DEEP, "float16"), layouts=Layouts(weight="NDHWC"))
+    last = Layer.of(DEEP, "float16")._replace(layouts=Layouts(weight="NDHWC"))
     assert not turned_first(PLAN, last)
 
 

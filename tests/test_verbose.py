@@ -16,6 +16,7 @@ from ascendsim import ConvProblem, estimate
 from ascendsim.cli import main
 from ascendsim.cli.parser import make_parser
 from ascendsim.cli.shell.verbose import CLEAR, COMPILING, told
+from ascendsim.messages import logger_of
 from ascendsim.native import telling
 from ascendsim.native.build import build
 from ascendsim.ops import many
@@ -152,9 +153,22 @@ def test_every_command_takes_it():
 
 @pytest.mark.parametrize("name", ["ascendsim", "ascendsim.ops.graph_times"])
 def test_nothing_is_said_where_nobody_listens(name):
+    logger_of(name)
     # Without a handler of its own Python would print warnings of a library on standard error.
     assert any(isinstance(made, logging.NullHandler) for made in logging.getLogger("ascendsim").handlers)
     assert logging.getLogger(name).getEffectiveLevel() >= logging.WARNING
+
+
+def test_nobody_listens_where_logging_is_not_imported():
+    code = (
+        "import sys\n"
+        "from ascendsim import estimate\n"
+        "from ascendsim.messages import logger_of\n"
+        "assert logger_of('ascendsim') is None, 'somebody has imported logging'\n"
+        "import logging\n"
+        "assert logger_of('ascendsim') is logging.getLogger('ascendsim')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(("workers", "times"), [(1, 0), (2, 1)])

@@ -61,7 +61,7 @@ class Fixpipe(_Fixpipe, Command):
     pipe = "FIX"
 
     @property
-    def trails(self) -> bool:
+    def trails(self) -> bool:  # type: ignore[override]  # a field says it, and no other class has one
         """It takes the tile piece by piece from the last product if the unit flag is on."""
         return self.unit_flag
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from fractions import Fraction
-from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.cube.tile_reads import round_up
@@ -42,6 +40,7 @@ class Mmad(_Mmad, Command):
 
     __slots__ = ()
     pipe = "M"
+    gm = None
 
     @property
     def reads(self) -> tuple[Slot, ...]:
@@ -52,11 +51,6 @@ class Mmad(_Mmad, Command):
     def writes(self) -> tuple[Slot, ...]:
         """The accumulator."""
         return (self.dst,)
-
-    @property
-    def gm(self) -> None:
-        """None: all three are slots."""
-        return
 
     @property
     def shape(self) -> Hashable:
@@ -87,11 +81,11 @@ class Mmad(_Mmad, Command):
         rate = cube.rates[self.compute_dtype]
         # The cube multiplies whole fractals, whatever of them the tile uses.
         padded = round_up(self.m, cube.m0) * round_up(self.n, cube.n0) * round_up(self.k, rate.k0)
-        cycles = ceil(Fraction(padded) / rate.macs_per_cycle)
+        cycles = -(-padded // rate.macs_per_cycle)
         passes = -(-self.k // rate.k0)
         # The slices of k are added to the whole tile one after another. So while the last one is added, the
         # tile is finished fractal by fractal, and whoever trails this product may begin.
-        lead = ceil(Fraction(padded * (passes - 1), passes) / rate.macs_per_cycle)
+        lead = -(-padded * (passes - 1) // (passes * rate.macs_per_cycle))
         head = cube.mmad_head_cycles
         return Cost(head + cycles, cube.mmad_latency_cycles, lead_cycles=head + lead)
 

@@ -6,8 +6,6 @@ names a place, and the symbol whose address belongs there.
 Source   System V Application Binary Interface, chapter 4; its supplement for AMD64, 4.3 and 4.4
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from struct import unpack_from

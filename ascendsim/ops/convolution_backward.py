@@ -36,6 +36,7 @@ from ascendsim.ops.running import (
     time_graph,
 )
 from ascendsim.rules import ConvolutionBackwardCall, Decision, TensorDescription, resolve
+from ascendsim.timing.kernel import collector_paused
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,6 +118,7 @@ def convolution_backward(
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
 
 
+@collector_paused()
 def estimate(
     problem: ConvProblem,
     dtype: Format | Sequence[Format] = "float16",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from functools import partial
 
 from ascendsim.errors import StoppedError
 from ascendsim.frozen import FrozenMap
+from ascendsim.messages import logger_of
 from ascendsim.ops.known_times import known_times
 from ascendsim.ops.lowering.graph import Graph, TransData
 from ascendsim.ops.plan_text import saying_whose
@@ -22,7 +22,6 @@ from ascendsim.timing.times import stopped_words
 
 # How the kernels of a call find L2, if not each alike.
 CHAINED = "chained"
-_log = logging.getLogger(__name__)
 
 
 class GraphTimes:
@@ -57,7 +56,8 @@ class GraphTimes:
                 result = self._timed(kernel)
         except StoppedError:  # by what the kernels before had left of the bound
             raise self._stopped(kernel) from None
-        _log.debug("%s on %s: %s cycles", kernel.name, self._profile.variant, f"{result.cycles:,}")
+        if log := logger_of(__name__):
+            log.debug("%s on %s: %s cycles", kernel.name, self._profile.variant, f"{result.cycles:,}")
         if self._left is not None:
             self._left -= result.cycles
             if self._left < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Unpack
 
 from ascendsim.arguments import shown
@@ -18,13 +19,22 @@ from ascendsim.ops.options.call import Options, options_of
 from ascendsim.ops.options.keywords import ProductOptions, require_order
 from ascendsim.ops.problems.hf32 import full_name, stored_name
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, problem_of
-from ascendsim.ops.results import Estimate, MatmulResult
+from ascendsim.ops.results import Estimate
 from ascendsim.ops.running import name_of, run_graph, time_graph
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.program.places import GmTensor
 from ascendsim.rules.typed import cube_math_number
+from ascendsim.timing.kernel import collector_paused
 
 NOTE = "The tiling is this simulator's choice; the product's operators choose their own."
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulResult(Estimate):
+    """A matrix product and its cycles; `order` as of a convolution backward."""
+
+    output: Any
+    order: str
 
 
 def matmul(
@@ -64,6 +74,7 @@ def matmul(
     return MatmulResult(**said, kernels=tuple(results), output=stored, order=name_of(order))
 
 
+@collector_paused()
 def estimate_matmul(
     problem: MatmulProblem,
     dtype: str = "float16",

@@ -220,11 +220,3 @@ class ConvolutionBackwardResult(Estimate):
             f"result of a convolution backward: {name} is not known, as the call was made with timing=False; "
             "leave that out, or ask `estimate` for the cycles of the problem"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class MatmulResult(Estimate):
-    """A matrix product and its cycles; `order` as of a convolution backward."""
-
-    output: Any
-    order: str

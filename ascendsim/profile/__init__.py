@@ -1,7 +1,7 @@
 """Products as sourced figures: find, read, check and hold them. The only reader of the product files."""
 
-from ascendsim.profile.changes import Change, contradiction, parse_changes, read_changes
-from ascendsim.profile.costs import Cost
+from typing import TYPE_CHECKING, Any
+
 from ascendsim.profile.files import (
     Product,
     configs_directory,
@@ -12,6 +12,10 @@ from ascendsim.profile.files import (
 )
 from ascendsim.profile.generation import Generation
 from ascendsim.profile.records import Figure, Profile
+
+if TYPE_CHECKING:
+    from ascendsim.profile.changes import Change, contradiction, parse_changes, read_changes
+    from ascendsim.profile.costs import Cost
 
 __all__ = [
     "Change",
@@ -29,3 +33,18 @@ __all__ = [
     "profile_from_tree",
     "read_changes",
 ]
+
+_CHANGES = ("Change", "contradiction", "parse_changes", "read_changes")
+
+
+def __getattr__(name: str) -> Any:
+    """Import what changes and prices products when it is asked for: every call comes by here."""
+    if name in _CHANGES:
+        from ascendsim.profile import changes
+
+        return getattr(changes, name)
+    if name == "Cost":
+        from ascendsim.profile.costs import Cost
+
+        return Cost
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -104,7 +104,7 @@ class DataPath(NamedTuple):
 
     def padding_cycles(self, rows: int) -> int:
         """Return what so many rows take that are filled up to whole blocks in UB, or cut back from them."""
-        return ceil(rows * Fraction(self.row_cycles))
+        return ceil(rows * self.row_cycles)
 
     def times(self, requests: Exact = 0) -> tuple[int, int]:
         """Return what an instruction takes beside its bytes at the path's rate: before them, and after.
@@ -177,6 +177,11 @@ class LinkFigures:
     latency_cycles: int
     per_vector_pair_bytes_per_cycle: Exact = 0
     shared_efficiency: float = 1.0
+
+    @cached_property
+    def exact_shared_efficiency(self) -> Fraction:
+        """The shared efficiency as it is written, without the rounding of a float."""
+        return Fraction(str(self.shared_efficiency))
 
     @cached_property
     def vector_part(self) -> Exact:

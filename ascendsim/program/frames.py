@@ -72,13 +72,15 @@ class Frame:
         # For every instruction there is: so all is done in one pass over its slots.
         slots, ends = self._uses
         for slot in reads:
-            if not written[slot.index]:
+            number = slot.index
+            if not written[number]:
                 del slots[ends[-1] if ends else 0 :]
                 return slot
-            slots.append(2 * slot.index)
+            slots.append(2 * number)
         for slot in writes:
-            written[slot.index] = 1
-            slots.append(2 * slot.index + 1)
+            number = slot.index
+            written[number] = 1
+            slots.append(2 * number + 1)
         ends.append(len(slots))
         if post is not None:
             self._posts[len(self._open)] = post

@@ -124,11 +124,8 @@ class Command:
 
     __slots__ = ()
     drains: ClassVar[bool] = False
-
-    @property
-    def trails(self) -> bool:
-        """It waits for what it reads."""
-        return False
+    # It waits for what it reads. An attribute, as it is asked of every instruction.
+    trails: bool = False
 
     @property
     def reads(self) -> tuple[Slot, ...]:
@@ -168,16 +165,13 @@ class SlotToSlot(ToSlot):
 
     __slots__ = ()
     src: Slot
+    # Both are slots. An attribute, as it is asked of every instruction.
+    gm: ClassVar[None] = None
 
     @property
     def reads(self) -> tuple[Slot, ...]:
         """The source."""
         return (self.src,)
-
-    @property
-    def gm(self) -> Gm | None:
-        """None: both are slots."""
-        return None
 
 
 class SlotOntoSlot(SlotToSlot):

@@ -63,6 +63,11 @@ class Program:
         return cls(steps, (Segment(0, 1),), slots, buffer_bytes, hazards, waits)
 
     def __len__(self) -> int:
+        return self._length
+
+    @cached_property
+    def _length(self) -> int:
+        # Asked by all who lay tables out.
         return count(self.steps, self.segments)
 
     def expanded(self) -> Iterator[Instruction]:

@@ -10,7 +10,7 @@ from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.loops.laps import moved, require_whole
 from ascendsim.program.loops.turns import Turns, joined, turned_instruction
-from ascendsim.program.places import Gm, Slot
+from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.posts import Post, pipe_on
 from ascendsim.program.uses import Uses
 
@@ -94,6 +94,10 @@ class Unit:
     def unrolled(self, turns: Turns | None = None) -> Iterator[tuple[Unit, Turns | None]]:
         """Yield the units in order, loops unrolled, with their turns, as `Nest` does: this one."""
         yield self, turns
+
+    def tensor(self, number: int) -> GmTensor:
+        """Return the tensor of which instruction `number` of those on GM names a slice."""
+        return self._places[number].tensor
 
     def slice(self, number: int, task: Any) -> Gm:
         """Return the slice of GM that instruction `number` of those on GM names for a task."""

@@ -14,6 +14,7 @@ from ascendsim.rules.typed import Tensor
 AXES = "DHW"
 
 
+# Its subclasses say their fields' types and have none of their own: to make a dataclass takes a while.
 @dataclass(frozen=True)
 class Checked:
     """A call of either interface with its rules; the checks of one interface get the subclass."""
@@ -70,7 +71,6 @@ class Checked:
         return cube_dtype(self.promoted_dtype, self.cube_math_type, self.cube_math)
 
 
-@dataclass(frozen=True)
 class CheckedConvolution(Checked):
     """A call of aclnnConvolutionBackward with its rules.
 
@@ -145,7 +145,6 @@ class CheckedConvolution(Checked):
         return self.room(axis) // self.numbers("stride")[axis] + 1
 
 
-@dataclass(frozen=True)
 class CheckedTbc(Checked):
     """A call of aclnnConvTbcBackward with its rules."""
 

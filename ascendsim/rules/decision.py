@@ -1,7 +1,5 @@
 """Decision of the rules about an accepted call."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

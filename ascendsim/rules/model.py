@@ -1,9 +1,8 @@
 """A rule set as frozen records; docs/interface.md explains every key where it is written for users.
 
-They are named tuples: every call imports them, and a dataclass takes five times as long to make.
+They are named tuples: every call imports them, and a dataclass takes five times as long to make. Annotations
+are not put off: `build` reads them.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, NamedTuple

@@ -6,7 +6,7 @@ stays None wherever the interface takes a pointer: null pointers are for check 1
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from operator import index
 from typing import Any
 
@@ -32,7 +32,7 @@ DTYPE_SYNONYMS = {
 }
 
 
-@dataclass(frozen=True)
+# No dataclass of its own: it has the fields of descriptions, and to make one takes a while.
 class Tensor(TensorDescription):
     """A description whose every field is of its type: tuples of int, names in the simulator's spelling."""
 

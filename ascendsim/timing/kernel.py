@@ -42,7 +42,7 @@ def time_kernel(
     Raises   ProgramError for a program that breaks the rules of the machine, ConfigError for an engine that
              there is not
     """
-    with _collector_paused():
+    with collector_paused():
         if _compiled(engine):
             from ascendsim.timing.fast.kernel import timeline
 
@@ -66,7 +66,7 @@ def measure_kernel(
 
     Raises   also StoppedError for a kernel that takes more than `stop_above` cycles
     """
-    with _collector_paused():
+    with collector_paused():
         if _compiled(engine):
             from ascendsim.timing.fast.kernel import times
 
@@ -109,8 +109,11 @@ def _simpy(kernel: Kernel, profile: Profile, folded: bool, l2_start: Start) -> T
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector: a run makes many objects, keeps most, and the search costs 20 %."""
+def collector_paused() -> Iterator[None]:
+    """Pause the garbage collector: a run makes many objects, keeps most, and the search costs 20 %.
+
+    Whole calls are decorated with it: between two kernels of a call there is as little to find.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:

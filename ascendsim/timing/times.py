@@ -98,13 +98,15 @@ def average_busy(times: KernelTimes) -> dict[str, float]:
     Where cube and vector cores both have it, those count that are busier with it, as profilers list both
     apart: vector cores that only add up what is left at the end would hide what binds the cubes.
     """
-    totals: Counter[tuple[str, str]] = Counter()
+    # A dict, as a Counter asks a method of its own for every sum that begins.
+    totals: dict[tuple[str, str], int] = {}
     used: set[Core] = set()
     for phase in times.phases:
         for work in phase.cores:
             used.update(work.cores)
+            kind, count = work.cores[0].kind, len(work.cores)
             for pipe, cycles in work.busy.items():
-                totals[pipe, work.cores[0].kind] += cycles * len(work.cores)
+                totals[pipe, kind] = totals.get((pipe, kind), 0) + cycles * count
     cores = Counter([core.kind for core in used])
     busy: dict[str, float] = {}
     for pipe in PIPES:

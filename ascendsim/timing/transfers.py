@@ -160,7 +160,7 @@ def _slowdown(outcome: Outcome, figures: LinkFigures) -> Rate:
     if not outcome.together or figures.shared_efficiency >= 1:
         return 1
     # Part of the bytes flows slower, and their times add up.
-    return 1 - outcome.together + outcome.together / Fraction(str(figures.shared_efficiency))
+    return 1 - outcome.together + outcome.together / figures.exact_shared_efficiency
 
 
 def _flow(

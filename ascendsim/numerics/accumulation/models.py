@@ -67,8 +67,10 @@ _EXAMPLES: Final = (
     *(f"tree:{k}:{p}:{r}" for k in (4, 8, 16, 32, CUBE_K) for p in PAIRINGS for r in ROUNDINGS),
     *(f"align:{k}:F{f}:RZ{a}" for k in (8, 16, CUBE_K) for f in (23, 24, 25) for a in ("", ":acc")),
 )
-_OPTIONS: Final = re.compile(
-    r"(?P<split>\+split3)?(?P<ftz_in>\+ftz-in(:(?P<exponent>-?\d+))?)?(?P<ftz_acc>\+ftz-acc)?(?P<sat>\+saturate)?"
+# Compiled by who reads options: it takes a millisecond, and few models have any.
+_OPTIONS: Final = (
+    r"(?P<split>\+split3)?(?P<ftz_in>\+ftz-in(:(?P<exponent>-?\d+))?)?"
+    r"(?P<ftz_acc>\+ftz-acc)?(?P<sat>\+saturate)?"
 )
 
 
@@ -131,12 +133,14 @@ class AccumulationModel:
         """
         # No kind has a plus sign in its text, so the first one begins the options.
         base, plus, options = text.strip().partition("+")
-        match = _OPTIONS.fullmatch(plus + options)
         half = base.startswith("fp16-acc(") and base.endswith(")")
         kind, *parts = (base[len("fp16-acc(") : -1] if half else base).split(":")
         fields = _read_parts(kind, parts)
-        if match is None or fields is None:
+        match = re.fullmatch(_OPTIONS, plus + options) if plus else None
+        if fields is None or (plus and match is None):
             raise _unreadable(text, base, half)
+        if match is None:
+            return cls(kind, **fields, half=half)  # type: ignore[arg-type]
         exponent = match["exponent"]
         return cls(
             kind,

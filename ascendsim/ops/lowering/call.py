@@ -19,7 +19,6 @@ from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.dilated import Dilated
 from ascendsim.ops.problems.folded import Folded
 from ascendsim.ops.problems.hf32 import as_multiplied, stored_name
-from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.packed import C0_BYTES
 from ascendsim.ops.problems.patched import Patches
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ascendsim.ops.problems.matmul import MatmulGemm
     from ascendsim.profile import Generation, Profile
 
     Tensors = dict[str, NDArray[Any]]
@@ -69,6 +69,9 @@ class Call:
         plan, problem = self.plans[gradient], self.problem_of(gradient)
         gemm: DgradGemm | WgradGemm | MatmulGemm
         if product := self.as_product(gradient):
+            # Imported here: most calls have no matrix product.
+            from ascendsim.ops.problems.matmul import MatmulGemm
+
             gemm = MatmulGemm.of(product.problem, self.compute_dtype, self.leaves_in(gradient))
         elif gradient == "grad_input":
             gemm = DgradGemm.of(problem, self.compute_dtype, self.leaves_in("grad_input"))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ascendsim.arguments import items, shown, truth
 from ascendsim.errors import ConfigError, UnsupportedError
@@ -20,7 +20,6 @@ from ascendsim.ops.options.output_strides import strides_of
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
-from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.tiling.choose import STRATEGIES
 from ascendsim.ops.tiling.given import plans_of, says_fields, schedules_given, tilings_given
@@ -28,6 +27,9 @@ from ascendsim.ops.tiling.partial import LayerPlans, PartialPlan, is_plan_file, 
 from ascendsim.profile import Profile, is_file_name, load_profile
 from ascendsim.rules import Decision
 from ascendsim.timing.kernel import ENGINES
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.matmul import MatmulProblem
 
 LONGEST_MODEL = 200  # no model has a name half as long; a message should stay short
 

@@ -14,13 +14,15 @@ lie in memory:
 from __future__ import annotations
 
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
-from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.profile import Profile
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.matmul import MatmulProblem
 
 # 910B and 910_93; 910_95. What older operators do is not known.
 OLDER, NEWEST = "2201", "3510"
@@ -57,8 +59,8 @@ def gradient_product(
     if p.kernel == p.big_size:
         columns = into * prod(p.kernel)
         if images:
-            return GradientProduct(MatmulProblem(p.batch, out, columns), "grad_output", "weight")
-        product = MatmulProblem(out, p.batch, columns, transpose_a=True)
+            return GradientProduct(_product(p.batch, out, columns), "grad_output", "weight")
+        product = _product(out, p.batch, columns, transpose_a=True)
         return GradientProduct(product, "grad_output", "input")
     if images and _lie_side_by_side(p, profile.npu_arch):
         return _side_by_side(p)
@@ -69,8 +71,8 @@ def gradient_product(
     if profile.npu_arch != NEWEST or not one_image or not fits:
         return None
     if images:
-        return GradientProduct(MatmulProblem(into, out, pixels, transpose_a=True), "weight", "grad_output")
-    return GradientProduct(MatmulProblem(out, pixels, into, transpose_b=True), "grad_output", "input")
+        return GradientProduct(_product(into, out, pixels, transpose_a=True), "weight", "grad_output")
+    return GradientProduct(_product(out, pixels, into, transpose_b=True), "grad_output", "input")
 
 
 def covers_image(p: ConvProblem) -> bool:
@@ -94,9 +96,16 @@ def _lie_side_by_side(p: ConvProblem, npu_arch: str) -> bool:
 def _side_by_side(p: ConvProblem) -> GradientProduct:
     """Return grad_input as a product for each image, (Ci taps, pixels), whose axes a Transpose permutes."""
     into, pixels = p.big_channels, prod(p.small_size)
-    problem = MatmulProblem(
+    problem = _product(
         into * prod(p.kernel), p.small_channels, pixels, p.batch, transpose_a=True, shared_a=True
     )
     # (image, channel, taps of D, H, W, pixels of D, H, W); each axis of taps goes behind that of its pixels.
     result = (p.batch, into, *p.kernel, *p.small_size)
     return GradientProduct(problem, "weight", "grad_output", result, (0, 1, 5, 2, 6, 3, 7, 4))
+
+
+def _product(*sizes: Any, **options: Any) -> MatmulProblem:
+    # Imported here: most gradients are no product.
+    from ascendsim.ops.problems.matmul import MatmulProblem
+
+    return MatmulProblem(*sizes, **options)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 from weakref import ref
 
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dilated import kernel_problem
-from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layouts
 from ascendsim.ops.tiling.vendor.product import product_plan
 from ascendsim.profile import Profile
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.matmul import MatmulProblem
 
 STRATEGIES = ("product", "search")
 
@@ -92,6 +95,8 @@ def _product_remembered(
     profile = machine.profile()
     # It is the caller's, who still holds it.
     assert profile is not None
+    # Imported here: most calls have no matrix product.
+    from ascendsim.ops.problems.matmul import MatmulGemm
     from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
 
     gemm = MatmulGemm.of(problem, compute_dtype, out_dtype)

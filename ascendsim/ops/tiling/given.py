@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, UnsupportedError
@@ -15,7 +15,6 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.dilated import kernel_problem
 from ascendsim.ops.problems.hf32 import stored_name
-from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.catalogue import schedule_named
@@ -23,6 +22,9 @@ from ascendsim.ops.tiling.choose import choose_tiling, product_of_gradient
 from ascendsim.ops.tiling.partial import LayerPlans, PartialPlan, plan_given
 from ascendsim.ops.tiling.vendor.merging import product_merge
 from ascendsim.profile import Profile
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.matmul import MatmulProblem
 
 Given = Mapping[str, Any]
 # The nest of a tiling that is given without one.
@@ -85,7 +87,7 @@ class _Wanted(NamedTuple):
                 strategy=strategy,
                 group_merge=self.group_merge,
             )
-        if isinstance(self.problem, MatmulProblem):
+        if not isinstance(self.problem, ConvProblem):
             raise UnsupportedError("matrix products have no nest that deals shares; leave schedule out")
         # Imported here: the host code of operators that most calls do not use.
         from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
@@ -102,7 +104,7 @@ class _Wanted(NamedTuple):
 
     def as_product(self, profile: Profile) -> Plan | None:
         """Return the plan of a gradient that the product's interface makes by a matrix product; else None."""
-        if isinstance(self.problem, MatmulProblem):
+        if not isinstance(self.problem, ConvProblem):
             return None
         found = gradient_product(self.problem, self.gradient, self.compute_dtype, profile)
         if found is None:
@@ -120,7 +122,10 @@ class _Wanted(NamedTuple):
 
     def gemm(self, profile: Profile) -> Any:
         """Return the product that the plan cuts."""
-        if isinstance(self.problem, MatmulProblem):
+        if not isinstance(self.problem, ConvProblem):
+            # Imported here: most calls have no matrix product.
+            from ascendsim.ops.problems.matmul import MatmulGemm
+
             return MatmulGemm.of(self.problem, self.compute_dtype, self.out_dtype)
         whole = kernel_problem(self.problem, self.gradient, self.compute_dtype, profile)
         usual = product_merge(whole, self.gradient, self.compute_dtype, profile)

@@ -153,8 +153,9 @@ class Ring:
         # Told by the unit's own places, numbered: "image 3 of a task on image 3" and "image 4 of a task on
         # image 4" are one state, which is why units recur at all.
         turn, fresh = (self._turn - begin) % len(self.slots), self.bare.fresh
-        labels = self._labels(places, lap, begin) if places else ()
-        return RingState(turn, fresh, tuple(labels))
+        if not places:
+            return self._bare[turn][fresh]
+        return RingState(turn, fresh, tuple(self._labels(places, lap, begin)))
 
     def _labels(self, places: tuple[Hashable, ...], lap: int, begin: int) -> list[Any]:
         """Return what the slots hold of some places, from the slot of a turn on."""

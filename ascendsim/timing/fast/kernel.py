@@ -10,7 +10,7 @@ import numpy as np
 from ascendsim.errors import StoppedError
 from ascendsim.program.instruction import PIPES
 from ascendsim.program.kernel import Kernel
-from ascendsim.program.posts import bare, pipe_on, seen_from
+from ascendsim.program.posts import VECTOR_CORES, pipe_on, seen_from
 from ascendsim.program.program import Program
 from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.compiled.state import NEVER
@@ -26,6 +26,10 @@ from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseTimes, stopped_w
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
     from ascendsim.timing.timeline import Timeline
+
+
+# Of all pipes of a program, those of its first core first.
+_NAMES = tuple([pipe_on(core, pipe) for core in range(1 + VECTOR_CORES) for pipe in PIPES])
 
 
 class _Timed(NamedTuple):
@@ -55,13 +59,7 @@ def times(
             phase.name,
             phase.begin,
             phase.end,
-            tuple(
-                [
-                    _core_times(run, phase.answer, at, core, each)
-                    for at, run in enumerate(phase.runs)
-                    for core in range(len(run.program.sizes))
-                ]
-            ),
+            _core_times(phase.runs, phase.answer, each),
         )
         for phase in phases
     ]
@@ -145,19 +143,30 @@ def _lanes(
     return PhaseLanes(tuple(book.traffics), tuple(lanes))
 
 
-def _core_times(run: Run, answer: Answer, at: int, core: int, issue_cycles: int) -> CoreTimes:
-    """Return the times of one core of a program."""
-    names = [pipe_on(number, pipe) for number in range(len(run.program.sizes)) for pipe in PIPES]
-    first = core * len(PIPES)
-    own = range(first, first + len(PIPES))
-    busy = {"S": run.program.sizes[core] * issue_cycles}
-    busy |= {bare(names[pipe]): int(answer.busy[at, pipe]) for pipe in own if names[pipe] in run.program.used}
-    waiting: dict[str, dict[str, int]] = {}
-    for pipe, cause in np.argwhere(answer.waits[at, first : own.stop]).tolist():
-        causes = waiting.setdefault(PIPES[pipe], {})
-        causes[seen_from(core, names[cause])] = int(answer.waits[at, first + pipe, cause])
-    cores = tuple([one.beside(core) for one in run.cores])
-    return CoreTimes(cores, busy, waiting, int(answer.done[at, core]))
+def _core_times(runs: Sequence[Run], answer: Answer, issue_cycles: int) -> tuple[CoreTimes, ...]:
+    """Return the times of every core of every program."""
+    # Plain numbers of all cores at once: an array takes its time for each one that it is asked for.
+    all_busy, ends = answer.busy.tolist(), answer.done.tolist()
+    waits: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    found = np.argwhere(answer.waits)
+    for (at, pipe, cause), cycles in zip(found.tolist(), answer.waits[tuple(found.T)].tolist(), strict=True):
+        waits.setdefault((at, pipe // len(PIPES)), []).append((pipe, cause, cycles))
+    made = []
+    for at, run in enumerate(runs):
+        names = _NAMES[: len(PIPES) * len(run.program.sizes)]
+        used = [pipe for pipe, name in enumerate(names) if name in run.program.used]
+        for core, size in enumerate(run.program.sizes):
+            busy = {"S": size * issue_cycles}
+            for pipe in used:
+                if pipe // len(PIPES) == core:
+                    busy[PIPES[pipe % len(PIPES)]] = all_busy[at][pipe]
+            waiting: dict[str, dict[str, int]] = {}
+            for pipe, cause, cycles in waits.get((at, core), ()):
+                causes = waiting.setdefault(PIPES[pipe % len(PIPES)], {})
+                causes[seen_from(core, _NAMES[cause])] = cycles
+            cores = tuple([one.beside(core) for one in run.cores]) if core else run.cores
+            made.append(CoreTimes(cores, busy, waiting, ends[at][core]))
+    return tuple(made)
 
 
 def _end(phases: Sequence[_Timed], profile: Profile) -> int:

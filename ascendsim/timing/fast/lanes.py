@@ -6,7 +6,7 @@ What is done for each transfer is done by numpy; `naming.py` finds each slice on
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -94,7 +94,7 @@ class SliceBook:
         # The numbers of steps, by identity: programs share them (`program/loops/chains.py`). With each the
         # step itself, which so is kept alive.
         self._known: dict[int, tuple[int, Step]] = {}
-        self._namer = Namer(book, layouts)
+        self._namer = Namer(book, layouts, asked)
         self._sources: dict[Unit | Nest, _Sources] = {}
 
     def meet(self, program: Program) -> None:
@@ -168,7 +168,7 @@ class SliceBook:
     def numbers(self) -> list[Numbers]:
         """Return for each program the number of the slice of every transfer, in program order."""
         rows, steps = self._rows(), self._steps
-        begins = np.cumsum([0, *[row.shape[1] for row in rows]])
+        begins = np.array(list(accumulate([row.shape[1] for row in rows], initial=0)), np.int64)
         pool = np.concatenate([np.empty((3, 0), np.int64), *rows], axis=1)
         source, slices = steps.columns()
         once = pool[:, begins[np.array(steps.named, np.int64)][source] + slices]

@@ -46,11 +46,13 @@ class _Inner(NamedTuple):
 class Namer:
     """Finds what steps name: `found` in order, so that a nest is composed of what stands before it.
 
-    `axes` has for each tensor the axis of its index that laps name, if any do.
+    `asked` are the tensors of which slices are told apart, None: all; another one stands for each slice of
+    it. `axes` has for each tensor the axis of its index that laps name, if any do.
     """
 
-    def __init__(self, book: CodeBook, layouts: Layouts) -> None:
+    def __init__(self, book: CodeBook, layouts: Layouts, asked: frozenset[str] | None = None) -> None:
         self._book = book
+        self._asked = asked
         self._layouts = layouts
         self.found: list[Found | Composed] = []
         self.axes: dict[str, int] = {}
@@ -104,14 +106,17 @@ class Namer:
         return number
 
     def _of_unit(self, unit: Unit, source: int, task: Any) -> int:
-        places = [
-            unit.slice(number, task)
+        numbers = [
+            number
             for number in self._book.unit(unit).moving
             if unit.aims is None or unit.aims[number].place == source
         ]
-        return self.note(
-            tuple([place.tensor.name for place in places]), tuple([place.index for place in places])
-        )
+        names = tuple([unit.tensor(number).name for number in numbers])
+        indices = [
+            unit.slice(number, task).index if self._asked is None or name in self._asked else ()
+            for number, name in zip(numbers, names, strict=True)
+        ]
+        return self.note(names, tuple(indices))
 
     def _of_nest(self, nest: Nest, source: int, key: Any, task: Any) -> int:
         segments = []

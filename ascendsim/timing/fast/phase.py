@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -78,7 +78,7 @@ def _answer(
     memory: Table, places: Mapping[str, slice], figures: Table, counts: Sequence[int], *, recorded: bool
 ) -> Answer:
     """Return what the tables of a run hold."""
-    teams, edges = len(counts), np.cumsum([0, *counts])
+    teams, edges = len(counts), accumulate(counts, initial=0)
     units = int(figures[f.PIPES]) // f.UNIT
     spans = memory[places["spans"]].reshape(-1, 4)
     return Answer(

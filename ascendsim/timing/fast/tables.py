@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 KINDS = ("cube", "vector")
 # No rate is as high: what a pipe without a peak of its own could do.
 NO_PEAK = 1 << 50
+CORE_COLUMNS = (
+    *(f.SEGMENT, f.LAST_SEGMENT, f.FIRST_OUTCOME, f.SLOT, f.RECORD),
+    *(f.KIND, f.WEIGHT, f.OF_CORES),
+)
 # A transfer has at most so many flows on one link.
 ROOM_OF_A_FLIGHT = 3
 
@@ -63,9 +67,9 @@ def phase_tables(
     counts   the instructions of each program
     """
     units = max([len(run.program.sizes) for run in runs], default=1)
-    cores, steps, segments = _programs(runs, counts, book, recorded)
-    queue, depths = _depths(profile, max(counts, default=0), units)
     made = np.concatenate([run.outcomes for run in runs]) if runs else np.empty(0, np.int32)
+    cores, steps, segments = _programs(runs, counts, book, recorded, hits=not made.any())
+    queue, depths = _depths(profile, max(counts, default=0), units)
     classes, transfers = _transfers(runs, outcomes, book, profile)
     code = book.tables()
     tables: dict[str, Any] = {
@@ -99,7 +103,7 @@ def laid_out(figures: Table, tables: Mapping[str, Any]) -> tuple[Table, dict[str
     A number instead of a table stands for so many zeros.
     """
     sizes = [table if isinstance(table := tables[name], int) else table.size for name in f.TABLES]
-    ends = np.cumsum([f.HEADER, *sizes]).tolist()
+    ends = list(accumulate(sizes, initial=f.HEADER))
     # Zeros as the system hands them out, which takes no time for what is never touched.
     memory = np.zeros(ends[-1], np.int64)
     memory[: f.MACHINE] = figures
@@ -112,27 +116,27 @@ def laid_out(figures: Table, tables: Mapping[str, Any]) -> tuple[Table, dict[str
 
 
 def _programs(
-    runs: Sequence[Run], counts: Sequence[int], book: CodeBook, recorded: bool
+    runs: Sequence[Run], counts: Sequence[int], book: CodeBook, recorded: bool, *, hits: bool
 ) -> tuple[Table, Table, Table]:
-    """Return the tables of cores, steps and segments."""
-    cores = np.zeros((len(runs), f.CORES), np.int64)
+    """Return the tables of cores, steps and segments; `hits`: all outcomes are the first one."""
     rows = CodeRows(book)
+    cores: list[tuple[int, ...]] = []
     segments: list[int] = []
     slots = moved = recorded_so_far = 0
-    for number, (run, count) in enumerate(zip(runs, counts, strict=True)):
+    for run, count in zip(runs, counts, strict=True):
         first = len(segments) // 3
         segments += rows.laid(run.program.steps, run.program.segments)
-        row = cores[number]
+        begins = -1 if hits or not run.outcomes.any() else moved, slots, recorded_so_far if recorded else -1
+        of = KINDS.index(run.cores[0].kind), len(run.cores), len(run.program.sizes)
         # The position before the first segment: as if one had just ended.
-        row[f.SEGMENT], row[f.LAST_SEGMENT] = first - 1, len(segments) // 3
-        row[f.FIRST_OUTCOME] = moved if run.outcomes.any() else -1
-        row[f.KIND], row[f.WEIGHT] = KINDS.index(run.cores[0].kind), len(run.cores)
-        row[f.OF_CORES] = len(run.program.sizes)
-        row[f.SLOT], row[f.RECORD] = slots, recorded_so_far if recorded else -1
+        cores.append((first - 1, len(segments) // 3, *begins, *of))
         slots += len(run.program.slots)
         moved += len(run.outcomes)
         recorded_so_far += count
-    return cores, _table(rows.steps), _table(segments)
+    # Written all at once: to put single numbers into an array is slow.
+    table = np.zeros((len(runs), f.CORES), np.int64)
+    table[:, CORE_COLUMNS] = np.array(cores, np.int64).reshape(-1, len(CORE_COLUMNS))
+    return table, _table(rows.steps), _table(segments)
 
 
 def _table(rows: list[int]) -> Table:
@@ -186,29 +190,24 @@ def _transfers(
     classes = np.full(len(met), -1, np.int64)
     classes[found] = range(len(found))
     rows = np.zeros((len(found), f.TRANSFERS), np.int64)
-    for row, key in zip(rows, found.tolist(), strict=True):
+    for number, key in enumerate(found.tolist()):
         of, rest = divmod(key, len(book.traffics) * width)
         traffic, outcome = divmod(rest, width)
-        _fill(row, spreading.transfer(KINDS[of], book.traffics[traffic], outcomes[outcome]))
+        row = _row(spreading.transfer(KINDS[of], book.traffics[traffic], outcomes[outcome]))
+        rows[number, : len(row)] = row
     return classes, rows
 
 
-def _fill(row: Table, transfer: Transfer) -> None:
-    """Write a transfer into its row."""
+def _row(transfer: Transfer) -> list[int]:
+    """Return a transfer as the first columns of its row; what comes behind its flows is never read."""
     links = [flow.link for flow in transfer.flows]
     # Rows of transfers, and tables of flows, have no room for more.
     assert len(links) <= f.MOST_FLOWS
     assert all(links.count(link) <= ROOM_OF_A_FLIGHT for link in links)
-    row[f.LINK_LATENCY], row[f.FLOWS] = transfer.latency_cycles, len(transfer.flows)
-    for number, flow in enumerate(transfer.flows):
-        at = f.FLOW + number * f.FLOW_COLUMNS
-        row[at : at + f.FLOW_COLUMNS] = (
-            f.LINK_NAMES.index(flow.link),
-            flow.size,
-            NO_PEAK if flow.peak is None else flow.peak,
-            flow.cap,
-            flow.crosses,
-        )
+    row = [transfer.latency_cycles, len(transfer.flows)]
+    for link, size, cap, peak, crosses in transfer.flows:
+        row += f.LINK_NAMES.index(link), size, NO_PEAK if peak is None else peak, cap, crosses
+    return row
 
 
 def _state(runs: Sequence[Run], begin: int, queue: int, units: int, recorded: int) -> dict[str, Any]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ascendsim.program.instruction import Traffic
 from ascendsim.program.places import Gm
 from ascendsim.timing.costing import PricedProgram
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # A team of cores as L2 needs it: how many equal ones, and the program of one of them.
 Group = tuple[int, PricedProgram]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import NamedTuple
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ascendsim.timing.l2 import columns as c
 from ascendsim.timing.l2.accesses import HIT, Met, Outcome, PhaseOutcomes
@@ -17,9 +17,13 @@ from ascendsim.timing.l2.rounds import PREPARE, ROOM
 from ascendsim.timing.l2.stack import Stack
 from ascendsim.timing.l2.walk import WALK, words_of
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Table = NDArray[np.int64]
+    Transfers = NDArray[np.int32]
+
 KINDS = {"read": c.READ, "write": c.WRITE, "atomic": c.ATOMIC}
-Table = NDArray[np.int64]
-Transfers = NDArray[np.int32]
 
 
 class Accesses(NamedTuple):
@@ -55,8 +59,8 @@ class Accesses(NamedTuple):
 def prepared(phase: PhaseLanes, tensors: Mapping[str, int]) -> Accesses:
     """Cut the slices of a phase and order its accesses; `tensors` numbers all tensors of the kernel."""
     lengths = [len(lane.traffics) for lane in phase.lanes]
-    ends = np.cumsum(lengths, dtype=np.int64)
-    count = int(sum(lengths))
+    ends = np.array(list(accumulate(lengths)), np.int64)
+    count = sum(lengths)
     lanes = np.empty((len(lengths), c.LANE), np.int64)
     lanes[:, c.BEGIN], lanes[:, c.END] = ends - lengths, ends
     lanes[:, c.CORES] = [lane.cores for lane in phase.lanes]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ascendsim.timing.l2 import columns as c
 from ascendsim.timing.l2.lru import make_room
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # What L2 holds between kernels: name of the tensor -> bytes that are resident, and how many of them are
 # dirty.

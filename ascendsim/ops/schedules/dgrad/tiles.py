@@ -7,6 +7,7 @@ from typing import Any
 
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.cube.tile_reads import Im2col, TapRows
+from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment, Taps
 from ascendsim.ops.schedules.dgrad.slices import DgradSlices
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
@@ -27,6 +28,8 @@ class DgradTiles(Tiles):
         super().__init__(builder, cut)
         self._slices = DgradSlices(cut)
         self._insertion = insertion
+        # What the slices of one segment have in common: a layer of many taps has hundreds of them.
+        self._met: tuple[Task, Segment, ImageTile, int] | None = None
 
     def load_image(self, slot: Slot, task: Task, pair: int, box: Taps) -> None:
         """Bring into L1 what the pixels of a task need of the source under a box of taps.
@@ -65,14 +68,18 @@ class DgradTiles(Tiles):
         first: bool,
     ) -> None:
         """Load one slice of a segment from L1 into the slots of L0A and L0B, and add its product."""
-        gemm = self._cut.gemm
+        met = self._met
+        if met is None or met[0] is not task or met[1] is not segment:
+            tile = self._cut.left_tiles[task.first_pixel, task.pixels, segment.left]
+            met = self._met = task, segment, tile, segment.right.rows * segment.right.cols
+        _, _, tile, count = met
+        gemm, pixels, columns = self._cut.gemm, task.pixels, task.columns
         c0, size = gemm.sliding.c0, gemm.sliding.itemsize
         first_left, first_right, groups = slice_
-        tile, box = self._cut.left_tiles[task.first_pixel, task.pixels, segment.left], segment.right
-        rows = Im2col(tile.window, tile.first_pixel, task.pixels, first_left, groups, size)
+        rows = Im2col(tile.window, tile.first_pixel, pixels, first_left, groups, size)
         # Im2col meets the taps from the first image row on, which going backwards is the last tap.
-        taps = TapRows(box.rows * box.cols, gemm.backwards, first_right, groups, c0, task.columns, size)
-        sizes = task.pixels, groups * c0, task.columns
+        taps = TapRows(count, gemm.backwards, first_right, groups, c0, columns, size)
+        sizes = pixels, groups * c0, columns
         self._product(accumulator, (image, l0[0], rows), (weights, l0[1], taps), sizes, first=first)
 
     @property

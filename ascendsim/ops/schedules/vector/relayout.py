@@ -170,7 +170,6 @@ class Relayout(ABC):
         return slice(c1.start * self.c0, min(c1.stop * self.c0, self.channels))
 
 
-@dataclass(frozen=True)
 class PixelRelayout(Relayout):
     """A change of an activation."""
 

@@ -128,7 +128,6 @@ class WeightRelayout(ChannelRelayout):
         return Turn((columns, groups * c0, depths, taps), split, (3, 1, 4, 2, 0), made, made)
 
 
-@dataclass(frozen=True)
 class GradientRelayout(ChannelRelayout):
     """A change of a grad_weight, as it was made, back to row after row."""
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ascendsim.cube.load3d import FRACTAL_BYTES, FRACTAL_ROWS
 from ascendsim.cube.tile_reads import round_up
@@ -21,6 +20,9 @@ from ascendsim.ops.plan import even_parts
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.tiling.search.rates import Rates
 from ascendsim.profile import Profile
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # Integers, one for each candidate; a single one stands for all.
 Ints: TypeAlias = Any

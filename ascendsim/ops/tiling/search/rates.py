@@ -10,20 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.mmad import Mmad, spacing_needed
 from ascendsim.cube.movers import LoadL0A, LoadL0B
 from ascendsim.cube.tile_reads import TileRead, round_up
 from ascendsim.errors import CapacityError
-from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.profile import Profile
 from ascendsim.program.instruction import Cost
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.vector.instructions import CopyUbToGm
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.matmul import MatmulGemm
 
 Found = TypeVar("Found")
 SUM_BYTES = 4  # L0C adds in float32

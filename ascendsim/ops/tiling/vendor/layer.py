@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.numerics.formats.dtypes import dtype as dtype_named
@@ -15,8 +15,7 @@ FRACTAL = 16
 PLAIN = "NCDHW"
 
 
-@dataclass(frozen=True)
-class Layouts:
+class Layouts(NamedTuple):
     """How the user's tensors lie, by axis letters; 1-D and 2-D ones as the 3-D ones that they are made to."""
 
     input: str = PLAIN
@@ -32,8 +31,7 @@ class Layouts:
 PLAIN_LAYOUTS = Layouts()
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """One convolution, as plain sizes; spatial ones are (D, H, W).
 
     input, output       the big and the small side (of a transposed one: grad_output and input)
@@ -131,11 +129,10 @@ class Layer:
     def merged(self, factor: int) -> Layer:
         """Return the layer whose groups are so many of this one's, with zeros off the diagonal."""
         groups = ceil_div(self.groups, factor)
-        return replace(self, groups=groups, ci=self.ci * factor, co=self.co * factor)
+        return self._replace(groups=groups, ci=self.ci * factor, co=self.co * factor)
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """What planning asks of a product: bytes of the buffers of one core, and cube cores."""
 
     l1: int

@@ -58,7 +58,7 @@ def vendor_plan(
     if group_merge:
         problem = merged(problem, group_merge)
     layer = Layer.of(problem, dtype, hf32=hf32, transposed_forward=transposed_forward, layouts=layouts)
-    layer = replace(layer, merges=not group_merge)
+    layer = layer._replace(merges=not group_merge)
     _require_known(problem, layer, gradient, dtype, profile)
     machine = Machine.of(profile)
     arguments = layer, machine, gradient, dtype, profile.npu_arch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from ascendsim.ops.tiling.vendor.image_l1 import PINGPONG, ImageL1, Steps
@@ -38,7 +37,7 @@ def core_grid(layer: Layer, machine: Machine) -> VendorPlan | None:
     grid = _grid(layer, machine.cores)
     if grid is None:
         return None
-    block = _block(layer, replace(machine, l1=machine.l1 - RESERVED_BYTES), grid)
+    block = _block(layer, machine._replace(l1=machine.l1 - RESERVED_BYTES), grid)
     steps = _quarters(block)
     if steps is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, align, ceil_div, floor_to
 from ascendsim.ops.tiling.vendor.windows import dgrad_channel_bytes
@@ -87,10 +87,10 @@ def part_of(layer: Layer, machine: Machine) -> Part:
         return Part(layer, machine, "c04", pixels=pixels)
     if max(*_backward_pads(layer), *layer.dilation[1:]) <= MOST_BYTE and _holds(layer, machine):
         return Part(layer, machine, "all", pixels=pixels)
-    one_row = replace(layer, kernel=(layer.kernel[0], 1, layer.kernel[2]))
+    one_row = layer._replace(kernel=(layer.kernel[0], 1, layer.kernel[2]))
     if _holds(one_row, machine):
         return Part(one_row, machine, "kh", pixels=pixels)
-    one_tap = replace(layer, kernel=(layer.kernel[0], 1, 1))
+    one_tap = layer._replace(kernel=(layer.kernel[0], 1, 1))
     return Part(one_tap, machine, "khkw", pixels=pixels)
 
 
@@ -123,8 +123,7 @@ def split_part(layer: Layer, machine: Machine) -> Part | None:
     split_width = ceil_div(width, 2)
     plain = layer.groups == 1 and layer.layouts.input == layer.layouts.grad_output == "NCDHW"
     if (sh, sw) == (2, 2) and kh == kw <= 4 and plain and split_width >= NARROW and _worth(layer):
-        half = replace(
-            layer,
+        half = layer._replace(
             input=(layer.input[0], ceil_div(height, 2), split_width),
             kernel=(layer.kernel[0], ceil_div(kh, 2), ceil_div(kw, 2)),
             stride=(layer.stride[0], 1, 1),
@@ -133,8 +132,7 @@ def split_part(layer: Layer, machine: Machine) -> Part | None:
         return Part(half, machine, split="hw", smallest=smallest, pixels=half.in_pixels)
     channels = min(layer.ci, layer.co) * layer.groups
     if sh >= 2 and sh <= kh <= MOST_SPLIT_TAPS and channels >= FRACTAL and width >= LEAST_SPLIT_WIDTH:
-        rows = replace(
-            layer,
+        rows = layer._replace(
             input=(layer.input[0], ceil_div(height, sh), width),
             kernel=(layer.kernel[0], ceil_div(kh, sh), kw),
             stride=(layer.stride[0], 1, sw),

@@ -8,10 +8,10 @@ Source   measured kernels of AlexNet in HF32 on 910B2, whose counters tell grid 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
@@ -19,6 +19,9 @@ from ascendsim.ops.tiling.search.costs import Costs
 from ascendsim.ops.tiling.search.rates import Rates
 from ascendsim.ops.tiling.vendor.library.room import Room
 from ascendsim.profile import Profile
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 FRACTAL = 16
 WIDE_BYTES = 4
@@ -142,25 +145,32 @@ def _best_tiles(
     load += costs.load_weights(k * c0, width, backwards=gemm.backwards, taps=gemm.taps)
     steps = blocks * (gemm.all_taps.groups // k)
     cycles = steps * np.maximum(load, costs.mmad(pixels, k * c0, width))
-    best: dict[tuple[int, int], Tiles] = {}
-    for cut, pairs, taken in zip(cuts, k.tolist(), cycles.tolist(), strict=True):
-        cell, (rows, columns, count) = cut[0], cut[1:]
-        if cell not in best or taken < best[cell].cycles:
-            best[cell] = Tiles(rows, columns, pairs, count, taken)
-    return best
+    best: dict[tuple[int, int], int] = {}
+    pairs, taken = k.tolist(), cycles.tolist()
+    for number, cut in enumerate(cuts):
+        before = best.get(cut[0])
+        if before is None or taken[number] < taken[before]:
+            best[cut[0]] = number
+    return {
+        cell: Tiles(cuts[number][1], cuts[number][2], pairs[number], cuts[number][3], taken[number])
+        for cell, number in best.items()
+    }
 
 
-def _cuts(room: Room, m_all: int, n_all: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the ways to cut one image's share of a cell: fractals of a block, blocks; largest first."""
-    before = 0
+# Layers of a network have cells alike.
+@lru_cache(maxsize=1024)
+def _cuts(room: Room, m_all: int, n_all: int) -> tuple[tuple[int, int, int], ...]:
+    """Return the ways to cut one image's share of a cell: fractals of a block, blocks; largest first."""
+    found, before = [], 0
     for columns in range(1, n_all + 1):
         n = -(-n_all // columns)
         # The fewest rows of blocks that L0A and L0C allow; more would only load the weights more often.
         most = min(room.operand, room.results // n) if n <= room.operand else 0
         if most and n != before:
             rows = -(-m_all // most)
-            yield -(-m_all // rows), n, rows * columns
+            found.append((-(-m_all // rows), n, rows * columns))
         before = n
+    return tuple(found)
 
 
 def _pairs(gemm: DgradGemm, most: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -80,18 +80,27 @@ class GridCells:
         """Fractals of an operand for 16 x 16 elements: 2 where an element has 4 bytes."""
         return FRACTAL // self.gemm.sliding.c0 or 1
 
+    @cached_property
+    def _room(self) -> Room:
+        return Room.of(self.profile)
+
     def ranked(self, grids: Sequence[Grid]) -> Iterator[tuple[Grid, Tiles]]:
         """Yield the base blocks of the cells of some grids, those of the fewest cycles first.
 
         Of equals the block of an earlier grid, then the longer one, comes first.
         """
         cells = [self.of(grid) for grid in grids]
-        cuts = [(number, *cut) for number, cell in enumerate(cells) for cut in self._cuts(cell)]
+        # One array for all cells, and for their blocks: numpy takes as long for a few numbers as for a few
+        # hundred.
+        columns = np.array(cells, np.int64).reshape(-1, len(Cell._fields)).T
+        every = Cell(*columns)
+        whole = self.window_bytes(every, every.n).tolist()
+        each = enumerate(zip(cells, whole, strict=True))
+        cuts = [(number, *cut) for number, (cell, size) in each for cut in self._cuts(cell, size)]
         if not cuts:
             return
-        # One array for the blocks of all cells: numpy takes as long for a few numbers as for a few hundred.
         numbers, *bases = np.array(cuts).T
-        cycles = self._cycles(Cell(*np.array(cells)[numbers].T), *bases)
+        cycles = self._cycles(Cell(*columns[:, numbers]), *bases)
         for best in np.argsort(cycles, kind="stable").tolist():
             number, m, n, pixels = cuts[best]
             yield grids[number], Tiles(m, n, pixels, float(cycles[best]))
@@ -108,14 +117,17 @@ class GridCells:
             groups,
         )
 
-    def _cuts(self, cell: Cell) -> Iterator[tuple[int, int, int]]:
-        """Yield the base blocks of a cell, longest first: fractals along m and n, pixels of one Mmad."""
-        room, pixels = Room.of(self.profile), cell.rows * self.gemm.sliding.out_size[1]
+    def _cuts(self, cell: Cell, right: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the base blocks of a cell, longest first: fractals along m and n, pixels of one Mmad.
+
+        right   bytes of all that the cell needs of the big side
+        """
+        room, pixels = self._room, cell.rows * self.gemm.sliding.out_size[1]
         # A side is at most 16 fractals long, 32 where L1 holds its operand whole for the image of a cell.
         left = pixels * cell.m * FRACTAL * self.gemm.sliding.itemsize
         long_m, long_n = (
             LONGEST * (1 + (whole_bytes <= self.profile.buffers["L1"].capacity_bytes))
-            for whole_bytes in (left, self.window_bytes(cell, cell.n))
+            for whole_bytes in (left, right)
         )
         runs = divisors(-(-pixels // FRACTAL), room.operand)
         columns = _even(cell.n, min(long_n, room.results))
@@ -133,8 +145,10 @@ class GridCells:
         blocks = -(-cell.m // m) * -(-cell.n // n)
         slower = FLOAT32_SLOWER if self.gemm.compute_dtype == "float32" else 1
         mmad = slower * m * n * self._units * (pixels // FRACTAL) + MMAD_CYCLES
+        # Hundreds of blocks have a few lengths.
+        lengths, which = np.unique(pixels, return_inverse=True)
         left, right = (
-            np.array([_load_cycles(width, buffer, stride, run) for run in pixels.tolist()])
+            np.array([_load_cycles(width, buffer, stride, run) for run in lengths.tolist()])[which]
             for buffer, stride in (("L0A", 1), ("L0B", s.stride[1]))
         )
         mte1 = 2 * LOAD3D_CYCLES + left * m * self._units + right * n * self._units
@@ -168,13 +182,16 @@ def _load_cycles(width: int, buffer: str, stride: int, pixels: int) -> int:
     return sum(count * (each + switched - 1) for switched, count in spans.items())
 
 
-def divisors(number: int, most: int, *, and_all: bool = False) -> list[int]:
+@lru_cache(maxsize=1024)
+def divisors(number: int, most: int, *, and_all: bool = False) -> tuple[int, ...]:
     """Return the divisors up to a limit, and the limit itself if asked."""
     found = [part for part in range(1, min(number, most) + 1) if number % part == 0]
-    return [*found, most] if and_all and most not in found else found
+    return (*found, most) if and_all and most not in found else tuple(found)
 
 
-def _even(total: int, most: int) -> list[int]:
+@lru_cache(maxsize=1024)
+def _even(total: int, most: int) -> tuple[int, ...]:
     """Return the largest parts of the even cuts of a number into parts of at most `most`, longest first."""
     # Into how many parts of `size` it goes, the largest of an even cut into as many has that size.
-    return [size for size in range(min(total, most), 0, -1) if -(-total // -(-total // size)) == size]
+    sizes = range(min(total, most), 0, -1)
+    return tuple([size for size in sizes if -(-total // -(-total // size)) == size])
