@@ -310,6 +310,18 @@ def test_the_way_through_ub_gives_what_a_strided_copy_gives():
     np.testing.assert_array_equal(*made)
 
 
+def test_rows_of_float32_that_are_no_whole_fractal_take_the_room_of_one():
+    # 8 rows of 48 pixels in the room of 16, and 43 pixels of 8 channels: 3072 + 1376 bytes, twice, are more
+    # than 8 KiB. 2 slices of 16 pixels take 2048 + 1024.
+    line = ConvProblem((1, 1, 43), (1, 1, 1))
+    tiling = first_plan(line, "grad_weight", "float32", UNIFIED).tiling
+    assert (tiling.base_m, tiling.base_k, tiling.step_ka, tiling.step_kb) == (8, 16, 2, 2)
+    assert UNIFIED.buffers["L1"].capacity_bytes == 8192
+    call = call_of(line, "float32", profile=UNIFIED, tilings={"grad_weight": tiling})
+    for work in call.schedule("grad_weight").phases()[-1].work:
+        work.build()
+
+
 def test_toy_cores_are_planned_by_the_same_rules():
     # The random problems of the operators' tests run on them, so these rules are tried on all of them.
     assert first_plan(ConvProblem((2, 8, 5, 6), (12, 8, 3, 3), 1, 1), "grad_input", "float16", UNIFIED)
