@@ -274,6 +274,26 @@ def test_base_blocks_of_grad_input(given, sizes):
     assert base(found) == sizes
 
 
+@pytest.mark.parametrize(
+    ("given", "single_m"),
+    [
+        # 15 images of 48 x 48 pixels in tasks of 512 or fewer: ten rows of 48 make as many tasks, 5 for each.
+        (rows(48, 48, 512, 512, 15, 3), 480),
+        # 8 rows of 300: eight tasks for five.
+        (rows(8, 300, 512, 512, 15, 3), 512),
+        # Rows longer than a block.
+        (rows(8, 600, 512, 512, 4, 3), 512),
+        # Blocks of 256 only under one tap: 16 images make 10 tasks for each core. 45 x 48 pixels are 9 of 256
+        # as of 240, 48 x 48 are 10 of 240.
+        (rows(48, 48, 512, 512, 16, 3), 256),
+        (rows(45, 48, 2048, 2048, 16), 240),
+        (rows(48, 48, 2048, 2048, 16), 256),
+    ],
+)
+def test_tasks_take_whole_rows_where_that_makes_none_more(given, single_m):
+    assert dgrad(given).single_core_m == single_m
+
+
 # --- grad_input of 910_95: weights that are turned before
 
 BLOCK = VendorPlan("inner_product", 256, 128, 64, 2, 2, single_core_k=512)
