@@ -153,6 +153,15 @@ def test_grad_weight_takes_all_of_l0c_where_that_loads_less():
     assert (tiling.base_m, tiling.base_n, tiling.base_k, tiling.cl0_buffers) == (256, 192, 64, 1)
 
 
+def test_a_tile_of_whole_windows_touches_no_channels_but_theirs():
+    # 4 groups of rows beside 36 (group, tap) columns, four whole windows of nine: of 31 rows of 64 pixels L1
+    # holds 64 channels of grad_output and 33 rows of four groups of input, both twice, to the last byte.
+    tiling = tiling_of(ConvProblem((32, 128, 64, 64), (64, 128, 3, 3), 1, 1), "grad_weight")
+    assert (tiling.base_m, tiling.base_n, tiling.base_k) == (64, 36 * 16, 16)
+    assert OLD.buffers["L1"].capacity_bytes == 2 * (31 * 64 * 64 * 2 + 33 * 64 * 4 * 16 * 2)
+    assert tiling.step_ka == 31 * 64 // 16
+
+
 def test_weights_stay_in_l1_where_they_fit():
     # 1x1, 512 <- 512 on 20x20: the four tiles of 128 columns take 128 KiB each, the image tile of 256 pixels
     # 256 KiB: with all four there is room for one.

@@ -18,7 +18,7 @@ from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.tiling.search.costs import Costs
 from ascendsim.ops.tiling.search.rates import Rates
-from ascendsim.ops.tiling.vendor.library.dgrad import _best_tiles
+from ascendsim.ops.tiling.vendor.library.dgrad import _best_tiles, library_dgrad
 from ascendsim.ops.tiling.vendor.library.plans import library_plan
 from ascendsim.ops.tiling.vendor.library.wgrad import _grids, _step
 from ascendsim.ops.tiling.vendor.library.wgrad_cells import Grid, GridCells, Tiles
@@ -81,6 +81,43 @@ def test_weights_that_are_turned_in_blocks_come_in_pairs_of_channel_groups():
     assert tiling_of(CONV2, "grad_input").step_kb == 50
     # 3 groups are no pairs: they come whole, or one by one where L1 is too small for that.
     assert tiling_of(replace(CONV2, weight=(24, 64, 5, 5)), "grad_input").step_kb == 75
+
+
+def test_what_is_whole_in_l1_has_one_copy_and_anything_else_two():
+    found = [
+        (gemm, library_dgrad(gemm, B2))
+        for channels in (16, 64, 384)
+        for kernel in (1, 3)
+        for size in (7, 27)
+        for gemm in [
+            DgradGemm.of(
+                ConvProblem((32, 64, size, size), (channels, 64, kernel, kernel), 1, kernel // 2), "hf32"
+            )
+        ]
+    ]
+    for gemm, tiling in found:
+        pairs = gemm.all_taps.groups * gemm.sliding.c0
+        whole_a, whole_b = (step * tiling.base_k == pairs for step in (tiling.step_ka, tiling.step_kb))
+        assert tiling.al1_buffers == (1 if whole_a else 2)
+        # Weights stay for all images where one block of columns is all that a core has of them.
+        columns = -(-gemm.columns // tiling.n_dim)
+        assert tiling.bl1_buffers == (1 if whole_b and tiling.base_n >= columns else 2)
+    copies = [(tiling.al1_buffers, tiling.bl1_buffers) for _, tiling in found]
+    assert {a for a, _ in copies} == {b for _, b in copies} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("l1_bytes", "steps", "copies"), [(462336, (432, 18), (1, 2)), (462304, (18, 18), (2, 2))]
+)
+def test_a_whole_image_tile_serves_all_blocks_of_columns_where_l1_holds_it(l1_bytes, steps, copies):
+    # 13 x 13 pixels of 48 groups of 8 channels, of 4 bytes each: 259584 bytes. 176 of 512 columns under nine
+    # taps are 50688 bytes a group, of which a pair comes, twice.
+    assert 13 * 13 * 384 * 4 + 2 * 2 * 176 * 9 * 8 * 4 == 462336
+    profile = load_profile("910B2", {"buffers.L1.capacity_bytes": l1_bytes})
+    tiling = tiling_of(ConvProblem((24, 512, 13, 13), (384, 512, 3, 3), 1, 1), "grad_input", profile)
+    assert base(tiling) == (169, 176, 8)
+    assert (tiling.step_ka, tiling.step_kb) == steps
+    assert (tiling.al1_buffers, tiling.bl1_buffers) == copies
 
 
 # --- grad_weight

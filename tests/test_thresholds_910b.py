@@ -99,6 +99,9 @@ def test_grids_of_cores(given, grid):
         (wide(16, 16, 64, 24, 24), (256, 64, 24), (1, 1)),
         # Of nine taps a row of three, 24. Groups of 8 come in pairs: of three two, with 2 x 72 / 24 slices.
         (wide(16, 16, 64, 24, 24, kernel=3), (256, 64, 24), (6, 6)),
+        # A quarter of all but 128 bytes of L1 is 131040 bytes: 7 groups of weights, of 64 x 72 x 4, so 6;
+        # 15 of 16 x 16 pixels, so 12, which 6 divide.
+        (wide(16, 16, 64, 128, 24, kernel=3), (256, 64, 24), (36, 18)),
     ],
 )
 def test_blocks_of_a_grid(given, sizes, steps):

@@ -4,7 +4,8 @@
 FORMATS = ("test_casts", "test_hf32", "test_hifloat8", "test_formats", "test_controls", "test_metrics")
 PARTS = ("test_accumulation_parts", "test_accumulation_panels", "test_accumulation_packing")
 KERNELS = ("test_accumulation_edges", "test_accumulation_kernels", "test_default_arithmetic")
-PLANS = ("test_vendor_plans", "test_vendor_fits", "test_product_tiling")
+PLANS = ("test_vendor_plans", "test_thresholds_dgrad", "test_thresholds_wgrad", "test_thresholds_910b")
+PLANS = (*PLANS, "test_vendor_fits", "test_product_tiling")
 NESTS = ("test_wgrad_shares", "test_wgrad_stream", "test_dgrad_shares", "test_dgrad_split", "test_dgrad_c04")
 CUBE = ("test_cube_instructions", "test_costs", "test_sliding", "test_peaks", "test_handover")
 VECTOR = ("test_vector_instructions", "test_zero_insertion", "test_winograd_instructions", "test_transdata")
@@ -40,14 +41,26 @@ TESTS = {
     "numerics/compiled": (*PARTS, *KERNELS),
     "numerics": (*FORMATS, *PARTS, *KERNELS),
     "ops/tiling/vendor/first": ("test_first_generation", "test_plan"),
-    "ops/tiling/vendor/library": ("test_library_tilings", "test_plan", "test_lowering_notes"),
+    "ops/tiling/vendor/library": (
+        "test_library_costs",
+        "test_library_tilings",
+        "test_plan",
+        "test_lowering_notes",
+    ),
     "ops/tiling/vendor/matmul": ("test_basic_blocks", "test_matmul_tiling"),
     "ops/tiling/vendor/workspace": ("test_workspace_formulas",),
     "ops/tiling/vendor/merging": ("test_group_merge", "test_vendor_plans", "test_merged_layouts"),
     "ops/tiling/vendor/product": (*PLANS, "test_plan_errors", "test_group_merge", *NESTS),
     "ops/tiling/vendor/operator": (*PLANS, "test_plan_errors", "test_group_merge", "test_winograd_rule"),
+    "ops/tiling/vendor/names": (
+        "test_partial_plans",
+        "test_plan_files",
+        "test_plan_entries",
+        "test_cli_plans",
+    ),
     "ops/tiling/vendor/arch35/winograd": (*PLANS, "test_winograd_rule", "test_winograd_doors"),
-    "ops/tiling/vendor": (*PLANS, *NESTS, "test_split_segments", "test_group_merge"),
+    "ops/tiling/vendor/arch22/costs": ("test_library_costs", *PLANS),
+    "ops/tiling/vendor": (*PLANS, "test_library_costs", *NESTS, "test_split_segments", "test_group_merge"),
     "ops/tiling/legal": ("test_legal_tilings", "test_tuning_steps"),
     "ops/tiling/bounds": ("test_bounds",),
     "ops/tiling/complete": ("test_completion", "test_partial_plans", "test_plans_given"),
@@ -57,6 +70,7 @@ TESTS = {
     "ops/tiling/entries": ("test_plan_entries", "test_plan_files", "test_tuned_page"),
     "ops/tiling": ("test_search_timed", "test_plan", "test_search", "test_matmul_tiling", "test_tiling"),
     "cube": (*CUBE, "test_zero_insertion", "test_dgrad_c04"),
+    "vector/diagonal": ("test_diagonal", "test_group_merge", "test_merged_layouts"),
     "vector": (*VECTOR, "test_change_boxes", "test_winograd_kernel", "test_operators_bias"),
     "rules": RULES,
 }
