@@ -52,12 +52,7 @@ TESTS = {
     "ops/tiling/vendor/merging": ("test_group_merge", "test_vendor_plans", "test_merged_layouts"),
     "ops/tiling/vendor/product": (*PLANS, "test_plan_errors", "test_group_merge", *NESTS),
     "ops/tiling/vendor/operator": (*PLANS, "test_plan_errors", "test_group_merge", "test_winograd_rule"),
-    "ops/tiling/vendor/names": (
-        "test_partial_plans",
-        "test_plan_files",
-        "test_plan_entries",
-        "test_cli_plans",
-    ),
+    "ops/tiling/vendor/names": ("test_plan_files", "test_turned_weights", "test_group_merge"),
     "ops/tiling/vendor/arch35/winograd": (*PLANS, "test_winograd_rule", "test_winograd_doors"),
     "ops/tiling/vendor/arch22/costs": ("test_library_costs", *PLANS),
     "ops/tiling/vendor": (*PLANS, "test_library_costs", *NESTS, "test_split_segments", "test_group_merge"),
