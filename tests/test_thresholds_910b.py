@@ -90,6 +90,17 @@ def test_grids_of_cores(given, grid):
 
 
 @pytest.mark.parametrize(
+    ("width", "copies"),
+    # Four groups of 8 channels of two rows, of 4 bytes: a quarter of L1 less 128 bytes has them of up to 511
+    # pixels, twice; half of it, once, of up to 1023. There is no room for longer rows.
+    [(511, (2, 2)), (513, (1, 2)), (1023, (1, 2)), (1025, None)],
+)
+def test_copies_that_a_grid_gives_up(width, copies):
+    found = dgrad(wide(4, width, 64, 64, 24), "float32")
+    assert (found and (found.al1_buffers, found.bl1_buffers)) == copies
+
+
+@pytest.mark.parametrize(
     ("given", "sizes", "steps"),
     [
         # More pixels than channels: the long side along them. 8192 / 256 = 32 of k, four groups of 8.
