@@ -120,6 +120,17 @@ def test_a_whole_image_tile_serves_all_blocks_of_columns_where_l1_holds_it(l1_by
     assert (tiling.al1_buffers, tiling.bl1_buffers) == copies
 
 
+@pytest.mark.parametrize(("l1_bytes", "steps", "copies"), [(54400, (2, 8), (2, 1)), (54368, (2, 2), (2, 2))])
+def test_whole_weights_stay_for_all_images_where_l1_holds_them(l1_bytes, steps, copies):
+    # 64 x 128 weights of 4 bytes for two images each, and two tiles of 13 x 13 pixels of two groups of 8.
+    assert 64 * 128 * 4 + 2 * 13 * 13 * 16 * 4 == 54400
+    profile = load_profile("910B2", {"buffers.L1.capacity_bytes": l1_bytes})
+    tiling = tiling_of(ConvProblem((48, 128, 13, 13), (64, 128, 1, 1)), "grad_input", profile)
+    assert base(tiling) == (169, 128, 8)
+    assert (tiling.step_ka, tiling.step_kb) == steps
+    assert (tiling.al1_buffers, tiling.bl1_buffers) == copies
+
+
 # --- grad_weight
 
 

@@ -274,6 +274,12 @@ def test_base_blocks_of_grad_input(given, sizes):
     assert base(found) == sizes
 
 
+def test_two_copies_of_one_channel_group_fit_in_l0a():
+    # 16 KiB are 2 x 256 pixels of 32 bytes. What fewer pixels leave of L0C goes to columns.
+    found = plan(rows(64, 64, 512, 512, 9, 3), "grad_input", replace(ARCH35, l0a=16384))
+    assert base(found) == (256, 256, 16)
+
+
 @pytest.mark.parametrize(
     ("given", "single_m"),
     [
