@@ -17,7 +17,7 @@ from ascendsim.ops.tiling.vendor.arch22.costs import (
     step_cycles,
 )
 from ascendsim.ops.tiling.vendor.library.wgrad_cells import Grid, GridCells
-from tests.vendor_layers import rows
+from tests.vendor_layers import ARCH22, base, plan, rows
 
 # 64 channels of 16 x 16 pixels under 9 taps, 128 of grad_output: 36 and 8 fractals, and 16 of pixels.
 LAYER = rows(16, 16, 64, 128, 1, 3)
@@ -91,6 +91,36 @@ def test_a_whole_reduction_hides_no_load_and_shares_its_window():
     left, right = 64 * 256 * 2 / 96 + 300, 16 * 16 * 32 * 2 / 96 + 300
     step, fix = 16 * 2 + 4 * 20 + 12 * 4 + 42, 12 * 4 + 12 * 8
     assert cycles(SHARE, tile) == pytest.approx(24 * (left + right / 3 + 4 * step + fix))
+
+
+@pytest.mark.parametrize("l1", [524288, 262144, 131072])
+@pytest.mark.parametrize(("channels", "out"), [(16, 256), (256, 16), (64, 64)])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_chunks_are_as_long_as_l1_holds(kernel, channels, out, l1):
+    # float32, 24 images of 28 x 28 pixels: one for each core, or parts of their rows.
+    given = rows(28, 28, channels, out, 24, kernel, dtype="float32")
+    found = plan(given, "grad_weight", replace(ARCH22, l1=l1), "float32")
+    m, n, k = (size // 16 for size in base(found))
+    share = Share(given, found.single_core_m // 16, found.single_core_n // 16, found.single_core_k // 28)
+
+    def need(step):
+        # A whole reduction comes once, and so does what stays; anything else in two copies.
+        copies = 1 if step == slices else 2
+        left, right = left_bytes(share, tile, step), right_bytes(share, tile, step)
+        whole_left, whole_right = left_bytes(share, tile, slices), right_bytes(share, tile, slices)
+        return {
+            "a": whole_left + copies * right, "b": copies * left + whole_right, "": copies * (left + right)
+        }[found.resident]  # fmt: skip
+
+    tile, slices = Tile(m, n, k), share.k // k
+    longer = [step for step in range(found.step_ka + 1, slices + 1) if slices % step == 0]
+    assert found.step_ka == found.step_kb
+    assert slices % found.step_ka == 0
+    assert need(found.step_ka) <= l1
+    assert all(need(step) > l1 for step in longer)
+    once = 1 if found.step_ka == slices else 2
+    copies = {"a": (1, once), "b": (once, 1), "": (once, once)}[found.resident]
+    assert (found.al1_buffers, found.bl1_buffers) == copies
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,71 @@ import pytest
 
 from ascendsim.ops.tiling.vendor.arch35.wgrad import beyond_load3d, merge_factor
 from ascendsim.ops.tiling.vendor.arch35.winograd import takes_winograd
-from tests.vendor_layers import ARCH35, LAST, layer, plan, square
+from tests.vendor_layers import ARCH35, LAST, base, layer, plan, rows, square
 
 
 def wgrad(layer, **more):
     return plan(layer, "grad_weight", ARCH35, by_winograd=False, **more)
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [
+        # Sides of up to 256 are whole, longer ones cut in equal parts, in whole fractals: 272 in two of 136,
+        # 528 in three of 176. With 256 rows or columns half of L0A, 16384 elements, leaves 64 pixels.
+        (rows(32, 32, 256, 256, 32), (256, 256, 64)),
+        (rows(32, 32, 256, 257, 32), (144, 256, 64)),
+        (rows(32, 32, 272, 256, 32), (256, 144, 64)),
+        (rows(32, 32, 4096, 528, 32), (176, 256, 64)),
+        # Nine taps: two equal parts of 288 columns are 144, a window; three of 576 are 192, floored to it.
+        (rows(32, 32, 32, 256, 32, 3), (256, 144, 64)),
+        (rows(32, 32, 64, 256, 32, 3), (256, 144, 64)),
+        # Four taps: fractals. 5 x 16 x 4 columns are two parts of 160.
+        (layer((32, 80, 32, 32), (256, 80, 2, 2)), (256, 160, 64)),
+        # Pixels: 1024 beside 16 rows and 16 columns, whole rows of 48 where these are whole fractals, and no
+        # more than there are.
+        (rows(64, 64, 16, 16, 32), (16, 16, 1024)),
+        (rows(48, 48, 16, 16, 32), (16, 16, 1008)),
+        (rows(56, 56, 16, 16, 32), (16, 16, 1024)),
+        (rows(14, 14, 16, 16, 32), (16, 16, 208)),
+        (rows(2, 1024, 16, 16, 32), (16, 16, 1024)),
+    ],
+)
+def test_base_blocks_of_grad_weight(given, sizes):
+    assert base(wgrad(given)) == sizes
+
+
+@pytest.mark.parametrize(
+    ("l1", "steps", "copies"),
+    [
+        # 64 pixels, one row, of 256 channels of either side are 32 KiB each. Four slices of both in two
+        # copies are 512 KiB; three 384; one 128, and in one copy 64. Below that half of the pixels.
+        (524288, 4, 2),
+        (524287, 3, 2),
+        (131072, 1, 2),
+        (131071, 1, 1),
+        (65536, 1, 1),
+    ],
+)
+def test_tiles_are_as_deep_as_l1_holds(l1, steps, copies):
+    found = plan(rows(64, 64, 256, 256, 32), "grad_weight", replace(ARCH35, l1=l1), by_winograd=False)
+    assert base(found) == (256, 256, 64)
+    assert (found.step_ka, found.step_kb) == (steps, steps)
+    assert (found.al1_buffers, found.bl1_buffers) == (copies, copies)
+
+
+def test_no_tile_has_more_slices_than_there_are_nor_than_eight():
+    # 3 slices of 1024 pixels, and 9.
+    assert wgrad(rows(48, 64, 16, 16, 32)).step_ka == 3
+    endless = replace(ARCH35, l1=1 << 30)
+    assert plan(rows(144, 64, 16, 16, 32), "grad_weight", endless, by_winograd=False).step_ka == 8
+
+
+@pytest.mark.parametrize(("out", "copies"), [(128, 2), (144, 1)])
+def test_two_tiles_of_sums_where_l0c_holds_them(out, copies):
+    # 128 x 256 sums of 4 bytes are half of 256 KiB.
+    found = wgrad(rows(32, 32, 256, out, 32))
+    assert (found.base_m, found.base_n, found.cl0_buffers) == (out, 256, copies)
 
 
 @pytest.mark.parametrize(("width", "strip"), [(512, 0), (513, 128)])
