@@ -401,7 +401,9 @@ def test_kernels_of_alexnet_come_near_the_table_and_are_bound_by_the_same_pipe(l
         assert abs(made[what] / held[what] - 1) < most, what
 
 
-@pytest.mark.parametrize(("l1_bytes", "step"), [(65536, 32), (65536 - 32, 22)])
+@pytest.mark.parametrize(
+    ("l1_bytes", "step"), [(65536, 32), (65536 - 32, 22), (22 * 2048, 22), (22 * 2048 - 32, 16)]
+)
 def test_runs_of_whole_rows_load_no_row_more(l1_bytes, step):
     # 64 rows of 16 pixels, 16 channels on either side: a row has 512 bytes of each, in two copies 2,048. L1
     # holds 32 rows to the last byte, half of all; with less of it, a third: ceil(64 / 3) = 22.

@@ -1,5 +1,7 @@
 """Is every threshold of 910B's and 910_93's plans where the operators have it: the value, and one further?"""
 
+from dataclasses import replace
+
 import pytest
 
 from ascendsim.ops.tiling.vendor.arch22.wgrad_block import takes_basic_blocks
@@ -139,6 +141,29 @@ def test_tiles_are_as_deep_as_leaves_all_cores_a_task(height, steps, single_k, t
     assert base(found) == (128, 128, 128)
     assert ((found.step_ka, found.step_kb), found.single_core_k, found.tasks) == (steps, single_k, tasks)
     assert (found.al1_buffers, found.bl1_buffers) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "grid"),
+    [
+        # Five images leave four cores for each. A quarter of 32 rows loads 8 rows of 16 channels and 10 of
+        # input, a quarter of the channels 32 rows of either and two more: 128 + 2560 to 512 + 64 x 34 lines
+        # of 256 channels, as many. Of 320 a quarter is less, 512 + 80 x 34 to 128 + 3200.
+        (256, 32, (5, 1, 4)),
+        (320, 32, (5, 4, 1)),
+        (48, 4, (5, 1, 4)),
+        # Three rows are no four parts, nor are 3 x 16 channels; of neither the library takes it.
+        (64, 3, (5, 4, 1)),
+        (48, 3, None),
+    ],
+)
+def test_cores_that_images_leave_go_to_rows_or_channels(channels, size, grid):
+    given = square(channels, 16, size, batch=5, dtype="bfloat16")
+    found = plan(given, "grad_weight", replace(ARCH22, cores=20), "bfloat16")
+    assert found.strategy == ("core_grid" if grid else "library")
+    if grid:
+        parts = dict(found.grid)
+        assert (parts["batch"], parts["n"], parts["k"]) == grid
 
 
 def test_the_last_round_leaves_the_cores_of_the_rounds_before_in_use():

@@ -274,6 +274,30 @@ def test_base_blocks_of_grad_input(given, sizes):
     assert base(found) == sizes
 
 
+@pytest.mark.parametrize(
+    ("given", "order"),
+    [
+        # One block of 16 x 16 pixels and 8 of channels: the weights change last. Not so where rows of taps
+        # overlap, nor where pixels have more blocks than channels.
+        (rows(16, 16, 2048, 512), "d n m"),
+        (layer((128, 2048, 16, 16), (512, 2048, 1, 3), 1, (0, 1)), "d n m"),
+        (layer((128, 2048, 16, 16), (512, 2048, 3, 1), 1, (1, 0)), "d m n"),
+        (rows(32, 32, 1024, 2048), "d n m"),
+        (rows(32, 40, 1024, 2048), "d m n"),
+        # Kernel depths meet the same depths again, block of pixels by block.
+        (layer((128, 64, 4, 16, 16), (64, 64, 2, 1, 1)), "m d n"),
+    ],
+)
+def test_the_order_of_tasks(given, order):
+    assert dgrad(given).order == ("batch", "group", *order.split())
+
+
+def test_four_channels_a_tap_are_reduced_in_whole_fractals():
+    # Nine taps of 4 channels are 36, 48 in fractals, which one product takes. The fewest pixels that one
+    # round allows load least: 64 of 256.
+    assert base(dgrad(square(16, 4, 16))) == (64, 16, 48)
+
+
 def test_two_copies_of_one_channel_group_fit_in_l0a():
     # 16 KiB are 2 x 256 pixels of 32 bytes. What fewer pixels leave of L0C goes to columns.
     found = plan(rows(64, 64, 512, 512, 9, 3), "grad_input", replace(ARCH35, l0a=16384))
