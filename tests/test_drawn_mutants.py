@@ -12,7 +12,7 @@ import mutants
 
 EVERY = places.every_mutant()
 # The parts for which `mutant_tests.py` names tests.
-JUDGED = ("numerics", "ops/tiling", "cube", "vector", "rules")
+JUDGED = EVERY + places.every_mutant(["ops/tiling", "cube", "vector", "rules"])
 
 
 def test_a_seed_draws_the_same_mutants_again_and_another_one_others():
@@ -29,7 +29,7 @@ def test_every_file_that_computes_has_mutants():
 
 
 def test_every_file_of_a_part_that_is_judged_has_tests_that_exist():
-    for file in {mutant.file for mutant in places.every_mutant(JUDGED)}:
+    for file in {mutant.file for mutant in JUDGED}:
         for name in (word for run in mutants.tests_of(file) for word in run if word.startswith("tests/")):
             assert (places.ROOT / name).is_file(), (file, name)
 
@@ -43,7 +43,7 @@ def test_equal_lines_of_a_file_have_mutants_of_different_names(tmp_path, monkeyp
 
 
 def test_names_tell_mutants_apart():
-    names = [mutant.name for mutant in places.every_mutant(JUDGED)]
+    names = [mutant.name for mutant in JUDGED]
     assert len(names) == len(set(names))
 
 
@@ -73,7 +73,7 @@ def test_texts_types_and_errors_are_left_alone(tmp_path, monkeypatch):
 
 
 def test_what_is_listed_as_equivalent_exists_once_and_has_a_reason():
-    names = [mutant.name for mutant in places.every_mutant(JUDGED)]
+    names = [mutant.name for mutant in JUDGED]
     for name, reason in mutants.equivalents().items():
         assert names.count(name) == 1, name
         assert len(reason) > 20

@@ -16,6 +16,7 @@ from ascendsim.ops.tiling.vendor.arch22.costs import (
     right_bytes,
     step_cycles,
 )
+from ascendsim.ops.tiling.vendor.arch22.wgrad_library import _filled
 from ascendsim.ops.tiling.vendor.library.wgrad_cells import Grid, GridCells
 from tests.vendor_layers import ARCH22, base, plan, rows
 
@@ -91,6 +92,25 @@ def test_a_whole_reduction_hides_no_load_and_shares_its_window():
     left, right = 64 * 256 * 2 / 96 + 300, 16 * 16 * 32 * 2 / 96 + 300
     step, fix = 16 * 2 + 4 * 20 + 12 * 4 + 42, 12 * 4 + 12 * 8
     assert cycles(SHARE, tile) == pytest.approx(24 * (left + right / 3 + 4 * step + fix))
+
+
+@pytest.mark.parametrize(
+    ("resident", "needs"),
+    # Slices of 16 pixels: 2048 bytes of grad_output each, and 1024 for each row of input, two more than
+    # slices, of 16 in all. By number of slices, all 16 in one copy, fewer in two but for what stays.
+    [
+        ("", {16: 32768 + 16384, 4: 2 * (8192 + 6144), 2: 2 * (4096 + 4096), 1: 2 * (2048 + 3072)}),
+        ("a", {16: 32768 + 16384, 4: 32768 + 2 * 6144, 2: 32768 + 2 * 4096, 1: 32768 + 2 * 3072}),
+        ("b", {16: 32768 + 16384, 4: 2 * 8192 + 16384, 2: 2 * 4096 + 16384, 1: 2 * 2048 + 16384}),
+    ],
+)
+def test_the_longest_chunk_fits_to_the_last_byte(resident, needs):
+    tile = Tile(4, 6, 1, resident=resident)
+    shorter = [*list(needs)[1:], 0]
+    for (step, need), less in zip(needs.items(), shorter, strict=True):
+        at, below = (_filled(SHARE, tile, replace(ARCH22, l1=l1)) for l1 in (need, need - 1))
+        assert at == replace(tile, step=step)
+        assert below == (replace(tile, step=less) if less else None)
 
 
 @pytest.mark.parametrize("l1", [524288, 262144, 131072])

@@ -217,10 +217,13 @@ def test_a_streamed_2d_grad_weight_has_the_ordered_bits_and_its_operators_name()
 
 @st.composite
 def problems(draw):
-    kernel, stride = draw(st.sampled_from([(1, 1), (3, 1), (3, 2), (5, 1), (11, 4)]))
-    size = draw(st.integers(kernel, 40))
-    shape = draw(st.integers(1, 70)), draw(st.integers(1, 130)), size, size
-    return ConvProblem(shape, (draw(st.integers(1, 130)), shape[1], kernel, kernel), stride, kernel // 2)
+    # Both axes apart, so that none is taken for the other.
+    axes = st.sampled_from([(1, 1), (3, 1), (3, 2), (5, 1), (11, 4)])
+    kernel, stride = zip(draw(axes), draw(axes), strict=True)
+    size = [draw(st.integers(taps, 40)) for taps in kernel]
+    shape = draw(st.integers(1, 70)), draw(st.integers(1, 130)), *size
+    pads = tuple(taps // 2 for taps in kernel)
+    return ConvProblem(shape, (draw(st.integers(1, 130)), shape[1], *kernel), stride, pads)
 
 
 # Its stride is made by a Dilation kernel, and the kernel behind it reads more of the image into L1.

@@ -47,6 +47,7 @@ def test_basic_blocks_of_grad_input(given, sizes):
         (rows(64, 64, 128, 512, 25), 256),
         # Rows of more than 64 pixels, no whole fractals: 8 blocks of channels with 3 parts of 22 rows.
         (rows(66, 66, 1024, 512, 1), 22 * 66),
+        (rows(65, 65, 1024, 512, 1), 22 * 65),
         (rows(66, 66, 128, 512, 24), 66 * 66),
         # No number of parts up to 22, of 3 rows each, gives a multiple of 24.
         (rows(66, 66, 128, 512, 1), 3 * 66),
@@ -164,6 +165,18 @@ def test_cores_that_images_leave_go_to_rows_or_channels(channels, size, grid):
     if grid:
         parts = dict(found.grid)
         assert (parts["batch"], parts["n"], parts["k"]) == grid
+
+
+def test_a_grid_of_20_cores_has_two_copies_of_its_share_where_l1_holds_them():
+    # A core has 8 rows of 32 pixels of 16 channels, and 10 rows of input, of which 32 fractals of columns cut
+    # five windows of nine: all of its share at a time. With a byte less there is one copy.
+    given = square(256, 16, 32, batch=5, dtype="bfloat16")
+    need = 2 * (8 * 32 * 16 + 10 * 32 * 5 * 16) * 2
+    copies = [
+        plan(given, "grad_weight", replace(ARCH22, cores=20, l1=l1), "bfloat16").al1_buffers
+        for l1 in (need, need - 1)
+    ]
+    assert copies == [2, 1]
 
 
 def test_the_last_round_leaves_the_cores_of_the_rounds_before_in_use():

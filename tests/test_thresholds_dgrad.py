@@ -70,6 +70,15 @@ def test_taps_of_a_pass(name):
     assert (part_of(inside, ARCH35).taps, part_of(outside, ARCH35).taps) == (taps, others)
 
 
+@pytest.mark.parametrize(
+    ("width", "kernel", "reduction"), [(4060, (3, 3), 9 * 16), (8168, (1, 3), 3 * 16), (8169, (1, 1), 16)]
+)
+def test_a_pass_reduces_the_channels_under_its_taps(width, kernel, reduction):
+    part = part_of(layer((1, 16, 4, width), (16, 16, 3, 3), 1, 1), ARCH35)
+    assert part.layer.kernel[1:] == kernel
+    assert (part.reduction, part.window) == (reduction, reduction)
+
+
 # --- grad_input of 910_95: kernels that the stride splits
 
 SPLITS = {
