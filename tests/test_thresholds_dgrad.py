@@ -165,6 +165,19 @@ def test_phases_are_interleaved_in_memory_where_ub_cannot(size, channels, throug
     assert found.through_gm == through
 
 
+@pytest.mark.parametrize(
+    ("l1", "columns", "copies"),
+    [(53249, 64, (2, 2)), (53248, 64, (2, 1)), (45057, 64, (2, 1)), (45056, 32, (2, 1))],
+)
+def test_split_kernels_give_up_a_copy_of_the_weights_then_columns(l1, columns, copies):
+    # All 24 x 24 pixels of a phase with 16 channels are 18432 bytes, 64 columns of a window of 4 taps 8192.
+    # L1 always has a byte more than tiles take. With 48 columns there are two blocks, so 32 for each.
+    given = square(64, 512, 48, 4, 2, padding=1)
+    found = plan(given, "grad_input", replace(ARCH35, l1=l1))
+    assert (found.kernel_split, base(found)) == ("hw", (576, columns, 16))
+    assert (found.al1_buffers, found.bl1_buffers) == copies
+
+
 # --- grad_input of 910_95: strategies
 
 
