@@ -149,18 +149,21 @@ def test_both_operands_of_a_split_kernel_stay_whole_up_to_256_channels():
 
 
 @pytest.mark.parametrize(
-    ("size", "channels", "through"),
+    ("height", "width", "channels", "through"),
     [
         # A half of 16 columns; a block of 256 pixels has 16 rows: 4 x 16 x 16 x 112 x 2 bytes are 229376 of
         # UB's 253952, and with 128 channels 262144.
-        (32, 112, False),
-        (32, 128, True),
+        (32, 32, 112, False),
+        (32, 32, 128, True),
+        # 8 rows of 32 take as much as 16 of 16.
+        (16, 64, 112, False),
+        (16, 64, 128, True),
         # A half of 17 columns is no whole fractal.
-        (34, 16, True),
+        (34, 34, 16, True),
     ],
 )
-def test_phases_are_interleaved_in_memory_where_ub_cannot(size, channels, through):
-    found = dgrad(square(channels, 64, size, 4, 2, padding=1))
+def test_phases_are_interleaved_in_memory_where_ub_cannot(height, width, channels, through):
+    found = dgrad(layer((1, channels, height, width), (64, channels, 4, 4), 2, 1))
     assert found.kernel_split == "hw"
     assert found.through_gm == through
 
