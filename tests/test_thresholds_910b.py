@@ -64,6 +64,16 @@ def test_pixels_of_a_task(given, single_m):
     assert dgrad(given).single_core_m == single_m
 
 
+@pytest.mark.parametrize(
+    ("l1", "sizes"),
+    # Two copies of 64 channels of 128 pixels, 16 KiB each, and of 256 columns of them, 32 KiB each.
+    [(98304, (128, 256, 64)), (98303, (128, 128, 64)), (65536, (128, 128, 64)), (65535, (64, 128, 64))],
+)
+def test_the_longer_side_is_halved_where_l1_is_full(l1, sizes):
+    found = plan(rows(8, 16, 512, 512, 1), "grad_input", replace(ARCH22, l1=l1))
+    assert base(found) == sizes
+
+
 # --- grad_input of float32: grids of cores
 
 
