@@ -19,6 +19,7 @@ from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.tiling.search.costs import Costs
 from ascendsim.ops.tiling.search.rates import Rates
 from ascendsim.ops.tiling.vendor.library.dgrad import _best_tiles, library_dgrad
+from ascendsim.ops.tiling.vendor.library.dgrad import _grids as _dgrad_grids
 from ascendsim.ops.tiling.vendor.library.plans import library_plan
 from ascendsim.ops.tiling.vendor.library.wgrad import _grids, _step
 from ascendsim.ops.tiling.vendor.library.wgrad_cells import Grid, GridCells, Tiles
@@ -104,6 +105,24 @@ def test_what_is_whole_in_l1_has_one_copy_and_anything_else_two():
         assert tiling.bl1_buffers == (1 if whole_b and tiling.base_n >= columns else 2)
     copies = [(tiling.al1_buffers, tiling.bl1_buffers) for _, tiling in found]
     assert {a for a, _ in copies} == {b for _, b in copies} == {1, 2}
+
+
+def test_a_grid_that_divides_the_batch_is_kept_unless_a_quarter_worse():
+    reasons = set()
+    for batch in (5, 7, 9, 14, 18, 23, 26, 32):
+        gemm = DgradGemm.of(replace(CONV4, input=(batch, 384, 13, 13)), "hf32")
+        costs = Costs(Rates(B2, "hf32", 24), gemm.sliding, "L0A")
+        grids = list(_dgrad_grids(gemm, 24))
+        tiles = _best_tiles(gemm, costs, sorted({(parts.m, parts.n) for parts in grids}))
+        taken = [(parts.images * tiles[parts.m, parts.n].cycles, parts) for parts in grids]
+        best = min(cycles for cycles, _ in taken)
+        full = [cycles for cycles, parts in taken if batch % parts.batch_dim == 0 and parts.cells == 24]
+        kept = bool(full) and min(full) <= 1.25 * best
+        tiling = library_dgrad(gemm, B2)
+        assert (batch % tiling.batch_dim == 0 and tiling.used_cores == 24) == kept, batch
+        reasons.add((kept, bool(full) and best < min(full) < 2.5 * best))
+    # Both happen where the even grid is worse, but not by much more than a quarter.
+    assert reasons >= {(True, True), (False, True)}
 
 
 @pytest.mark.parametrize(
