@@ -153,6 +153,14 @@ def test_grad_weight_takes_all_of_l0c_where_that_loads_less():
     assert (tiling.base_m, tiling.base_n, tiling.base_k, tiling.cl0_buffers) == (256, 192, 64, 1)
 
 
+def test_tiles_divide_the_share_of_a_block():
+    # One image: 4 x 4 blocks of 2 of 8 groups of rows and 18 of 72 columns, which one tile takes whole. Half
+    # of L0B has 56 pixels beside 288 columns, so three fractals.
+    tiling = tiling_of(replace(LAYER, input=(1, 128, 40, 40)), "grad_weight")
+    assert (tiling.m_dim, tiling.n_dim) == (4, 4)
+    assert (tiling.base_m, tiling.base_n, tiling.base_k) == (2 * 16, 18 * 16, 48)
+
+
 def test_a_tile_of_whole_windows_touches_no_channels_but_theirs():
     # 4 groups of rows beside 36 (group, tap) columns, four whole windows of nine: of 31 rows of 64 pixels L1
     # holds 64 channels of grad_output and 33 rows of four groups of input, both twice, to the last byte.
