@@ -8,7 +8,7 @@ import pytest
 from ascendsim.errors import AclnnError, AscendSimError, ConfigError
 from ascendsim.rules import TensorDescription as T
 from ascendsim.rules import resolve, rule_product
-from ascendsim.rules.calls import GRADIENTS
+from ascendsim.rules.calls import GRADIENTS, CubeMathType
 from ascendsim.rules.typed import dtype_name, format_name, typed
 from tests.rules_calls import answer, changed, conv, tbc
 
@@ -134,6 +134,11 @@ def test_spellings_of_dtypes(given, name):
 )
 def test_spellings_of_formats(given, rank, name):
     assert format_name(given, rank) == name
+
+
+def test_the_interface_numbers_what_the_cube_computes_in():
+    names = ["KEEP_DTYPE", "ALLOW_FP32_DOWN_PRECISION", "USE_FP16", "USE_HF32"]
+    assert [(one.name, one.value) for one in CubeMathType] == [(name, at) for at, name in enumerate(names)]
 
 
 def test_usual_outputs_of_a_call():
