@@ -267,6 +267,16 @@ def test_a_part_of_a_plain_matrix_costs_the_same_wherever_it_lies():
     assert here.load2d_commands(TOY) == 0  # one load3d
 
 
+def test_a_load3d_that_turns_pixels_over_pays_for_no_command_of_load2d():
+    own = {"load2d.head_cycles": 50, "load2d.issue_cycles": 30}
+    plain, turning = toy_split(**own), toy_split(**own, **{"load3d.L0A.transposes": True})
+    view = Transposed(3, 5, 17, 16, 2, 10, 20)
+    # A command for each of two fractals of pixels; one for each group would be three. 12 cycles of data.
+    assert [view.load2d_commands(profile) for profile in (plain, turning)] == [2, 0]
+    assert load(A0, view).cost(plain) == Cost(50 + 30 + 12, 10)
+    assert load(A0, view).cost(turning) == Cost(2 + 3 * (4 + 2), 10)
+
+
 def test_a_plain_load_pays_for_every_command():
     profile = replace(TOY, load2d=TOY.load2d._replace(head_cycles=5, issue_cycles=3, least_cycles=20))
     # 4 groups of 16 rows and 16 columns of float16 are 2048 bytes: 8 cycles into L0A

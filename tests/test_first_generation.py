@@ -153,6 +153,23 @@ def test_grad_weight_takes_all_of_l0c_where_that_loads_less():
     assert (tiling.base_m, tiling.base_n, tiling.base_k, tiling.cl0_buffers) == (256, 192, 64, 1)
 
 
+def test_tiles_divide_the_share_of_a_block():
+    # One image: 4 x 4 blocks of 2 of 8 groups of rows and 18 of 72 columns, which one tile takes whole. Half
+    # of L0B has 56 pixels beside 288 columns, so three fractals.
+    tiling = tiling_of(replace(LAYER, input=(1, 128, 40, 40)), "grad_weight")
+    assert (tiling.m_dim, tiling.n_dim) == (4, 4)
+    assert (tiling.base_m, tiling.base_n, tiling.base_k) == (2 * 16, 18 * 16, 48)
+
+
+def test_a_tile_of_whole_windows_touches_no_channels_but_theirs():
+    # 4 groups of rows beside 36 (group, tap) columns, four whole windows of nine: of 31 rows of 64 pixels L1
+    # holds 64 channels of grad_output and 33 rows of four groups of input, both twice, to the last byte.
+    tiling = tiling_of(ConvProblem((32, 128, 64, 64), (64, 128, 3, 3), 1, 1), "grad_weight")
+    assert (tiling.base_m, tiling.base_n, tiling.base_k) == (64, 36 * 16, 16)
+    assert OLD.buffers["L1"].capacity_bytes == 2 * (31 * 64 * 64 * 2 + 33 * 64 * 4 * 16 * 2)
+    assert tiling.step_ka == 31 * 64 // 16
+
+
 def test_weights_stay_in_l1_where_they_fit():
     # 1x1, 512 <- 512 on 20x20: the four tiles of 128 columns take 128 KiB each, the image tile of 256 pixels
     # 256 KiB: with all four there is room for one.
@@ -309,6 +326,18 @@ def test_the_way_through_ub_gives_what_a_strided_copy_gives():
         for product in ("910A", "910B2")
     ]  # fmt: skip
     np.testing.assert_array_equal(*made)
+
+
+def test_rows_of_float32_that_are_no_whole_fractal_take_the_room_of_one():
+    # 8 rows of 48 pixels in the room of 16, and 43 pixels of 8 channels: 3072 + 1376 bytes, twice, are more
+    # than 8 KiB. 2 slices of 16 pixels take 2048 + 1024.
+    line = ConvProblem((1, 1, 43), (1, 1, 1))
+    tiling = first_plan(line, "grad_weight", "float32", UNIFIED).tiling
+    assert (tiling.base_m, tiling.base_k, tiling.step_ka, tiling.step_kb) == (8, 16, 2, 2)
+    assert UNIFIED.buffers["L1"].capacity_bytes == 8192
+    call = call_of(line, "float32", profile=UNIFIED, tilings={"grad_weight": tiling})
+    for work in call.schedule("grad_weight").phases()[-1].work:
+        work.build()
 
 
 def test_toy_cores_are_planned_by_the_same_rules():

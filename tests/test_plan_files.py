@@ -209,6 +209,10 @@ def test_a_stream_of_grad_weight_has_its_nest_and_whole_reductions():
     assert from_vendor("grad_weight", entry | {"streamkType": 1}) == PartialPlan(
         {"base_m": 64, "used_cores": 28}, "wgrad_stream"
     )
+    # An entry that says of no last round that it is cut has whole ones.
+    assert from_vendor("grad_weight", entry | {"streamkType": 0}) == PartialPlan(
+        {"base_m": 64, "used_cores": 28, "k_split": 1, "stream_axis": ""}, "wgrad_stream"
+    )
     assert from_vendor("grad_weight", entry).schedule == "wgrad_shares"
     assert from_vendor("grad_weight", entry).fields["single_core_k"] == 36
 

@@ -65,6 +65,18 @@ def test_the_kernel_must_fit_into_the_padded_input(size, padding, expected):
     assert outcome(call, "shipped") == expected
 
 
+@pytest.mark.parametrize(
+    ("height", "made", "expected"),
+    # Under three taps 6 rows make 8, or none; of no rows no number is right, and so none is wrong.
+    [(6, 8, "empty"), (6, 7, "27.7"), (6, 0, "empty"), (0, 5, "empty"), (0, 9, "empty")],
+)
+def test_sizes_of_a_transposed_grad_output_beside_an_empty_batch(height, made, expected):
+    call = plain((0, 4, height, 7), (4, 6, 3, 3), grad_output=(0, 6, made, 9), transposed=True, padding=0)
+    assert outcome(call) == expected
+    # The operator does not look.
+    assert outcome(call, "shipped") == "empty"
+
+
 def test_which_of_four_pads_the_width_is_tested_with():
     # Height 3 fits by itself; width 1 needs 2 of padding: left and right are 1 + 1, bottom is 0.
     call = plain((0, 4, 3, 1), padding=(0, 0, 1, 1), grad_output=(0, 6, 1, 1))

@@ -237,3 +237,9 @@ def test_reading_rules_loads_no_arrays():
 def test_the_directory_is_found_from_anywhere():
     assert rules_directory().is_absolute()
     assert isinstance(rules_directory(), Path)
+
+
+@pytest.mark.parametrize(("length", "message"), [(4096, "unknown rule set 'x"), (4097, "rules is 'x")])
+def test_what_is_longer_than_any_path_is_not_looked_for(length, message):
+    with pytest.raises(ConfigError, match=message):
+        load_rules("x" * length)

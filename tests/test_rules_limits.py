@@ -100,6 +100,22 @@ def test_a_limit_binds_only_whom_it_names(rules, i, limit):  # noqa: ARG001
             assert answer(other, product, rules) == (0, "")
 
 
+@pytest.mark.parametrize(("rest", "expected"), [(55, (0, "")), (56, (561103, "31"))])
+def test_the_padding_behind_grad_output_has_a_limit_too(rest, expected):
+    # 201 taps without padding: 200 before, and behind as many and the columns that no window reaches. Two
+    # windows 63 apart reach 264.
+    call = conv(
+        (1, 3, 1, 1, 264 + rest),
+        (5, 3, 1, 1, 201),
+        groups=1,
+        stride=(1, 1, 63),
+        padding=0,
+        dtype="float16",
+        mask=(True, False, False),
+    )
+    assert answer(call, "910B", "shipped") == expected
+
+
 HUGE = 2**31  # one above the largest extent that an inner operator takes
 
 

@@ -8,6 +8,7 @@ import pytest
 from ascendsim.errors import AclnnError, AscendSimError, ConfigError
 from ascendsim.rules import TensorDescription as T
 from ascendsim.rules import resolve, rule_product
+from ascendsim.rules.calls import GRADIENTS, CubeMathType
 from ascendsim.rules.typed import dtype_name, format_name, typed
 from tests.rules_calls import answer, changed, conv, tbc
 
@@ -135,6 +136,11 @@ def test_spellings_of_formats(given, rank, name):
     assert format_name(given, rank) == name
 
 
+def test_the_interface_numbers_what_the_cube_computes_in():
+    names = ["KEEP_DTYPE", "ALLOW_FP32_DOWN_PRECISION", "USE_FP16", "USE_HF32"]
+    assert [(one.name, one.value) for one in CubeMathType] == [(name, at) for at, name in enumerate(names)]
+
+
 def test_usual_outputs_of_a_call():
     call = conv()
     bare = changed(
@@ -143,6 +149,17 @@ def test_usual_outputs_of_a_call():
     assert bare == changed(call, {"grad_weight.dtype": "float16"})
     nothing = changed(bare, {"input": None, "grad_input": None, "grad_output": 5, "bias_sizes": None})
     assert nothing.with_usual_outputs().grad_input is None
+
+
+def test_usual_outputs_have_the_format_of_their_own_tensor_and_the_strides_that_are_asked_for():
+    none = dict.fromkeys(("grad_input", "grad_weight", "grad_bias", "bias_sizes"))
+    mixed = {"grad_output.dtype": "bfloat16", "input.dtype": "float32", "weight.dtype": "float16"}
+    bare = changed(conv(), none | mixed)
+    made = bare.with_usual_outputs(strides=((9,), (8,), (7,)))
+    assert [getattr(made, name).dtype for name in GRADIENTS] == ["float32", "float16", "bfloat16"]
+    assert [getattr(made, name).strides for name in GRADIENTS] == [(9,), (8,), (7,)]
+    # grad_bias is ND and has a value for each channel of grad_output.
+    assert made.grad_bias == T(bare.grad_output.shape[1:2], "bfloat16", "ND", (7,))
 
 
 def test_an_error_says_everything():

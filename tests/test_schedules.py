@@ -290,6 +290,16 @@ def test_a_core_runs_its_mmads_no_faster_than_its_peak():
                         assert (end - start) * 16**3 >= i.m * i.k * i.n
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "spaced"),
+    # Fractals of 16 x 16, begun ones counted whole: 3 x 3, 3 x 4, 2 x 5, 2 x 4 and 1 x 10 beside the ten that
+    # the Mmad page asks for.
+    [(48, 48, True), (48, 49, False), (33, 64, False), (17, 65, False), (17, 64, True), (16, 160, False)],
+)
+def test_accumulators_of_fewer_than_ten_fractals_are_small(m, n, spaced):
+    assert spacing_needed(load_profile("910B"), m, n) == spaced
+
+
 def test_small_accumulators_wait_for_the_product_before_them() -> None:
     # 16 x 16 is one fractal, fewer than the spacing asks for: a barrier stands between a tile's products,
     # and none before the first. 160 x 64 makes 40 fractals and needs none.

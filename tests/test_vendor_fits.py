@@ -95,6 +95,12 @@ def require_l0(plan, machine, itemsize):
 
 @settings(max_examples=150, deadline=None)
 @given(problems(), st.sampled_from(CHANGED), st.sampled_from(["float16", "bfloat16", "float32"]))
+# 256 pixels beside 144 channels are 144 KiB of sums, of which this L0C holds 128.
+@example(
+    ConvProblem((1, 130, 1, 31, 31), (1, 130, 1, 2, 2), (1, 2, 2)),
+    ("950PR_9599", 36, 524288, 131072),
+    "float16",
+)
 def test_grad_input_fits(problem, product, dtype):
     profile = changed(*product)
     plan = plan_or_none(problem, "grad_input", profile, dtype)

@@ -216,6 +216,8 @@ def test_arch35_grad_weight_of_wide_rows_works_in_strips():
 def test_arch35_grad_input_takes_the_strategy_of_its_shape(given, strategy, taps, split):
     found = plan(given, "grad_input", PR)
     assert (found.strategy, found.taps, found.kernel_split) == (strategy, taps, split)
+    # Half of L0A and L0B is loaded while the other one is multiplied, whatever the strategy.
+    assert (found.al0_buffers, found.bl0_buffers) == (2, 2)
 
 
 @pytest.mark.parametrize(

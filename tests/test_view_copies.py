@@ -5,14 +5,17 @@ import pytest
 
 from ascendsim import ConvProblem, conv_tbc_backward, convolution_backward, estimate
 from ascendsim.aclnn import AclTensor
-from ascendsim.errors import AclnnError, ConfigError, ShapeError
+from ascendsim.errors import AclnnError, CapacityError, ConfigError, ShapeError
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.problems.views import View
-from ascendsim.program.places import GmTensor
+from ascendsim.ops.schedules.vector.strided import gather, scatter
+from ascendsim.program.places import GmTensor, Slot
 from ascendsim.timing.kernel import time_kernel
+from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
+from ascendsim.vector.rearrange import Rearrange
 from tests.aclnn_calls import OUTPUTS, arguments_of, first_phase
 from tests.rules_calls import conv
 from tests.toy_profiles import toy_split, toy_unified
@@ -97,6 +100,104 @@ def test_scattered_elements_take_a_pass_over_ub_and_a_block_each():
     assert fast.bytes["l2_read"] == 64 * 128
     assert [one.bytes["l2_write"] for one in (fast, slow)] == [64 * 128, 64 * 64 * 32]
     assert slow.cycles > fast.cycles
+
+
+# One vector core, whose UB holds 4 KiB in four pieces (two are read while two are written) of 1 KiB each.
+ALONE = {"cores.vector": 1, "cores.cube": 1}
+# Every third half: one of 16 takes ((16 - 1) * 3 + 1) * 2 = 92 bytes, so 96, in one line; 6 bytes for each.
+THIRDS = View((32, 16), (64, 3))
+
+
+def copied(phase, move):
+    """The elements and bytes of each copy of a kind on the only core of a phase."""
+    [work] = phase.work
+    return [
+        (np.prod(one.tile_shape), one.bytes) for one in work.build().instructions if isinstance(one, move)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "each"),
+    # Of 1024 bytes 170 elements with 6 bytes each; of 2048 bytes 341.
+    [({}, 170), ({"buffers.UB.capacity_bytes": 8192}, 341)],
+)
+def test_pieces_of_what_is_gathered_are_as_long_as_a_quarter_of_ub_holds(changed, each):
+    source, target = (GmTensor.of(name, (THIRDS.size,), "float16") for name in ("from", "to"))
+    phase = gather(toy_split(**ALONE, **changed), source, THIRDS, target)
+    counts = [each] * (512 // each) + ([512 % each] if 512 % each else [])
+    assert copied(phase, CopyGmToUb) == [(count, 6 * count) for count in counts]
+    [work] = phase.work
+    passes = [one.bytes for one in work.build().instructions if isinstance(one, Rearrange)]
+    assert passes == [6 * count for count in counts]
+    stores = [one for one in work.build().instructions if isinstance(one, CopyUbToGm)]
+    assert [one.bytes for one in stores] == [2 * count for count in counts]
+
+
+def test_no_piece_is_longer_than_16_kib():
+    # However large UB is: 16384 / 6 elements of a line of 4096.
+    view = View((256, 16), (64, 3))
+    source, target = (GmTensor.of(name, (view.size,), "float16") for name in ("from", "to"))
+    phase = gather(toy_split(**ALONE, **{"buffers.UB.capacity_bytes": 196608}), source, view, target)
+    assert [count for count, _ in copied(phase, CopyGmToUb)] == [2730, 1366]
+
+
+def test_pieces_of_what_is_scattered_have_a_block_for_each_element():
+    # 1024 bytes are 32 blocks of 32 bytes; each is read in two bytes and written in 32.
+    source, target = (GmTensor.of(name, (THIRDS.size,), "float16") for name in ("from", "to"))
+    phase = scatter(toy_split(**ALONE), source, THIRDS, target)
+    assert copied(phase, CopyGmToUb) == [(32, 64)] * 16
+    [work] = phase.work
+    moved = [one.bytes for one in work.build().instructions if isinstance(one, Rearrange | CopyUbToGm)]
+    assert moved == [1024] * 32
+
+
+@pytest.mark.parametrize(
+    ("view", "loaded", "passes"),
+    # 32 rows that are one and the same 32 bytes: 1 byte is read for each element, which takes 2 in UB, where
+    # blocks already lie in order. A single element 512 times: one block for all of them.
+    [(View((32, 16), (0, 1)), [(512, 512)], []), (View((512,), (0,)), [(512, 32)], [32])],
+)
+def test_pieces_of_a_broadcast_are_as_long_as_what_comes_of_them(view, loaded, passes):
+    source, target = (GmTensor.of(name, (view.size,), "float16") for name in ("from", "to"))
+    phase = gather(toy_split(**ALONE), source, view, target)
+    assert copied(phase, CopyGmToUb) == loaded
+    [work] = phase.work
+    assert [one.bytes for one in work.build().instructions if isinstance(one, Rearrange)] == passes
+
+
+@pytest.mark.parametrize(
+    ("move", "view", "sizes"),
+    # In whole blocks of 32 bytes.
+    [
+        # 170 elements, which lie in 6 bytes each when they come and in 2 when they leave.
+        (gather, THIRDS, {"read": 170 * 6 + 4, "written": 170 * 2 + 12}),
+        # 32 elements of 2 bytes, each of which leaves in a block.
+        (scatter, THIRDS, {"read": 32 * 2, "written": 32 * 32}),
+        # 512 elements of 2 bytes, of which 1 byte each is read: they take 2 bytes all the same.
+        (gather, View((32, 16), (0, 1)), {"read": 512 * 2}),
+        # 5 elements: no more room than they need.
+        (gather, View((5,), (3,)), {"read": 32, "written": 32}),
+    ],
+)
+def test_slots_hold_what_comes_and_what_leaves(move, view, sizes):
+    source, target = (GmTensor.of(name, (view.size,), "float16") for name in ("from", "to"))
+    [work] = move(toy_split(**ALONE), source, view, target).work
+    slots = {slot for one in work.build().instructions for slot in one.writes if isinstance(slot, Slot)}
+    assert {slot.name.partition("[")[0]: slot.size_bytes for slot in slots} == sizes
+
+
+@pytest.mark.parametrize("capacity_bytes", [128, 96])
+def test_ub_holds_one_element_at_least_or_is_named(capacity_bytes):
+    # One element in a block of its own: 2 x 32 bytes before and 2 x 32 behind the pass.
+    profile = toy_split(**ALONE, **{"buffers.UB.capacity_bytes": capacity_bytes})
+    source, target = (GmTensor.of(name, (THIRDS.size,), "float16") for name in ("from", "to"))
+    phase = scatter(profile, source, THIRDS, target)
+    if capacity_bytes == 128:
+        assert copied(phase, CopyGmToUb) == [(1, 2)] * 512
+        return
+    [work] = phase.work
+    with pytest.raises(CapacityError, match="UB of toy_split holds 96 bytes"):
+        work.build()
 
 
 # In a call

@@ -1,19 +1,23 @@
-"""Find the places of the arithmetic that a mutant may change, and draw among them by a seed."""
+"""Find the places of some parts of the package that a mutant may change, and draw among them by a seed."""
 
 import ast
 import random
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-NUMERICS = ROOT / "ascendsim" / "numerics"
+PACKAGE = ROOT / "ascendsim"
+# What is drawn from unless other parts are named: the arithmetic.
+PARTS = ("numerics",)
 
 
 class Mutant(NamedTuple):
-    """One change: a file below `numerics`, the place in it, what stands there, what is put there.
+    """One change: a file below `ascendsim`, the place in it, what stands there, what is put there.
 
     line, column   the line as it stands, without blanks before it, and where in it the change begins
+    above          how often the same line stands above it in the file
     """
 
     file: str
@@ -23,6 +27,7 @@ class Mutant(NamedTuple):
     new: str
     line: str
     column: int
+    above: int = 0
 
     @property
     def name(self) -> str:
@@ -31,8 +36,9 @@ class Mutant(NamedTuple):
 
 
 def named(fields: Mapping[str, Any]) -> str:
-    """Name a mutant by its file, its line, and the change."""
-    return "{file}: {line} [{column}: {old} -> {new}]".format_map(fields)
+    """Name a mutant by its file, its line, and the change; a line that stands there again, by which it is."""
+    again = f" #{fields['above'] + 1}" if fields.get("above") else ""
+    return "{file}: {line}{again} [{column}: {old} -> {new}]".format_map({**fields, "again": again})
 
 
 COMPARISONS = {
@@ -55,9 +61,10 @@ class Places:
     """Find all places of one file that a mutant may change."""
 
     def __init__(self, file: Path) -> None:
-        self.name = file.relative_to(NUMERICS).as_posix().removesuffix(".py")
+        self.name = file.relative_to(PACKAGE).as_posix().removesuffix(".py")
         self.text = file.read_text()
         lines = self.text.splitlines(keepends=True)
+        self.above = _repeated([line.strip() for line in lines])
         # Columns of the syntax tree count bytes; these sources are ASCII but for a few comments.
         self.begins = [sum(len(line) for line in lines[:index]) for index in range(len(lines))]
 
@@ -120,7 +127,8 @@ class Places:
         line = self.text[begin : self.text.find("\n", start)]
         blanks = len(line) - len(line.lstrip())
         column = start - begin - blanks
-        return Mutant(self.name, start, stop, self.text[start:stop], new, line.strip(), column)
+        above = self.above[self.text.count("\n", 0, start)]
+        return Mutant(self.name, start, stop, self.text[start:stop], new, line.strip(), column, above)
 
     def _span(self, node: ast.AST) -> tuple[int, int]:
         place = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
@@ -131,13 +139,30 @@ class Places:
         return self.text[slice(*self._span(node))]
 
 
-def every_mutant() -> list[Mutant]:
-    """Return all mutants of `numerics`, file after file."""
-    return [mutant for file in sorted(NUMERICS.rglob("*.py")) for mutant in Places(file).found()]
+def _repeated(lines: Sequence[str]) -> list[int]:
+    """Return of each line how often the same one stands above it."""
+    seen: Counter[str] = Counter()
+    above = []
+    for line in lines:
+        above.append(seen[line])
+        seen[line] += 1
+    return above
 
 
-def drawn(seed: int) -> list[Mutant]:
-    """Return all mutants in an order drawn by a seed."""
-    mutants = every_mutant()
+def every_mutant(parts: Sequence[str] = PARTS) -> list[Mutant]:
+    """Return all mutants of some parts, which are folders or files below `ascendsim`, file after file."""
+    files = sorted(
+        file
+        for part in parts
+        for file in (
+            (PACKAGE / part).rglob("*.py") if (PACKAGE / part).is_dir() else [PACKAGE / f"{part}.py"]
+        )
+    )
+    return [mutant for file in files for mutant in Places(file).found()]
+
+
+def drawn(seed: int, parts: Sequence[str] = PARTS) -> list[Mutant]:
+    """Return all mutants of some parts in an order drawn by a seed."""
+    mutants = every_mutant(parts)
     random.Random(seed).shuffle(mutants)
     return mutants

@@ -111,10 +111,11 @@ def _quarters(block: ImageL1) -> Steps | None:
     layer, half = block.layer, block.machine.l1 // 2
     # Weights of float32 are turned in fractals of 16 channels: two C0 groups at a time.
     pair = FRACTAL // layer.c0 if layer.taps > 1 else 1
-    unit = pair * max(1, block.base_k // block.window)
+    windows = max(1, block.base_k // block.window)
+    unit = pair * windows
     one = Steps(ceil_div(block.window, block.base_k), 0, 1, 1)
     for a_buffers, b_buffers in PINGPONG:
-        a = floor_to(min(half // a_buffers // block.a_bytes(one), layer.co1), unit)
+        a = floor_to(min(half // a_buffers * windows // block.a_bytes(one), layer.co1), unit)
         b = floor_to(min(half // b_buffers // block.column_bytes, layer.co1), unit)
         if a and b:
             a, b = (floor_to(a, b), b) if a >= b else (a, floor_to(b, a))

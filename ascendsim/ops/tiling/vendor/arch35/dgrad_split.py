@@ -28,7 +28,8 @@ def _whole(part: Part) -> Block | None:
     layer = part.layer
     if layer.co > MOST_FULL_CHANNELS:
         return None
-    base_m, base_n = min(FULL_SIDE, align(layer.in_pixels)), min(FULL_SIDE, align(layer.ci))
+    base_m = min(FULL_SIDE, align(layer.in_pixels))
+    base_n = min(part.machine.beside(base_m, FULL_SIDE), align(layer.ci))
     block = balanced(Block(part, base_m, base_n, longest_k(part, base_m, base_n)))
     rows = max(block.base_m // layer.input[2], 1) * layer.input[2]
     if rows < block.base_m and rows < layer.in_pixels:

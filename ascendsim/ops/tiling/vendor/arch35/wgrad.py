@@ -15,8 +15,8 @@ from ascendsim.ops.tiling.vendor.windows import rows_touched, wgrad_channels, wg
 LONGEST = 256
 DEEPEST = 16
 STRIP = 128
-# Rows this wide are worked on in strips of columns; narrower ones where padding passes one byte.
-MOST_COLUMNS, MOST_PADDED_COLUMNS = 512, 256
+# Wider rows are worked on in strips of columns. Of padding beyond one byte the taps are loaded one by one.
+MOST_COLUMNS = 512
 # What one load3d can say of a kernel: a byte each for extent, gap and padding, six bits for the stride.
 MOST_BYTE, MOST_STRIDE, MOST_WINDOW = 255, 63, 65536
 
@@ -168,8 +168,7 @@ def _cuts(block: Block) -> Iterator[Block]:
     if beyond_load3d(layer):
         yield replace(block, split_taps=True)
         return
-    most = MOST_PADDED_COLUMNS if max(layer.pads[2]) > MOST_BYTE else MOST_COLUMNS
-    if layer.output[2] <= most:
+    if layer.output[2] <= MOST_COLUMNS:
         yield block
     strip = STRIP
     while strip >= layer.c0:

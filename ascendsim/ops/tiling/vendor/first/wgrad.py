@@ -8,6 +8,7 @@ from math import ceil
 from typing import NamedTuple
 
 from ascendsim.cube.load3d import FRACTAL_ROWS
+from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.tiling.vendor.first.fractals import L0, SUM_BYTES, Tile, Units, divisors, least_traffic
@@ -118,9 +119,11 @@ def _in_l1(gemm: WgradGemm, profile: Profile, tile: Tile, rows: int, columns: in
     # A run of columns that begins inside a channel group touches one group more.
     touched = min(taps.channels, ceil(tile.n / each) + (tile.n % each != 0 and each % tile.n != 0))
     box = taps._replace(channels=touched)
+    # 8 rows of float32 take the room of whole fractals.
+    held = round_up(tile.m * s.c0, profile.cube.m0)
     for steps in range(whole, 0, -1):
         pixels = steps * tile.k * FRACTAL_ROWS
-        left = tile.m * s.c0 * pixels * s.itemsize
+        left = held * pixels * s.itemsize
         right = s.tile_bytes(min(pixels, s.pixels), box, in_row=False)
         if 2 * (left + right) <= l1:
             break
