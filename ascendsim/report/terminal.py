@@ -16,7 +16,14 @@ from rich.text import Text
 
 from ascendsim.report.columns import Entry
 from ascendsim.report.numbers import bounds, value
-from ascendsim.report.overview import errors_table, headline, kernels_table, layers_table, plans_table
+from ascendsim.report.overview import (
+    errors_table,
+    headline,
+    kernels_table,
+    layers_table,
+    network_table,
+    plans_table,
+)
 from ascendsim.report.tables import (
     TextTable,
     busy_table,
@@ -95,7 +102,9 @@ def print_document(document: Entry, console: Console | None = None, *, details: 
 def _tables(products: Sequence[Entry], *, details: bool) -> list[TextTable]:
     """Return what is printed of all products in one table."""
     if any("layers" in product for product in products):
-        return [layer_table(products[0]) if len(products) == 1 else layers_table(products)]
+        if len(products) > 1:
+            return [layers_table(products)]
+        return [layer_table(products[0]) if details else network_table(products[0])]
     # Of one product every kernel fits the screen.
     short = len(products) > 1 and not details
     tables = [kernels_table(products, short=short), plans_table(products)]
@@ -124,15 +133,23 @@ def _closing(products: Sequence[Entry], *, details: bool) -> list[str]:
 
 def _legends(products: Sequence[Entry], *, details: bool) -> list[str]:
     """Return what the columns mean, and where there is more."""
-    with_kernels = [product["kernels"] for product in products if "kernels" in product]
-    legends = [LEGEND] if with_kernels else []
-    # A row of a single other kernel has that one's name.
-    others = max((sum(not kernel["macs"] for kernel in kernels) for kernels in with_kernels), default=0)
-    if len(products) > 1 and not details and others > 1:
+    legends = [LEGEND] if any("kernels" in product for product in products) else []
+    if not details and _others_in_one(products):
         legends.append(OTHERS)
     if any(product.get("gradients") for product in products):
         legends.append(GRADIENT_LEGEND)
     return legends if details else [*legends, MORE]
+
+
+def _others_in_one(products: Sequence[Entry]) -> bool:
+    """Whether some row or column without --details stands for several kernels that multiply nothing."""
+    if len(products) == 1:
+        # A call has a row for each of its kernels; the layers of a network have a column for these.
+        calls = [[kernel for layer in products[0].get("layers", ()) for kernel in layer["kernels"]]]
+    else:
+        calls = [product.get("kernels", []) for product in products]
+    # What stands for one kernel alone has that one's name.
+    return any(len({kernel["name"] for kernel in call if not kernel["macs"]}) > 1 for call in calls)
 
 
 def print_products(rows: Sequence[Entry], console: Console | None = None) -> None:
