@@ -208,6 +208,8 @@ def test_a_part_can_be_made_once_and_used_for_many():
     ("part", "message"),
     [
         ({"base_q": 16}, "tiling of grad_input has the field 'base_q', which no tiling has; did you mean"),
+        ({"baseM": 16}, "has the field 'baseM', which no tiling has; did you mean base_m?"),
+        ({"stepKa": 1}, "has the field 'stepKa', which no tiling has; did you mean step_ka?"),
         ({"base_m": 0}, "tiling of grad_input: base_m is 0; it must be a positive integer"),
         (
             {"mapping": "even"},

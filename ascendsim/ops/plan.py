@@ -240,7 +240,8 @@ def require_fields(where: str, given: Iterable[str], others: Sequence[str] = ())
     known = [*others, *(field.name for field in fields(Tiling))]
     for name in given:
         if name not in known:
-            near = close_matches(str(name), known, n=1)
+            # The vendor writes baseM, which letter by letter is as near to base_n.
+            near = close_matches(str(name).lower(), known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(known)}"
             raise ConfigError(f"{where} has the field {shown(name)}, which no tiling has; {hint}")
 
