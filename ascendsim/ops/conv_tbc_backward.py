@@ -78,7 +78,8 @@ def conv_tbc_backward(
     machine = options.profile, options.l2_start
     if decision.empty:
         graph = _empty_graph(views, decision, options)
-        done = Done(*run_graph(graph, *machine, carriers, order, options.engine, timing=timing))
+        run = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
+        done = Done(*run, model="none", plans={})
     else:
         call = tbc_call(views, whole(pad) or 0, decision, options)
         if timing:

@@ -100,7 +100,8 @@ def convolution_backward(
     if decision.empty:
         machine = options.profile, options.l2_start
         graph = _empty_graph(asked, decision, options)
-        done = Done(*run_graph(graph, *machine, carriers, order, options.engine, timing=timing))
+        run = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
+        done = Done(*run, model="none", plans={})
     else:
         views = {name: operand.view for name, operand in operands.items()}
         views |= output_views(options.wanted_strides, _gradient_shapes(asked))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ascendsim.arguments import whole
@@ -40,8 +39,8 @@ class Done(NamedTuple):
 
     results: list[KernelResult]
     made: Tensors
-    model: str = "none"
-    plans: Mapping[str, Plan] = MappingProxyType({})
+    model: str
+    plans: Mapping[str, Plan]
 
 
 def time_graph(
