@@ -91,7 +91,8 @@ def _reserve(schedule: Schedule, dealt: Sequence[Sequence[Any]]) -> None:
     Raises   CapacityError naming buffer, need and capacity
     """
     if isinstance(schedule, BlockSchedule) and type(schedule).program is BlockSchedule.program:
-        for sizes in {schedule.tasks.sizes(tasks) for tasks in dealt}:
+        # The largest first: an error tells what that needs, not what is left over for the last core.
+        for sizes in sorted({schedule.tasks.sizes(tasks) for tasks in dealt}, reverse=True):
             schedule.emitter(sizes)
     elif dealt:
         # What another nest reserves only its program tells; the first core has the largest tiles as a rule.
