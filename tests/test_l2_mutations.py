@@ -6,7 +6,7 @@ cannot alter any number do not belong here, nor those that let compiled code wri
 
 from mutating import Mutation, checks_of
 
-TESTS = "test_l2_stack test_l2 test_l2_walk"
+TESTS = "test_l2_stack test_l2 test_l2_cores test_l2_walk"
 
 ON_TOP = "        put_on_top(rows, number, ends)\n        state[USED] += missing"
 FIRST_IN = "        if rows[row + BELOW] < 0:\n    " + ON_TOP

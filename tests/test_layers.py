@@ -19,6 +19,7 @@ ROOT = Path(ascendsim.__file__).parent
 # `ops` one storey lower. A room that is not listed fails, so that its place is a decision.
 MACHINE = {"errors", "numerics", "profile", "program"}
 LOOPS = MACHINE | {"cube", "vector", "arguments", "ops/plan", "ops/plan_text", "ops/problems"}
+NESTS = LOOPS | {"ops/plan_checks"}
 CALL = LOOPS | {"ops/lowering", "ops/operands", "ops/options", "ops/results", "ops/running", "rules"}
 MAY_IMPORT = {
     "": {
@@ -48,11 +49,12 @@ MAY_IMPORT = {
     "functional": MACHINE | {"native"},
     "timing": {"errors", "native", "profile", "program"},
     "ops": set(),
-    "ops/plan": {"arguments", "errors", "profile"},
+    "ops/plan": {"arguments", "errors"},
+    "ops/plan_checks": {"arguments", "errors", "profile", "ops/plan"},
     "ops/plan_text": {"errors"},
     "ops/matmul_tiling": {"ops/plan"},
     "ops/problems": MACHINE | {"arguments", "cube"},
-    "ops/schedules": LOOPS,
+    "ops/schedules": NESTS,
     "ops/tiling": LOOPS | {"frozen", "ops/schedules", "timing"},
     "ops/lowering": LOOPS | {"ops/operands", "ops/schedules"},
     "ops/operands": {"arguments", "errors", "numerics", "rules", "ops/problems"},

@@ -15,7 +15,8 @@ from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.timing.kernel import time_kernel
 from tests.strict_memory import check_gm, strict
 from tests.test_layers import modules_after
-from tests.test_matmul import PLANS, PROBLEMS, SIZES, TURNS, by_core, turned
+from tests.test_matmul import PLANS, SIZES, TURNS, turned
+from tests.test_matmul_cycles import PROBLEMS, by_core
 
 # 910 and 310P have no path from L0C to GM: results leave through UB.
 PRODUCTS = ["910", "310P", "910B", "910_93", "910_95"]

@@ -204,10 +204,20 @@ def test_a_part_can_be_made_once_and_used_for_many():
 # --- what cannot be
 
 
+def test_what_is_short_is_told_of_the_largest_tile():
+    # 784 pixels are a block of 512 and one of 272: 512 x 128 sums of 4 bytes, of which L0C holds half.
+    layer = ConvProblem((4, 128, 28, 28), (128, 128, 3, 3), stride=1, padding=1)
+    given = {"grad_input": {"base_m": 512, "base_n": 128}}
+    with pytest.raises(CapacityError, match=r"L0C of 910B2 holds 131072 bytes, but .* to 262144;"):
+        estimate(layer, product="910B2", output_mask=(True, False, False), tiling=given)
+
+
 @pytest.mark.parametrize(
     ("part", "message"),
     [
         ({"base_q": 16}, "tiling of grad_input has the field 'base_q', which no tiling has; did you mean"),
+        ({"baseM": 16}, "has the field 'baseM', which no tiling has; did you mean base_m?"),
+        ({"stepKa": 1}, "has the field 'stepKa', which no tiling has; did you mean step_ka?"),
         ({"base_m": 0}, "tiling of grad_input: base_m is 0; it must be a positive integer"),
         (
             {"mapping": "even"},

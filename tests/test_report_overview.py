@@ -5,8 +5,15 @@ from report_entries import CAST, GRADIENT, KERNEL, LAYERS, NETWORK, PLAN, PRODUC
 from test_report_terminal import printed
 
 from ascendsim.report.markdown import page
-from ascendsim.report.overview import errors_table, headline, kernels_table, layers_table, plans_table
-from ascendsim.report.tables import products_table
+from ascendsim.report.overview import (
+    errors_table,
+    headline,
+    kernels_table,
+    layers_table,
+    network_table,
+    plans_table,
+)
+from ascendsim.report.tables import layer_table, products_table
 from ascendsim.report.terminal import print_document
 from ascendsim.report.words import closing_of_all
 
@@ -169,6 +176,23 @@ def test_kernels_that_multiply_nothing_are_one_row_of_several_products():
     # One is not a sum, and goes by its own name.
     alone = kernels_table([PRODUCT | {"kernels": [KERNEL, CAST]}, PRODUCT], short=True)
     assert [row[1] for row in alone.rows] == ["grad_input", "cast", "grad_input"]
+
+
+def test_kernels_that_multiply_nothing_are_one_column_of_a_network():
+    # Two of 1000 cycles each in the first layer, none in the second; a column of its own for every one of a
+    # dozen would fit no terminal. The sums stand last, though grad_input comes after them in the first layer.
+    layers = [LAYERS[0] | {"kernels": [CAST, CAST | {"name": "sum"}, KERNEL]}, LAYERS[1]]
+    network = NETWORK | {"layers": layers}
+    table = network_table(network)
+    assert table.headings == ("layer", "count", "grad_input", "others", "us", "x count us", "share")
+    assert [row[2:4] for row in table.rows] == [("1,000 M   ", "2,000     "), ("1,000 M   ", "-"), ("", "")]
+    # One kernel is not a sum, and has its own name.
+    assert network_table(NETWORK) == layer_table(NETWORK)
+    short = printed(print_document, document(network))
+    assert "others: kernels of the call that multiply nothing" in short
+    long = printed(lambda *given, **more: print_document(*given, details=True, **more), document(network))
+    assert "others" not in long
+    assert "others:" not in printed(print_document, document(NETWORK))
 
 
 def test_details_have_every_kernel_and_what_moves_each_product():

@@ -66,6 +66,16 @@ def test_numbers_are_never_cut_off_on_a_narrow_terminal():
     assert sum("word" in line for line in piped.splitlines()) == 1
 
 
+def test_names_are_never_cut_off_on_a_narrow_terminal():
+    # 13 names of 8 letters and two blanks each want 130 columns; texts of words are broken between these.
+    names, words = tuple(f"column{at:02}" for at in range(13)), "mapping interleaved, 128xallx144"
+    table = TextTable("", (*names, "text"), frozenset(range(14)), ((*names, words),))
+    narrow = printed(lambda console: print_table(console, table), width=100, terminal=True)
+    assert all(narrow.count(name) == 2 for name in names)
+    assert [narrow.count(word) for word in words.split()] == [1, 1, 1]
+    assert not any(words in line for line in narrow.splitlines())
+
+
 def test_a_paragraph_breaks_at_blanks_alone():
     out = printed(lambda console: print_text(console, "grad-weight " * 3), width=16)
     assert out == "grad-weight\ngrad-weight\ngrad-weight\n"

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from test_study_hardware import LAYERS, STREAM
+from studied_hardware import LAYERS, STREAM
 
 from ascendsim import estimate, load_profile
 from ascendsim.errors import ConfigError

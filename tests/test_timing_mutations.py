@@ -6,7 +6,7 @@ cannot alter any cycle do not belong here. Those of L2 have a file of their own,
 
 from mutating import Mutation, checks_of
 
-TESTS = "test_links test_l2 test_timing test_timeline"
+TESTS = "test_links test_l2 test_l2_cores test_timing test_timing_faster test_timeline"
 
 LINKS = [
     Mutation("timing/links", "return -(-size", "return (size"),

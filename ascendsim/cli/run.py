@@ -70,5 +70,12 @@ def _print(document: Entry, files: Sequence[Path], arguments: Any) -> None:
 
     print_document(document, details=arguments.details)
     if files:
-        names = ", ".join(file.name for file in files)
-        print(f"\nReport in {files[0].parent}: {names}")
+        print(f"\nReport in {files[0].parent}: {_listed([file.name for file in files])}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names of files with commas between; of many, those that a reader opens first."""
+    # Three are of all products; of one there are up to four more.
+    if len(names) <= 3 + 4:
+        return ", ".join(names)
+    return f"{', '.join(names[:3])} and {len(names) - 3} files of its products"

@@ -17,16 +17,15 @@ from ascendsim.ops.operands import Operand
 from ascendsim.ops.options.call import Options, options_of
 from ascendsim.ops.options.keywords import CallOptions, require_order
 from ascendsim.ops.options.output_strides import output_views, strides_in_order
-from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.views import View
-from ascendsim.ops.results import ConvolutionBackwardResult, KernelResult
+from ascendsim.ops.results import ConvolutionBackwardResult
 from ascendsim.ops.running import (
+    Done,
     carriers_of,
-    common_fields,
     encoded,
     make_gradients,
-    name_of,
+    result_of,
     run_graph,
     thread_count,
 )
@@ -76,24 +75,23 @@ def conv_tbc_backward(
     decision = resolve(asked.with_usual_outputs(*outputs), options.asked_product, options.rules)
     views = {name: operand.view for name, operand in operands.items()}
     views |= output_views(options.wanted_strides, _gradient_shapes(views))
-    machine, results = (options.profile, options.l2_start), list[KernelResult]()
-    plans: Mapping[str, Plan] = {}
+    machine = options.profile, options.l2_start
     with Threads(thread_count(threads, timing=timing)) as crew:
         carriers = carriers_of({name: operands[name] for name in INPUTS}, crew)
         if decision.empty:
-            graph, model = _empty_graph(views, decision, options), "none"
-            results, made = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
+            graph = _empty_graph(views, decision, options)
+            run = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
+            done = Done(*run, model="none", plans={})
         else:
             call = tbc_call(views, whole(pad) or 0, decision, options)
-            model, plans = str(call.accumulation), call.plans
             if timing:
                 graph = tbc_graph(call, views, decision)
                 results, made = run_graph(graph, *machine, carriers, order, options.engine)
             else:
-                made = _gradients(call, carriers, options, order, crew)
-        gradients = encoded(made, _gradient_shapes(views), decision, crew)
-    common = common_fields(options, decision, model, results, plans, timing=timing)
-    return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
+                results, made = [], _gradients(call, carriers, options, order, crew)
+            done = Done(results, made, str(call.accumulation), call.plans)
+        gradients = encoded(done.made, _gradient_shapes(views), decision, crew)
+    return result_of(done, gradients, options, decision, order, timing=timing)
 
 
 def tbc_call(views: Views, pad: int, decision: Decision, options: Options) -> Call:

@@ -24,13 +24,14 @@ from ascendsim.ops.options.keywords import CallOptions, require_order
 from ascendsim.ops.options.output_strides import output_views, strides_in_order
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.results import ConvolutionBackwardResult, Estimate, KernelResult
+from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
 from ascendsim.ops.running import (
+    Done,
     carriers_of,
     common_fields,
     encoded,
     make_gradients,
-    name_of,
+    result_of,
     run_graph,
     thread_count,
     time_graph,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ascendsim.numerics.formats.dtypes import DType
+    from ascendsim.ops.lowering.call import Tensors
 
     Format = str | type | DType | np.dtype[Any]
 
@@ -95,27 +97,41 @@ def convolution_backward(
     sizes = None if _without_bias(bias_sizes, output_mask) else bias_sizes
     asked = _asked(described, sizes, attributes, axes, output_mask, cube_math_type)
     decision = decide(asked, options)
-    machine, results = (options.profile, options.l2_start), list[KernelResult]()
-    plans: Mapping[str, Plan] = {}
     with Threads(thread_count(threads, timing=timing)) as crew:
         carriers = carriers_of(operands, crew)
         # Without elements there is no product: the interface accepts the call and writes zeros.
         if decision.empty:
-            graph, model = _empty_graph(asked, decision, options), "none"
-            results, made = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
+            machine = options.profile, options.l2_start
+            graph = _empty_graph(asked, decision, options)
+            run = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
+            done = Done(*run, model="none", plans={})
         else:
             views = {name: operand.view for name, operand in operands.items()}
             views |= output_views(options.wanted_strides, _gradient_shapes(asked))
             call = options.call(_problem(asked, decision), decision, views)
-            model, plans = str(call.accumulation), call.plans
-            if timing:
-                graph = known_graph(call, decision.wanted)
-                results, made = run_graph(graph, *machine, carriers, order, options.engine)
-            else:
-                made = make_gradients(call, decision.wanted, carriers, options, order, crew)
-        gradients = encoded(made, _gradient_shapes(asked), decision, crew)
-    common = common_fields(options, decision, model, results, plans, timing=timing)
-    return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
+            done = _done(call, decision, carriers, options, order, None if timing else crew)
+        gradients = encoded(done.made, _gradient_shapes(asked), decision, crew)
+    return result_of(done, gradients, options, decision, order, timing=timing)
+
+
+def _done(
+    call: Call,
+    decision: Decision,
+    carriers: Tensors,
+    options: Options,
+    order: str | int,
+    threads: Threads | None,
+) -> Done:
+    """Compute the gradients of a decided call that has elements.
+
+    threads   what shares the work of a call without timing; None: with timing
+    """
+    if threads is None:
+        graph, machine = known_graph(call, decision.wanted), (options.profile, options.l2_start)
+        results, made = run_graph(graph, *machine, carriers, order, options.engine)
+    else:
+        results, made = [], make_gradients(call, decision.wanted, carriers, options, order, threads)
+    return Done(results, made, str(call.accumulation), call.plans)
 
 
 @collector_paused()

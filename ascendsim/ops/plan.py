@@ -6,13 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import accumulate, pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ascendsim.arguments import shown, whole
 from ascendsim.errors import ConfigError, close_matches
-
-if TYPE_CHECKING:
-    from ascendsim.profile import Profile
 
 SWITCHES = ("reuse_l1", "unit_flag", "transpose_first")
 # What some fields may say.
@@ -244,42 +241,10 @@ def require_fields(where: str, given: Iterable[str], others: Sequence[str] = ())
     known = [*others, *(field.name for field in fields(Tiling))]
     for name in given:
         if name not in known:
-            near = close_matches(str(name), known, n=1)
+            # The vendor writes baseM, which letter by letter is as near to base_n.
+            near = close_matches(str(name).lower(), known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(known)}"
             raise ConfigError(f"{where} has the field {shown(name)}, which no tiling has; {hint}")
-
-
-def require_whole_units(owner: str, tiling: Tiling, units: Mapping[str, int], profile: Profile) -> None:
-    """Refuse a tiling that cuts through a unit of the machine, or wants cores that are not there.
-
-    Units    field -> elements of one unit: channels of a group of C0, pixels of a fractal
-    Raises   ConfigError naming the field
-    """
-    for name, unit in units.items():
-        value = getattr(tiling, name)
-        if value % unit:
-            raise ConfigError(
-                f"tiling of {owner}: {name} is {value}, which is no multiple of {unit}; take "
-                f"{-(-value // unit) * unit}"
-            )
-    if tiling.used_cores > profile.cores.cube:
-        raise ConfigError(
-            f"tiling of {owner}: used_cores is {tiling.used_cores}, but {profile.variant} has "
-            f"{profile.cores.cube} cores; take no more"
-        )
-
-
-def require_obeyed(owner: str, schedule: str, tiling: Tiling, reads: frozenset[str]) -> None:
-    """Refuse a tiling that sets a field which the schedule does not read.
-
-    Raises   ConfigError naming the field and the schedule
-    """
-    for name, value in tiling.set_fields().items():
-        if name not in reads:
-            raise ConfigError(
-                f"tiling of {owner}: {name} is {shown(value)}, but schedule {schedule} does not read it; "
-                "leave it out"
-            )
 
 
 def shares(tasks: int, cores: int) -> list[range]:

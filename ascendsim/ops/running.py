@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ascendsim.arguments import whole
 from ascendsim.errors import ConfigError
@@ -16,7 +16,7 @@ from ascendsim.ops.options.call import Options
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.plan_text import saying_whose
 from ascendsim.ops.problems.hf32 import as_multiplied, full_name
-from ascendsim.ops.results import KernelResult
+from ascendsim.ops.results import ConvolutionBackwardResult, KernelResult
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
 from ascendsim.rules import Decision
@@ -27,6 +27,21 @@ if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Call, Mask, Tensors
     from ascendsim.ops.operands import Operand
     from ascendsim.timing.l2.account import Start
+
+
+class Done(NamedTuple):
+    """What came of a call.
+
+    results   the times of its kernels; none without timing
+    made      the call's names of its gradients -> carriers, row after row
+    model     the accumulation model; "none" where the cube makes nothing
+    plans     those of the gradients that the cube makes
+    """
+
+    results: list[KernelResult]
+    made: Tensors
+    model: str
+    plans: Mapping[str, Plan]
 
 
 def time_graph(
@@ -182,6 +197,21 @@ def encoded(
             values = made[name] if prod(shape) else np.zeros(shape, np.float32)
             gradients[name] = stored(values, decision.dtypes[name], threads)
     return gradients
+
+
+def result_of(
+    done: Done,
+    shapes: Mapping[str, tuple[int, ...]],
+    options: Options,
+    decision: Decision,
+    order: str | int,
+    *,
+    timing: bool,
+) -> ConvolutionBackwardResult:
+    """Return what the user gets of a call; `shapes` are those of its gradients."""
+    gradients = encoded(done.made, shapes, decision)
+    common = common_fields(options, decision, done.model, done.results, done.plans, timing=timing)
+    return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
 
 
 def common_fields(

@@ -8,7 +8,7 @@ from typing import Any
 
 from ascendsim.report.columns import TIME_PARTS, Entry
 from ascendsim.report.numbers import microseconds, percent
-from ascendsim.report.tables import TextTable, gradient_table, time_table
+from ascendsim.report.tables import OTHERS_IN_ONE, TextTable, gradient_table, layer_table, time_table
 
 # What the columns of a plan show; every other field that is set is told by its name.
 _SHOWN = (
@@ -88,6 +88,20 @@ def layers_table(products: Sequence[Entry]) -> TextTable:
     return TextTable(title, headings, frozenset({0}), tuple(rows), total=True)
 
 
+def network_table(product: Entry) -> TextTable:
+    """Show what the kernels of each layer cost; if several multiply nothing, these are one column.
+
+    A call of a split core has up to a dozen kernels: with a column for each, no terminal is wide enough.
+    """
+    kernels = [kernel for layer in product["layers"] for kernel in layer["kernels"]]
+    if len({kernel["name"] for kernel in kernels if not kernel["macs"]}) < 2:
+        return layer_table(product)
+    layers = [
+        layer | {"kernels": _others_in_one(layer["kernels"], OTHERS_IN_ONE)} for layer in product["layers"]
+    ]
+    return layer_table(product | {"layers": layers})
+
+
 def _time(time_us: float) -> str:
     return f"{microseconds(time_us)} us"
 
@@ -124,13 +138,21 @@ def _longest(kernels: Sequence[Entry]) -> Entry:
 
 def _with_others_in_one(product: Entry) -> Entry:
     """Return a product whose kernels without multiply-adds, if there are several, are one with their sums."""
-    others = [kernel for kernel in product["kernels"] if not kernel["macs"]]
-    if len(others) < 2:
+    others = sum(not kernel["macs"] for kernel in product["kernels"])
+    if others < 2:
         return product
-    sums = {name: sum(kernel[name] for kernel in others) for name in ("cycles", "time_us", *TIME_PARTS)}
-    # They run on different cores and wait for different pipes, so that one row can name neither.
-    one = others[0] | sums | {"name": f"{len(others)} others", "cores_used": "", "bound_by": ""}
-    return product | {"kernels": [*(kernel for kernel in product["kernels"] if kernel["macs"]), one]}
+    return product | {"kernels": _others_in_one(product["kernels"], f"{others} others")}
+
+
+def _others_in_one(kernels: Sequence[Entry], name: str) -> list[Entry]:
+    """Return the kernels that multiply, then all others as one of this name with their sums."""
+    multiply = [kernel for kernel in kernels if kernel["macs"]]
+    others = [kernel for kernel in kernels if not kernel["macs"]]
+    if not others:
+        return multiply
+    sums = {key: sum(kernel[key] for kernel in others) for key in ("cycles", "time_us", *TIME_PARTS)}
+    # They run on different cores and wait for different pipes, so that one entry can name neither.
+    return [*multiply, others[0] | sums | {"name": name, "cores_used": "", "bound_by": ""}]
 
 
 def _bound_table(product: Entry, *, share: bool) -> TextTable:

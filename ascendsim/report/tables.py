@@ -12,6 +12,8 @@ from ascendsim.report.numbers import microseconds, percent, size
 # The cube first: whether it works is the question, and the pipes that feed and empty it are the answer.
 _PIPE_ORDER = ("M", "MTE1", "MTE2", "FIX", "V", "MTE3", "S")
 _TIME_HEADINGS = ("launch us", "entry us", "core us")
+# What stands for all kernels of a layer that multiply nothing.
+OTHERS_IN_ONE = "others"
 _CAUSE_ORDER = ("entry", *_PIPE_ORDER, "latency", "flag", "barrier")
 
 
@@ -188,6 +190,8 @@ def layer_table(product: Entry) -> TextTable:
     layers = product["layers"]
     # A layer may lack a kernel that others have, such as the cast of a grad_weight that no core shares.
     names = list(dict.fromkeys(kernel["name"] for layer in layers for kernel in layer["kernels"]))
+    # A first layer without grad_input would put it before a later one's.
+    names.sort(key=OTHERS_IN_ONE.__eq__)
     rows = []
     for layer in layers:
         by_name = {kernel["name"]: kernel for kernel in layer["kernels"]}

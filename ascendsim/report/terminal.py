@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -16,7 +17,14 @@ from rich.text import Text
 
 from ascendsim.report.columns import Entry
 from ascendsim.report.numbers import bounds, value
-from ascendsim.report.overview import errors_table, headline, kernels_table, layers_table, plans_table
+from ascendsim.report.overview import (
+    errors_table,
+    headline,
+    kernels_table,
+    layers_table,
+    network_table,
+    plans_table,
+)
 from ascendsim.report.tables import (
     TextTable,
     busy_table,
@@ -95,7 +103,9 @@ def print_document(document: Entry, console: Console | None = None, *, details: 
 def _tables(products: Sequence[Entry], *, details: bool) -> list[TextTable]:
     """Return what is printed of all products in one table."""
     if any("layers" in product for product in products):
-        return [layer_table(products[0]) if len(products) == 1 else layers_table(products)]
+        if len(products) > 1:
+            return [layers_table(products)]
+        return [layer_table(products[0]) if details else network_table(products[0])]
     # Of one product every kernel fits the screen.
     short = len(products) > 1 and not details
     tables = [kernels_table(products, short=short), plans_table(products)]
@@ -124,15 +134,23 @@ def _closing(products: Sequence[Entry], *, details: bool) -> list[str]:
 
 def _legends(products: Sequence[Entry], *, details: bool) -> list[str]:
     """Return what the columns mean, and where there is more."""
-    with_kernels = [product["kernels"] for product in products if "kernels" in product]
-    legends = [LEGEND] if with_kernels else []
-    # A row of a single other kernel has that one's name.
-    others = max((sum(not kernel["macs"] for kernel in kernels) for kernels in with_kernels), default=0)
-    if len(products) > 1 and not details and others > 1:
+    legends = [LEGEND] if any("kernels" in product for product in products) else []
+    if not details and _others_in_one(products):
         legends.append(OTHERS)
     if any(product.get("gradients") for product in products):
         legends.append(GRADIENT_LEGEND)
     return legends if details else [*legends, MORE]
+
+
+def _others_in_one(products: Sequence[Entry]) -> bool:
+    """Whether some row or column without --details stands for several kernels that multiply nothing."""
+    if len(products) == 1:
+        # A call has a row for each of its kernels; the layers of a network have a column for these.
+        calls = [[kernel for layer in products[0].get("layers", ()) for kernel in layer["kernels"]]]
+    else:
+        calls = [product.get("kernels", []) for product in products]
+    # What stands for one kernel alone has that one's name.
+    return any(len({kernel["name"] for kernel in call if not kernel["macs"]}) > 1 for call in calls)
 
 
 def print_products(rows: Sequence[Entry], console: Console | None = None) -> None:
@@ -175,30 +193,40 @@ def _print_indented(out: Console, text: str, style: str = "") -> None:
 def print_table(out: Console, table: TextTable) -> None:
     """Print one table; numbers to the right, texts to the left.
 
-    On a narrow terminal its lines wrap, so that no number is cut off; in a pipe no cell is folded.
+    On a narrow terminal its lines wrap, so that nothing is cut off; in a pipe no cell is folded.
     """
     # escape(): a cell such as "[ulp]" is text, not a style of rich.
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="", show_edge=False)
+    least = [_least_width(table, index) for index in range(len(table.headings))]
     for index, heading in enumerate(table.headings):
         left = index in table.left
-        widest = max(len(heading), *(len(row[index]) for row in table.rows)) if table.rows else len(heading)
         shown.add_column(
             escape(heading),
             justify="left" if left else "right",
             no_wrap=not left,
-            min_width=None if left else widest,
+            min_width=least[index],
         )
     for index, row in enumerate(table.rows):
         if table.total and index == len(table.rows) - 1:
             shown.add_section()
         shown.add_row(*(escape(cell) for cell in row))
-    options = out.options.update(width=max(out.width, PLAIN_WIDTH) if out.is_terminal else UNBOUNDED)
+    # Where all are as narrow as they may be, rich would cut off what is too long; behind each are two blanks.
+    needed = sum(least) + 2 * len(least)
+    width = max(out.width, PLAIN_WIDTH, needed) if out.is_terminal else UNBOUNDED
+    options = out.options.update(width=width)
     # rich fills every line with blanks to the full width, which would wrap in a narrower window.
     lines = ["".join(part.text for part in line).rstrip() for line in out.render_lines(shown, options)]
     out.print()
     if table.title:
         out.print(Text(f"{table.title}:"))
     out.out("\n".join(lines), highlight=False)
+
+
+def _least_width(table: TextTable, index: int) -> int:
+    """Return how wide a column has to be: as its longest number, or as the longest word of its texts."""
+    cells = (table.headings[index], *(row[index] for row in table.rows))
+    parts = chain.from_iterable(cell.split() for cell in cells) if index in table.left else cells
+    return max(map(len, parts), default=0)
 
 
 def print_text(out: Console, text: str) -> None:

@@ -59,7 +59,7 @@ LEGEND = (
 )
 OTHERS = (
     "others: kernels of the call that multiply nothing: they change layouts, cast, clear or add. --details "
-    "has a row for each."
+    "shows each."
 )
 MORE = (
     "More with --details: pipes, bytes, and the plans of a network's layers; more yet in the report folder."

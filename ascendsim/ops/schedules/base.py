@@ -9,7 +9,8 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from ascendsim.errors import ConfigError
-from ascendsim.ops.plan import WHOLE, Tiling, require_obeyed
+from ascendsim.ops.plan import WHOLE, Tiling
+from ascendsim.ops.plan_checks import require_obeyed
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Profile
 from ascendsim.program.builder import HAZARDS

@@ -16,7 +16,7 @@ from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import LoadL0A, LoadL0B
 from ascendsim.cube.tile_reads import Submatrix, round_up
 from ascendsim.errors import ConfigError
-from ascendsim.ops.plan import require_whole_units
+from ascendsim.ops.plan_checks import require_whole_units
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, Pair
 from ascendsim.ops.schedules.base import TILES, Schedule
 from ascendsim.ops.schedules.order import MatmulOrder

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -12,49 +12,17 @@ from ascendsim.ops.plan import GRID, Plan, Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.base import Schedule
-from ascendsim.ops.schedules.blocks import BlockSchedule
 from ascendsim.ops.schedules.catalogue import schedule_named
-from ascendsim.ops.schedules.wgrad.columns import narrowed_to
-from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.schedules.wgrad.stream import WgradStream
+from ascendsim.ops.tiling.fitting import STEPS, Filling, fitted, unit_of
 from ascendsim.ops.tiling.partial import PartialPlan
 from ascendsim.ops.tiling.vendor.stream import tail_along
 from ascendsim.profile import Profile
 
-# Every size is a multiple of a fractal, or of a group of channels where those are wider.
-FRACTAL = 16
-STEPS = ("step_ka", "step_kb")
-# What is made smaller where a buffer is short, in this order: what costs least first. Fields that stand
-# together are halved in turn, the larger one first.
-SHRINK: dict[str, tuple[tuple[str, ...], ...]] = {
-    "L1": (STEPS, ("base_k",), ("al1_buffers", "bl1_buffers"), ("base_m", "base_n")),
-    "L0A": (("base_k",), ("base_m",), ("al0_buffers",)),
-    "L0B": (("base_k",), ("base_n",), ("bl0_buffers",)),
-    "L0C": (("cl0_buffers",), ("base_m", "base_n")),
-    "UB": (("base_m",),),
-}
 # How nests that deal shares number their tasks where the plan to start from is of a nest with other axes: as
 # operators of the 910B number those of basic blocks, and of the 910_95 those of stream-K.
 ORDERS = {"grad_input": "group m batch d n", "grad_weight": "group k batch d m n"}
 STREAM_ORDER = "m n d group"
-# Returns the plan of a strategy for a machine.
-Choose = Callable[[str, Profile], Plan]
-
-
-@dataclass(frozen=True)
-class Filling:
-    """What the rest of a plan is filled in for.
-
-    gemm     the product
-    profile  the machine
-    sums     how parts of a reduction on different cores are added (`schedules/base.py`)
-    choose   returns the plan of a strategy, "product", "shares" or "search", for a machine
-    """
-
-    gemm: Any
-    profile: Profile
-    sums: str
-    choose: Choose
 
 
 def completed(partial: PartialPlan, filling: Filling) -> Plan:
@@ -62,7 +30,7 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
 
     Chosen     as without it, for a machine of `block_dim` cores, or of the cells of the grid
     Grid       parts that are not given take the cores that are left: images, rows of an image, m, n
-    Sizes      what is not given becomes smaller until every buffer holds its tiles (`SHRINK`)
+    Sizes      what is not given becomes smaller until every buffer holds its tiles (`fitting.py`)
     used_cores all that get work, unless given
 
     Raises     CapacityError naming the buffer that is short whatever is left open; ConfigError naming the
@@ -71,6 +39,23 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
     base = _base(partial, filling)
     kind = schedule_named(partial.schedule or base.schedule)
     by = f"{base.chosen_by} in part"
+    tiling = replace(_taken_over(base, kind, filling), **partial.fields)
+    tiling = _on_grid(tiling, kind, partial, filling)
+    # One tile of each operand serves the same pixels: a step that is given alone is that of both.
+    given = [partial.fields[step] for step in STEPS if step in partial.fields]
+    if kind.makes == "grad_weight" and len(given) == 1:
+        tiling = replace(tiling, step_ka=given[0], step_kb=given[0])
+    if tiling == base.tiling and kind is schedule_named(base.schedule):
+        return Plan(partial.schedule or base.schedule, tiling, by)
+    if issubclass(kind, WgradStream) and not partial.fields.keys() & {"k_split", "stream_axis"}:
+        whole = fitted(replace(tiling, k_split=1, stream_axis=""), kind, partial, filling)
+        tiling = _streamed(whole, kind, filling)
+    tiling = fitted(tiling, kind, partial, filling)
+    return Plan(partial.schedule or base.schedule, tiling, by)
+
+
+def _taken_over(base: Plan, kind: type[Schedule], filling: Filling) -> Tiling:
+    """Return the tiling of a plan with what a nest needs that the plan's own does not read."""
     tiling = base.tiling
     if kind.fixed and kind is not schedule_named(base.schedule):
         # Parts of the other nest's reduction are none of this one's.
@@ -86,19 +71,7 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
         tiling = replace(tiling, tap_loop="kh" if kind.makes == "grad_input" else "khkw")
     if not _numbers_tasks(kind, tiling):
         tiling = replace(tiling, task_order=_usual_order(kind))
-    tiling = replace(tiling, **partial.fields)
-    tiling = _on_grid(tiling, kind, partial, filling)
-    # One tile of each operand serves the same pixels: a step that is given alone is that of both.
-    given = [partial.fields[step] for step in STEPS if step in partial.fields]
-    if kind.makes == "grad_weight" and len(given) == 1:
-        tiling = replace(tiling, step_ka=given[0], step_kb=given[0])
-    if tiling == base.tiling and kind is schedule_named(base.schedule):
-        return Plan(partial.schedule or base.schedule, tiling, by)
-    if issubclass(kind, WgradStream) and not partial.fields.keys() & {"k_split", "stream_axis"}:
-        whole = _fitted(replace(tiling, k_split=1, stream_axis=""), kind, partial, filling)
-        tiling = _streamed(whole, kind, filling)
-    tiling = _fitted(tiling, kind, partial, filling)
-    return Plan(partial.schedule or base.schedule, tiling, by)
+    return tiling
 
 
 def takes_over(kind: type[Schedule], tiling: Tiling) -> bool:
@@ -201,7 +174,7 @@ def _on_grid(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling
     # Nests that deal shares know parts of the images alone, and number their tasks themselves.
     if not given or "m_dim" not in kind.reads:
         return tiling
-    extents, unit = _extents(filling.gemm), _unit(filling)
+    extents, unit = _extents(filling.gemm), unit_of(filling)
     left = (partial.block_dim or filling.profile.cores.cube) // prod(given.values())
     parts = dict(given)
     for axis in extents:
@@ -232,41 +205,6 @@ def _extents(gemm: DgradGemm | WgradGemm) -> dict[str, int]:
     return {"batch_dim": gemm.batch, "k_dim": height, "m_dim": gemm.rows, "n_dim": columns}
 
 
-def _unit(filling: Filling) -> int:
-    """Return what every size is a multiple of."""
-    sliding = getattr(filling.gemm, "sliding", None)
-    return max(FRACTAL, sliding.c0) if sliding else 2 * FRACTAL
-
-
-def _fitted(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling: Filling) -> Tiling:
-    """Return the tiling with what is not given made smaller until it fits, on all cores that get work."""
-    profile, most = filling.profile, filling.profile.cores.cube
-    if partial.block_dim:
-        most = min(most, partial.block_dim)
-    while True:
-        if "used_cores" not in partial.fields:
-            tiling = replace(tiling, used_cores=most)
-        schedule = kind(filling.gemm, tiling, profile, filling.sums)
-        try:
-            dealt = [tasks for tasks in schedule.dealt() if tasks]
-            _reserve(schedule, dealt)
-            if "base_n" in partial.fields:
-                _require_width(schedule)
-        except CapacityError as error:
-            smaller = _smaller(tiling, error.buffer, {*partial.fields, *kind.fixed}, _unit(filling))
-            if smaller is None:
-                said = ", ".join(f"{name} {value}" for name, value in partial.fields.items())
-                raise CapacityError(
-                    f"tiling of {kind.makes}: with {said} nothing that is left open makes the tiles fit: "
-                    f"{error}",
-                    error.buffer,
-                ) from None
-            tiling = smaller
-        else:
-            used = tiling.used_cores if "used_cores" in partial.fields else max(1, len(dealt))
-            return replace(tiling, used_cores=used)
-
-
 def _streamed(tiling: Tiling, kind: type[WgradStream], filling: Filling) -> Tiling:
     """Return the tiling with its last round cut as the operators cut it."""
     gemm = filling.gemm
@@ -274,47 +212,3 @@ def _streamed(tiling: Tiling, kind: type[WgradStream], filling: Filling) -> Tili
     extents = {"batch_depth": gemm.batch * gemm.small.shape[2], "height": gemm.sliding.out_size[0]}
     tail = tail_along(extents, len(units), filling.profile.cores.cube)
     return replace(tiling, k_split=tail.ways, stream_axis=tail.axis if tail.ways > 1 else "")
-
-
-def _reserve(schedule: Schedule, dealt: Sequence[Sequence[Any]]) -> None:
-    """Reserve the slots of the cores.
-
-    Raises   CapacityError naming buffer, need and capacity
-    """
-    if isinstance(schedule, BlockSchedule) and type(schedule).program is BlockSchedule.program:
-        for sizes in {schedule.tasks.sizes(tasks) for tasks in dealt}:
-            schedule.emitter(sizes)
-    elif dealt:
-        # What another nest reserves only its program tells; the first core has the largest tiles as a rule.
-        schedule.program(dealt[0])
-
-
-def _require_width(schedule: Schedule) -> None:
-    """Refuse tiles of grad_weight beside which L1 holds narrower blocks than those asked for.
-
-    Raises   CapacityError
-    """
-    if isinstance(schedule, Wgrad):
-        columns = narrowed_to(schedule.gemm, schedule.tiling, schedule.tasks.column_blocks)
-        if columns:
-            raise CapacityError(
-                f"L1 of {schedule.profile.variant} holds the windows of {columns} columns beside "
-                f"grad_output, but base_n is {schedule.tiling.base_n}; take smaller steps or fewer copies",
-                "L1",
-            )
-
-
-def _smaller(tiling: Tiling, buffer: str, given: Collection[str], unit: int) -> Tiling | None:
-    """Return the tiling with one field halved that the buffer hangs on; None if all are given or least."""
-    for together in SHRINK.get(buffer, ()):
-        free = [name for name in together if name not in given]
-        name = max(free, key=lambda field: int(getattr(tiling, field)), default="")
-        least = unit if name.startswith("base") else 1
-        if not name or getattr(tiling, name) <= least:
-            continue
-        half = -(-getattr(tiling, name) // (2 * least)) * least
-        # Of grad_weight both steps are one: a tile of each operand serves the same pixels.
-        if name in STEPS and tiling.step_ka == tiling.step_kb and len(free) == len(together):
-            return replace(tiling, step_ka=half, step_kb=half)
-        return replace(tiling, **{name: half})
-    return None

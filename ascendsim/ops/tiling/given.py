@@ -162,7 +162,8 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
             tiling = PartialPlan({})
     if isinstance(tiling, PartialPlan):
         # Imported here: few calls give a part of a plan.
-        from ascendsim.ops.tiling.complete import Filling, completed
+        from ascendsim.ops.tiling.complete import completed
+        from ascendsim.ops.tiling.fitting import Filling
 
         if schedule or tiling.schedule:
             tiling = replace(tiling, schedule=schedule or tiling.schedule)

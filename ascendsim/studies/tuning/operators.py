@@ -17,7 +17,7 @@ from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.phases import phases_of
 from ascendsim.ops.schedules.catalogue import schedule_named
-from ascendsim.ops.tiling.complete import FRACTAL
+from ascendsim.ops.tiling.fitting import FRACTAL
 from ascendsim.ops.tiling.given import plans_of
 from ascendsim.ops.tiling.legal.gradients import space_of
 from ascendsim.ops.tiling.partial import PartialPlan

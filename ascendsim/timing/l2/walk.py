@@ -1,4 +1,4 @@
-"""One phase through L2: which transfer shares which fetch. To be compiled (`compiled.py`)."""
+"""One phase through L2: which transfer shares which fetch. To be compiled (`WALK`)."""
 
 from typing import Any, Final
 

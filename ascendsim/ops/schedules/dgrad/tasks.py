@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
-from ascendsim.ops.plan import Tiling, chunks, require_whole_units, shares
+from ascendsim.ops.plan import Tiling, chunks, shares
+from ascendsim.ops.plan_checks import require_whole_units
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment, Taps, cut_taps, even_slices, segments_of

@@ -18,7 +18,8 @@ from typing import ClassVar
 from ascendsim.cube.load3d import FRACTAL_ROWS
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
-from ascendsim.ops.plan import Tiling, chunks, require_whole_units
+from ascendsim.ops.plan import Tiling, chunks
+from ascendsim.ops.plan_checks import require_whole_units
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.problems.wgrad import WgradGemm

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.winograd import PIXELS, TAPS
-from ascendsim.ops.plan import Tiling, require_whole_units
+from ascendsim.ops.plan import Tiling
+from ascendsim.ops.plan_checks import require_whole_units
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.problems.winograd import CLUSTER, Cluster, Clusters
 from ascendsim.ops.schedules.order import WinogradBlock

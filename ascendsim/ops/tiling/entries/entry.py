@@ -81,7 +81,7 @@ class LayerEntries(LayerPlans):
 def entry_values(
     gradient: str, problem: ConvProblem, compute_dtype: str, plan: Plan, arch: str
 ) -> dict[str, dict[str, Any]]:
-    """Return the entry of a plan: its layer and its tiling, as `read_entries` takes them.
+    """Return the entry of a plan: its layer and its tiling, as `entries_in` reads them.
 
     compute_dtype   what the cube multiplies: "hf32" for float32 that it rounds
     arch            npu_arch of the product
