@@ -1,7 +1,5 @@
 """Is every threshold of 910B's and 910_93's plans where the operators have it: the value, and one further?"""
 
-from dataclasses import replace
-
 import pytest
 
 from ascendsim.ops.tiling.vendor.arch22.wgrad_block import takes_basic_blocks
@@ -70,7 +68,7 @@ def test_pixels_of_a_task(given, single_m):
     [(98304, (128, 256, 64)), (98303, (128, 128, 64)), (65536, (128, 128, 64)), (65535, (64, 128, 64))],
 )
 def test_the_longer_side_is_halved_where_l1_is_full(l1, sizes):
-    found = plan(rows(8, 16, 512, 512, 1), "grad_input", replace(ARCH22, l1=l1))
+    found = plan(rows(8, 16, 512, 512, 1), "grad_input", ARCH22._replace(l1=l1))
     assert base(found) == sizes
 
 
@@ -170,7 +168,7 @@ def test_tiles_are_as_deep_as_leaves_all_cores_a_task(height, steps, single_k, t
 )
 def test_cores_that_images_leave_go_to_rows_or_channels(channels, size, grid):
     given = square(channels, 16, size, batch=5, dtype="bfloat16")
-    found = plan(given, "grad_weight", replace(ARCH22, cores=20), "bfloat16")
+    found = plan(given, "grad_weight", ARCH22._replace(cores=20), "bfloat16")
     assert found.strategy == ("core_grid" if grid else "library")
     if grid:
         parts = dict(found.grid)
@@ -183,7 +181,7 @@ def test_a_grid_of_20_cores_has_two_copies_of_its_share_where_l1_holds_them():
     given = square(256, 16, 32, batch=5, dtype="bfloat16")
     need = 2 * (8 * 32 * 16 + 10 * 32 * 5 * 16) * 2
     copies = [
-        plan(given, "grad_weight", replace(ARCH22, cores=20, l1=l1), "bfloat16").al1_buffers
+        plan(given, "grad_weight", ARCH22._replace(cores=20, l1=l1), "bfloat16").al1_buffers
         for l1 in (need, need - 1)
     ]
     assert copies == [2, 1]

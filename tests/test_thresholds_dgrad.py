@@ -176,7 +176,7 @@ def test_split_kernels_give_up_a_copy_of_the_weights_then_columns(l1, columns, c
     # All 24 x 24 pixels of a phase with 16 channels are 18432 bytes, 64 columns of a window of 4 taps 8192.
     # L1 always has a byte more than tiles take. With 48 columns there are two blocks, so 32 for each.
     given = square(64, 512, 48, 4, 2, padding=1)
-    found = plan(given, "grad_input", replace(ARCH35, l1=l1))
+    found = plan(given, "grad_input", ARCH35._replace(l1=l1))
     assert (found.kernel_split, base(found)) == ("hw", (576, columns, 16))
     assert (found.al1_buffers, found.bl1_buffers) == copies
 
@@ -325,7 +325,7 @@ def test_four_channels_a_tap_are_reduced_in_whole_fractals():
 
 def test_two_copies_of_one_channel_group_fit_in_l0a():
     # 16 KiB are 2 x 256 pixels of 32 bytes. What fewer pixels leave of L0C goes to columns.
-    found = plan(rows(64, 64, 512, 512, 9, 3), "grad_input", replace(ARCH35, l0a=16384))
+    found = plan(rows(64, 64, 512, 512, 9, 3), "grad_input", ARCH35._replace(l0a=16384))
     assert base(found) == (256, 256, 16)
 
 
@@ -398,4 +398,4 @@ DEEP = layer((1, 32, 4, 16, 16), (512, 32, 3, 1, 1), 1, (1, 0, 0))
     ],
 )
 def test_weights_that_vector_cores_turn_first(changed, before, turned):
-    assert turned_first(replace(BLOCK, **before), replace(DEEP, **changed)) == turned
+    assert turned_first(replace(BLOCK, **before), DEEP._replace(**changed)) == turned

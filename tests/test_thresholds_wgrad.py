@@ -1,7 +1,5 @@
 """Is every threshold of grad_weight on 910_95 where the operator has it: the value, and one further?"""
 
-from dataclasses import replace
-
 import pytest
 
 from ascendsim.ops.tiling.vendor.arch35.wgrad import beyond_load3d, merge_factor
@@ -53,7 +51,7 @@ def test_base_blocks_of_grad_weight(given, sizes):
     ],
 )
 def test_tiles_are_as_deep_as_l1_holds(l1, steps, copies):
-    found = plan(rows(64, 64, 256, 256, 32), "grad_weight", replace(ARCH35, l1=l1), by_winograd=False)
+    found = plan(rows(64, 64, 256, 256, 32), "grad_weight", ARCH35._replace(l1=l1), by_winograd=False)
     assert base(found) == (256, 256, 64)
     assert (found.step_ka, found.step_kb) == (steps, steps)
     assert (found.al1_buffers, found.bl1_buffers) == (copies, copies)
@@ -62,7 +60,7 @@ def test_tiles_are_as_deep_as_l1_holds(l1, steps, copies):
 def test_no_tile_has_more_slices_than_there_are_nor_than_eight():
     # 3 slices of 1024 pixels, and 9.
     assert wgrad(rows(48, 64, 16, 16, 32)).step_ka == 3
-    endless = replace(ARCH35, l1=1 << 30)
+    endless = ARCH35._replace(l1=1 << 30)
     assert plan(rows(144, 64, 16, 16, 32), "grad_weight", endless, by_winograd=False).step_ka == 8
 
 
@@ -96,7 +94,7 @@ def test_rows_of_more_than_512_pixels_are_worked_on_in_strips(width, strip):
     ],
 )
 def test_what_one_load3d_can_say(changed, beyond):
-    assert beyond_load3d(replace(square(16, 16, 16), **changed)) == bool(beyond)
+    assert beyond_load3d(square(16, 16, 16)._replace(**changed)) == bool(beyond)
 
 
 @pytest.mark.parametrize(
@@ -106,12 +104,12 @@ def test_what_one_load3d_can_say(changed, beyond):
 )
 def test_groups_are_merged_while_buffers_hold_their_block(ub, l0c, factor):
     depthwise = layer((1, 32, 8, 8), (32, 1, 3, 3), 1, 1, groups=32)
-    assert merge_factor(depthwise, replace(ARCH35, ub=ub, l0c=l0c)) == factor
+    assert merge_factor(depthwise, ARCH35._replace(ub=ub, l0c=l0c)) == factor
 
 
 def test_merged_blocks_have_at_most_256_columns():
     # 16 groups under 16 taps: 256; under 17: 272.
-    huge = replace(ARCH35, ub=1 << 20, l0c=1 << 20)
+    huge = ARCH35._replace(ub=1 << 20, l0c=1 << 20)
     for taps, factor in ((16, 16), (17, 1)):
         depthwise = layer((1, 32, 1, 32), (32, 1, 1, taps), groups=32)
         assert merge_factor(depthwise, huge) == factor

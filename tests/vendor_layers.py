@@ -1,7 +1,5 @@
 """Layers and cores for tests of the products' rules: what these ask for, without a profile."""
 
-from dataclasses import replace
-
 from ascendsim import ConvProblem
 from ascendsim.ops.tiling.vendor.layer import Layer, Layouts, Machine
 from ascendsim.ops.tiling.vendor.operators import plan_of_layer
@@ -15,7 +13,7 @@ LAST = Layouts("NDHWC", "NCDHW", "NDHWC")
 def layer(input, weight, *attributes, dtype="float16", hf32=False, layouts=None, **more):
     """A layer as the rules see it; attributes as those of a convolution."""
     found = Layer.of(ConvProblem(input, weight, *attributes, **more), dtype, hf32=hf32)
-    return found if layouts is None else replace(found, layouts=layouts)
+    return found if layouts is None else found._replace(layouts=layouts)
 
 
 def square(channels, out, size, kernel=3, stride=1, batch=1, padding=None, **more):

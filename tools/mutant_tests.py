@@ -29,6 +29,7 @@ TESTS = {
     ),
     "numerics/accumulation/twins": ("test_accumulation_twins", *KERNELS[:2]),
     "numerics/compiled/gathered/halves": ("test_half_conversions",),
+    "numerics/compiled/gathered/threads": ("test_threads", "test_gathered_products"),
     "numerics/compiled/gathered": ("test_gathered_products",),
     "numerics/compiled/kernels/align": ("test_accumulation_kernels align", *KERNELS),
     "numerics/compiled/kernels/block": ("test_accumulation_kernels block", *KERNELS),

@@ -201,15 +201,14 @@ def encoded(
 
 def result_of(
     done: Done,
-    shapes: Mapping[str, tuple[int, ...]],
+    gradients: Mapping[str, Any],
     options: Options,
     decision: Decision,
     order: str | int,
     *,
     timing: bool,
 ) -> ConvolutionBackwardResult:
-    """Return what the user gets of a call; `shapes` are those of its gradients."""
-    gradients = encoded(done.made, shapes, decision)
+    """Return what the user gets of a call; `gradients` are as `encoded` returns them."""
     common = common_fields(options, decision, done.model, done.results, done.plans, timing=timing)
     return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
 

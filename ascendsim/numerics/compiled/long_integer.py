@@ -14,9 +14,9 @@ from ascendsim.numerics.compiled.panel_memory import at, put, scalar_bits, scala
 
 Array = Any
 
-# 768 bits from 2^-384 up. A double that holds 2^-298 has its last bit at 2^-350, in limb 1. A term of 2^256
+# 704 bits from 2^-384 up. A double that holds 2^-298 has its last bit at 2^-350, in limb 1. A term of 2^256
 # reaches limb 20, where 2^30 of them still end (below 2^287); the limb above takes the sign.
-LIMBS: Final = 24
+LIMBS: Final = 22
 _LOWEST_BIT: Final = 384
 _LIMB_MASK: Final = (1 << 32) - 1
 _FRACTION: Final = (1 << 52) - 1
