@@ -80,7 +80,7 @@ MAY_IMPORT = {
     | {"ops/graph_times", "ops/options", "ops/results"},
     "ops/reference": LOOPS | {"native", "ops/lowering", "ops/schedules"},
     "ops/gradients": LOOPS | {"ops/lowering", "ops/operands", "ops/reference", "ops/schedules"},
-    "ops/convolution_backward": CALL,
+    "ops/convolution_backward": CALL | {"native"},
     "ops/sequences": CALL | {"frozen", "ops/convolution_backward", "ops/graph_times"},
     "ops/check_schedule": CALL | {"ops/convolution_backward", "ops/reference", "ops/schedules", "timing"},
     "ops/many": {
@@ -95,7 +95,7 @@ MAY_IMPORT = {
     }
     | {"ops/options", "ops/problems", "ops/results"},
     "ops/conv_tbc_backward": CALL,
-    "ops/matmul": CALL | {"ops/schedules"},
+    "ops/matmul": CALL | {"native", "ops/schedules"},
     "ops/transdata": CALL | {"ops/schedules"},
     "precision": {"numerics", "studies"},
     "studies": {"errors", "numerics", "parallel", "profile", "rules", "timing"}

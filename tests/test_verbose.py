@@ -16,10 +16,10 @@ from ascendsim import ConvProblem, estimate
 from ascendsim.cli import main
 from ascendsim.cli.parser import make_parser
 from ascendsim.cli.shell.verbose import CLEAR, COMPILING, told
-from ascendsim.messages import logger_of
 from ascendsim.native import telling
 from ascendsim.native.build import build
 from ascendsim.ops import many
+from ascendsim.ops.graph_times import logger_of
 
 SMALL = ("--input", "1,16,6,6", "--weight", "16,16,1,1", "--cycles-only", "--mask", "input")
 
@@ -163,7 +163,7 @@ def test_nobody_listens_where_logging_is_not_imported():
     code = (
         "import sys\n"
         "from ascendsim import estimate\n"
-        "from ascendsim.messages import logger_of\n"
+        "from ascendsim.ops.graph_times import logger_of\n"
         "assert logger_of('ascendsim') is None, 'somebody has imported logging'\n"
         "import logging\n"
         "assert logger_of('ascendsim') is logging.getLogger('ascendsim')\n"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.arguments import items, shown, truth, whole
 from ascendsim.errors import ConfigError
+from ascendsim.native.collector import collector_paused
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
@@ -37,7 +38,6 @@ from ascendsim.ops.running import (
     time_graph,
 )
 from ascendsim.rules import ConvolutionBackwardCall, Decision, TensorDescription, resolve
-from ascendsim.timing.kernel import collector_paused
 
 if TYPE_CHECKING:
     import numpy as np

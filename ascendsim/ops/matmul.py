@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, UnsupportedError
+from ascendsim.native.collector import collector_paused
 from ascendsim.numerics.accumulation.integers import IntegerSum
 from ascendsim.numerics.accumulation.settings import Accumulation, MathSettings
 from ascendsim.numerics.formats.dtypes import INT8
@@ -24,7 +25,6 @@ from ascendsim.ops.running import name_of, run_graph, time_graph
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.program.places import GmTensor
 from ascendsim.rules.typed import cube_math_number
-from ascendsim.timing.kernel import collector_paused
 
 NOTE = "The tiling is this simulator's choice; the product's operators choose their own."
 

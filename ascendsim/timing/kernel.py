@@ -8,12 +8,10 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ascendsim.errors import ConfigError, StoppedError
+from ascendsim.native.collector import collector_paused
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.l2.account import Start
 from ascendsim.timing.teams import teams_of
@@ -106,18 +104,3 @@ def _simpy(kernel: Kernel, profile: Profile, folded: bool, l2_start: Start) -> T
         timed.append(time_phase(phase.name, teams, outcomes, now, profile))
         now = timed[-1].end
     return Timeline(kernel.name, now, tuple(timed), account.bytes)
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector: a run makes many objects, keeps most, and the search costs 20 %.
-
-    Whole calls are decorated with it: between two kernels of a call there is as little to find.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
