@@ -3,7 +3,6 @@
 import pytest
 
 from ascendsim import ConvProblem, load_profile
-from ascendsim.errors import UnsupportedError
 from ascendsim.ops.tiling.vendor.operators import vendor_plan
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 
@@ -69,16 +68,3 @@ def test_a_resident_operand_has_all_slices_in_l1(channels, out, size, resident, 
     tiling = fields(problem, "grad_weight", B2, "float32")
     assert (tiling.step_ka, tiling.step_kb) == steps
     assert (tiling.al1_buffers, tiling.bl1_buffers) == ((1, 2) if resident == "a" else (2, 1))
-
-
-@pytest.mark.parametrize(
-    ("problem", "reason"),
-    [
-        (ConvProblem((1, 16, 257, 1), (16, 16, 257, 1)), "taps taken as kh"),
-        (ConvProblem((2, 32, 2, 520), (16, 32, 1, 1)), "several rows worked on in strips"),
-    ],
-)
-def test_what_no_nest_does_is_refused_by_name(problem, reason):
-    gradient = "grad_input" if "taps" in reason else "grad_weight"
-    with pytest.raises(UnsupportedError, match=reason):
-        product_tiling(problem, gradient, "float16", PR)
