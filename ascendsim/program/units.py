@@ -35,19 +35,19 @@ class Unit:
     Where a unit recurs, only the slices of global memory may be others. `aims` says how they follow from a
     task, one for each instruction on GM, in order; without, they are as written, but for their laps. `posts`
     are those of the instructions that have one, by their place; `names` are the pipes of all, `uses` the
-    slots that they read and write, and `written` those that are written.
+    slots that they read and write; `touched` are all of those, `written` the ones that are written.
     """
 
     __slots__ = (
         *(
             "_places",
-            "_touched",
             "aims",
             "instructions",
             "names",
             "on_gm",
             "pipes",
             "posts",
+            "touched",
             "uses",
             "written",
         ),
@@ -63,7 +63,7 @@ class Unit:
         self.instructions = instructions
         self.posts = posts or {}
         self.uses = Uses.of(instructions, self.posts) if uses is None else uses
-        self.written = self.uses.written
+        self.touched, self.written = self.uses.touched, self.uses.written
         found = [(at, place) for at, made in enumerate(instructions) if (place := made.gm) is not None]
         self.on_gm = tuple([at for at, _ in found])
         # The slices of those, as they are written.
@@ -75,17 +75,9 @@ class Unit:
         for at, post in self.posts.items():
             self.names[at] = pipe_on(post.core, self.names[at])
         self.pipes = tuple(dict.fromkeys(self.names))
-        self._touched: set[int] | None = None
 
     def __len__(self) -> int:
         return len(self.instructions)
-
-    @property
-    def touched(self) -> set[int]:
-        """The slots that are read or written."""
-        if self._touched is None:
-            self._touched = {use >> 1 for use in set(self.uses.slots)}
-        return self._touched
 
     def units(self) -> Iterator[Unit]:
         """Yield the units that it consists of, which is itself."""

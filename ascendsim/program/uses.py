@@ -37,6 +37,11 @@ class Uses(NamedTuple):
         return made
 
     @property
+    def touched(self) -> set[int]:
+        """The slots that are read or written."""
+        return {use >> 1 for use in set(self.slots)}
+
+    @property
     def written(self) -> set[int]:
         """The slots that are written."""
         return {use >> 1 for use in set(self.slots) if use & 1}
