@@ -1,5 +1,7 @@
 """Are the cycles by which the library ranks tilings of grad_weight on 910B those of its published model?"""
 
+from dataclasses import replace
+
 import pytest
 
 from ascendsim import ConvProblem, load_profile
@@ -37,8 +39,8 @@ def test_bytes_of_tiles():
     # The whole share has no more pixels than it has, and input no more rows.
     assert right_bytes(SHARE, TILE, 9) == 16 * 16 * 32 * 2
     # 9 groups are one window, 10 two.
-    assert right_bytes(SHARE, TILE._replace(n=9), 2) == 10 * 16 * 16 * 2
-    assert right_bytes(SHARE, TILE._replace(n=10), 2) == 10 * 16 * 48 * 2
+    assert right_bytes(SHARE, replace(TILE, n=9), 2) == 10 * 16 * 16 * 2
+    assert right_bytes(SHARE, replace(TILE, n=10), 2) == 10 * 16 * 48 * 2
 
 
 @pytest.mark.parametrize(
@@ -46,8 +48,8 @@ def test_bytes_of_tiles():
     [
         ({}, TILE, STEP),
         # As many commands as the shorter side has fractals.
-        ({}, TILE._replace(m=2), 8 * 2 + 2 * 20 + 24 * 4 + 42),
-        ({}, TILE._replace(k=2), 8 * 2 + 2 * 20 + 12 * 4 + 42),
+        ({}, replace(TILE, m=2), 8 * 2 + 2 * 20 + 24 * 4 + 42),
+        ({}, replace(TILE, k=2), 8 * 2 + 2 * 20 + 12 * 4 + 42),
         # Strides of 2, 4 and 8: twice the stride and 2; others: 512 bytes at 28 a cycle.
         ({"stride": (1, 1, 2)}, TILE, 112 + 24 * 6 + 42),
         ({"stride": (1, 1, 4)}, TILE, 112 + 24 * 10 + 42),
@@ -65,7 +67,7 @@ def test_bytes_of_tiles():
     ],
 )
 def test_cycles_of_a_step(changed, tile, expected):
-    assert step_cycles(SHARE._replace(layer=LAYER._replace(**changed)), tile) == pytest.approx(expected)
+    assert step_cycles(replace(SHARE, layer=LAYER._replace(**changed)), tile) == pytest.approx(expected)
 
 
 def test_cycles_of_a_share():
@@ -80,7 +82,7 @@ def test_cycles_of_a_share():
 def test_what_stays_is_loaded_once_for_its_strip(resident, comes):
     whole_left, whole_right = 64 * 256 * 2 / 96 + 300, 16 * 16 * 32 * 2 / 96 + 300
     once = 2 * whole_left if resident == "a" else 6 * whole_right
-    found = cycles(SHARE, TILE._replace(resident=resident))
+    found = cycles(SHARE, replace(TILE, resident=resident))
     assert found == pytest.approx(once + 12 * (2 * max(comes, 2 * STEP) + FIX))
 
 
@@ -107,8 +109,8 @@ def test_the_longest_chunk_fits_to_the_last_byte(resident, needs):
     shorter = [*list(needs)[1:], 0]
     for (step, need), less in zip(needs.items(), shorter, strict=True):
         at, below = (_filled(SHARE, tile, ARCH22._replace(l1=l1)) for l1 in (need, need - 1))
-        assert at == tile._replace(step=step)
-        assert below == (tile._replace(step=less) if less else None)
+        assert at == replace(tile, step=step)
+        assert below == (replace(tile, step=less) if less else None)
 
 
 @pytest.mark.parametrize("l1", [524288, 262144, 131072])
