@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-# Elements that take 0.05 ms to move, where to hand two parts over and to wait for them takes 0.02.
-LEAST: Final = 1 << 17
+# Elements that take 0.1 ms to move. A second thread spares half of that, and to wake it and to wait for it
+# takes nearly as much.
+LEAST: Final = 1 << 18
 
 
 class Threads:
