@@ -23,7 +23,8 @@ class Row(NamedTuple):
 def require_known_begins(rows: Iterable[Row]) -> None:
     """Refuse code in which something trails what moves bytes, or moves bytes and trails what trails others.
 
-    rows   the code as it is written, in order; of loops each round once
+    rows   the code as it is written, in order; of loops each round once, so that what is trailed across the
+           turn of a loop, or by a tile in another place of its ring, is not seen
 
     Raises   ProgramError
     """
