@@ -1,5 +1,6 @@
 """Random loop nests over rings, as schedules write them, and a builder that unrolls them."""
 
+from ascendsim.ops.schedules import blocks
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import GmTensor, Slot
@@ -170,3 +171,15 @@ def nest_kernel(*programs):
     """A kernel of vector cores, each with a program of its own."""
     work = [CoreWork(Core("vector", n), n, lambda made=made: made) for n, made in enumerate(programs)]
     return Kernel("nest", (Phase("nest", tuple(work)),), {t.name: t for t in (ROWS, OUT)}, math=None)
+
+
+def assert_unrolled_alike(programs, monkeypatch):
+    """Write programs with loops and without: the instructions must be the same. Return those with."""
+    looped = programs()
+    with monkeypatch.context() as patched:
+        patched.setattr(blocks, "ProgramBuilder", Unrolling)
+        unrolled = programs()
+    for one, other in zip(looped, unrolled, strict=True):
+        assert plain(one) == plain(other)
+        assert len(one) == len(other)
+    return looped

@@ -7,6 +7,7 @@ import numpy as np
 
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
 from ascendsim.cube.movers import CopyGmToL1, FillL1
+from ascendsim.functional import run_kernel
 from ascendsim.numerics.formats.dtypes import ELEMENTS, find
 from ascendsim.program.memory import CoreMemory
 from ascendsim.program.places import Gm
@@ -14,6 +15,7 @@ from ascendsim.program.program import Program
 from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
 from ascendsim.vector.zero_insertion import CopyUbToL1
+from tests.conv_cases import kernels_with_inputs
 
 
 class StrictMemory(CoreMemory):
@@ -210,3 +212,13 @@ def _check_place(place, instruction, kernel):
     for extent in tensor.shape[len(place.gm.index) :]:
         size *= extent
     assert size == instruction.bytes, f"{instruction} moves {instruction.bytes} bytes of a slice of {size}"
+
+
+def assert_as_declared(call, tensors, *wanted):
+    """Run the kernels of a call strictly and in another order: nothing may fail or change a result."""
+    for kernel, gm in kernels_with_inputs(call, tensors, *wanted):
+        strict_gm = dict(gm)
+        run_kernel(kernel, gm)
+        run_kernel(strict(kernel, call.storage.itemsize), strict_gm, order=5)
+        for output in [name for name, tensor in kernel.tensors.items() if tensor.role == "output"]:
+            assert np.array_equal(gm[output], strict_gm[output], equal_nan=True), output

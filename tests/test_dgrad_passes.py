@@ -3,26 +3,23 @@
 from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from ascendsim import estimate
 from ascendsim.errors import ConfigError
-from ascendsim.functional import run_kernel
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.schedules import blocks
 from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.profile import load_profile
 from ascendsim.program.builder import HAZARDS
 from tests.both_engines import time_kernel
-from tests.conv_cases import UNIFIED, assert_same_bits, call_of, kernels_with_inputs, run, tensors_of
+from tests.conv_cases import UNIFIED, assert_same_bits, call_of, run, tensors_of
 from tests.hazards import outcomes_of
-from tests.nests import Unrolling, plain
-from tests.strict_memory import strict
+from tests.nests import assert_unrolled_alike
+from tests.strict_memory import assert_as_declared
 from tests.toy_profiles import toy_split
 
 TOY = toy_split(**{"cores.cube": 5, "cores.vector": 10, "buffers.L1.capacity_bytes": 65536})
@@ -172,13 +169,7 @@ def test_a_row_of_taps_needs_no_rows_around_its_pixels():
 @both
 @pytest.mark.parametrize("name", ["strided", "one tile in a row", "depth", "groups"])
 def test_every_instruction_touches_what_it_declares_and_fits_in_its_slot(name, loop):
-    call, tensors = planned(PROBLEMS[name], loop), tensors_of(PROBLEMS[name])
-    for kernel, gm in kernels_with_inputs(call, tensors, ONLY_INPUT):
-        strict_gm = dict(gm)
-        run_kernel(kernel, gm)
-        run_kernel(strict(kernel, call.storage.itemsize), strict_gm, order=5)
-        for output in [name for name, tensor in kernel.tensors.items() if tensor.role == "output"]:
-            assert np.array_equal(gm[output], strict_gm[output], equal_nan=True), output
+    assert_as_declared(planned(PROBLEMS[name], loop), tensors_of(PROBLEMS[name]), ONLY_INPUT)
 
 
 def outcomes(loop, hazards):
@@ -210,12 +201,7 @@ def test_programs_are_those_without_loops(name, loop, tiling, monkeypatch):
         schedule = planned(PROBLEMS[name], loop, tiling).schedule("grad_input")
         return [schedule.program(tasks) for tasks in schedule.dealt()]
 
-    looped = programs()
-    with monkeypatch.context() as patched:
-        patched.setattr(blocks, "ProgramBuilder", Unrolling)
-        unrolled = programs()
-    for one, other in zip(looped, unrolled, strict=True):
-        assert plain(one) == plain(other)
+    assert_unrolled_alike(programs, monkeypatch)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 from ascendsim import ConvProblem, Tiling, load_profile
 from ascendsim.errors import ProgramError
 from ascendsim.ops.lowering.lower import lower
-from ascendsim.ops.schedules import blocks
 from ascendsim.program.builder import HAZARDS, ProgramBuilder
 from ascendsim.program.loops.laps import Lap, first_lap, moved, named
 from ascendsim.program.places import Gm
@@ -17,7 +16,7 @@ from ascendsim.program.units import Segment, Step, Unit
 from ascendsim.vector.instructions import Add, CopyGmToUb
 from tests.conv_cases import Case, call_of, grid_2d, other_ranks
 from tests.fake_machine import Fake
-from tests.nests import OUT, ROWS, TOY, Nest, Unrolling, plain, row_of
+from tests.nests import OUT, ROWS, TOY, Nest, Unrolling, assert_unrolled_alike, plain, row_of
 from tests.test_schedules import MANY_TILES
 
 
@@ -304,21 +303,9 @@ def cube_programs(call):
     ]
 
 
-def assert_unrolled_alike(make_call, monkeypatch):
-    """Build all programs of a call with loops and without; return those with."""
-    looped = cube_programs(make_call())
-    with monkeypatch.context() as patched:
-        patched.setattr(blocks, "ProgramBuilder", Unrolling)
-        unrolled = cube_programs(make_call())
-    for one, other in zip(looped, unrolled, strict=True):
-        assert plain(one) == plain(other)
-        assert len(one) == len(other)
-    return looped
-
-
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_programs_of_schedules_are_those_without_loops(case, monkeypatch):
-    assert_unrolled_alike(case.call, monkeypatch)
+    assert_unrolled_alike(lambda: cube_programs(case.call()), monkeypatch)
 
 
 SMALL = ConvProblem((1, 20, 6, 5), (36, 20, 3, 3), 1, 1)
@@ -331,14 +318,18 @@ def test_parts_of_images_at_any_batch_are_those_without_loops(batch, product, mo
     options = {} if product == "toy" else {"profile": load_profile(product)}
     problem = replace(SMALL, input=(batch, *SMALL.input[1:]))
     tilings = {"grad_input": Tiling(16, 16, 16, 2, 4), "grad_weight": Tiling(16, 32, 16, 1, 1, k_split=2)}
-    looped = assert_unrolled_alike(lambda: call_of(problem, tilings=tilings, **options), monkeypatch)
+    looped = assert_unrolled_alike(
+        lambda: cube_programs(call_of(problem, tilings=tilings, **options)), monkeypatch
+    )
     assert batch < 9 or any(part.times > 1 for program in looped for part in program.segments)
 
 
 @pytest.mark.parametrize("product", ["910B", "310P"])
 def test_programs_of_a_real_layer_are_those_without_loops(product, monkeypatch):
     problem = ConvProblem((8, 64, 28, 28), (64, 64, 3, 3), 1, 1)
-    looped = assert_unrolled_alike(lambda: call_of(problem, profile=load_profile(product)), monkeypatch)
+    looped = assert_unrolled_alike(
+        lambda: cube_programs(call_of(problem, profile=load_profile(product))), monkeypatch
+    )
     units = {unit for program in looped for unit in program.units}
     assert sum(len(unit.instructions) for unit in units) < sum(map(len, looped)) / 2
 

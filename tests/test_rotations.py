@@ -9,7 +9,6 @@ import pytest
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.schedules import blocks
 from ascendsim.ops.schedules.numbering import deal, rotated
 from ascendsim.ops.schedules.ranges import Rotation, Rounds
 from ascendsim.ops.schedules.wgrad.stream_tasks import StreamTasks
@@ -17,7 +16,7 @@ from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import load_profile
 from tests.conv_cases import call_of
-from tests.nests import Unrolling, plain
+from tests.nests import assert_unrolled_alike
 
 FOUR = load_profile("950PR_9589", {"cores.cube": 4, "cores.vector": 8})
 IN_TURN = Tiling(
@@ -115,13 +114,7 @@ def programs(call, gradient):
 @pytest.mark.parametrize("seed", range(12))
 def test_programs_are_those_without_loops(seed, gradient, monkeypatch):
     problem = drawn(seed)
-    looped = programs(planned(problem, gradient), gradient)
-    with monkeypatch.context() as patched:
-        patched.setattr(blocks, "ProgramBuilder", Unrolling)
-        unrolled = programs(planned(problem, gradient), gradient)
-    for one, other in zip(looped, unrolled, strict=True):
-        assert plain(one) == plain(other)
-        assert len(one) == len(other)
+    assert_unrolled_alike(lambda: programs(planned(problem, gradient), gradient), monkeypatch)
 
 
 @pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])

@@ -3,23 +3,20 @@
 from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from ascendsim.errors import ConfigError
-from ascendsim.functional import run_kernel
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.schedules import blocks
 from ascendsim.program.builder import HAZARDS
 from tests.both_engines import time_kernel
-from tests.conv_cases import assert_same_bits, call_of, kernels_with_inputs, run, tensors_of
+from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
 from tests.hazards import outcomes_of
-from tests.nests import Unrolling, plain
-from tests.strict_memory import strict
+from tests.nests import assert_unrolled_alike
+from tests.strict_memory import assert_as_declared
 from tests.toy_profiles import toy_split, toy_unified
 
 ONLY_WEIGHT = (False, True, False)
@@ -195,13 +192,7 @@ def test_engines_agree_on_strips(problem, tiling):
 
 @in_strips
 def test_every_instruction_on_strips_touches_what_it_declares(problem):
-    call, tensors = planned(replace(BY_ROWS, strip_w=8), problem), tensors_of(problem)
-    for kernel, gm in kernels_with_inputs(call, tensors, ONLY_WEIGHT):
-        strict_gm = dict(gm)
-        run_kernel(kernel, gm)
-        run_kernel(strict(kernel, call.storage.itemsize), strict_gm, order=5)
-        for output in [name for name, tensor in kernel.tensors.items() if tensor.role == "output"]:
-            assert np.array_equal(gm[output], strict_gm[output], equal_nan=True), output
+    assert_as_declared(planned(replace(BY_ROWS, strip_w=8), problem), tensors_of(problem), ONLY_WEIGHT)
 
 
 @pytest.mark.parametrize("problem", STRIPPED[:3], ids=str)
@@ -210,12 +201,7 @@ def test_programs_of_strips_are_those_without_loops(problem, monkeypatch):
         schedule = planned(replace(BY_ROWS, strip_w=8), problem).schedule("grad_weight")
         return [schedule.program(tasks) for tasks in schedule.dealt()]
 
-    looped = programs()
-    with monkeypatch.context() as patched:
-        patched.setattr(blocks, "ProgramBuilder", Unrolling)
-        unrolled = programs()
-    for one, other in zip(looped, unrolled, strict=True):
-        assert plain(one) == plain(other)
+    assert_unrolled_alike(programs, monkeypatch)
 
 
 def test_a_missing_class_of_waits_in_strips_is_found():

@@ -8,7 +8,6 @@ import pytest
 
 from ascendsim import estimate
 from ascendsim.errors import ConfigError
-from ascendsim.functional import run_kernel
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import Plan, Tiling
@@ -19,15 +18,14 @@ from ascendsim.ops.problems.strips import Strips
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.ordered import sources
-from ascendsim.ops.schedules import blocks
 from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.profile import load_profile
 from ascendsim.program.builder import HAZARDS
 from tests.both_engines import time_kernel
-from tests.conv_cases import assert_same_bits, call_of, kernels_with_inputs, run, tensors_of
+from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
 from tests.hazards import outcomes_of
-from tests.nests import Unrolling, plain
-from tests.strict_memory import strict
+from tests.nests import assert_unrolled_alike
+from tests.strict_memory import assert_as_declared
 from tests.toy_profiles import toy_split, toy_unified
 
 ONLY_WEIGHT = (False, True, False)
@@ -172,13 +170,7 @@ def test_engines_agree_and_folded_cores_are_alike(name, axis):
 
 @pytest.mark.parametrize("name", ["3x3", "wide steps", "far apart", "depth"])
 def test_every_instruction_touches_what_it_declares_and_fits_in_its_slot(name):
-    call, tensors = planned(name, "rows", 4), tensors_of(PROBLEMS[name])
-    for kernel, gm in kernels_with_inputs(call, tensors, ONLY_WEIGHT):
-        strict_gm = dict(gm)
-        run_kernel(kernel, gm)
-        run_kernel(strict(kernel, call.storage.itemsize), strict_gm, order=5)
-        for output in [name for name, tensor in kernel.tensors.items() if tensor.role == "output"]:
-            assert np.array_equal(gm[output], strict_gm[output], equal_nan=True), output
+    assert_as_declared(planned(name, "rows", 4), tensors_of(PROBLEMS[name]), ONLY_WEIGHT)
 
 
 @pytest.mark.parametrize("strip", [0, 4])
@@ -188,12 +180,7 @@ def test_programs_are_those_without_loops(name, strip, monkeypatch):
         schedule = planned(name, "rows", strip).schedule("grad_weight")
         return [schedule.program(tasks) for tasks in schedule.dealt()]
 
-    looped = programs()
-    with monkeypatch.context() as patched:
-        patched.setattr(blocks, "ProgramBuilder", Unrolling)
-        unrolled = programs()
-    for one, other in zip(looped, unrolled, strict=True):
-        assert plain(one) == plain(other)
+    assert_unrolled_alike(programs, monkeypatch)
 
 
 def test_a_missing_class_of_waits_is_found():
