@@ -4,6 +4,7 @@
 used, so that `import ascendsim` costs nothing.
 """
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import (
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from ascendsim.ops.tiling.plan_files import read_plans, write_plans
     from ascendsim.profile import load_profile
     from ascendsim.rules.calls import CubeMathType
+
+# Who imports a library decides what becomes of its messages.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __version__ = "0.1.0"
 __all__ = [

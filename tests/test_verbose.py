@@ -19,7 +19,6 @@ from ascendsim.cli.shell.verbose import CLEAR, COMPILING, told
 from ascendsim.native import telling
 from ascendsim.native.build import build
 from ascendsim.ops import many
-from ascendsim.ops.graph_times import logger_of
 
 SMALL = ("--input", "1,16,6,6", "--weight", "16,16,1,1", "--cycles-only", "--mask", "input")
 
@@ -153,22 +152,9 @@ def test_every_command_takes_it():
 
 @pytest.mark.parametrize("name", ["ascendsim", "ascendsim.ops.graph_times"])
 def test_nothing_is_said_where_nobody_listens(name):
-    logger_of(name)
     # Without a handler of its own Python would print warnings of a library on standard error.
     assert any(isinstance(made, logging.NullHandler) for made in logging.getLogger("ascendsim").handlers)
     assert logging.getLogger(name).getEffectiveLevel() >= logging.WARNING
-
-
-def test_nobody_listens_where_logging_is_not_imported():
-    code = (
-        "import sys\n"
-        "from ascendsim import estimate\n"
-        "from ascendsim.ops.graph_times import logger_of\n"
-        "assert logger_of('ascendsim') is None, 'somebody has imported logging'\n"
-        "import logging\n"
-        "assert logger_of('ascendsim') is logging.getLogger('ascendsim')\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(("workers", "times"), [(1, 0), (2, 1)])

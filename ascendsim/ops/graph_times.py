@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ascendsim.errors import StoppedError
 from ascendsim.frozen import FrozenMap
@@ -21,11 +20,9 @@ from ascendsim.timing.l2.account import Start, left_by
 from ascendsim.timing.l2.stack import L2State
 from ascendsim.timing.times import stopped_words
 
-if TYPE_CHECKING:
-    from logging import Logger
-
 # How the kernels of a call find L2, if not each alike.
 CHAINED = "chained"
+_log = logging.getLogger(__name__)
 
 
 class GraphTimes:
@@ -60,8 +57,7 @@ class GraphTimes:
                 result = self._timed(kernel)
         except StoppedError:  # by what the kernels before had left of the bound
             raise self._stopped(kernel) from None
-        if log := logger_of(__name__):
-            log.debug("%s on %s: %s cycles", kernel.name, self._profile.variant, f"{result.cycles:,}")
+        _log.debug("%s on %s: %s cycles", kernel.name, self._profile.variant, f"{result.cycles:,}")
         if self._left is not None:
             self._left -= result.cycles
             if self._left < 0:
@@ -126,19 +122,3 @@ def _renamed(
 ) -> FrozenMap[str, tuple[int, int]]:
     """Return what L2 holds under other names, in the same order."""
     return FrozenMap({names.get(name, name): bytes_ for name, bytes_ in held.items()})
-
-
-def logger_of(name: str) -> Logger | None:
-    """Return the logger of a module; None where nobody in this process has imported logging.
-
-    Who wants to hear messages imports it. To import it for nobody would take 3 ms.
-    """
-    logging = sys.modules.get("logging")
-    if logging is None:
-        return None
-    package = logging.getLogger("ascendsim")
-    # Who imports a library decides what becomes of its messages.
-    if not package.handlers:
-        package.addHandler(logging.NullHandler())
-    found: Logger = logging.getLogger(name)
-    return found
