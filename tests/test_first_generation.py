@@ -84,9 +84,22 @@ def test_what_images_leave_of_the_cores_goes_to_columns_and_rows():
 def test_half_of_the_cores_stay_idle_rather_than_load_an_operand_twice():
     # 16 images on 30 cores leave one block for each, as 17 of 21 measured kernels show.
     assert grid_of(tiling_of(replace(LAYER, input=(16, 128, 40, 40)), "grad_weight")) == (16, 1, 1, 16)
-    # One image leaves 30: of 8 groups of rows and 8 of columns 4 x 4 blocks load least, 8 x 2 of them more.
-    tiling = tiling_of(replace(LAYER, input=(1, 128, 40, 40)), "grad_weight")
-    assert tiling.n_dim * tiling.m_dim == 16
+
+
+def test_the_lines_of_an_image_are_shared_where_channels_are_too_few_for_the_cores():
+    def cuts(big, weight, product="910B_old_1001", **options):
+        tiling = tiling_of(ConvProblem(big, weight, **options), "grad_weight", load_profile(product))
+        return tiling.batch_dim, tiling.m_dim, tiling.n_dim, tiling.k_dim
+
+    # Bytes of a block: 128 rows and 128 columns of 64 pixels in 16 bits are 32,768, their products in 32 bits
+    # 65,536. Half of the rows and three parts of 8 lines would be 256 and 128 of 24: 18,432, and 131,072.
+    assert cuts((1, 512, 8, 8), (512, 512, 1, 1)) == (1, 4, 4, 0)
+    # 3 channels are one group; 96 filters are 6, which leave ten of 16 cores idle. A third of the filters, of
+    # 11 lines of 55 pixels, for which 51 lines of 224 are read: 38,720 + 365,568 + 247,808 bytes. Half of
+    # them, of 7 lines, for which 35 are read: 36,960 + 250,880 + 371,712.
+    assert cuts((2, 3, 224, 224), (96, 3, 11, 11), "910A", stride=4, padding=2) == (2, 3, 1, 5)
+    # One group on both sides leaves lines alone: of 10 each of 5 blocks gets two, as would 8.
+    assert cuts((1, 16, 10, 10), (16, 16, 1, 1), "310P3") == (1, 1, 1, 5)
 
 
 def test_rows_or_columns_are_cut_where_less_is_loaded_by_all_images():
@@ -98,9 +111,9 @@ def test_rows_or_columns_are_cut_where_less_is_loaded_by_all_images():
 
 
 def test_a_batch_of_one_image_more_does_not_idle_most_cores():
-    # 7 images leave 4 blocks for each, 8 leave 3, of which 2 halve the rows: no step from 28 cores to 8.
+    # 7 images leave 4 blocks for each, which cut both sides; 8 and 10 leave 3, each of a third of the lines.
     used = [tiling_of(replace(LAYER, input=(n, 128, 40, 40)), "grad_weight").used_cores for n in (7, 8, 10)]
-    assert used == [28, 16, 20]
+    assert used == [28, 24, 30]
 
 
 def test_a_grid_has_the_blocks_that_are_asked_for():
@@ -156,7 +169,7 @@ def test_grad_weight_takes_all_of_l0c_where_that_loads_less():
 def test_tiles_divide_the_share_of_a_block():
     # One image: 4 x 4 blocks of 2 of 8 groups of rows and 18 of 72 columns, which one tile takes whole. Half
     # of L0B has 56 pixels beside 288 columns, so three fractals.
-    tiling = tiling_of(replace(LAYER, input=(1, 128, 40, 40)), "grad_weight")
+    tiling = tiling_of(replace(LAYER, input=(1, 128, 10, 10)), "grad_weight")
     assert (tiling.m_dim, tiling.n_dim) == (4, 4)
     assert (tiling.base_m, tiling.base_n, tiling.base_k) == (2 * 16, 18 * 16, 48)
 
