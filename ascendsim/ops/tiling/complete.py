@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 from ascendsim.errors import CapacityError, ConfigError, UnsupportedError
-from ascendsim.ops.plan import GRID, Plan, Tiling
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.ops.schedules.wgrad.stream import WgradStream
-from ascendsim.ops.tiling.fitting import STEPS, Filling, fitted, unit_of
+from ascendsim.ops.tiling.fitting import STEPS, Filling, fitted
+from ascendsim.ops.tiling.grids import dealt_again, on_grid
 from ascendsim.ops.tiling.partial import PartialPlan
+from ascendsim.ops.tiling.timed import fastest_of_few
 from ascendsim.ops.tiling.vendor.stream import tail_along
 from ascendsim.profile import Profile
 
@@ -29,7 +28,8 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
     """Return a whole plan with what was given of it.
 
     Chosen     as without it, for a machine of `block_dim` cores, or of the cells of the grid
-    Grid       parts that are not given take the cores that are left: images, rows of an image, m, n
+    Grid       parts that are not given take the cores that are left: images, rows of an image, m, n. Of base
+               blocks alone the grid of the rules, or one chosen again (`grids.py`), whichever takes less
     Sizes      what is not given becomes smaller until every buffer holds its tiles (`fitting.py`)
     used_cores all that get work, unless given
 
@@ -40,7 +40,7 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
     kind = schedule_named(partial.schedule or base.schedule)
     by = f"{base.chosen_by} in part"
     tiling = replace(_taken_over(base, kind, filling), **partial.fields)
-    tiling = _on_grid(tiling, kind, partial, filling)
+    tiling = on_grid(tiling, kind, partial, filling)
     # One tile of each operand serves the same pixels: a step that is given alone is that of both.
     given = [partial.fields[step] for step in STEPS if step in partial.fields]
     if kind.makes == "grad_weight" and len(given) == 1:
@@ -51,6 +51,11 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
         whole = fitted(replace(tiling, k_split=1, stream_axis=""), kind, partial, filling)
         tiling = _streamed(whole, kind, filling)
     tiling = fitted(tiling, kind, partial, filling)
+    again = dealt_again(tiling, kind, partial, filling)
+    if again is not None:
+        # What is gained in cores can be lost in loads, and in parts of a sum that are added: both are timed.
+        both = tiling, fitted(again, kind, partial, filling)
+        tiling = fastest_of_few(kind, filling.gemm, filling.profile, both)
     return Plan(partial.schedule or base.schedule, tiling, by)
 
 
@@ -159,50 +164,6 @@ def _read_by(kind: type[Schedule], plan: Plan) -> Plan:
     usual = Tiling(plan.tiling.base_m, plan.tiling.base_n, plan.tiling.base_k)
     unread = {name: getattr(usual, name) for name in plan.tiling.set_fields() if name not in kind.obeyed()}
     return replace(plan, tiling=replace(plan.tiling, **unread))
-
-
-def _on_grid(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling: Filling) -> Tiling:
-    """Return the tiling with the parts of the grid that are not given, and base blocks inside its cells."""
-    given = {axis: max(1, partial.fields[axis]) for axis in GRID if axis in partial.fields}
-    # Even parts of all pixels stand for those of images and of their tiles; blocks cut themselves.
-    if partial.fields.get("pixel_dim"):
-        free: dict[str, Any] = {axis: 0 for axis in GRID if axis not in partial.fields}
-        return replace(tiling, **free)
-    # A grid cuts the reduction of grad_weight itself: parts that are asked for come without one.
-    if not given and kind.makes == "grad_weight" and "k_split" in partial.fields and "m_dim" in kind.reads:
-        return replace(tiling, batch_dim=0, m_dim=0, n_dim=0, k_dim=0)
-    # Nests that deal shares know parts of the images alone, and number their tasks themselves.
-    if not given or "m_dim" not in kind.reads:
-        return tiling
-    extents, unit = _extents(filling.gemm), unit_of(filling)
-    left = (partial.block_dim or filling.profile.cores.cube) // prod(given.values())
-    parts = dict(given)
-    for axis in extents:
-        if axis not in given:
-            most = extents[axis] if axis in ("batch_dim", "k_dim") else -(-extents[axis] // unit)
-            each = -(-most // max(1, min(most, left)))
-            # So many parts as have work: 32 images in 12 parts are eleven of three, and no twelfth.
-            parts[axis] = -(-most // each)
-            left //= parts[axis]
-    # A grid cuts the reduction of grad_weight itself.
-    cut = parts if kind.makes == "grad_input" else {**parts, "k_split": 1}
-    for size, axis in (("base_m", "m_dim"), ("base_n", "n_dim")):
-        # Blocks that cut a cell evenly: others would leave cells of the grid without a block of their own.
-        cell = -(-extents[axis] // parts.get(axis, 1))
-        even = -(-cell // -(-cell // getattr(tiling, size)))
-        cut[size] = -(-even // unit) * unit
-    return replace(tiling, **{name: value for name, value in cut.items() if name not in partial.fields})
-
-
-def _extents(gemm: DgradGemm | WgradGemm) -> dict[str, int]:
-    """Return what each axis of a grid cuts, those first that cost no operand a second load.
-
-    Images, rows of an image, and elements along m and n.
-    """
-    if isinstance(gemm, DgradGemm):
-        return {"batch_dim": gemm.batch, "m_dim": gemm.sliding.pixels, "n_dim": gemm.columns}
-    columns, height = gemm.all_taps.groups * gemm.sliding.c0, gemm.sliding.out_size[0]
-    return {"batch_dim": gemm.batch, "k_dim": height, "m_dim": gemm.rows, "n_dim": columns}
 
 
 def _streamed(tiling: Tiling, kind: type[WgradStream], filling: Filling) -> Tiling:
