@@ -135,3 +135,20 @@ def test_rows_that_are_multiplied_for_nothing_are_told(tiling):
 def test_nothing_is_told_of_whole_fractals_whole_images_and_plans_by_rule(tiling):
     # 14 x 14 = 196 pixels are one block: no other base_m would multiply fewer rows.
     assert not [note for note in notes(tiling) if "base_m" in note]
+
+
+@pytest.mark.parametrize(
+    ("gradient", "part", "told"),
+    [
+        ("grad_input", {"base_m": 512, "base_n": 16}, "base_m is 512 for 196 pixels of an image"),
+        ("grad_weight", {"base_m": 512, "base_n": 16}, "base_m is 512 for 64 output channels"),
+        ("grad_weight", {"base_m": 16, "base_n": 1024}, "base_n is 1024 for 576 columns"),
+        # 196 pixels begin a thirteenth fractal, which 208 fill.
+        ("grad_input", {"base_m": 208}, ""),
+        ("grad_input", {"base_n": 64}, ""),
+    ],
+)
+def test_blocks_larger_than_what_they_cut_are_told(gradient, part, told):
+    mask = gradient == "grad_input", gradient == "grad_weight", False
+    found = [note for note in estimate(P, output_mask=mask, tiling=part).notes if "cut to what" in note]
+    assert found == ([f"Blocks of {gradient} are cut to what there is: {told}."] if told else [])

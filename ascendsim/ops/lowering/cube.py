@@ -20,7 +20,14 @@ from ascendsim.ops.lowering.layouts import (
     unpack_weight,
     with_channels,
 )
-from ascendsim.ops.lowering.notes import by_winograd, merges, narrow_blocks, not_modelled, padded_rows
+from ascendsim.ops.lowering.notes import (
+    by_winograd,
+    merges,
+    narrow_blocks,
+    not_modelled,
+    oversized_blocks,
+    padded_rows,
+)
 from ascendsim.ops.lowering.op_types import grad_input_type, grad_weight_type, writes_rows
 from ascendsim.ops.lowering.relayouts import activation_in, activation_out, weight_in, weight_out
 from ascendsim.ops.lowering.vector import VectorKernels
@@ -227,7 +234,8 @@ def _product(call: Call, gradient: str, schedule: Schedule, op_type: str, note: 
     """Return the kernel that makes a gradient by its schedule."""
     macs, math = schedule.macs_of(call.problem), call.math(gradient)
     told: tuple[str, ...] = merges(call, gradient), padded_rows(call, gradient), not_modelled(call, gradient)
-    told += narrow_blocks(call, gradient, schedule), by_winograd(schedule), note
+    told += narrow_blocks(call, gradient, schedule), oversized_blocks(call, gradient, schedule)
+    told += by_winograd(schedule), note
     notes = " ".join(filter(None, told))
     plan = call.plans[gradient]
     return product_kernel(gradient, schedule, plan, math, macs, call.compute_dtype, op_type, notes)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Final
 
+from ascendsim.cube.load3d import FRACTAL_ROWS
+from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.wgrad.columns import narrowed_to
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 
@@ -87,6 +90,27 @@ def padded_rows(call: Call, gradient: str) -> str:
         f"base_m of grad_input is {base}, no multiple of {rows}: the cube multiplies {base + more} rows for "
         f"a whole block, the last {more} for nothing."
     )
+
+
+def oversized_blocks(call: Call, gradient: str, schedule: Schedule) -> str:
+    """Say that base blocks of a user's plan are larger than what they cut, if they are."""
+    plan, gemm = call.plans[gradient], schedule.gemm
+    if not isinstance(schedule, Dgrad | Wgrad) or plan.chosen_by in ("product", "search"):
+        return ""
+    if isinstance(gemm, WgradGemm):
+        rows, columns, what = gemm.rows, gemm.all_taps.groups * gemm.sliding.c0, "output channels"
+    else:
+        rows, columns, what = gemm.sliding.pixels, gemm.columns, "pixels of an image"
+    sides = (("base_m", rows, f"{rows} {what}"), ("base_n", columns, f"{columns} columns"))
+    # The last fractal of a side may be begun.
+    larger = [
+        f"{name} is {getattr(plan.tiling, name)} for {words}"
+        for name, side, words in sides
+        if getattr(plan.tiling, name) >= side + FRACTAL_ROWS
+    ]
+    if not larger:
+        return ""
+    return f"Blocks of {gradient} are cut to what there is: {' and '.join(larger)}."
 
 
 def not_modelled(call: Call, gradient: str) -> str:
