@@ -49,7 +49,7 @@ TESTS = {
     "numerics": (*FORMATS, *PARTS, *KERNELS),
     "ops/lowering/matmul_formats": ("test_matmul", "test_matmul_int8", "test_options"),
     "ops/lowering": GRAPH,
-    "ops/tiling/vendor/first": ("test_first_generation", "test_plan"),
+    "ops/tiling/vendor/first": ("test_first_plans", "test_first_generation", "test_plan"),
     "ops/tiling/vendor/library": (
         "test_library_costs",
         "test_library_tilings",
