@@ -12,7 +12,7 @@ import mutants
 
 EVERY = places.every_mutant()
 # The parts for which `mutant_tests.py` names tests.
-JUDGED = EVERY + places.every_mutant(["ops/tiling", "cube", "vector", "rules"])
+JUDGED = EVERY + places.every_mutant(["ops/lowering", "ops/tiling", "cube", "vector", "rules"])
 
 
 def test_a_seed_draws_the_same_mutants_again_and_another_one_others():

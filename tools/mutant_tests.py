@@ -9,6 +9,12 @@ PLANS = (*PLANS, "test_product_fields", "test_vendor_fits", "test_product_tiling
 NESTS = ("test_wgrad_shares", "test_wgrad_stream", "test_dgrad_shares", "test_dgrad_split", "test_dgrad_c04")
 CUBE = ("test_cube_instructions", "test_costs", "test_sliding", "test_peaks", "test_handover")
 VECTOR = ("test_vector_instructions", "test_zero_insertion", "test_winograd_instructions", "test_transdata")
+GRAPH = ("kernel_graph", "lowering_notes", "known_graphs", "graph", "layouts", "transdata", "merged_layouts")
+GRAPH = (*GRAPH, "conversions", "output_formats", "profile_generations", "hf32", "dilation", "folded_batches")
+GRAPH = (*GRAPH, "patches", "turned_weights", "gradient_products", "winograd_doors", "dgrad_split")
+GRAPH = (*GRAPH, "operators_bias", "operators_views", "operators_parts", "operators_empty", "view_copies")
+GRAPH = (*GRAPH, "aclnn_workspace", "own_wgrad", "known_times", "plan", "dgrad_c04", "group_merge")
+GRAPH = tuple(f"test_{name}" for name in GRAPH)
 RULES = ("cube_math", "documents", "eight_bit", "empty", "files", "from_cube", "limits", "messages", "order")
 RULES = tuple(f"test_rules_{name}" for name in (*RULES, "page", "records", "remembered", "types"))
 TESTS = {
@@ -41,7 +47,9 @@ TESTS = {
     "numerics/accumulation": ("test_accumulation_models", "test_accumulation_twins", *KERNELS),
     "numerics/compiled": (*PARTS, *KERNELS),
     "numerics": (*FORMATS, *PARTS, *KERNELS),
-    "ops/tiling/vendor/first": ("test_first_generation", "test_plan"),
+    "ops/lowering/matmul_formats": ("test_matmul", "test_matmul_int8", "test_options"),
+    "ops/lowering": GRAPH,
+    "ops/tiling/vendor/first": ("test_first_plans", "test_first_generation", "test_plan"),
     "ops/tiling/vendor/library": (
         "test_library_costs",
         "test_library_tilings",

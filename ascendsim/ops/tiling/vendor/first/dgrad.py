@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import ceil
+from math import ceil, prod
 from typing import NamedTuple
 
 from ascendsim.cube.load3d import FRACTAL_ROWS
@@ -29,7 +29,7 @@ class _Grid(NamedTuple):
         return self.batch * self.n * self.m
 
 
-def first_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling | None:
+def first_dgrad(gemm: DgradGemm, profile: Profile, blocks: int) -> Tiling | None:
     """Return the tiling of a grad_input; None if L1 holds no tile of whole image rows.
 
     blocks   how many blocks the grid has; 0: as the rules choose
@@ -45,8 +45,12 @@ def first_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling | 
         tiling = tile and _in_l1(gemm, profile, tile, n // tile.n)
         if tile is None or tiling is None:
             continue
-        passes = ceil(gemm.batch / grid.batch) * ceil(m / tile.m) * (n // tile.n)
-        traffic = grid.batch * (grid.m * gemm.columns + grid.n * gemm.sliding.pixels)
+        # Of one image: all grids cut the batch alike.
+        passes = ceil(m / tile.m) * (n // tile.n)
+        # Every part of batch and rows loads all weights, every part of the columns the whole of grad_output:
+        # the tensors as they lie in memory, not the sides of the product, which hold its pixels once a tap.
+        weights, image = prod(gemm.weights.shape), prod(gemm.source.shape)
+        traffic = grid.batch * grid.m * weights + grid.n * image
         key = passes, -grid.blocks, traffic
         if best is None or key < best[0]:
             used = min(profile.cores.cube, grid.blocks)

@@ -13,6 +13,7 @@ from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.tiling.vendor.first.fractals import L0, SUM_BYTES, Tile, Units, divisors, least_traffic
+from ascendsim.ops.tiling.vendor.windows import wgrad_channels
 from ascendsim.profile import Profile
 
 # Blocks along images where a batch has as many. Parts with 30 cores run 32 blocks in two rounds: so the block
@@ -31,7 +32,7 @@ class _Grid(NamedTuple):
     height: int
 
 
-def first_wgrad(gemm: WgradGemm, profile: Profile, blocks: int = 0) -> Tiling | None:
+def first_wgrad(gemm: WgradGemm, profile: Profile, blocks: int) -> Tiling | None:
     """Return the tiling of a grad_weight; None if L1 holds no tile of whole image rows.
 
     blocks   how many blocks the grid has, None returned where none has so many; 0: as the rules choose
@@ -123,10 +124,8 @@ def _in_l1(gemm: WgradGemm, profile: Profile, tile: Tile, rows: int, columns: in
     """
     s, taps = gemm.sliding, gemm.all_taps
     l1, whole = profile.buffers["L1"].capacity_bytes, ceil(s.pixels / (tile.k * FRACTAL_ROWS))
-    each = taps.rows * taps.cols
-    # A run of columns that begins inside a channel group touches one group more.
-    touched = min(taps.channels, ceil(tile.n / each) + (tile.n % each != 0 and each % tile.n != 0))
-    box = taps._replace(channels=touched)
+    channels = wgrad_channels(tile.n * s.c0, taps.rows * taps.cols, s.c0)
+    box = taps._replace(channels=min(taps.channels, channels // s.c0))
     # 8 rows of float32 take the room of whole fractals.
     held = round_up(tile.m * s.c0, profile.cube.m0)
     for steps in range(whole, 0, -1):
