@@ -82,6 +82,35 @@ def test_a_loop_without_code_is_no_segment():
     assert b.build().segments == ()
 
 
+def folded(task, columns):
+    """A tile of which another part is seen for each task."""
+    return task[0], columns
+
+
+def viewed(builder, tasks=4):
+    """Copy a slice for each task, seen its own way, behind one that all see alike."""
+    (slot,) = builder.slots("UB", 32, "row")
+    for number in range(tasks):
+        for task in builder.once((number,), "seen"):
+            builder.add(CopyGmToUb(slot, builder.gm(ROWS, own_row, task), 32, (0, 8)))
+            view = builder.view(folded, task, 8)
+            builder.add(CopyGmToUb(slot, builder.gm(ROWS, own_row, task), 32, view))
+    return builder.build()
+
+
+def own_row(task):
+    return task[0], 0, slice(0, 8)
+
+
+def test_how_a_tile_is_read_follows_from_the_task():
+    looped, straight = viewed(ProgramBuilder(TOY)), viewed(Unrolling(TOY))
+    assert len(looped.units) == 1
+    # The first two instructions have equal views, and only the second one's is found for each task.
+    seen = [made.tile_shape for made in looped.instructions]
+    assert seen == [(0, 8), (0, 8), (0, 8), (1, 8), (0, 8), (2, 8), (0, 8), (3, 8)]
+    assert plain(looped) == plain(straight)
+
+
 # --- what is refused
 
 
@@ -105,6 +134,27 @@ def test_an_inner_task_that_does_not_begin_with_the_outer_one_is_refused():
 def test_a_slice_of_another_task_is_refused():
     with pytest.raises(ProgramError, match=r"task \(0,\) finds a slice by cell for task \(\(0,\), 4"):
         emit_strip(((0,), 4), find_for=((0,), 4))
+
+
+def emit_view(of, taken):
+    """Write down task (0,), with a view for a task, and an instruction that has what is taken of it."""
+    b = ProgramBuilder(TOY)
+    (slot,) = b.slots("UB", 32, "row")
+    for task in b.once((0,), "seen"):
+        view = b.view(folded, of, 8)
+        b.add(CopyGmToUb(slot, b.gm(ROWS, own_row, task), 32, taken(view)))
+
+
+def test_a_view_of_another_task_is_refused():
+    emit_view((0,), tuple)
+    with pytest.raises(ProgramError, match=r"task \(0,\) finds a view by folded for task \(1,\)"):
+        emit_view((1,), tuple)
+
+
+def test_a_view_that_no_instruction_has_is_refused():
+    # One that equals it is not enough: it would be the same for all tasks.
+    with pytest.raises(ProgramError, match="finds a view by folded that none of its instructions has"):
+        emit_view((0,), lambda view: (*view,))
 
 
 # --- how inner tasks and places follow

@@ -20,7 +20,7 @@ from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.posts import VECTOR_CORES, Post
 from ascendsim.program.program import Program
 from ascendsim.program.reserved import Reserved
-from ascendsim.program.units import Aim, Index, Nest, Step, Unit
+from ascendsim.program.units import Aim, Index, Nest, Step, Unit, View
 from ascendsim.program.waits import HAZARDS
 
 if TYPE_CHECKING:
@@ -93,6 +93,16 @@ class ProgramBuilder(Reserved):
                 )
             self._frame.aim(Aim(find, args), task)
         return Gm(tensor, find(task, *args))
+
+    def view(self, find: Callable[..., Any], task: Any, *args: Any) -> Any:
+        """Return find(task, *args), by which the next instruction that has it reads a tile.
+
+        Where the code of a task recurs for another one, it is found anew; it must cost what it costs here.
+        """
+        found = find(task, *args)
+        if self._frame.of_task:
+            self._frame.view(View(find, args, found), task)
+        return found
 
     def add(
         self,

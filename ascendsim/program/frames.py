@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ascendsim.errors import ProgramError
@@ -10,7 +10,7 @@ from ascendsim.program.instruction import Instruction
 from ascendsim.program.loops.rings import Ring, place_in
 from ascendsim.program.places import Slot
 from ascendsim.program.posts import Post
-from ascendsim.program.units import Aim, Nest, Part, Segment, Step, Unit, count
+from ascendsim.program.units import Aim, Nest, Part, Segment, Step, Unit, View, count
 from ascendsim.program.uses import Uses
 
 
@@ -42,6 +42,8 @@ class Frame:
         self._aimed = False
         self._aims: list[Aim] = []
         self._fills: list[int] = []
+        # How some read a tile, each with the number of instructions before it.
+        self._views: list[tuple[int, View]] = []
 
     def of(self, task: Any, places: tuple[Hashable, ...]) -> Frame:
         """Let it be that of a task whose tiles have these places; return it."""
@@ -56,13 +58,21 @@ class Frame:
 
     def aim(self, aim: Aim, task: Any) -> None:
         """Note how the next instruction on GM finds its slice."""
-        if task != self._task:
-            raise ProgramError(
-                f"the code of task {self._task} finds a slice by {aim.find.__name__} for task {task}; it "
-                "must be for the task itself, or the slices of tasks that are alike could not be found"
-            )
+        self._require_own(task, "a slice", aim.find)
         self._aims.append(aim)
         self._aimed = True
+
+    def view(self, view: View, task: Any) -> None:
+        """Note how the next instruction that has this view finds it."""
+        self._require_own(task, "a view", view.find)
+        self._views.append((len(self._open), view))
+
+    def _require_own(self, task: Any, what: str, find: Callable[..., Any]) -> None:
+        if task != self._task:
+            raise ProgramError(
+                f"the code of task {self._task} finds {what} by {find.__name__} for task {task}; it "
+                "must be for the task itself, or those of tasks that are alike could not be found"
+            )
 
     def add(self, instruction: Instruction, post: Post | None, written: bytearray) -> Slot | None:
         """Append one instruction, and mark what it writes; but if it reads what is not, return that slot."""
@@ -104,7 +114,8 @@ class Frame:
             self.append(Step(self._finished(), self._task, 0, self._places))
 
     def _finished(self) -> Unit:
-        unit = Unit(tuple(self._open), self._whole_aims(), self._posts, self._uses)
+        views = {self._user(*each): each[1] for each in self._views}
+        unit = Unit(tuple(self._open), self._whole_aims(), self._posts, self._uses, views)
         if self.of_task and {len(self._aims), len(self._fills)} != {len(unit.on_gm)}:
             raise ProgramError(
                 f"a unit of code has {len(unit.on_gm)} instructions on global memory, of which "
@@ -113,6 +124,18 @@ class Frame:
             )
         self._begin()
         return unit
+
+    def _user(self, first: int, view: View) -> int:
+        """Return the number of the instruction, from the first one on, that has a view."""
+        for at in range(first, len(self._open)):
+            made: Any = self._open[at]
+            # By identity: an equal one may be found in another way.
+            if any(field is view.written for field in made):
+                return at
+        raise ProgramError(
+            f"a unit of code finds a view by {view.find.__name__} that none of its instructions has; hand it "
+            "to the next instruction that reads the tile, as it is"
+        )
 
     def _whole_aims(self) -> tuple[Aim, ...] | None:
         """Return the aims with the places that they fill; None: slices are as they are written."""

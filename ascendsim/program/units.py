@@ -29,13 +29,22 @@ class Aim(NamedTuple):
     place: int = -1
 
 
+class View(NamedTuple):
+    """How an instruction of a unit reads a tile: find(task, *args), `written` for the task that was first."""
+
+    find: Callable[..., Any]
+    args: tuple[Any, ...]
+    written: Any
+
+
 class Unit:
     """Consecutive instructions that recur; compared by identity.
 
-    Where a unit recurs, only the slices of global memory may be others. `aims` says how they follow from a
-    task, one for each instruction on GM, in order; without, they are as written, but for their laps. `posts`
-    are those of the instructions that have one, by their place; `names` are the pipes of all, `uses` the
-    slots that they read and write; `touched` are all of those, `written` the ones that are written.
+    Where a unit recurs, only the slices of global memory may be others, and how tiles are read at one cost.
+    `aims` says how slices follow from a task, one for each instruction on GM, in order; without, they are as
+    written, but for their laps. `views` and `posts` are those of the instructions that have one, by their
+    place; `names` are the pipes of all, `uses` the slots that they read and write; `touched` are all of
+    those, `written` the ones that are written.
     """
 
     __slots__ = (
@@ -49,6 +58,7 @@ class Unit:
             "posts",
             "touched",
             "uses",
+            "views",
             "written",
         ),
     )
@@ -59,8 +69,10 @@ class Unit:
         aims: tuple[Aim, ...] | None = None,
         posts: Mapping[int, Post] | None = None,
         uses: Uses | None = None,
+        views: Mapping[int, View] | None = None,
     ) -> None:
         self.instructions = instructions
+        self.views = views or {}
         self.posts = posts or {}
         self.uses = Uses.of(instructions, self.posts) if uses is None else uses
         self.touched, self.written = self.uses.touched, self.uses.written
@@ -113,13 +125,17 @@ class Unit:
         if self.aims is None and not by:
             return self.instructions
         made: list[Any] = list(self.instructions)
-        for at, place in zip(self.on_gm, self.slices(moved(task, by)), strict=True):
+        task = moved(task, by)
+        for at, place in zip(self.on_gm, self.slices(task), strict=True):
             tensor, index = place
             if self.aims is None:
                 index = moved(index, by)
             old = made[at]
             fields = [Gm(tensor, index) if isinstance(field, Gm) else field for field in old]
             made[at] = type(old)(*fields)
+        for at, (find, args, written) in self.views.items():
+            view, old = find(task, *args), made[at]
+            made[at] = type(old)(*[view if field is written else field for field in old])
         return made
 
 

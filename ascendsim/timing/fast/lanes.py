@@ -16,7 +16,7 @@ from ascendsim.program.program import Program
 from ascendsim.program.units import Nest, Segment, Step, Unit
 from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.layouts import NONE, Layouts
-from ascendsim.timing.fast.naming import Composed, Found, Namer
+from ascendsim.timing.fast.naming import Composed, Namer, Slice
 from ascendsim.timing.fast.ragged import numbers_of
 from ascendsim.timing.l2.lanes import next_place
 
@@ -107,26 +107,23 @@ class SliceBook:
     def _one_by_one(self, program: Program) -> _Run:
         """Return all transfers of a program of which some name no slice: these go on from each other."""
         newest: dict[str, int] = {}
-        tensors: list[str] = []
-        indices: list[Any] = []
+        slices: list[Slice] = []
         for (_, unit), made in zip(program.placed(), _pieces(program), strict=True):
             code = self._book.unit(unit)
             for number, traffic in zip(code.moving, code.traffics, strict=True):
                 if number < 0:
                     unnamed = self._book.traffics[traffic]
-                    tensors.append(unnamed.tensor.name)
-                    indices.append(Sequential(*next_place(unnamed, newest)))
+                    slices.append(Slice(unnamed.tensor.name, Sequential(*next_place(unnamed, newest))))
                 else:
                     tensor, index = made[unit.on_gm[number]].gm
-                    tensors.append(tensor.name)
-                    indices.append(index)
-        count = len(tensors)
-        named = self._namer.note(tuple(tensors), tuple(indices))
-        source, slices = np.zeros(count, np.int32), np.arange(count, dtype=np.int32)
+                    slices.append(Slice(tensor.name, index))
+        count = len(slices)
+        named = self._namer.note(slices)
+        source, each = np.zeros(count, np.int32), np.arange(count, dtype=np.int32)
         begin = len(self._steps.named)
         self._steps.named.append(named)
         self._steps.laps.append(0)
-        return _Run(range(1), np.array([self._steps.append(source, slices, begin)]))
+        return _Run(range(1), np.array([self._steps.append(source, each, begin)]))
 
     def _run(self, program: Program, part: Segment) -> _Run:
         """Return the transfers of a segment."""
@@ -159,7 +156,7 @@ class SliceBook:
             own = [name for name, of in zip(names, layout.source, strict=True) if of == number]
             told = self._asked is None or not self._asked.isdisjoint(own)
             # A tensor as a whole stands for each of its slices.
-            whole = None if told else self._namer.note(tuple(own), ((),) * len(own))
+            whole = None if told else self._namer.note([Slice(name, ()) for name in own])
             sources.append((source, whole))
         columns = np.array(layout.source, np.int32), np.array(layout.slices, np.int32)
         made = self._sources[code] = _Sources(*columns, sources)
@@ -187,31 +184,31 @@ class SliceBook:
     def _rows(self) -> list[Numbers]:
         """Return for all that was found three rows: slices without their laps by number, laps, which move."""
         known: dict[Hashable, int] = {}
-        each = [self._told(found, known) if isinstance(found, Found) else () for found in self._namer.found]
+        told = np.array([self._told(each, known) for each in self._namer.slices], np.int64).reshape(-1, 3).T
         # One array for all: most are of one slice, and to make a small array takes as long as a large one.
-        table = np.array(list(chain.from_iterable(each)), np.int64).reshape(-1, 3).T
+        units = [() if isinstance(found, Composed) else found for found in self._namer.found]
+        table = told[:, np.array(list(chain.from_iterable(units)), np.int64)]
         rows: list[Numbers] = []
         at = 0
-        for found, own in zip(self._namer.found, each, strict=True):
-            rows.append(table[:, at : at + len(own)] if isinstance(found, Found) else _composed(found, rows))
+        for found, own in zip(self._namer.found, units, strict=True):
+            made = _composed(found, rows) if isinstance(found, Composed) else table[:, at : at + len(own)]
+            rows.append(made)
             at += len(own)
         return rows
 
-    def _told(self, found: Found, known: dict[Hashable, int]) -> list[tuple[int, int, bool]]:
-        """Return the slices of one source: the number of each without its lap, its lap, whether it moves."""
-        rows: list[tuple[int, int, bool]] = []
-        for name, index in zip(found.tensors, found.indices, strict=True):
-            axis = self._namer.axes.get(name, -1) if index and type(index) is not Sequential else -1
-            # A slice of several laps is no lap; what it has in common with others is not looked for anyway.
-            if axis >= 0 and isinstance(index[axis], slice):
-                axis = -1
-            # As `comparable` does: a call for each part would be what is slow.
-            key = [name, *[(p.start, p.stop, p.step) if type(p) is slice else p for p in index]]
-            lap, moves = 0, False
-            if axis >= 0:
-                lap, moves, key[1 + axis] = int(index[axis]), type(index[axis]) is Lap, None
-            rows.append((known.setdefault(tuple(key), len(known)), lap, moves))
-        return rows
+    def _told(self, slice_: Slice, known: dict[Hashable, int]) -> tuple[int, int, bool]:
+        """Return the number of a slice without its lap, its lap, and whether it moves."""
+        name, index = slice_
+        axis = self._namer.axes.get(name, -1) if index and type(index) is not Sequential else -1
+        # A slice of several laps is no lap; what it has in common with others is not looked for anyway.
+        if axis >= 0 and isinstance(index[axis], slice):
+            axis = -1
+        # As `comparable` does: a call for each part would be what is slow.
+        key = [name, *[(p.start, p.stop, p.step) if type(p) is slice else p for p in index]]
+        lap, moves = 0, False
+        if axis >= 0:
+            lap, moves, key[1 + axis] = int(index[axis]), type(index[axis]) is Lap, None
+        return known.setdefault(tuple(key), len(known)), lap, moves
 
 
 def _pieces(program: Program) -> Sequence[Sequence[Any]]:

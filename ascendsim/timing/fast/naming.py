@@ -1,12 +1,13 @@
 """Which slices of global memory the steps of programs name, each found once.
 
 A slice follows from a source (`layouts.py`): the place of the tile that it fills, or else the whole task. So
-it is found once for all tasks that name the place, and once for all rounds of a loop, which move it by laps.
+it is found once for all tasks that name the place, in whichever units, and once for all rounds of a loop,
+which move it by laps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 from ascendsim.program.loops.laps import moved, named, told_apart
@@ -14,12 +15,15 @@ from ascendsim.program.units import Nest, Part, Step, Unit
 from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.layouts import TASK, Layouts, source_in
 
+# Slices of one source of a unit, found for one place or task: their numbers.
+Found = tuple[int, ...]
 
-class Found(NamedTuple):
-    """Slices of one source of a unit, found for one place or task: tensors and indices."""
 
-    tensors: tuple[str, ...]
-    indices: tuple[Any, ...]
+class Slice(NamedTuple):
+    """A slice of a tensor, as if its lap were 0; without an index where nobody asks which one it is."""
+
+    tensor: str
+    index: tuple[Any, ...]  # type: ignore[assignment]  # hides tuple.index
 
 
 class Composed(NamedTuple):
@@ -46,8 +50,9 @@ class _Inner(NamedTuple):
 class Namer:
     """Finds what steps name: `found` in order, so that a nest is composed of what stands before it.
 
-    `asked` are the tensors of which slices are told apart, None: all; another one stands for each slice of
-    it. `axes` has for each tensor the axis of its index that laps name, if any do.
+    What is found of a unit are numbers of `slices`. `asked` are the tensors of which these are told apart,
+    None: all; another one stands for each slice of it. `axes` has for each tensor the axis of its index that
+    laps name, if any do.
     """
 
     def __init__(self, book: CodeBook, layouts: Layouts, asked: frozenset[str] | None = None) -> None:
@@ -55,9 +60,15 @@ class Namer:
         self._asked = asked
         self._layouts = layouts
         self.found: list[Found | Composed] = []
+        self.slices: list[Slice] = []
         self.axes: dict[str, int] = {}
         # Numbers of what was found, by the code, the source, and the key of the place or the task.
         self._known: dict[Hashable, int] = {}
+        # Numbers of slices, by the number of the aim and the key. Of each unit and source its transfers, each
+        # by its place among the instructions on GM, and their aims.
+        self._sliced: dict[tuple[int, Hashable], int] = {}
+        self._aims: dict[Hashable, int] = {}
+        self._aimed: dict[tuple[Unit, int], list[tuple[int, int]]] = {}
         self._told: dict[int, tuple[Any, tuple[Any, int]]] = {}
         self._inner: dict[Nest, dict[int, list[tuple[range, list[_Inner]]]]] = {}
 
@@ -82,12 +93,17 @@ class Namer:
             known = self._told[id(place)] = (place, told_apart(place))
         return known[1]
 
-    def note(self, tensors: tuple[str, ...], indices: tuple[Any, ...]) -> int:
+    def note(self, slices: Iterable[Slice]) -> int:
         """Add slices to what was found; return its number."""
-        for name, index in zip(tensors, indices, strict=True):
-            if name not in self.axes and (axis := named(index)) >= 0:
-                self.axes[name] = axis
-        return self._add(Found(tensors, indices))
+        return self._add(tuple(map(self._numbered, slices)))
+
+    def _numbered(self, slice_: Slice) -> int:
+        """Append a slice; return its number."""
+        name, index = slice_
+        if name not in self.axes and (axis := named(index)) >= 0:
+            self.axes[name] = axis
+        self.slices.append(slice_)
+        return len(self.slices) - 1
 
     def _add(self, found: Found | Composed) -> int:
         self.found.append(found)
@@ -99,24 +115,47 @@ class Namer:
         number = self._known.get(known)
         if number is None:
             if isinstance(unit, Unit):
-                number = self._of_unit(unit, source, task)
+                number = self._add(self._of_unit(unit, source, key, task))
             else:
                 number = self._of_nest(unit, source, key, task)
             self._known[known] = number
         return number
 
-    def _of_unit(self, unit: Unit, source: int, task: Any) -> int:
-        numbers = [
-            number
-            for number in self._book.unit(unit).moving
-            if unit.aims is None or unit.aims[number].place == source
-        ]
-        names = tuple([unit.tensor(number).name for number in numbers])
-        indices = [
-            unit.slice(number, task).index if self._asked is None or name in self._asked else ()
-            for number, name in zip(numbers, names, strict=True)
-        ]
-        return self.note(names, tuple(indices))
+    def _of_unit(self, unit: Unit, source: int, key: Hashable, task: Any) -> Found:
+        numbers = []
+        for at, aim in self._aimed_of(unit, source):
+            number = self._sliced.get((aim, key))
+            if number is None:
+                number = self._sliced[aim, key] = self._numbered(self._slice(unit, at, task))
+            numbers.append(number)
+        return tuple(numbers)
+
+    def _slice(self, unit: Unit, at: int, task: Any) -> Slice:
+        name = unit.tensor(at).name
+        return Slice(name, unit.slice(at, task).index if self._asked is None or name in self._asked else ())
+
+    def _aimed_of(self, unit: Unit, source: int) -> list[tuple[int, int]]:
+        """Return the transfers of a source of a unit: their places among those on GM, and their aims."""
+        known = self._aimed.get((unit, source))
+        if known is None:
+            code, aims = self._book.unit(unit), unit.aims
+            known = self._aimed[unit, source] = [
+                (at, self._aim(unit, at, traffic))
+                for at, traffic in zip(code.moving, code.traffics, strict=True)
+                if aims is None or aims[at].place == source
+            ]
+        return known
+
+    def _aim(self, unit: Unit, at: int, traffic: int) -> int:
+        """Return the number of how a transfer of some unit finds its slice."""
+        # A slice as it is written is that of its instruction alone.
+        own: Hashable = unit, at
+        aim = own if unit.aims is None else (*unit.aims[at][:2], traffic)
+        try:
+            return self._aims.setdefault(aim, len(self._aims))
+        except TypeError:
+            # An argument cannot be hashed, such as a slice; then nobody knows whether another one equals it.
+            return self._aims.setdefault(own, len(self._aims))
 
     def _of_nest(self, nest: Nest, source: int, key: Any, task: Any) -> int:
         segments = []

@@ -36,12 +36,12 @@ class WgradProgram(BlockProgram):
     def append(self, task: Task) -> None:
         """Append one base block: for each pair of depths, image, run of pixels in L1: multiply."""
         strips = {self.left: (_rows_of(task),), self.right: (_box_of(task),)}
-        _, first_group, groups, _ = task.columns
+        groups = task.columns.groups
         segments, pattern, first_image = self._reduction(task)
         # Blocks are alike if they have equal sizes, reduce the same pixels, or those of other images, and go
-        # to one tensor: some nests write to two.
+        # to one tensor: some nests write to two. Which columns of their box they are, only views tell.
         box = self.cut.box_shape(task)
-        shape = task.depth, pattern, task.rows, box, first_group, groups, self.out.target
+        shape = task.depth, pattern, task.rows, box, groups, self.out.target
         for _ in self.b.once(task, shape, strips, first_image):
             self.l0c.next()
             for segment in looped(self.b, segments):
@@ -65,7 +65,7 @@ class WgradProgram(BlockProgram):
         columns, run = load.task.columns, load.segment.range
         # Segments are alike if their tiles have equal shapes; which of them are in L1 the rings know.
         tile_shape, within = self.cut.tile_shape(run, columns.box), self.cut.within(run)
-        shape = tile_shape, load.task.rows, columns.first_group, columns.groups, within
+        shape = tile_shape, load.task.rows, columns.groups, within
         left = _rows_of(load.task), load.segment.small_depth, *self.cut.left_run(run)
         right = _box_of(load.task), load.segment.big_depth, *self.cut.right_run(run)
         pixels, base_k = run.pixels, self.cut.tiling.base_k

@@ -1,9 +1,10 @@
-"""The slices of GM that the loads and tasks of a wgrad name."""
+"""The slices of GM that the loads and tasks of a wgrad name, and how tiles are read."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from ascendsim.cube.tile_reads import Im2col
 from ascendsim.ops.schedules.tiles import Index
 from ascendsim.ops.schedules.wgrad.pieces import Segment, Task
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
@@ -48,3 +49,9 @@ class WgradSlices:
         tile = self._cut.tile(run, box)
         channels = slice(box.channel, box.channel + box.channels)
         return task.group, run.image, depth, channels, tile.rows, tile.cols
+
+    def patches(self, load: Load, first: int, pixels: int) -> Im2col:
+        """Return how the columns of the task are read of that tile, for some of its pixels."""
+        box, first_group, groups, _ = load.task.columns
+        window = self._cut.tile(load.segment.range, box).window
+        return Im2col(window, first, pixels, first_group, groups, self._cut.gemm.sliding.itemsize)

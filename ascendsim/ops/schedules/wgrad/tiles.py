@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ascendsim.cube.movers import CopyGmToL1
-from ascendsim.cube.tile_reads import Im2col, Transposed
+from ascendsim.cube.tile_reads import Transposed
 from ascendsim.ops.schedules.tiles import Index, Tiles
 from ascendsim.ops.schedules.wgrad.pieces import Task
 from ascendsim.ops.schedules.wgrad.slices import Load, WgradSlices
@@ -50,16 +50,16 @@ class WgradTiles(Tiles):
         """Load one slice, (first pixel in the run, pixels), into L0A and L0B, and add its product."""
         task, run, s = load.task, load.segment.range, self._cut.gemm.sliding
         at, k = slice_
-        tile, columns = self._cut.tile(run, task.columns.box), task.columns
+        tile = self._cut.tile(run, task.columns.box)
         # In GM and L1 a pixel lies beside its channels, while an Mmad adds along the rows of its left matrix:
         # the rows must be channels, so pixels and channels change places on the way to L0A.
         left, right = self._cut.left_run(run), self._cut.right_run(run)
         in_left = run.first_pixel - left.first_pixel + at
         in_right = run.first_pixel - right.first_pixel + tile.first_pixel + at
-        width, size = tile.window.out_width, s.itemsize
-        rows = Transposed(task.rows // s.c0, in_left, k, s.c0, size, in_right % width, width)
-        patches = Im2col(tile.window, in_right, k, columns.first_group, columns.groups, size)
-        sizes = task.rows, k, columns.groups * s.c0
+        width = tile.window.out_width
+        rows = Transposed(task.rows // s.c0, in_left, k, s.c0, s.itemsize, in_right % width, width)
+        patches = self._b.view(self._slices.patches, load, in_right, k)
+        sizes = task.rows, k, task.columns.groups * s.c0
         self._product(accumulator, (small, l0[0], rows), (big, l0[1], patches), sizes, first=first)
 
     def output(self, *, apart: bool) -> Callable[[Task, int, int], Index]:
