@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ascendsim.numerics.accumulation.settings import MathSettings
     from ascendsim.ops.gradients.planes import Pixels
     from ascendsim.ops.problems.as_product import GradientProduct
 
@@ -82,15 +81,12 @@ class Gradients:
     def _filter(self) -> Followed:
         return followed(self._call, "grad_weight", self._order)
 
-    @cached_property
-    def _image_math(self) -> MathSettings:
-        return self._call.math("grad_input")
-
     def _grad_input(self) -> tuple[Values, str]:
         """Return grad_input as it leaves the kernel of the product, and its format."""
-        call, gemm, math, formats = self._call, self._image.schedule.gemm, self._image_math, self._formats
+        call, formats, math = self._call, self._formats, self._image.math
         if product := call.as_product("grad_input"):
-            return self._product(product, self._image, math, "grad_input")
+            return self._product(product, self._image, "grad_input")
+        gemm = self._image.schedule.gemm
         a, w = formats.image("grad_output", math), formats.operand("weight", math)
         problem, factor, dilated = call.problem_of("grad_input"), call.merge_of("grad_input"), call.dilated
         if dilated and dilated.spreads == "grad_output":
@@ -116,10 +112,9 @@ class Gradients:
     def _grad_weight(self) -> tuple[Values, str]:
         """Return grad_weight as it leaves the kernel of the product, or squeezed through float16."""
         call, schedule, order = self._call, self._filter.schedule, self._filter.additions
-        gemm = schedule.gemm
-        math = call.math("grad_weight")
+        gemm, math = schedule.gemm, self._filter.math
         if product := call.as_product("grad_weight"):
-            return self._product(product, self._filter, math, "grad_weight")
+            return self._product(product, self._filter, "grad_weight")
         take = self._formats.operand if isinstance(order, WinogradOrder) else self._formats.image
         a, x = take("grad_output", math), take("input", math)
         problem, factor = call.problem_of("grad_weight"), call.merge_of("grad_weight")
@@ -146,15 +141,13 @@ class Gradients:
         sums = sums.reshape(call.problem.weight)
         return (self._formats.cast(sums, made, "float16"), "float16") if call.squeezed else (sums, made)
 
-    def _product(
-        self, product: GradientProduct, how: Followed, math: MathSettings, gradient: str
-    ) -> tuple[Values, str]:
+    def _product(self, product: GradientProduct, how: Followed, gradient: str) -> tuple[Values, str]:
         """Return a gradient that is one matrix product as it leaves the kernel, and its format."""
-        operands = {name: self._formats.operand(name, math) for name in (product.left, product.right)}
+        operands = {name: self._formats.operand(name, how.math) for name in (product.left, product.right)}
         model = self._call.accumulation
         sums = product_gradient(product, how.additions, model, operands, self._threads)
         made, shape = how.schedule.gemm.c.dtype, self._call.shape_of(gradient)
-        return self._formats.leaving(sums.reshape(shape), gradient, made, math), made
+        return self._formats.leaving(sums.reshape(shape), gradient, made, how.math), made
 
     def _grad_bias(self) -> tuple[Floats, str]:
         """Return grad_bias in the format of grad_output."""
