@@ -3,6 +3,9 @@
 import random
 from dataclasses import replace
 
+import numpy as np
+
+from ascendsim.numerics.quick_casts import as_carrier, is_stored
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -102,3 +105,17 @@ def check_against_the_executor(seed):
         assert_same_bits(
             made[name], want[name], f"{name} of {call.problem}, {call.accumulation}, {call.plans}"
         )
+    check_as_stored(call, tensors, want)
+
+
+def check_as_stored(call, tensors, want):
+    """Give those tensors of a call that are binary16 as they are stored, and compare its gradients again."""
+    given = {
+        name: values.astype(np.float16) if call.dtypes[name] == "float16" else values
+        for name, values in tensors.items()
+    }
+    made = Gradients(call, given, "program").make((True, True, True))
+    stores = any(map(is_stored, given.values()))
+    for name, values in made.items():
+        assert is_stored(values) == (stores and call.dtypes[name] == "float16")
+        assert_same_bits(as_carrier(values), want[name], f"{name} as stored of {call.problem}, {call.plans}")

@@ -38,6 +38,7 @@ def test_what_is_remembered_is_what_a_call_says(gradient, order):
             assert (found.schedule.tiling, found.schedule.sums) == (schedule.tiling, schedule.sums)
             assert found.additions == schedule.order()
             assert found.possible == can_follow(call, gradient, schedule, order)
+            assert found.math == call.math(gradient)
 
 
 def test_an_equal_call_finds_the_same_schedule():

@@ -84,6 +84,7 @@ def test_a_time_major_convolution_gives_the_bits_of_the_timed_call():
     timed, plain = (conv_tbc_backward(*tensors, 2, 0, product="910B2", timing=t) for t in (True, False))
     for got, want in zip(gradients(plain), gradients(timed), strict=True):
         assert (got.shape, got.tobytes()) == (want.shape, want.tobytes())
+        assert got.flags.c_contiguous
 
 
 def test_an_empty_batch_has_gradients_of_zeros():

@@ -8,7 +8,15 @@ import pytest
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.formats.casts import decode, encode, round_to
-from ascendsim.numerics.quick_casts import LEAST, decoded, rounded, stored
+from ascendsim.numerics.quick_casts import (
+    LEAST,
+    as_carrier,
+    decoded,
+    is_stored,
+    rounded,
+    rounded_halves,
+    stored,
+)
 
 # Any bits at all: subnormals, both infinities, NaN, ties of binary16 among them.
 BITS = np.random.default_rng(0).integers(0, 2**32, 8 * LEAST, dtype=np.uint32)
@@ -47,6 +55,22 @@ def test_stored_elements_and_carriers_are_those_of_encode_and_decode(size):
     codes = stored(values, "float16")
     assert same_bits(codes, encode(values, "float16"))
     assert same_bits(decoded(codes, "float16"), decode(codes, "float16"))
+
+
+@pytest.mark.parametrize("overflow", ["ieee", "saturate"])
+@pytest.mark.parametrize("size", SIZES)
+def test_values_are_rounded_and_stored_as_one_after_the_other(size, overflow):
+    made = rounded_halves(VALUES[:size], overflow)
+    assert same_bits(made, stored(rounded(VALUES[:size], "float16", overflow), "float16"))
+    assert np.isinf(made).any() == (overflow == "ieee" and size > 0)
+
+
+def test_what_is_stored_becomes_a_carrier_and_a_carrier_stays_one():
+    halves = encode(round_to(VALUES, "float16"), "float16")
+    assert is_stored(halves)
+    assert not is_stored(VALUES)
+    assert same_bits(as_carrier(halves), decode(halves, "float16"))
+    assert as_carrier(VALUES) is VALUES
 
 
 @pytest.mark.parametrize("size", [1, 2 * LEAST])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ascendsim.numerics.compiled.gathered import threads as module
-from ascendsim.numerics.compiled.gathered.halves import narrowed, on_half_grid, widened
+from ascendsim.numerics.compiled.gathered.halves import narrowed, on_half_grid, rounded_halves, widened
 from ascendsim.numerics.compiled.gathered.threads import ALONE, LEAST, Threads
 from ascendsim.numerics.compiled.gathered.turned import turn_to, turned
 
@@ -115,6 +115,7 @@ def test_halves_are_converted_alike_by_any_number_of_threads(count):
     with Threads(count) as threads:
         assert np.array_equal(widened(halves, threads), on_grid)
         assert np.array_equal(on_half_grid(values, threads), on_grid)
+        assert np.array_equal(rounded_halves(values, threads), halves)
         assert np.array_equal(narrowed(on_grid, threads), halves)
         # One value off the grid is seen in whichever part it lies.
         for place in (0, 700, 1400, 1499):

@@ -38,6 +38,16 @@ def decoded(values: Elements, dtype: str, threads: Threads = ALONE) -> Floats:
     return decode(values, dtype)
 
 
+def is_stored(values: NDArray[Any]) -> bool:
+    """Tell whether values are binary16 as it is stored, and not carriers."""
+    return values.dtype == np.float16
+
+
+def as_carrier(values: NDArray[Any], threads: Threads = ALONE) -> Floats:
+    """Return the carrier of binary16 as it is stored; a carrier is one already."""
+    return decoded(values, HALF, threads) if is_stored(values) else values
+
+
 def rounded(
     values: Floats,
     target: str,
@@ -54,6 +64,13 @@ def rounded(
     if to_nearest and _is_long(values, target) and values.dtype == np.float32:
         return _conversions().on_half_grid(values, threads)
     return round_to(values, target, rounding=rounding, overflow=overflow)
+
+
+def rounded_halves(values: Floats, overflow: str = "ieee", threads: Threads = ALONE) -> NDArray[np.float16]:
+    """Return carriers as stored elements of binary16, rounded once: `stored` of `rounded`, in one pass."""
+    if overflow == "ieee" and _is_long(values, HALF) and values.dtype == np.float32:
+        return _conversions().rounded_halves(values, threads)
+    return stored(rounded(values, HALF, overflow, threads=threads), HALF, threads)  # type: ignore[return-value]
 
 
 def stored(values: Floats, target: str, threads: Threads = ALONE) -> Elements:
@@ -74,15 +91,16 @@ def _is_long(values: Elements, dtype: str) -> bool:
 
 
 class _Conversions(NamedTuple):
-    """The compiled conversions: from binary16 to binary32, back where that is exact, and onto its grid."""
+    """The compiled conversions: binary16 to binary32, back where that is exact, onto its grid, and both."""
 
     widened: Convert
     narrowed: Callable[[NDArray[Any], Threads], NDArray[Any] | None]
     on_half_grid: Convert
+    rounded_halves: Convert
 
 
 @cache
 def _conversions() -> _Conversions:
-    from ascendsim.numerics.compiled.gathered.halves import narrowed, on_half_grid, widened
+    from ascendsim.numerics.compiled.gathered import halves
 
-    return _Conversions(widened, narrowed, on_half_grid)
+    return _Conversions(halves.widened, halves.narrowed, halves.on_half_grid, halves.rounded_halves)

@@ -77,7 +77,8 @@ def conv_tbc_backward(
     views |= output_views(options.wanted_strides, _gradient_shapes(views))
     machine = options.profile, options.l2_start
     with Threads(thread_count(threads, timing=timing)) as crew:
-        carriers = carriers_of({name: operands[name] for name in INPUTS}, crew)
+        inputs = {name: operands[name] for name in INPUTS}
+        carriers = carriers_of(inputs, crew, keep_halves=not (timing or decision.empty))
         if decision.empty:
             graph = _empty_graph(views, decision, options)
             run = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)

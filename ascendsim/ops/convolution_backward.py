@@ -98,7 +98,7 @@ def convolution_backward(
     asked = _asked(described, sizes, attributes, axes, output_mask, cube_math_type)
     decision = decide(asked, options)
     with Threads(thread_count(threads, timing=timing)) as crew:
-        carriers = carriers_of(operands, crew)
+        carriers = carriers_of(operands, crew, keep_halves=not (timing or decision.empty))
         # Without elements there is no product: the interface accepts the call and writes zeros.
         if decision.empty:
             machine = options.profile, options.l2_start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ascendsim.arguments import items, shown, whole
 from ascendsim.errors import ShapeError, UnsupportedError
@@ -11,7 +11,6 @@ from ascendsim.ops.problems.views import View
 from ascendsim.rules import TensorDescription
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
@@ -57,10 +56,12 @@ class Operand(NamedTuple):
             return None
         return TensorDescription(self.view.shape, self.dtype, strides=self.view.strides)
 
-    def carrier(self, threads: Threads = ALONE) -> NDArray[np.float32]:
-        """Return the values as float32."""
-        from ascendsim.numerics.quick_casts import decoded
+    def carrier(self, threads: Threads = ALONE, *, keep_halves: bool = False) -> NDArray[Any]:
+        """Return the values as float32; `keep_halves`: those of binary16 as they are stored."""
+        from ascendsim.numerics.quick_casts import HALF, decoded
 
+        if keep_halves and self.dtype == HALF:
+            return cast("NDArray[Any]", self.values)
         return decoded(self.values, self.dtype, threads)
 
 

@@ -109,9 +109,11 @@ def make_gradients(
 ) -> Tensors:
     """Return the gradients of a call, made without instructions where the order of additions says all.
 
-    Tensors  the call's names -> carriers, row after row
+    Tensors  the call's names -> carriers, row after row; those of binary16 may be as they are stored, and
+             then gradients in binary16 are so too
     Raises   ConfigError for an order without a meaning
     """
+    from ascendsim.numerics.quick_casts import as_carrier
     from ascendsim.ops.gradients.call import Gradients
 
     _seed_of(order)
@@ -121,7 +123,8 @@ def make_gradients(
     left = cast("Mask", tuple(ask and not can for ask, can in zip(wanted, possible, strict=True)))
     if any(left):
         graph, start = lower(call, left), options.l2_start
-        made |= run_graph(graph, call.profile, start, given, order, options.engine, timing=False)[1]
+        carriers = {name: as_carrier(values, threads) for name, values in given.items()}
+        made |= run_graph(graph, call.profile, start, carriers, order, options.engine, timing=False)[1]
     return made
 
 
@@ -173,11 +176,11 @@ def execute(
     gm.update({name: own[name] for name, tensor in kernel.tensors.items() if tensor.role == "output"})
 
 
-def carriers_of(operands: Mapping[str, Operand], threads: Threads) -> Tensors:
-    """Return the values of the operands as float32."""
+def carriers_of(operands: Mapping[str, Operand], threads: Threads, *, keep_halves: bool = False) -> Tensors:
+    """Return the values of the operands as float32; `keep_halves`: those of binary16 as they are stored."""
     # Here a call begins to take memory, with instructions or without.
     keep_freed_memory()
-    return {name: operand.carrier(threads) for name, operand in operands.items()}
+    return {name: operand.carrier(threads, keep_halves=keep_halves) for name, operand in operands.items()}
 
 
 def encoded(
@@ -189,13 +192,16 @@ def encoded(
     """
     import numpy as np
 
-    from ascendsim.numerics.quick_casts import stored
+    from ascendsim.numerics.quick_casts import is_stored, stored
 
     gradients: dict[str, Any] = dict.fromkeys(shapes)
     for (name, shape), wanted in zip(shapes.items(), decision.wanted, strict=True):
         if wanted:
             values = made[name] if prod(shape) else np.zeros(shape, np.float32)
-            gradients[name] = stored(values, decision.dtypes[name], threads)
+            if is_stored(values):
+                gradients[name] = np.ascontiguousarray(values)
+            else:
+                gradients[name] = stored(values, decision.dtypes[name], threads)
     return gradients
 
 

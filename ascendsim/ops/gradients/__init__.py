@@ -6,7 +6,8 @@
     filters    grad_weight
     bias       grad_bias
     orders     which orders of additions can be followed here
-    call       a whole call: formats, the three gradients, and the executor for what cannot be followed
+    formats    tensors as they come in, gradients as they go out
+    call       a whole call: the three gradients, and the executor for what cannot be followed
 
 The bits are those of the executor under the same plan; a test compares them on random calls.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,14 +11,15 @@ if TYPE_CHECKING:
 
     from ascendsim.ops.problems.dilated import Dilated
 
-    Floats = NDArray[np.float32]
+    # Carriers, or binary16 as it is stored.
+    Values = NDArray[Any]
 
 
-def spread(values: Floats, dilated: Dilated) -> Floats:
+def spread(values: Values, dilated: Dilated) -> Values:
     """Return an activation (N, C, spatial...) of one or two axes with its pixels apart, zeros between."""
     axes = values.ndim - 2
     image = values.reshape(*values.shape[:2], *(1,) * (2 - axes), *values.shape[2:])
-    made = np.zeros((*image.shape[:2], *dilated.size), np.float32)
+    made = np.zeros((*image.shape[:2], *dilated.size), values.dtype)
     taken, places = [], []
     for first, step, count, size in zip(
         dilated.first, dilated.step, image.shape[2:], dilated.size, strict=True

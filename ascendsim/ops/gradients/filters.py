@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ascendsim.ops.schedules.order import WgradOrder
 
     Floats = NDArray[np.float32]
+    # Carriers, or binary16 as it is stored.
+    Images = NDArray[Any]
 
 
 def filter_gradient(
@@ -33,8 +35,8 @@ def filter_gradient(
     gemm: WgradGemm,
     order: WgradOrder,
     model: AccumulationModel,
-    grad_output: Floats,
-    input: Floats,
+    grad_output: Images,
+    input: Images,
     *,
     atomic: bool,
     threads: Threads = ALONE,
@@ -87,7 +89,7 @@ class _Product:
         self,
         problem: ConvProblem,
         small: Pixels,
-        big: Floats,
+        big: Images,
         gemm: WgradGemm,
         order: WgradOrder,
         model: AccumulationModel,

@@ -1,7 +1,8 @@
 """How the gradients of a call are made, remembered from call to call.
 
 A training run makes the same backward calls in every step. Which loop nest stands behind a gradient, in which
-order it adds, and whether that can be followed without instructions is worked out once for equal calls.
+order it adds, whether that can be followed without instructions, and its arithmetic: all this is worked out
+once for equal calls.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.ops.gradients.orders import can_follow
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.known import told_of
@@ -18,11 +20,15 @@ from ascendsim.ops.schedules.base import Schedule
 
 
 class Followed(NamedTuple):
-    """The loop nest of a gradient, the order of its additions, and whether the bits follow from that."""
+    """The loop nest of a gradient, the order of its additions, and whether the bits follow from that.
+
+    math   the arithmetic of the kernel on the cube
+    """
 
     schedule: Schedule
     additions: Any
     possible: bool
+    math: MathSettings
 
 
 def followed(call: Call, gradient: str, order: str | int) -> Followed:
@@ -46,8 +52,10 @@ class _Asked:
 
 
 def _found(asked: _Asked) -> Followed:
-    schedule = asked.call.schedule(asked.gradient)
-    return Followed(schedule, schedule.order(), can_follow(asked.call, asked.gradient, schedule, asked.order))
+    call, gradient = asked.call, asked.gradient
+    schedule = call.schedule(gradient)
+    possible = can_follow(call, gradient, schedule, asked.order)
+    return Followed(schedule, schedule.order(), possible, call.math(gradient))
 
 
 # Two gradients for each layer of a large network that differs from others.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ascendsim.numerics.compiled.gathered.factor import Factor, Values
 from ascendsim.numerics.compiled.gathered.product import product_of
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
-from ascendsim.numerics.compiled.gathered.turned import turned
+from ascendsim.numerics.compiled.gathered.turned import turned, turned_to_halves
 from ascendsim.ops.gradients.passes import steps_of_tile
 from ascendsim.ops.gradients.planes import Pixels, Planes
 from ascendsim.ops.lowering.layouts import pack_weight
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ascendsim.ops.problems.dgrad import DgradGemm
 
     Floats = NDArray[np.float32]
+    # Carriers, or binary16 as it is stored.
+    Images = NDArray[Any]
     Places = NDArray[np.int64]
 
 
@@ -36,14 +38,17 @@ def image_gradient(
     gemm: DgradGemm,
     order: DgradOrder,
     model: AccumulationModel,
-    grad_output: Floats,
+    grad_output: Images,
     weight: Floats,
     threads: Threads = ALONE,
-) -> tuple[Floats, dict[int, Pixels]]:
+    *,
+    to_halves: bool = False,
+) -> tuple[Images, dict[int, Pixels]]:
     """Return the accumulators of grad_input, and by group the pixels of grad_output where all are laid out.
 
     Shapes   grad_output and weight as `problem` says, on the grid that the cube multiplies -> as input,
              before the conversion to its format
+    halves   `to_halves`: the accumulators may be rounded to binary16 to nearest, where that costs no pass
     """
     made = gemm.sliding.out_size
     phases = _phases(gemm.sliding, order)
@@ -66,10 +71,11 @@ def image_gradient(
         taken = np.ascontiguousarray(kernels[group, :, :, phase.rows, phase.cols, :, :columns])
         product = _Product(planes, taken, own, model, threads, backwards=gemm.backwards)
         for depth, pairs in enumerate(gemm.depths):
-            sums = turned(product.sums(pairs).reshape(problem.batch, -1, columns), threads)
+            sums = product.sums(pairs).reshape(problem.batch, -1, columns)
             if alone:
-                return sums.reshape(problem.input), laid_out
-            made_here = sums.reshape(problem.batch, columns, *sliding.out_size)
+                turn = turned_to_halves if to_halves else turned
+                return turn(sums, threads).reshape(problem.input), laid_out
+            made_here = turned(sums, threads).reshape(problem.batch, columns, *sliding.out_size)
             result[:, group, :, depth, top::down, left::right] = made_here
     return result.reshape(problem.input), laid_out
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
+    # Carriers, or binary16 as it is stored, which becomes carriers as it is laid out.
+    Images = NDArray[Any]
     Places = NDArray[np.int64]
 
 
@@ -35,7 +37,7 @@ class Pixels:
     pixels: Places
 
     @classmethod
-    def of(cls, images: Floats, threads: Threads = ALONE) -> Pixels:
+    def of(cls, images: Images, threads: Threads = ALONE) -> Pixels:
         """Lay out images (N, C, D, H, W)."""
         batch, channels, depths, *size = images.shape
         pixels = prod(size)
@@ -55,7 +57,7 @@ class Planes:
     sliding: Sliding
 
     @classmethod
-    def of(cls, images: Floats, sliding: Sliding, channels: int, threads: Threads = ALONE) -> Planes:
+    def of(cls, images: Images, sliding: Sliding, channels: int, threads: Threads = ALONE) -> Planes:
         """Lay out images (N, C, D, H, W); channels beyond theirs, padding and what lies between are +0."""
         # These zeros are multiplied as the cube multiplies them: they take their places in a block, and an
         # infinite weight makes NaN of them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,13 +13,16 @@ from ascendsim.ops.problems.packed import groups_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    # Carriers, or binary16 as it is stored.
+    Values = NDArray[Any]
 
-def with_channels(values: NDArray[np.float32], channels: int) -> NDArray[np.float32]:
+
+def with_channels(values: Values, channels: int) -> Values:
     """Return (N, C, spatial...) with so many channels, the last of them zeros, or the first of its own."""
     have = values.shape[1]
     if have >= channels:
         return np.ascontiguousarray(values[:, :channels])
-    more = np.zeros((values.shape[0], channels - have, *values.shape[2:]), np.float32)
+    more = np.zeros((values.shape[0], channels - have, *values.shape[2:]), values.dtype)
     return np.concatenate([values, more], axis=1)
 
 

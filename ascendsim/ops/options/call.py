@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -147,13 +147,7 @@ class Options:
                 + ", ".join(name for name in profile.cube.rates if name in profile.accumulation)
             )
         model = profile.accumulation[compute_dtype] if self.accumulation is None else self.accumulation
-        if isinstance(model, str):
-            model = AccumulationModel.parse(model)
-        operand = dtype(stored_name(compute_dtype))
-        # A model that names its smallest exponent keeps it; else the operands', if they have one, is taken.
-        said = model.ftz_in_exponent != BINARY32_MIN_EXPONENT
-        smallest = None if said or operand.tapered else operand.min_exponent
-        return model.resolve(profile.cube.rates[compute_dtype].block_k, smallest)
+        return _resolved(model, compute_dtype, profile.cube.rates[compute_dtype].block_k)
 
     def call(self, problem: ConvProblem, decision: Decision, views: Mapping[str, View]) -> Call:
         """Return everything that fixes the kernels of a decided call."""
@@ -231,6 +225,18 @@ class Options:
             if timing:
                 found.append("With a float16 accumulator the cycles are those of a float32 one.")
         return (*found, *decision.warnings)
+
+
+@lru_cache(maxsize=64)  # asked for twice in each call, in the same words in every step of a training run
+def _resolved(model: str | AccumulationModel, compute_dtype: str, block_k: int) -> AccumulationModel:
+    """Return a model, or what its text says, for operands of a format on a cube of so many k a cycle."""
+    if isinstance(model, str):
+        model = AccumulationModel.parse(model)
+    operand = dtype(stored_name(compute_dtype))
+    # A model that names its smallest exponent keeps it; else the operands', if they have one, is taken.
+    said = model.ftz_in_exponent != BINARY32_MIN_EXPONENT
+    smallest = None if said or operand.tapered else operand.min_exponent
+    return model.resolve(block_k, smallest)
 
 
 def _is_plan(given: object) -> bool:

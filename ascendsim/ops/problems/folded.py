@@ -10,17 +10,19 @@ the lines, under a kernel of one row, so that no line meets another:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.ops.problems.as_product import NEWEST
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.patched import Patches
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from ascendsim.profile import Profile
+
+    # Carriers, or binary16 as it is stored.
+    Values = NDArray[Any]
 
 # Batches of lines that are folded, both ends included.
 LEAST_BATCH, LARGEST_BATCH = 1500, 4096
@@ -60,11 +62,11 @@ class Folded(NamedTuple):
         )
         return cls(one)
 
-    def rows_of(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    def rows_of(self, values: Values) -> Values:
         """Return (N, C, L) as (1, C, N, L)."""
         return values.transpose(AXES)[None]
 
-    def lines_of(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    def lines_of(self, values: Values) -> Values:
         """Return (1, C, N, L) as (N, C, L)."""
-        rows: NDArray[np.float32] = values[0]
+        rows: Values = values[0]
         return rows.transpose(AXES)
