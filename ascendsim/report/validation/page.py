@@ -16,6 +16,7 @@ from ascendsim.report.validation.gradients import (
     gradient_record,
     gradient_tables,
     plain,
+    rank_and_bounds,
 )
 from ascendsim.validate.compare import grouped, summarise
 from ascendsim.validate.targets import reached
@@ -74,9 +75,8 @@ def summary_table(groups: Sequence[Group]) -> TextTable:
 
 def _summary_row(name: str, summary: Summary) -> tuple[str, ...]:
     errors = (summary.median, summary.mean, summary.p95, summary.worst)
-    rank = "" if summary.rank != summary.rank else f"{summary.rank:.3f}"
-    bound = f"{summary.bounds_right} of {summary.bounds_told}" if summary.bounds_told else ""
-    return (name, str(summary.count), *(f"{e:.1%}" for e in errors), summary.worst_id, rank, bound)
+    shares = (f"{e:.1%}" for e in errors)
+    return (name, str(summary.count), *shares, summary.worst_id, *rank_and_bounds(summary))
 
 
 def rows_table(group: Group, *, every: bool = False) -> TextTable:

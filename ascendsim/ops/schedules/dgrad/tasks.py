@@ -22,6 +22,7 @@ from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment, Taps, cut_taps, even_slices, segments_of
 from ascendsim.ops.schedules.dgrad.even import EvenCut, require_even
+from ascendsim.ops.schedules.numbering import cut
 from ascendsim.ops.schedules.ranges import Cells, TaskRange
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.profile import Profile
@@ -159,8 +160,7 @@ class DgradTasks:
     @cached_property
     def column_tiles(self) -> list[tuple[int, int]]:
         """Column ranges."""
-        step, columns = self.tiling.base_n, self.gemm.columns
-        return [(first, min(step, columns - first)) for first in range(0, columns, step)]
+        return cut(self.gemm.columns, self.tiling.base_n)
 
     @cached_property
     def blocks(self) -> list[Block]:
