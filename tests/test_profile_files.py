@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from shipped_products import PLAIN, refusal, write
 from toy_profiles import toy_split
 
 from ascendsim.cli.checks.check import _require_known
@@ -25,24 +26,6 @@ CUBE = {
     "mmad_latency_cycles": 20,
     "same_l0c_spacing_cycles": 10,
 }
-PLAIN = {"910B": "910B2", "910_93": "910_9382", "910_95": "950PR_9589", "310P": "310P3", "910": "910A"}
-
-
-def write(tmp_path, text, name="mine.toml"):
-    path = tmp_path / name
-    path.write_text(text)
-    return path
-
-
-def refusal(name, overrides=None):
-    with pytest.raises(ConfigError) as caught:
-        load_profile(name, overrides)
-    return str(caught.value)
-
-
-@pytest.fixture(scope="module")
-def b2():
-    return load_profile("910B")
 
 
 # ---- Do bad files say why?

@@ -8,14 +8,13 @@ from dataclasses import replace
 from ascendsim import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.tiling.vendor import workspace
-from ascendsim.ops.tiling.vendor.layer import Layer, Machine
+from ascendsim.ops.tiling.vendor.layer import Layer
 from ascendsim.ops.tiling.vendor.plan import VendorPlan
 from tests.aclnn_calls import arguments_of, first_phase
 from tests.rules_calls import conv
+from tests.vendor_layers import ARCH22, ARCH35
 
 SYSTEM = 16 * 2**20
-ARCH22 = Machine(524288, 65536, 65536, 131072, 196608, 24)
-ARCH35 = Machine(524288, 65536, 65536, 262144, 253952, 32)
 INPUT, WEIGHT = (True, False, False), (False, True, False)
 
 
