@@ -8,8 +8,8 @@ from ascendsim import convolution_backward
 from ascendsim.numerics.formats.casts import decode, encode, hf32, round_to
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
-from ascendsim.ops.convolution_backward import decide
 from ascendsim.ops.operands import Operand, spread
+from ascendsim.ops.options.asked import decide
 from ascendsim.ops.options.call import Options
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
