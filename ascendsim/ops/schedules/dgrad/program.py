@@ -6,8 +6,9 @@ from collections.abc import Hashable
 
 from ascendsim.ops.problems.taps import Segment
 from ascendsim.ops.schedules.blocks import BlockProgram
+from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.room import inserts_in_ub
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
 from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
 from ascendsim.ops.schedules.tiles import Sizes, held
 from ascendsim.program.places import GmTensor

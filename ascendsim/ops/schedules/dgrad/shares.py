@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 from ascendsim.errors import ConfigError
 from ascendsim.ops.schedules.base import Schedule
+from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
 from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, numbered, rotated
 from ascendsim.ops.schedules.ranges import Rotation, moved_on
 from ascendsim.ops.schedules.tiles import Sizes

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from ascendsim.ops.problems.taps import Segment
+from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.program import DgradBlocks
 from ascendsim.ops.schedules.dgrad.shares import DgradShares
 from ascendsim.ops.schedules.dgrad.slices import DgradSlices
 from ascendsim.ops.schedules.dgrad.split_tasks import PhaseTasks, SplitTasks
-from ascendsim.ops.schedules.dgrad.tasks import Task
 from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
 from ascendsim.ops.schedules.order import DgradOrder
 from ascendsim.ops.schedules.tiles import Index, Sizes
