@@ -267,10 +267,16 @@ def test_a_file_that_is_taken_away_is_missed(tmp_path):
     assert "cannot be read" in refusal(mine)
 
 
+def look_in(folder, monkeypatch):
+    """Take a folder for that of the shipped files."""
+    for module in ("files", "reading"):
+        monkeypatch.setattr(f"ascendsim.profile.{module}.configs_directory", lambda: folder)
+
+
 def test_an_edited_generation_is_read_again(tmp_path, monkeypatch):
     folder = tmp_path / "configs"
     shutil.copytree(configs_directory(), folder)
-    monkeypatch.setattr("ascendsim.profile.files.configs_directory", lambda: folder)
+    look_in(folder, monkeypatch)
     before = load_profile("910B")
     path = folder / "generations" / f"{before.npu_arch}.toml"
     text = path.read_text()
@@ -340,7 +346,7 @@ def one_more(tmp_path, monkeypatch):
     shutil.copytree(configs_directory(), folder)
     figure = '{ value = 32, source = "made up", confidence = "derived" }'
     write(folder, f'base = "910B"\n[cores]\ncube = {figure}\n', "910X.toml")
-    monkeypatch.setattr("ascendsim.profile.files.configs_directory", lambda: folder)
+    look_in(folder, monkeypatch)
     return folder
 
 
