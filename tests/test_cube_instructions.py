@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe, StallCube
+from ascendsim.cube.im2col import Im2col, Window
 from ascendsim.cube.load3d import row_spans
 from ascendsim.cube.mmad import Mmad, PipeBarrier
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B, Placement
-from ascendsim.cube.tile_reads import Im2col, Submatrix, TapRows, Transposed, Window
+from ascendsim.cube.tile_reads import Submatrix, TapRows, Transposed
 from ascendsim.errors import ProgramError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ascendsim.cube.tile_reads import Im2col, TapRows, Window
+from ascendsim.cube.im2col import Im2col, Window
+from ascendsim.cube.tile_reads import TapRows
 from ascendsim.errors import ConfigError
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.lower import lower
