@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 
 class AscendSimError(ValueError):
@@ -92,3 +92,9 @@ def close_matches(word: str, known: Iterable[str], n: int = 1, cutoff: float = 0
     from difflib import get_close_matches
 
     return get_close_matches(word, list(known), n=n, cutoff=cutoff)
+
+
+def did_you_mean(word: str, known: Collection[str], otherwise: str = "") -> str:
+    """Return the hint about an unknown word: what was probably meant, else `otherwise`, or what there is."""
+    near = close_matches(word, known)
+    return f"did you mean {near[0]}?" if near else otherwise or f"there is {', '.join(known)}"

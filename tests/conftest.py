@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ascendsim.cli import main
+from ascendsim.profile import list_products, load_profile
 
 NO_DATA = "no outside data (ASCENDSIM_DATA names its folder)"
 
@@ -40,6 +41,18 @@ def data_dir():
     if not folder.is_dir():
         pytest.fail(f"ASCENDSIM_DATA names {named}, which is not a folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def profiles():
+    """Every variant of every product that is shipped."""
+    return {variant: load_profile(variant) for product in list_products() for variant in product.variants}
+
+
+@pytest.fixture(scope="session")
+def b2():
+    """The usual 910B."""
+    return load_profile("910B")
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -20,6 +21,7 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import execute
 from ascendsim.ops.tiling.given import plans_of
+from ascendsim.profile import load_profile
 from ascendsim.timing.arrivals import arrivals as arrival_order
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.vector.instructions import CopyUbToGm
@@ -88,6 +90,12 @@ class Case:
     def tensors(self):
         """Draw the tensors."""
         return tensors_of(self.problem, self.dtype, self.data, self.seed)
+
+
+@cache
+def profile_of(name):
+    """A product, of those that are shipped or of the two toys."""
+    return {"toy_split": SPLIT, "toy_unified": UNIFIED}.get(name) or load_profile(name)
 
 
 def call_of(
@@ -203,6 +211,18 @@ def image_schedule(call):
 def filter_schedule(call):
     """Return the schedule of grad_weight as the call has it."""
     return call.schedule("grad_weight")
+
+
+def blocks_dealt(call):
+    """(part, first row, first column) of the base blocks of grad_weight, by core."""
+    cores = call.schedule("grad_weight").dealt()
+    return [[(t.part, t.first_row, t.columns.first_column) for t in tasks] for tasks in cores]
+
+
+def steps_of(kernel):
+    """The instructions of the phase on the cube, of all cores."""
+    [phase] = [phase for phase in kernel.phases if phase.name == "compute"]
+    return [step for work in phase.work for step in work.build().instructions]
 
 
 def is_atomic(call):

@@ -121,6 +121,11 @@ class FakeProfile:
         return {"L1": SimpleNamespace(capacity_bytes=1 << 30, alignment_bytes=32)}
 
 
+def read(size, peak=10, **more):
+    """Make an instruction that reads so many bytes."""
+    return Fake("MTE2", kind="read", bytes=size, peak=peak, **more)
+
+
 def program(*rows):
     """Make a program of rows (instruction, after_done, after_end, trailed), the last three being optional.
 

@@ -4,7 +4,16 @@ from dataclasses import replace
 
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
+from ascendsim.program.waits import HAZARDS
 from tests.conv_cases import kernels_with_inputs
+
+
+def assert_each_class_is_missed(outcomes):
+    """All orders make one result with all waits, and others without some; `outcomes(hazards)` makes them."""
+    right = outcomes(HAZARDS)
+    assert len(right) == 1
+    for missing in ("RAW", "WAR"):
+        assert outcomes(HAZARDS - {missing}) - right
 
 
 def outcomes_of(call, tensors, hazards, orders=4, gradient="grad_input"):

@@ -21,9 +21,7 @@ def made_up_call(monkeypatch, figures, time):
     def call(profile, plans):
         asked.append((profile.overrides, plans))
         time_us = time(**profile.values)
-        cube = SimpleNamespace(name="grad_input", plan="plan")
-        cast = SimpleNamespace(name="cast", plan=None)
-        return SimpleNamespace(time_us=time_us, cycles=round(10 * time_us), kernels=(cube, cast))
+        return SimpleNamespace(time_us=time_us, cycles=round(10 * time_us), plans={"grad_input": "plan"})
 
     monkeypatch.setattr("ascendsim.studies.sweep.load_profile", load)
     return call, asked

@@ -2,7 +2,8 @@
 
 import csv
 
-from ascendsim.validate.schema import COLUMNS, read_row
+from ascendsim.validate.reading import read_row
+from ascendsim.validate.schema import COLUMNS
 
 # The columns that every kernel has beside those of `KINDS`.
 ABOUT = {"id": "mine", "variant": "910B1", "source": "a table"}

@@ -8,8 +8,8 @@ from ascendsim import convolution_backward
 from ascendsim.numerics.formats.casts import decode, encode, hf32, round_to
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
-from ascendsim.ops.convolution_backward import decide
 from ascendsim.ops.operands import Operand, spread
+from ascendsim.ops.options.asked import decide
 from ascendsim.ops.options.call import Options
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
@@ -19,6 +19,11 @@ from tests.conv_cases import assert_same_bits
 GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 INPUTS = ("grad_output", "input", "weight")
 UNIT = 2.0**-24  # half the distance of neighbouring float32 values, relative
+
+
+def names(result):
+    """The kernels of a call, in order."""
+    return [kernel.name for kernel in result.kernels]
 
 
 def plain(array):

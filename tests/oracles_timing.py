@@ -21,6 +21,16 @@ def spans_of(core):
     return tuple(list(cycles) for cycles in (core.issue, core.start, core.end, core.done))
 
 
+def unfolded_spans(timeline):
+    """The same by phase and core, whatever core stood for it."""
+    return {
+        (phase.name, core): spans_of(work)
+        for phase in timeline.phases
+        for work in phase.cores
+        for core in work.cores
+    }
+
+
 def links_of(instruction):
     """The link that an instruction's bytes take to or from L2, and how many."""
     if not instruction.kind or not instruction.bytes:

@@ -12,7 +12,7 @@ from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.options.call import Options
 from ascendsim.ops.tiling.given import plans_of
-from tests.operator_calls import as_carrier
+from tests.operator_calls import as_carrier, names
 from tests.toy_profiles import toy_split, toy_unified
 
 PRODUCTS = ("910B", "910_93", "910_95", "310P", "910")
@@ -28,10 +28,6 @@ def one(grad_output, input, weight, *, dtype=np.float32, **options):
     return [
         float(np.asarray(g).reshape(())) for g in (result.grad_input, result.grad_weight, result.grad_bias)
     ]
-
-
-def names(result):
-    return [kernel.name for kernel in result.kernels]
 
 
 # Casts before the cube

@@ -12,36 +12,23 @@ import numpy as np
 import pytest
 
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe, StallCube
+from ascendsim.cube.im2col import Im2col, Window
 from ascendsim.cube.load3d import row_spans
 from ascendsim.cube.mmad import Mmad, PipeBarrier
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B, Placement
-from ascendsim.cube.tile_reads import Im2col, Submatrix, TapRows, Transposed, Window
+from ascendsim.cube.tile_reads import Submatrix, TapRows, Transposed
 from ascendsim.errors import ProgramError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.memory import CoreMemory
 from ascendsim.program.places import Gm, GmTensor, Slot
+from tests.instruction_samples import counted, memory, put
 from tests.toy_profiles import toy_split, toy_unified
 
 TOY = toy_split()
 A1, A0, B0, C0 = (Slot(buffer, 4096, buffer, i) for i, buffer in enumerate(("L1", "L0A", "L0B", "L0C")))
 UB = Slot("UB", 4096, "out", 4)
-MATH = MathSettings(AccumulationModel.parse("block:16:RNE"))
-
-
-def memory(**gm):
-    return CoreMemory(gm, MATH, {})
-
-
-def put(mem, slot, values):
-    values = np.asarray(values, np.float32)
-    mem.new_tile(slot, values.shape)[...] = values
-
-
-def counted(*shape):
-    """Number the elements 1, 2, 3, ..."""
-    return np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
 
 
 # --- GM to L1

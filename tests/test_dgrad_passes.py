@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -14,10 +15,9 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.profile import load_profile
-from ascendsim.program.builder import HAZARDS
 from tests.both_engines import time_kernel
-from tests.conv_cases import UNIFIED, assert_same_bits, call_of, run, tensors_of
-from tests.hazards import outcomes_of
+from tests.conv_cases import UNIFIED, assert_same_bits, call_of, run, steps_of, tensors_of
+from tests.hazards import assert_each_class_is_missed, outcomes_of
 from tests.nests import assert_unrolled_alike
 from tests.strict_memory import assert_as_declared
 from tests.toy_profiles import toy_split
@@ -56,11 +56,6 @@ def planned(problem, loop, tiling=IN_TURN, profile=TOY, dtype="float16", **optio
 def kernel_of(name, loop, tiling=IN_TURN):
     nodes = lower(planned(PROBLEMS[name], loop, tiling), ONLY_INPUT).kernels
     return next(node for node in nodes if node.name == "grad_input")
-
-
-def steps_of(kernel):
-    [phase] = [phase for phase in kernel.phases if phase.name == "compute"]
-    return [step for work in phase.work for step in work.build().instructions]
 
 
 @pytest.mark.parametrize("data", ["wide", "special"])
@@ -180,10 +175,7 @@ def outcomes(loop, hazards):
 
 @both
 def test_a_missing_class_of_waits_is_found(loop):
-    right = outcomes(loop, HAZARDS)
-    assert len(right) == 1
-    for missing in ("RAW", "WAR"):
-        assert outcomes(loop, HAZARDS - {missing}) - right
+    assert_each_class_is_missed(partial(outcomes, loop))
 
 
 @both

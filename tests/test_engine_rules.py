@@ -24,7 +24,7 @@ from ascendsim.timing.fast.compiled import state as f
 from ascendsim.timing.timeline import times_of
 from tests.both_engines import assert_same_spans
 from tests.engine_samples import MATMULS, matmul_kernels, random_call
-from tests.fake_machine import Fake, FakeProfile, X, Y, kernel, program
+from tests.fake_machine import Fake, FakeProfile, X, Y, kernel, program, read
 from tests.nests import TOY, Nest, nest_kernel
 from tests.test_timing import profiles, programs
 
@@ -99,10 +99,6 @@ def check(made, profile, **options):
     times = door.measure_kernel(made, profile, engine="compiled", **options)
     assert times == times_of(timeline)
     return times
-
-
-def read(size, peak=10, **more):
-    return Fake("MTE2", kind="read", bytes=size, peak=peak, **more)
 
 
 # --- any program on any machine

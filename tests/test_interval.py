@@ -7,7 +7,7 @@ from made_up_products import made_up_call
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ConfigError
-from ascendsim.report.tables import products_table
+from ascendsim.report.products import products_table
 from ascendsim.report.words import interval_line
 from ascendsim.studies.interval import interval
 from ascendsim.studies.sweep import ranged_figures

@@ -31,6 +31,7 @@ from ascendsim.validate.kinds.counters import active_us
 from tests import slow_library
 from tests.both_engines import time_kernel
 from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
+from tests.vendor_layers import base
 
 B2 = load_profile("910B2")
 CONV2 = ConvProblem((32, 64, 27, 27), (192, 64, 5, 5), 1, 2)
@@ -45,10 +46,6 @@ def tiling_of(problem, gradient, profile=B2, compute="hf32"):
 
 def grid(tiling):
     return tiling.batch_dim, tiling.m_dim, tiling.n_dim, tiling.k_dim
-
-
-def base(tiling):
-    return tiling.base_m, tiling.base_n, tiling.base_k
 
 
 # --- grad_input

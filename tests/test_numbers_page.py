@@ -11,13 +11,13 @@ from ascendsim.cli import main
 from ascendsim.profile.schema import CONFIDENCES
 from ascendsim.report.columns import CALL, ERRORS, GRADIENT, KERNEL, LAYER
 from ascendsim.report.markdown import markdown_table
+from ascendsim.report.products import products_table
 from ascendsim.report.tables import (
     TextTable,
     busy_table,
     bytes_table,
     gradient_table,
     layer_table,
-    products_table,
     time_table,
 )
 from tests.test_readme import ROOT

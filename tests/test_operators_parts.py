@@ -15,14 +15,10 @@ from ascendsim.program.kernel import Kernel, Phase
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import time_kernel
 from tests.conv_cases import assert_same_bits
-from tests.operator_calls import ApiCall, as_carrier, check_against_reference
+from tests.operator_calls import ApiCall, as_carrier, check_against_reference, names
 from tests.toy_profiles import toy_split, toy_unified
 
 PRODUCTS = ("910B", "910_93", "910_95", "310P", "910")
-
-
-def names(result):
-    return [kernel.name for kernel in result.kernels]
 
 
 # Sums of parts

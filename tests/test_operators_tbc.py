@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ascendsim import conv_tbc_backward, convolution_backward
 from ascendsim.errors import AclnnError
 from tests.conv_cases import assert_same_bits
-from tests.operator_calls import LAYS, as_carrier, gradients, permuted, plain
+from tests.operator_calls import LAYS, as_carrier, gradients, names, permuted, plain
 
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32}
 
@@ -37,10 +37,6 @@ def by_convolution(grad_output, input, weight, pad, cube_math_type, **options):
         *given, sizes, 1, pad, 1, False, 0, 1, (True, True, True), cube_math_type, **options
     )
     return result.grad_input.transpose(2, 0, 1), result.grad_weight.transpose(2, 1, 0), result.grad_bias
-
-
-def names(result):
-    return [kernel.name for kernel in result.kernels]
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)

@@ -15,15 +15,12 @@ from ascendsim.ops.operands import Operand, spread
 from ascendsim.ops.problems.views import View
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import time_kernel
+from tests.operator_calls import backwards, every_second, names, permuted
 from tests.toy_profiles import toy_split, toy_unified
 
 
 def view_of(array):
     return Operand.of(array).view
-
-
-def names(result):
-    return [kernel.name for kernel in result.kernels]
 
 
 # What a view is
@@ -178,21 +175,6 @@ def run(grad_output, input, weight, **options):
     return convolution_backward(
         grad_output, input, weight, [6], 1, 1, 1, False, 0, 1, (True, True, True), 0, **options
     )
-
-
-def permuted(array):
-    """The same values, with the first axis fastest in memory."""
-    return np.asfortranarray(array)
-
-
-def every_second(array):
-    wide = np.zeros((*array.shape[:-1], array.shape[-1] * 2), array.dtype)
-    wide[..., ::2] = array
-    return wide[..., ::2]
-
-
-def backwards(array):
-    return array[::-1].copy()[::-1]
 
 
 @pytest.mark.parametrize("lay", [permuted, every_second, backwards])

@@ -9,26 +9,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from shipped_products import EVERY, PLAIN
 from toy_profiles import toy_split, toy_unified
 
 import ascendsim
 from ascendsim.errors import UnsupportedError
 from ascendsim.profile import configs_directory, list_products, load_profile
-
-PLAIN = {"910B": "910B2", "910_93": "910_9382", "910_95": "950PR_9589", "310P": "310P3", "910": "910A"}
-VARIANTS = [variant for product in list_products() for variant in product.variants]
-EVERY = pytest.mark.parametrize("variant", VARIANTS)
-
-
-@pytest.fixture(scope="module")
-def profiles():
-    return {variant: load_profile(variant) for variant in VARIANTS}
-
-
-@pytest.fixture(scope="module")
-def b2():
-    return load_profile("910B")
-
 
 # ---- Does every product load, under which names?
 

@@ -5,26 +5,12 @@ import tomllib
 from fractions import Fraction
 
 import pytest
+from shipped_products import EVERY, PLAIN
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.profile import configs_directory, list_products, load_profile
+from ascendsim.profile import configs_directory, load_profile
 from ascendsim.profile.units import Fixpipe
-
-PLAIN = {"910B": "910B2", "910_93": "910_9382", "910_95": "950PR_9589", "310P": "310P3", "910": "910A"}
-VARIANTS = [variant for product in list_products() for variant in product.variants]
-EVERY = pytest.mark.parametrize("variant", VARIANTS)
-
-
-@pytest.fixture(scope="module")
-def profiles():
-    return {variant: load_profile(variant) for variant in VARIANTS}
-
-
-@pytest.fixture(scope="module")
-def b2():
-    return load_profile("910B")
-
 
 # ---- Is every figure sourced?
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from shipped_products import PLAIN, refusal, write
 from toy_profiles import toy_split
 
 from ascendsim.cli.checks.check import _require_known
@@ -25,24 +26,6 @@ CUBE = {
     "mmad_latency_cycles": 20,
     "same_l0c_spacing_cycles": 10,
 }
-PLAIN = {"910B": "910B2", "910_93": "910_9382", "910_95": "950PR_9589", "310P": "310P3", "910": "910A"}
-
-
-def write(tmp_path, text, name="mine.toml"):
-    path = tmp_path / name
-    path.write_text(text)
-    return path
-
-
-def refusal(name, overrides=None):
-    with pytest.raises(ConfigError) as caught:
-        load_profile(name, overrides)
-    return str(caught.value)
-
-
-@pytest.fixture(scope="module")
-def b2():
-    return load_profile("910B")
 
 
 # ---- Do bad files say why?
@@ -284,10 +267,16 @@ def test_a_file_that_is_taken_away_is_missed(tmp_path):
     assert "cannot be read" in refusal(mine)
 
 
+def look_in(folder, monkeypatch):
+    """Take a folder for that of the shipped files."""
+    for module in ("files", "reading"):
+        monkeypatch.setattr(f"ascendsim.profile.{module}.configs_directory", lambda: folder)
+
+
 def test_an_edited_generation_is_read_again(tmp_path, monkeypatch):
     folder = tmp_path / "configs"
     shutil.copytree(configs_directory(), folder)
-    monkeypatch.setattr("ascendsim.profile.files.configs_directory", lambda: folder)
+    look_in(folder, monkeypatch)
     before = load_profile("910B")
     path = folder / "generations" / f"{before.npu_arch}.toml"
     text = path.read_text()
@@ -357,7 +346,7 @@ def one_more(tmp_path, monkeypatch):
     shutil.copytree(configs_directory(), folder)
     figure = '{ value = 32, source = "made up", confidence = "derived" }'
     write(folder, f'base = "910B"\n[cores]\ncube = {figure}\n', "910X.toml")
-    monkeypatch.setattr("ascendsim.profile.files.configs_directory", lambda: folder)
+    look_in(folder, monkeypatch)
     return folder
 
 

@@ -9,17 +9,12 @@ import pytest
 from ascendsim import ConvProblem, estimate
 from ascendsim.errors import ConfigError
 from ascendsim.profile import Generation, configs_directory, files, list_products, load_profile
+from tests.shipped_products import refusal, write
 from tests.toy_profiles import toy_split
 
 PRODUCTS = ("910B", "910_93", "910_95", "310P", "910")
 FOLDER = configs_directory() / "generations"
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "hifloat8")
-
-
-def write(tmp_path, text):
-    path = tmp_path / "mine.toml"
-    path.write_text(text)
-    return path
 
 
 def choices(profile):
@@ -145,12 +140,6 @@ def test_an_override_changes_the_kernels():
 
 
 # ---- Do bad tables say why?
-
-
-def refusal(path, overrides=None):
-    with pytest.raises(ConfigError) as caught:
-        load_profile(path, overrides)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(

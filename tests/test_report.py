@@ -16,14 +16,8 @@ from ascendsim.report.folder import write_network_folder, write_run_folder
 from ascendsim.report.kernel_entry import kernel_entry
 from ascendsim.report.markdown import page
 from ascendsim.report.numbers import bounds, percent, size, value
-from ascendsim.report.tables import (
-    busy_table,
-    critical_path_table,
-    layer_table,
-    occupation_table,
-    products_table,
-    time_table,
-)
+from ascendsim.report.products import products_table
+from ascendsim.report.tables import busy_table, critical_path_table, layer_table, occupation_table, time_table
 from ascendsim.report.words import common_lines, overhead_line, special_lines, standards_line
 
 

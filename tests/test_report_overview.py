@@ -13,7 +13,8 @@ from ascendsim.report.overview import (
     network_table,
     plans_table,
 )
-from ascendsim.report.tables import layer_table, products_table
+from ascendsim.report.products import products_table
+from ascendsim.report.tables import layer_table
 from ascendsim.report.terminal import print_document
 from ascendsim.report.words import closing_of_all
 

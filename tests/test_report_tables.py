@@ -7,6 +7,7 @@ from ascendsim.report.columns import CALL, ERRORS, LAYER, SHOWN_ERRORS, definiti
 from ascendsim.report.columns import GRADIENT as GRADIENT_COLUMNS
 from ascendsim.report.columns import KERNEL as KERNEL_COLUMNS
 from ascendsim.report.numbers import microseconds, percent, size, value
+from ascendsim.report.products import product_table, products_table
 from ascendsim.report.tables import (
     busy_table,
     bytes_table,
@@ -14,8 +15,6 @@ from ascendsim.report.tables import (
     gradient_table,
     layer_table,
     occupation_table,
-    product_table,
-    products_table,
     time_table,
 )
 from ascendsim.report.words import (

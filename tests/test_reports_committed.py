@@ -19,8 +19,8 @@ from ascendsim.report.validation.page import UNMEASURED
 from ascendsim.studies.sensitivity import LAYER_NAME, sensitivity
 from ascendsim.validate.ablation import ablations
 from ascendsim.validate.quoted import quoted_rows
+from ascendsim.validate.reading import read_rows
 from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import read_rows
 
 REPORTS = Path(__file__).parent.parent / "reports"
 

@@ -1,7 +1,6 @@
 """Does the search over whole arrays find what a plain one does, and a choice stay with its arguments?"""
 
 from dataclasses import fields, replace
-from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,7 +25,7 @@ from ascendsim.profile import load_profile
 from ascendsim.profile.records import PROVENANCE
 from ascendsim.workloads.loader import load_workload
 from tests import slow_tilings
-from tests.conv_cases import SPLIT, UNIFIED, problems
+from tests.conv_cases import SPLIT, problems, profile_of
 
 PRODUCTS = ("910B2", "910_9382", "950PR_9589", "310P3", "910A")
 LAYERS = load_workload("resnet50").layers
@@ -38,11 +37,6 @@ COMMANDS = {
         {f"load3d.{to}.command_covers": "line" for to in ("L0A", "L0B")} | {"load3d.L0B.command_cycles": 15},
     ),
 }
-
-
-@cache
-def profile_of(name):
-    return {"toy_split": SPLIT, "toy_unified": UNIFIED}.get(name) or load_profile(name)
 
 
 def assert_same_choice(problem, profile, compute):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from ascendsim.cube.im2col import Im2col
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A
-from ascendsim.cube.tile_reads import Im2col
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.ops.problems.convolution import ConvProblem

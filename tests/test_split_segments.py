@@ -18,9 +18,9 @@ from ascendsim.ops.tiling.vendor.operators import vendor_plan
 from ascendsim.profile import load_profile
 from tests.both_engines import time_kernel
 from tests.conv_cases import assert_same_bits, run, tensors_of
-from tests.hazards import outcomes_of
+from tests.hazards import assert_each_class_is_missed, outcomes_of
 from tests.strict_memory import assert_as_declared
-from tests.test_dgrad_split import HAZARDS, IN_TURN, ONLY_INPUT, SPLIT, counts, planned
+from tests.test_dgrad_split import IN_TURN, ONLY_INPUT, SPLIT, counts, planned
 
 # 72 channels are five groups of 16: segments of two groups, the last one of one.
 SEGMENTS = replace(IN_TURN, k_split=3, single_core_k=32, step_ka=18, step_kb=18)
@@ -101,10 +101,7 @@ def test_a_missing_class_of_waits_is_found(axes):
         call = call_in_segments("3x3", axes)
         return outcomes_of(call, tensors_of(PROBLEMS["3x3"], data="integers"), hazards)
 
-    right = outcomes(HAZARDS)
-    assert len(right) == 1
-    for missing in ("RAW", "WAR"):
-        assert outcomes(HAZARDS - {missing}) - right
+    assert_each_class_is_missed(outcomes)
 
 
 @each

@@ -4,8 +4,8 @@ import pytest
 
 from ascendsim import ConvProblem, estimate
 from ascendsim.errors import ConfigError, StoppedError
-from ascendsim.ops.convolution_backward import planned_call
 from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
 from ascendsim.studies.engine.measure import measure
 from ascendsim.studies.engine.point import Point

@@ -6,15 +6,9 @@ from html.parser import HTMLParser
 
 from ascendsim.report.page.exponents import SHOWN, Bars, Range, exponents
 from ascendsim.report.page.html import render
-from ascendsim.report.studies.precision import (
-    DEFINITIONS,
-    mode_table,
-    precision_record,
-    precision_rows,
-    precision_sentence,
-    reasons,
-)
+from ascendsim.report.studies.precision import DEFINITIONS, mode_table, precision_record, precision_rows
 from ascendsim.report.studies.precision_page import precision_page
+from ascendsim.report.studies.precision_words import precision_sentence, reasons
 from ascendsim.studies.modes.records import CaseErrors, GradientError, Histogram, ModeError, Share
 from ascendsim.studies.modes.study import PrecisionStudy
 from tests.headless import needs_chromium, opened

@@ -10,7 +10,7 @@ from ascendsim.errors import ConfigError
 from ascendsim.profile import Figure, list_products
 from ascendsim.studies.records import FigureEffect
 from ascendsim.studies.sensitivity import LAYER, sensitivity
-from ascendsim.studies.sweep import Sweep, ends, plans_of, ranged_figures, sweep_size
+from ascendsim.studies.sweep import Sweep, ends, ranged_figures, sweep_size
 
 PROBLEM = ConvProblem((1, 16, 6, 6), (32, 16, 3, 3), padding=1)
 
@@ -123,7 +123,7 @@ def test_a_call_that_cannot_be_timed_as_it_is_says_why(monkeypatch):
 
 def test_the_plans_are_those_of_the_cube_kernels():
     usual = estimate(PROBLEM, product="910B")
-    plans = plans_of(usual)
+    plans = usual.plans
     assert set(plans) == {"grad_input", "grad_weight"}
     assert estimate(PROBLEM, product="910B", tiling=plans).cycles == usual.cycles
 
@@ -150,9 +150,9 @@ def test_the_sensitivity_is_a_sweep_of_the_main_job(monkeypatch):
     # A real sweep takes half a minute, so that the layer is timed by its multiply-adds and one figure.
     def fake(problem, *, product, output_mask, tiling):
         assert (problem, output_mask) == (LAYER, (True, True, False))
-        cube = SimpleNamespace(name="grad_input", plan="plan")
-        assert tiling in (None, {"grad_input": "plan"})
-        return SimpleNamespace(time_us=problem.macs + product.scalar.issue_cycles, kernels=(cube,))
+        plans = {"grad_input": "plan"}
+        assert tiling in (None, plans)
+        return SimpleNamespace(time_us=problem.macs + product.scalar.issue_cycles, plans=plans)
 
     monkeypatch.setattr("ascendsim.studies.sensitivity.estimate", fake)
     found = {effect.figure: effect for effect in sensitivity("910B")}

@@ -1,7 +1,6 @@
 """Is a plan always legal, obeyed, and refused by name where it does not fit?"""
 
 from dataclasses import fields, replace
-from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,8 +13,6 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.profile import load_profile
 from tests.conv_cases import (
-    SPLIT,
-    UNIFIED,
     Case,
     assert_same_bits,
     call_of,
@@ -23,17 +20,13 @@ from tests.conv_cases import (
     filter_schedule,
     image_schedule,
     problems,
+    profile_of,
     run,
     tensors_of,
 )
 
 ALL = (True, True, True)
 PRODUCTS = ("910B", "910_93", "910_95", "310P", "910")
-
-
-@cache
-def profile_of(name):
-    return {"toy_split": SPLIT, "toy_unified": UNIFIED}.get(name) or load_profile(name)
 
 
 def build_all(call):

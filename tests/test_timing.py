@@ -7,10 +7,22 @@ from math import ceil
 
 import pytest
 from both_engines import time_kernel
-from fake_machine import Fake, FakeProfile, X, Y, built, circular, kernel, listed, program, with_instructions
+from fake_machine import (
+    Fake,
+    FakeProfile,
+    X,
+    Y,
+    built,
+    circular,
+    kernel,
+    listed,
+    program,
+    read,
+    with_instructions,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles_timing import longest_path, spans_of, ticked_machine
+from oracles_timing import longest_path, spans_of, ticked_machine, unfolded_spans
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.builder import ProgramBuilder
@@ -25,10 +37,6 @@ NO_MEMORY = {"memory": 0, "memory_read": 0, "memory_write": 0}
 def timed(prog, profile=PLAIN, **options):
     """The timeline of one program on one core."""
     return listed(time_kernel(kernel([prog]), profile, **options).phases[0].cores[0])
-
-
-def read(size, peak=10, **more):
-    return Fake("MTE2", kind="read", bytes=size, peak=peak, **more)
 
 
 # --- each gate, tight --------------------------------------------------------------------------------------
@@ -385,15 +393,6 @@ def test_misses_and_write_back_behave_like_a_machine_that_is_ticked(progs, profi
     outcomes = account(made, profile, start).outcomes[0]
     timeline = time_kernel(made, profile, folded=False, l2_start=start)
     assert [spans_of(core) for core in timeline.phases[0].cores] == ticked_machine(progs, profile, outcomes)
-
-
-def unfolded_spans(timeline):
-    return {
-        (phase.name, core): spans_of(work)
-        for phase in timeline.phases
-        for work in phase.cores
-        for core in work.cores
-    }
 
 
 @settings(max_examples=80, deadline=None)

@@ -2,7 +2,7 @@
 
 import pytest
 from both_engines import time_kernel
-from oracles_timing import spans_of
+from oracles_timing import unfolded_spans
 
 from ascendsim import ConvProblem, estimate
 from ascendsim.profile import load_profile
@@ -25,21 +25,11 @@ def run(request):
     return load_profile(product), estimate(PROBLEMS[problem], product=product).kernels
 
 
-def spans(timeline):
-    """Spans by phase and core, whatever core stood for it."""
-    return {
-        (phase.name, core): spans_of(work)
-        for phase in timeline.phases
-        for work in phase.cores
-        for core in work.cores
-    }
-
-
 def test_folded_equals_unfolded(run):
     profile, kernels = run
     for result in kernels:
         unfolded = time_kernel(result.kernel, profile, folded=False)
-        assert spans(unfolded) == spans(result.timeline)
+        assert unfolded_spans(unfolded) == unfolded_spans(result.timeline)
         assert (unfolded.cycles, unfolded.bytes) == (result.cycles, result.bytes)
 
 
@@ -52,7 +42,7 @@ def test_folded_equals_unfolded_where_l2_misses(run):
             folded, unfolded = (
                 time_kernel(result.kernel, small, folded=f, l2_start=start) for f in (True, False)
             )
-            assert spans(unfolded) == spans(folded)
+            assert unfolded_spans(unfolded) == unfolded_spans(folded)
             assert (unfolded.cycles, unfolded.bytes) == (folded.cycles, folded.bytes)
 
 
@@ -95,7 +85,7 @@ def test_no_kernel_beats_its_arithmetic_or_its_bytes(run):
 def test_busy_waiting_and_idle_add_up(run):
     _, kernels = run
     for result in kernels:
-        for core in {core for _, core in spans(result.timeline)}:
+        for core in {core for _, core in unfolded_spans(result.timeline)}:
             for pipe in occupation(result.times, core).values():
                 assert pipe.busy + sum(pipe.waiting.values()) + pipe.idle == result.cycles
                 assert pipe.idle >= 0

@@ -312,8 +312,8 @@ def test_a_shape_of_three_sizes_is_refused():
 @pytest.mark.skipif("ASCENDSIM_DATA" not in os.environ, reason="no outside data")
 def test_measured_changes_are_met_within_a_fifth(tmp_path):
     import measured_rows
+    from ascendsim.validate.reading import read_rows
     from ascendsim.validate.run import compare_rows
-    from ascendsim.validate.schema import read_rows
     from ascendsim.validate.targets import reached
 
     made = tmp_path / "rows.csv"

@@ -20,8 +20,8 @@ from ascendsim.validate.compare import (
 )
 from ascendsim.validate.kinds.counters import active_cycles, core_active_cycles
 from ascendsim.validate.kinds.kernels import plan_of
+from ascendsim.validate.reading import Unusable
 from ascendsim.validate.run import compare, compare_rows
-from ascendsim.validate.schema import Unusable
 from ascendsim.validate.targets import TARGETS, reached
 from tests.measured_samples import made
 

@@ -9,8 +9,9 @@ from ascendsim import ConvProblem, estimate
 from ascendsim.errors import DataError
 from ascendsim.profile import load_profile
 from ascendsim.validate.kinds.calls import bias_us, call_us
+from ascendsim.validate.reading import read_rows
 from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row, read_rows
+from ascendsim.validate.schema import Row
 from ascendsim.validate.targets import reached
 from prose.transposed import GIVEN, RESULT
 from tests.measured_samples import made

@@ -10,8 +10,9 @@ import pytest
 from ascendsim.report.validation.answer import answer_line
 from ascendsim.report.validation.page import DEFINITIONS, UNMEASURED, quoted_part
 from ascendsim.validate.quoted import quoted_rows
+from ascendsim.validate.reading import Unusable
 from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row, Unusable
+from ascendsim.validate.schema import Row
 from tests.measured_samples import cells, made, write_table
 
 CLASS = ("--class", "primitives")

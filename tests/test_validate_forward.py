@@ -12,8 +12,9 @@ from ascendsim.profile import load_profile
 from ascendsim.validate.compare import summarise
 from ascendsim.validate.convolution import distinct
 from ascendsim.validate.kinds.forward import forward_plan, forward_problem, forward_us
+from ascendsim.validate.reading import read_rows
 from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row, read_rows
+from ascendsim.validate.schema import Row
 from tests.measured_samples import made
 from tests.test_measured_rows import line, rows
 

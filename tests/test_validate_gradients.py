@@ -17,8 +17,8 @@ from ascendsim.validate.coverage import comparison_line, coverage, coverage_text
 from ascendsim.validate.kinds.kernels import gradient_us
 from ascendsim.validate.quoted import quoted_rows, tuning_noise
 from ascendsim.validate.ranking import ranking_noise, rankings
+from ascendsim.validate.reading import Unusable, read_rows
 from ascendsim.validate.run import Validation, _profile, compare, compare_rows
-from ascendsim.validate.schema import Unusable, read_rows
 from tests.measured_samples import made
 
 OLD = "910B_old_1001"

@@ -9,8 +9,9 @@ from ascendsim.studies.sensitivity import sensitivity
 from ascendsim.validate.ablation import ablations, fitted
 from ascendsim.validate.compare import summarise
 from ascendsim.validate.quoted import quoted_rows
+from ascendsim.validate.reading import read_rows
 from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row, read_rows
+from ascendsim.validate.schema import Row
 from ascendsim.validate.targets import TARGETS, reached
 
 # What is not reached, with what it may at most be: products whose plans no source tells, one counter of one

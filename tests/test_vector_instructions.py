@@ -10,33 +10,17 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.program.instruction import Cost, Traffic
-from ascendsim.program.memory import CoreMemory
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill, vector_cost
 from ascendsim.vector.rearrange import Rearrange
 from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
+from tests.instruction_samples import MATH, counted, memory, put
 from tests.toy_profiles import toy_split
 
 TOY = toy_split()
 A, B = Slot("UB", 4096, "a", 0), Slot("UB", 4096, "b", 1)
-MATH = MathSettings(AccumulationModel.parse("block:16:RNE"))
-
-
-def memory(math=MATH, **gm):
-    return CoreMemory(gm, math, {})
-
-
-def put(mem, slot, values):
-    values = np.asarray(values, np.float32)
-    mem.new_tile(slot, values.shape)[...] = values
-
-
-def counted(*shape):
-    """Number the elements 1, 2, 3, ..."""
-    return np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
 
 
 # --- between GM and UB

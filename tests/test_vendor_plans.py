@@ -14,9 +14,9 @@ from ascendsim.ops.tiling.vendor.operators import plan_of_layer, vendor_plan
 from ascendsim.ops.tiling.vendor.stream import Tail, tail_of
 from ascendsim.ops.tiling.vendor.windows import dgrad_rows, rows_touched, wgrad_channels, wgrad_rows
 from ascendsim.profile import load_profile
+from tests.vendor_layers import ARCH22, base
 
 B2, PR = load_profile("910B2"), load_profile("950PR_9599", {"cores.cube": 32})
-ARCH22 = Machine(524288, 65536, 65536, 131072, 196608, 24)
 
 GROUPED = ConvProblem((1, 32, 8, 8), (32, 16, 3, 3), groups=2)
 
@@ -28,10 +28,6 @@ def problem(channels=64, out=64, size=32, kernel=3, batch=1, **more):
 
 def plan(problem, gradient, profile=B2, dtype="float16", **more):
     return vendor_plan(problem, gradient, dtype, profile, **more)
-
-
-def base(plan):
-    return plan.base_m, plan.base_n, plan.base_k
 
 
 @pytest.mark.parametrize(

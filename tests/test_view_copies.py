@@ -17,6 +17,7 @@ from ascendsim.timing.kernel import time_kernel
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 from ascendsim.vector.rearrange import Rearrange
 from tests.aclnn_calls import OUTPUTS, arguments_of, first_phase
+from tests.operator_calls import names
 from tests.rules_calls import conv
 from tests.toy_profiles import toy_split, toy_unified
 
@@ -209,10 +210,6 @@ def run(strides=None, **options):
     rest = [6], 1, 1, 1, False, 0, 1, (True, True, True), 0
     options = {"rules": "shipped", **options}
     return convolution_backward(*tensors, *rest, output_strides=strides, **options)
-
-
-def names(result):
-    return [kernel.name for kernel in result.kernels]
 
 
 @pytest.mark.parametrize("product", ["910B", "910_95", "310P"])

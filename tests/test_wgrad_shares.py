@@ -11,7 +11,7 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.program.kernel import Core
 from tests.both_engines import time_kernel
-from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
+from tests.conv_cases import assert_same_bits, blocks_dealt, call_of, run, tensors_of
 from tests.toy_profiles import toy_split, toy_unified
 
 ONLY_WEIGHT = (False, True, False)
@@ -40,9 +40,7 @@ def planned(tiling=BY_ROWS, problem=PROBLEM, profile=SPLIT, *, deterministic=Tru
 
 
 def dealt(tiling, problem=PROBLEM):
-    """Return (part, first row, first column) of the base blocks of each core."""
-    cores = planned(tiling, problem).schedule("grad_weight").dealt()
-    return [[(t.part, t.first_row, t.columns.first_column) for t in tasks] for tasks in cores]
+    return blocks_dealt(planned(tiling, problem))
 
 
 def test_a_part_is_a_share_of_one_image():

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -11,10 +12,9 @@ from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.program.builder import HAZARDS
 from tests.both_engines import time_kernel
-from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
-from tests.hazards import outcomes_of
+from tests.conv_cases import assert_same_bits, blocks_dealt, call_of, run, tensors_of
+from tests.hazards import assert_each_class_is_missed, outcomes_of
 from tests.nests import assert_unrolled_alike
 from tests.strict_memory import assert_as_declared
 from tests.toy_profiles import toy_split, toy_unified
@@ -55,9 +55,8 @@ def planned(tiling=BY_IMAGES, problem=PROBLEM, profile=SPLIT, *, deterministic=T
 
 
 def dealt(tiling, problem=PROBLEM):
-    """Return (part, first row, first column) of the base blocks of each core; part 2 is the whole."""
-    cores = planned(tiling, problem).schedule("grad_weight").dealt()
-    return [[(t.part, t.first_row, t.columns.first_column) for t in tasks] for tasks in cores]
+    """The base blocks of each core; part 2 is the whole."""
+    return blocks_dealt(planned(tiling, problem))
 
 
 def test_only_the_last_round_is_cut():
@@ -207,10 +206,7 @@ def test_programs_of_strips_are_those_without_loops(problem, monkeypatch):
 def test_a_missing_class_of_waits_in_strips_is_found():
     call = planned(replace(WHOLE, strip_w=8), STRIPPED[0])
     tensors = tensors_of(STRIPPED[0], data="integers")
-    right = outcomes_of(call, tensors, HAZARDS, gradient="grad_weight")
-    assert len(right) == 1
-    for missing in ("RAW", "WAR"):
-        assert outcomes_of(call, tensors, HAZARDS - {missing}, gradient="grad_weight") - right
+    assert_each_class_is_missed(partial(outcomes_of, call, tensors, gradient="grad_weight"))
 
 
 def test_an_axis_is_one_of_two():

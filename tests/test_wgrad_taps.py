@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,10 +21,9 @@ from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.ordered import sources
 from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.profile import load_profile
-from ascendsim.program.builder import HAZARDS
 from tests.both_engines import time_kernel
-from tests.conv_cases import assert_same_bits, call_of, run, tensors_of
-from tests.hazards import outcomes_of
+from tests.conv_cases import assert_same_bits, call_of, run, steps_of, tensors_of
+from tests.hazards import assert_each_class_is_missed, outcomes_of
 from tests.nests import assert_unrolled_alike
 from tests.strict_memory import assert_as_declared
 from tests.toy_profiles import toy_split, toy_unified
@@ -65,11 +65,6 @@ def planned(name, axis="whole", strip=0, profile=TOY, schedule="wgrad_taps", **c
 def kernel_of(*args, **options):
     kernels = lower(planned(*args, **options), ONLY_WEIGHT).kernels
     return next(kernel for kernel in kernels if kernel.name == "grad_weight")
-
-
-def steps_of(kernel):
-    [phase] = [phase for phase in kernel.phases if phase.name == "compute"]
-    return [step for work in phase.work for step in work.build().instructions]
 
 
 def seen(tile, pixel, image):
@@ -185,10 +180,7 @@ def test_programs_are_those_without_loops(name, strip, monkeypatch):
 
 def test_a_missing_class_of_waits_is_found():
     call, tensors = planned("3x3"), tensors_of(PROBLEMS["3x3"], data="integers")
-    right = outcomes_of(call, tensors, HAZARDS, gradient="grad_weight")
-    assert len(right) == 1
-    for missing in ("RAW", "WAR"):
-        assert outcomes_of(call, tensors, HAZARDS - {missing}, gradient="grad_weight") - right
+    assert_each_class_is_missed(partial(outcomes_of, call, tensors, gradient="grad_weight"))
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.schedules.winograd import points, program
-from ascendsim.program.builder import HAZARDS
 from tests.both_engines import time_kernel
 from tests.conv_cases import assert_same_bits, tensors_of
+from tests.hazards import assert_each_class_is_missed
 from tests.nests import Unrolling, plain
 from tests.winograd_cases import (
     CASES,
@@ -112,10 +112,7 @@ def outcomes(hazards):
 
 
 def test_a_missing_class_of_waits_is_found():
-    right = outcomes(HAZARDS)
-    assert len(right) == 1
-    for missing in ("RAW", "WAR"):
-        assert outcomes(HAZARDS - {missing}) - right
+    assert_each_class_is_missed(outcomes)
 
 
 @pytest.mark.parametrize(("problem", "tiling", "profile"), CASES, ids=NAMES)

@@ -5,19 +5,16 @@
 
 from dataclasses import replace
 
-import pytest
-
 from ascendsim import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.tiling.vendor import workspace
-from ascendsim.ops.tiling.vendor.layer import Layer, Machine
+from ascendsim.ops.tiling.vendor.layer import Layer
 from ascendsim.ops.tiling.vendor.plan import VendorPlan
 from tests.aclnn_calls import arguments_of, first_phase
 from tests.rules_calls import conv
+from tests.vendor_layers import ARCH22, ARCH35
 
 SYSTEM = 16 * 2**20
-ARCH22 = Machine(524288, 65536, 65536, 131072, 196608, 24)
-ARCH35 = Machine(524288, 65536, 65536, 262144, 253952, 32)
 INPUT, WEIGHT = (True, False, False), (False, True, False)
 
 
@@ -111,17 +108,6 @@ def test_parts_that_are_added_as_they_arrive_want_none():
     plan = VendorPlan("library", 128, 256, 64)
     flat = layer((1, 16, 8, 8), (16, 16, 3, 3))
     assert workspace.operator_workspace(plan, flat, ARCH22, "grad_weight", "2201") == 0
-
-
-@pytest.mark.parametrize(
-    ("height", "rows"),
-    # 4 rows of grad_output, 2 apart, under a kernel of 3: 9 rows of input. 30 of them would be 61 of its 40.
-    [(4, 9), (30, 40)],
-)
-def test_rows_of_ncdhw_that_are_turned_on_the_way_in_lie_there_twice(height, rows):
-    # 16 channels of rows of 50 pixels, 2 bytes each, in two copies on 24 cores.
-    stepped = layer((1, 64, 40, 50), (32, 64, 3, 3), stride=2)
-    assert workspace.turned_rows(stepped, ARCH22, 16, height) == 24 * 16 * rows * 50 * 2 * 2
 
 
 # --- grad_weight of the 910_95

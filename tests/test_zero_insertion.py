@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ascendsim.cube.im2col import Window
 from ascendsim.cube.movers import CopyGmToL1, FillL1, Placement
-from ascendsim.cube.tile_reads import Window
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.ops.problems.sliding import ImageTile

@@ -34,5 +34,5 @@ def plan(layer, gradient, machine, dtype="float16", **more):
 
 
 def base(plan):
-    """The sides of its base block."""
+    """The sides of the base block of a plan, or of a tiling."""
     return plan.base_m, plan.base_n, plan.base_k

@@ -19,7 +19,8 @@ from ascendsim.report.tables import TextTable
 from ascendsim.validate.ablation import Effect, effects
 from ascendsim.validate.compare import Summary
 from ascendsim.validate.fits import LeftOut, leave_out
-from ascendsim.validate.schema import CLASSES, Row, read_rows
+from ascendsim.validate.reading import read_rows
+from ascendsim.validate.schema import CLASSES, Row
 
 PAGE = Path(__file__).parent.parent / "docs" / "validation.md"
 BEGIN, END = "<!-- written by tools/judge_fits.py -->\n", "<!-- end of what it writes -->\n"

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
-from ascendsim.errors import ConfigError, DataError, close_matches
+from ascendsim.errors import ConfigError, DataError, did_you_mean
 
 
 def schedules_of(words: list[str] | None) -> list[str | type] | None:
@@ -34,8 +34,7 @@ def _schedule(word: str) -> str | type:
     }
     if name in found:
         return found[name]
-    near = close_matches(name, found, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(found) or 'none'}"
+    hint = did_you_mean(name, found, f"there is {', '.join(found) or 'none'}")
     raise ConfigError(f"{file}: has no schedule {name!r}, a class derived from ascendsim.Schedule; {hint}")
 
 

@@ -11,7 +11,7 @@ from ascendsim import __version__
 from ascendsim.cli.problem_options import add_problem
 from ascendsim.cli.shell.verbose import HELP
 from ascendsim.cli.values import natural, order, positive
-from ascendsim.errors import ConfigError, close_matches
+from ascendsim.errors import ConfigError, did_you_mean
 
 _EXAMPLES = """\
 examples:
@@ -41,9 +41,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     # argparse would list all commands, and print its usage before; the nearest one is what helps.
     if words and not words[0].startswith("-") and words[0] not in commands:
         known = [name for name in commands if " " not in name]
-        near = close_matches(words[0], known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}"
-        raise ConfigError(f"ascendsim has no command {words[0]!r}; {hint}")
+        raise ConfigError(f"ascendsim has no command {words[0]!r}; {did_you_mean(words[0], known)}")
     # parse_args() would name what it does not know, but not what is near it.
     arguments, unknown = parser.parse_known_args(words)
     # A study has options of its own, under both of its words.
@@ -51,8 +49,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     command: Parser = commands[name]
     if unknown:
         options = [option for action in command._actions for option in action.option_strings]
-        near = close_matches(unknown[0].partition("=")[0], options, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"`{command.prog} --help` lists what there is"
+        there = f"`{command.prog} --help` lists what there is"
+        hint = did_you_mean(unknown[0].partition("=")[0], options, there)
         raise ConfigError(f"`{command.prog}` does not know {unknown[0]!r}; {hint}")
     _refuse_repetition(command, words)
     # Not as a default of the option: argparse would append the user's products to it.

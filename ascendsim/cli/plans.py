@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.request import Network
 from ascendsim.cli.values import GRADIENTS
-from ascendsim.errors import CapacityError, ConfigError, DataError, close_matches
+from ascendsim.errors import CapacityError, ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
     from ascendsim.cli.request import Single
@@ -146,8 +146,5 @@ def _require_layers(file: PlanFile, request: Single | Network) -> None:
     names: Sequence[str] = request.layer_names
     for name in file.layers:
         if name not in names:
-            near = close_matches(name, names, n=1)
-            hint = (
-                f"did you mean {near[0]}?" if near else f"there is {', '.join(names) or 'no layer by name'}"
-            )
+            hint = did_you_mean(name, names, f"there is {', '.join(names) or 'no layer by name'}")
             raise ConfigError(f"{file.path}: has plans of {name}, which is no layer of what is run; {hint}")

@@ -12,8 +12,9 @@ from ascendsim.errors import ConfigError, DataError
 from ascendsim.progress import progress
 
 if TYPE_CHECKING:
+    from ascendsim.validate.reading import Unusable
     from ascendsim.validate.run import Validation
-    from ascendsim.validate.schema import Row, Unusable
+    from ascendsim.validate.schema import Row
 
 CLASSES = ("primitives", "matmul", "convolution", "layouts", "calls")
 # In the folder that ASCENDSIM_DATA names: the columns, or the words that they are made of.
@@ -104,7 +105,7 @@ def _rows(arguments: Any) -> list[Row | Unusable]:
     """
     from ascendsim.validate.msprof import read_msprof
     from ascendsim.validate.quoted import quoted_rows
-    from ascendsim.validate.schema import read_rows
+    from ascendsim.validate.reading import read_rows
 
     if arguments.msprof:
         if arguments.data:

@@ -7,7 +7,8 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ascendsim.cube.tile_reads import TileRead, Window
+from ascendsim.cube.im2col import Window
+from ascendsim.cube.tile_reads import TileRead
 from ascendsim.program.instruction import Cost, SlotToSlot, ToSlot, Traffic
 from ascendsim.program.places import Gm, Slot
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import ConfigError, ProgramError
-from ascendsim.ops.convolution_backward import planned_call
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
 from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.reference.call import reference_gradients

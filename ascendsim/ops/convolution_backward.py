@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from operator import index
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ascendsim.arguments import items, shown, truth, whole
+from ascendsim.arguments import shown, whole
 from ascendsim.errors import ConfigError
 from ascendsim.native.collector import collector_paused
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.gathered.threads import Threads
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
-from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call
+from ascendsim.ops.lowering.call import INPUTS, Call
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.known import known_graph
 from ascendsim.ops.lowering.lower import append_view_copies, lower
 from ascendsim.ops.lowering.vector import VectorKernels
-from ascendsim.ops.operands import Operand, spread
+from ascendsim.ops.operands import Operand
+from ascendsim.ops.options.asked import (
+    Mask,
+    asked_call,
+    decide,
+    gradient_shapes,
+    planned_call,
+    problem_of,
+    without_bias,
+)
 from ascendsim.ops.options.call import Options, options_of
-from ascendsim.ops.options.input_views import input_views
 from ascendsim.ops.options.keywords import CallOptions, require_order
-from ascendsim.ops.options.output_strides import output_views, strides_in_order
+from ascendsim.ops.options.output_strides import output_views
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
@@ -37,17 +42,11 @@ from ascendsim.ops.running import (
     thread_count,
     time_graph,
 )
-from ascendsim.rules import ConvolutionBackwardCall, Decision, TensorDescription, resolve
+from ascendsim.rules import ConvolutionBackwardCall, Decision
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from ascendsim.numerics.formats.dtypes import DType
     from ascendsim.ops.lowering.call import Tensors
-
-    Format = str | type | DType | np.dtype[Any]
-
-Mask = Sequence[bool]
+    from ascendsim.ops.options.asked import Format
 
 
 def convolution_backward(
@@ -94,8 +93,8 @@ def convolution_backward(
     attributes = stride, padding, dilation, transposed, output_padding, groups
     described = [operand.described for operand in operands.values()]
     axes = len(operands["input"].view.shape) - 2
-    sizes = None if _without_bias(bias_sizes, output_mask) else bias_sizes
-    asked = _asked(described, sizes, attributes, axes, output_mask, cube_math_type)
+    sizes = None if without_bias(bias_sizes, output_mask) else bias_sizes
+    asked = asked_call(described, sizes, attributes, axes, output_mask, cube_math_type)
     decision = decide(asked, options)
     with Threads(thread_count(threads, timing=timing)) as crew:
         carriers = carriers_of(operands, crew, keep_halves=not (timing or decision.empty))
@@ -107,10 +106,10 @@ def convolution_backward(
             done = Done(*run, model="none", plans={})
         else:
             views = {name: operand.view for name, operand in operands.items()}
-            views |= output_views(options.wanted_strides, _gradient_shapes(asked))
-            call = options.call(_problem(asked, decision), decision, views)
+            views |= output_views(options.wanted_strides, gradient_shapes(asked))
+            call = options.call(problem_of(asked, decision), decision, views)
             done = _done(call, decision, carriers, options, order, None if timing else crew)
-        gradients = encoded(done.made, _gradient_shapes(asked), decision, crew)
+        gradients = encoded(done.made, gradient_shapes(asked), decision, crew)
     return result_of(done, gradients, options, decision, order, timing=timing)
 
 
@@ -184,119 +183,14 @@ def plans_of_call(
     return planned_call(problem, options, dtype, cube_math_type, output_mask)[1].plans
 
 
-def planned_call(
-    problem: ConvProblem,
-    options: Options,
-    dtype: Format | Sequence[Format] = "float16",
-    cube_math_type: int = 0,
-    output_mask: Mask = (True, True, True),
-    strides: Mapping[str, Sequence[int]] | None = None,
-) -> tuple[Decision, Call]:
-    """Return what the interface decides of a call without tensors, and what fixes its kernels.
-
-    Raises   as `estimate`
-    """
-    if not isinstance(problem, ConvProblem):
-        raise ConfigError(
-            f"estimate: problem is {shown(problem)}; it must be ConvProblem(input=..., weight=...)"
-        )
-    views = input_views(problem, strides)
-    described = [
-        TensorDescription(view.shape, name, strides=view.strides)
-        for view, name in zip(views.values(), _names(dtype), strict=True)
-    ]
-    p = problem
-    attributes = p.stride, p.padding, p.dilation, p.transposed, p.output_padding, p.groups
-    asked = _asked(described, None, attributes, p.rank, output_mask, cube_math_type)
-    # A ConvProblem is never empty, so there is always a product to plan.
-    decision = decide(asked, options)
-    views |= output_views(options.wanted_strides, _gradient_shapes(asked))
-    return decision, options.call(problem, decision, views)
-
-
-def _asked(
-    described: Sequence[TensorDescription | None],
-    bias_sizes: Sequence[int] | None,
-    attributes: tuple[Any, ...],
-    axes: int,
-    output_mask: Mask,
-    cube_math_type: int,
-) -> ConvolutionBackwardCall:
-    """Return the call as the interface takes it, with one number for each axis where one stands for all."""
-    *sizes, transposed, output_padding, groups = attributes
-    *sizes, output_padding = (spread(value, axes) for value in (*sizes, output_padding))
-    last = transposed, output_padding, groups, output_mask, cube_math_type
-    in_order: tuple[Any, ...] = (*described, bias_sizes, *sizes, *last)
-    return ConvolutionBackwardCall(*in_order)
-
-
-def _without_bias(bias_sizes: Any, output_mask: Any) -> bool:
-    """Tell whether bias_sizes is the [0] that torch's autograd passes for a layer without bias."""
-    # The interface itself wants the channels in any case; what else is in the mask is for the rules to say.
-    mask_is_known = isinstance(output_mask, Sequence) and len(output_mask) == 3
-    if not mask_is_known or truth(output_mask[2]) is not False:
-        return False
-    return isinstance(bias_sizes, Sequence) and len(bias_sizes) == 1 and whole(bias_sizes[0]) == 0
-
-
-def decide(asked: ConvolutionBackwardCall, options: Options) -> Decision:
-    """Check a call by the rule set, with the outputs that a caller would have made, masked or not.
-
-    Raises   AclnnError with the status that the interface would answer
-    """
-    outputs = options.wanted_dtypes, strides_in_order(options.wanted_strides)
-    return resolve(asked.with_usual_outputs(*outputs), options.asked_product, options.rules)
-
-
-def _names(dtype: Format | Sequence[Format]) -> tuple[str, ...]:
-    """Return the formats of grad_output, input and weight.
-
-    Raises   ConfigError unless there is one for all or one for each, UnsupportedError for unknown ones
-    """
-    # A name is a sequence too, of letters.
-    several = isinstance(dtype, Sequence) and not isinstance(dtype, str)
-    given = items(dtype) if several else (dtype,) * 3
-    if given is None or len(given) != 3:
-        count = "too many" if given is None else len(given)
-        raise ConfigError(f"estimate: dtype has {count} names {shown(dtype)}; it needs one, or three")
-    if any(name is None for name in given):
-        raise ConfigError(f"estimate: dtype is {shown(dtype)}; it must be a format such as float16, or three")
-    return tuple(lookup_dtype(name).name for name in given)
-
-
-def _problem(asked: ConvolutionBackwardCall, decision: Decision) -> ConvProblem:
-    """Return the convolution of an accepted call; the shapes rule over output_padding, as in the operator."""
-    grad_output, input, weight = _shapes(asked)
-    # Plain numbers, which the rules have found them to be; True would be equal to 1.
-    sizes = [tuple(map(index, given or ())) for given in (asked.stride, asked.padding, asked.dilation)]
-    last = bool(asked.transposed), decision.output_padding, index(asked.groups)
-    problem = _known(input, weight, *sizes, *last)
-    problem.check_grad_output(grad_output)
-    return problem
-
-
-_known = lru_cache(maxsize=256)(ConvProblem)  # the same calls come in every step of a training run
-
-
 def _empty_graph(asked: ConvolutionBackwardCall, decision: Decision, options: Options) -> Graph:
     """Return the kernels that write the zeros of an accepted call with an empty input or weight."""
     graph = GraphBuilder({})
     zeros = VectorKernels(graph, options.profile, AccumulationModel("exact"))
     wanted = []
-    for (name, shape), asked_for in zip(_gradient_shapes(asked).items(), decision.wanted, strict=True):
+    for (name, shape), asked_for in zip(gradient_shapes(asked).items(), decision.wanted, strict=True):
         if asked_for:
             zeros.fill(name, shape, decision.dtypes[name])
             wanted.append(name)
-    append_view_copies(zeros, wanted, output_views(options.wanted_strides, _gradient_shapes(asked)))
+    append_view_copies(zeros, wanted, output_views(options.wanted_strides, gradient_shapes(asked)))
     return graph.build(tuple(wanted))
-
-
-def _gradient_shapes(asked: ConvolutionBackwardCall) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the three gradients of an accepted call."""
-    grad_output, input, weight = _shapes(asked)
-    return dict(zip(GRADIENTS, (input, weight, (grad_output[1],)), strict=True))
-
-
-def _shapes(asked: ConvolutionBackwardCall) -> list[tuple[int, ...]]:
-    """Return the shapes of grad_output, input and weight, none of which an accepted call lacks."""
-    return [tensor.shape for tensor in (asked.grad_output, asked.input, asked.weight) if tensor is not None]

@@ -21,7 +21,7 @@ from ascendsim.progress import progress
 from ascendsim.timing.fast.ready import get_ready
 
 if TYPE_CHECKING:
-    from ascendsim.ops.convolution_backward import Format, Mask
+    from ascendsim.ops.options.asked import Format, Mask
 
 
 class ItemOptions(CallOptions, total=False):

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from ascendsim.arguments import shown, whole
-from ascendsim.errors import ConfigError, close_matches
+from ascendsim.errors import ConfigError, did_you_mean
 
 SWITCHES = ("reuse_l1", "unit_flag", "transpose_first")
 # What some fields may say.
@@ -242,8 +242,7 @@ def require_fields(where: str, given: Iterable[str], others: Sequence[str] = ())
     for name in given:
         if name not in known:
             # The vendor writes baseM, which letter by letter is as near to base_n.
-            near = close_matches(str(name).lower(), known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(known)}"
+            hint = did_you_mean(str(name).lower(), known, f"it takes {', '.join(known)}")
             raise ConfigError(f"{where} has the field {shown(name)}, which no tiling has; {hint}")
 
 

@@ -8,9 +8,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.frozen import FrozenMap
-from ascendsim.ops.convolution_backward import planned_call
 from ascendsim.ops.graph_times import CHAINED, left_by_graph
 from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
 from ascendsim.ops.options.keywords import CallOptions
 from ascendsim.ops.options.notes import L2_NOTES
@@ -19,7 +19,7 @@ from ascendsim.ops.results import Estimate
 from ascendsim.ops.running import common_fields, time_graph
 
 if TYPE_CHECKING:
-    from ascendsim.ops.convolution_backward import Format, Mask
+    from ascendsim.ops.options.asked import Format, Mask
 
 SEQUENCE_NOTE = (
     "L2 holds what the calls before this one have left; each kernel finds there what came before it."

@@ -2,15 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.profile.files import (
-    Product,
-    configs_directory,
-    is_file_name,
-    list_products,
-    load_profile,
-    profile_from_tree,
-)
+from ascendsim.profile.files import Product, is_file_name, list_products, load_profile, profile_from_tree
 from ascendsim.profile.generation import Generation
+from ascendsim.profile.reading import configs_directory
 from ascendsim.profile.records import Figure, Profile
 
 if TYPE_CHECKING:

@@ -1,20 +1,17 @@
-"""Find, read and check product files; the only reader of them."""
+"""Find and check product files: what a name means, and the profile of it."""
 
-import os
-import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
 from ascendsim.profile.build import build_profile
-from ascendsim.profile.check import Layer, check, hint, merge, nearest, problems_text
+from ascendsim.profile.check import Layer, check, hint, merge, nearest
 from ascendsim.profile.overrides import mark_overridden, override_layer
+from ascendsim.profile.reading import ProductFile, configs_directory, read_product, toml_files
 from ascendsim.profile.records import Profile
-from ascendsim.profile.schema import ABOUT_TABLES, ABOUT_TEXTS
 
 LONGEST_NAME = 4096  # no system has longer paths; a message should stay short
 
@@ -28,22 +25,10 @@ class Product(NamedTuple):
     base: str
 
 
-# Equal only to itself: the same content is parsed once, and identity costs nothing to compare.
-@dataclass(frozen=True, eq=False)
-class _File:
-    """A product file as read: texts and tables about it, and its tree of figures."""
-
-    label: str
-    texts: Mapping[str, str]
-    variants: Mapping[str, Any]
-    sources: Mapping[str, str]
-    tree: Mapping[str, Any]
-
-
 class _Choice(NamedTuple):
     """Meaning of a name: files, each with the variant chosen in it, lowest first; what to call the result."""
 
-    files: tuple[tuple[_File, str], ...]
+    files: tuple[tuple[ProductFile, str], ...]
     names: tuple[tuple[str, str], ...]
 
     @property
@@ -95,13 +80,13 @@ def _built(choice: _Choice) -> Profile:
 def profile_from_tree(tree: Mapping[str, Any], product: str) -> Profile:
     """Make a Profile of figures given in code, under the same rules as those of a file."""
     names = (("product", product), ("variant", product), ("evidence", "figures given in code"))
-    choice = _on_generation(_Choice(((_File(product, {}, {}, {}, tree), ""),), names), {})
+    choice = _on_generation(_Choice(((ProductFile(product, {}, {}, {}, tree), ""),), names), {})
     return choice.profile(check(choice.layers))
 
 
 def list_products() -> tuple[Product, ...]:
     """List what is shipped, by name."""
-    return tuple(_product(path, _read(path).texts, _read(path).variants) for path in _shipped())
+    return tuple(_product(path, read_product(path).texts, read_product(path).variants) for path in _shipped())
 
 
 def _product(path: Path, texts: Mapping[str, str], variants: Mapping[str, Any]) -> Product:
@@ -110,22 +95,13 @@ def _product(path: Path, texts: Mapping[str, str], variants: Mapping[str, Any]) 
     return Product(texts.get("product", path.stem), default, tuple(variants), texts.get("base", ""))
 
 
-@cache
-def configs_directory() -> Path:
-    """Return the directory of the product files: inside the installed package, else beside it."""
-    package = Path(__file__).resolve().parent.parent
-    # The wheel puts the folder into the package; in a checkout it lies beside it.
-    inside = package / "configs"
-    return inside if inside.is_dir() else package.parent / "configs"
-
-
 def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
     """Resolve a name to its layers; `above` holds the files that refer to it through `base`."""
     path, variant = _locate(name)
     # Without this a circle of files would end in a RecursionError.
     if str(path) in above:
         raise ConfigError(f"{path}: its `base` leads back to itself; a chain of bases must end in a product")
-    file = _read(path)
+    file = read_product(path)
     chosen = variant or file.texts.get("default_variant", "")
     base = file.texts.get("base")
     below = _base(path, file, base, above) if base else _Choice((), ())
@@ -150,12 +126,12 @@ def _on_generation(choice: _Choice, overrides: Mapping[str, Any]) -> _Choice:
     given = [layer.tree["npu_arch"] for layer in choice.layers if "npu_arch" in layer.tree]
     # Whatever else stands there, the checks will say so.
     arch = given[-1].get("value") if given and isinstance(given[-1], Mapping) else None
-    files = {path.stem: path for path in _tables(configs_directory() / "generations")}
-    file = _read(files.get(str(overrides.get("npu_arch", arch)), files["other"]), "generation")
+    files = {path.stem: path for path in toml_files(configs_directory() / "generations")}
+    file = read_product(files.get(str(overrides.get("npu_arch", arch)), files["other"]), "generation")
     return _Choice(((file, ""), *choice.files), choice.names)
 
 
-def _base(path: Path, file: _File, base: str, above: tuple[str, ...]) -> _Choice:
+def _base(path: Path, file: ProductFile, base: str, above: tuple[str, ...]) -> _Choice:
     """Resolve what a file builds on; a base that is a file lies beside it, wherever the command runs."""
     name = str(path.parent / base) if is_file_name(base) else base
     try:
@@ -177,7 +153,7 @@ def _locate(name: str) -> tuple[Path, str]:
     # A variant usually starts like its product: look there first, since reading a file costs milliseconds.
     known: list[str] = []
     for path in _likely(shipped, plain):
-        file = _read(path)
+        file = read_product(path)
         # Pages speak of an Atlas A2, and rules do: it is the product that a 910B is.
         if file.texts.get("series", "").lower() == plain != "":
             return path, ""
@@ -217,77 +193,4 @@ def _common_prefix(one: str, two: str) -> int:
 
 def _shipped() -> tuple[Path, ...]:
     # Listed at each call, since a file may come.
-    return _tables(configs_directory())
-
-
-def _tables(folder: Path) -> tuple[Path, ...]:
-    """Return the .toml files in a folder, by name."""
-    with os.scandir(folder) as entries:
-        return _paths(folder, tuple(entry.name for entry in entries))
-
-
-# To make paths of all names takes longer than to list them.
-@lru_cache(maxsize=8)
-def _paths(folder: Path, names: tuple[str, ...]) -> tuple[Path, ...]:
-    return tuple(sorted(folder / name for name in names if name.endswith(".toml")))
-
-
-def _read(path: Path, table: str = "") -> _File:
-    """Read one file, whose figures stand in a table of the tree if it has a name.
-
-    It is parsed again only if its text has changed. Reading is cheap; parsing takes milliseconds.
-    """
-    try:
-        written = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}; expected a product file") from None
-    except ValueError as error:  # a NUL in it
-        raise ConfigError(f"{shown(str(path))}: cannot be read: {error}; expected a product file") from None
-    try:
-        return _parsed(path, written, table)
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not text in UTF-8; expected a product file in TOML") from None
-
-
-@lru_cache(maxsize=32)
-def _parsed(path: Path, written: bytes, table: str) -> _File:
-    """Parse one file and part what it says about itself from its figures; nobody may change the result."""
-    # Messages about shipped files stay short; a file of one's own is told with the path it was given by.
-    label = path.name if path.parent == configs_directory() else str(path)
-    try:
-        content = tomllib.loads(written.decode("utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not valid TOML: {error}") from None
-    problems = [f"{label}: {problem}" for problem in _about_problems(content)]
-    if problems:
-        raise ConfigError(problems_text(label, problems))
-    # What is left are figures: the schema knows nothing else.
-    texts = {key: content.pop(key) for key in ABOUT_TEXTS if key in content}
-    variants, sources = content.pop("variants", {}), content.pop("sources", {})
-    return _File(label, texts, variants, sources, {table: content} if table else content)
-
-
-def _about_problems(content: Mapping[str, Any]) -> Iterator[str]:
-    for key in ABOUT_TEXTS:
-        if not isinstance(content.get(key, ""), str):
-            yield f"{key}: got {content[key]!r}, expected a text"
-    variant = content.get("variant", "-")
-    if isinstance(variant, str) and not _names_files(variant):
-        yield f"variant: got {variant!r}, expected {_A_NAME}"
-    for key in ABOUT_TABLES:
-        if not isinstance(content.get(key, {}), dict):
-            yield f"{key}: got {content[key]!r}, expected a table"
-    variants = content.get("variants", {})
-    for name, variant in variants.items() if isinstance(variants, dict) else ():
-        if not _names_files(name):
-            yield f"variants: got {name!r}, expected {_A_NAME}"
-        if not isinstance(variant, dict):
-            yield f"variants.{name}: got {variant!r}, expected a table of figures"
-
-
-_A_NAME = "a name without / and \\, since files of reports are called after it"
-
-
-def _names_files(name: str) -> bool:
-    """Tell whether a variant's name can be part of the name of a file."""
-    return name.isprintable() and bool(name) and not set(name) & set("/\\")
+    return toml_files(configs_directory())

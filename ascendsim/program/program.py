@@ -56,10 +56,9 @@ class Program:
         buffer_bytes: Mapping[str, int],
         hazards: frozenset[str] = HAZARDS,
         waits: Derived | None = None,
-        posts: Mapping[int, Post] | None = None,
     ) -> Program:
         """Return a program without loops."""
-        steps = (Step(Unit(tuple(instructions), None, posts)),)
+        steps = (Step(Unit(tuple(instructions))),)
         return cls(steps, (Segment(0, 1),), slots, buffer_bytes, hazards, waits)
 
     def __len__(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from ascendsim.report.columns import CALL, GRADIENT, KERNEL, LAYER, SHOWN_ERRORS, Entry
 from ascendsim.report.numbers import bounds, value
 from ascendsim.report.overview import headline, plans_table
+from ascendsim.report.products import products_table
 from ascendsim.report.tables import (
     TextTable,
     busy_table,
@@ -16,7 +17,6 @@ from ascendsim.report.tables import (
     gradient_table,
     layer_table,
     occupation_table,
-    products_table,
     time_table,
 )
 from ascendsim.report.words import (

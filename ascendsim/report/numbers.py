@@ -36,6 +36,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f}%"
 
 
+def known(figure: float, form: str) -> str:
+    """Print a number in a form; an empty cell where it is not known (NaN)."""
+    return "" if figure != figure else format(figure, form)
+
+
 def microseconds(time_us: float) -> str:
     """Print a time with two decimals, a long one without."""
     return f"{time_us:,.2f}" if time_us < 1000 else f"{time_us:,.0f}"

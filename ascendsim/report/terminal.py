@@ -25,15 +25,8 @@ from ascendsim.report.overview import (
     network_table,
     plans_table,
 )
-from ascendsim.report.tables import (
-    TextTable,
-    busy_table,
-    bytes_table,
-    layer_table,
-    product_table,
-    products_table,
-    time_table,
-)
+from ascendsim.report.products import product_table, products_table
+from ascendsim.report.tables import TextTable, busy_table, bytes_table, layer_table, time_table
 from ascendsim.report.words import (
     GRADIENT_LEGEND,
     LEGEND,

@@ -7,7 +7,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from ascendsim.errors import ConfigError, close_matches
+from ascendsim.errors import ConfigError, did_you_mean
 from ascendsim.frozen import FrozenMap
 from ascendsim.rules.model import OneOf
 
@@ -28,9 +28,7 @@ def build(kind: type[Record], table: Any, where: str, products: tuple[str, ...] 
     for key in table:
         if key not in hints:
             # A misspelt key would otherwise leave the rule of the base in force without a word.
-            near = close_matches(key, hints, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(hints)}"
-            raise ConfigError(f"{where}: unknown key {key!r}; {hint}")
+            raise ConfigError(f"{where}: unknown key {key!r}; {did_you_mean(key, hints)}")
     values = {}
     for name, hint in hints.items():
         if name in table:
@@ -84,8 +82,7 @@ def _known(value: Any, one_of: OneOf, where: str, products: tuple[str, ...]) -> 
     known = one_of.known or products
     if value in known:
         return value
-    near = close_matches(str(value), map(str, known), n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(map(str, known))}"
+    hint = did_you_mean(str(value), [*map(str, known)])
     raise ConfigError(f"{where}: unknown {one_of.what} {value!r}; {hint}")
 
 

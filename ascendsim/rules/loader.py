@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError, close_matches
+from ascendsim.errors import ConfigError, did_you_mean
 from ascendsim.rules.build import build
 from ascendsim.rules.model import ConvolutionRules, ProductName, RuleSet, TbcRules
 
@@ -118,8 +118,7 @@ def _path(name: str | Path) -> Path:
     names = rule_set_names()
     if name in names:
         return rules_directory() / f"{name}.toml"
-    near = close_matches(str(name), names, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names)},"
+    hint = did_you_mean(str(name), names, f"there is {', '.join(names)},")
     raise ConfigError(f"unknown rule set {shown(name)}; {hint} or the path of a .toml file of your own")
 
 

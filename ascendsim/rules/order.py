@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
 from ascendsim.errors import AclnnError
-from ascendsim.rules.typed import Tensor
 
-SomeChecked = TypeVar("SomeChecked")
+# A check of any call serves in the order of one interface.
+SomeChecked = TypeVar("SomeChecked", contravariant=True)
 # ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR, ACLNN_ERR_INNER_NULLPTR.
 INVALID, NULL, INNER = 161002, 161001, 561103
 
@@ -33,14 +33,6 @@ def run(checks: Iterable[Check[SomeChecked]], call: SomeChecked) -> None:
         reason = check.find(call)
         if reason is not None:
             raise AclnnError(check.status, f"{check.number} ({check.name})", reason)
-
-
-def gaps(outputs: Iterable[tuple[str, Tensor]]) -> str | None:
-    """Find an output whose elements do not lie row after row."""
-    for name, tensor in outputs:
-        if not tensor.is_contiguous:
-            return f"{name} of shape {tensor.shape} has strides {tensor.strides}; outputs must be contiguous"
-    return None
 
 
 def listed(values: Iterable[object]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError, close_matches
+from ascendsim.errors import ConfigError, did_you_mean
 from ascendsim.rules.loader import product_names
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ def rule_product(product: str | Profile) -> str:
         return found
     name = product if isinstance(product, str) else product.product
     known = [entry.name for entry in product_names()]
-    near = close_matches(str(name), known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}"
+    hint = did_you_mean(str(name), known)
     raise ConfigError(f"rules: unknown product {shown(name)}; {hint}")
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ascendsim.rules.calls import GRADIENTS
 from ascendsim.rules.checked import CheckedTbc
-from ascendsim.rules.cube_math import cube_math_problem
-from ascendsim.rules.limits import first_exceeded
-from ascendsim.rules.order import INNER, INVALID, NULL, Check, gaps, listed
+from ascendsim.rules.common import contiguous_outputs, cube_math, inner_limits, stated_limits
+from ascendsim.rules.order import INNER, NULL, Check, listed
 
 INPUTS = ("grad_output", "input", "weight", "bias")
 
@@ -54,11 +53,6 @@ def formats(c: CheckedTbc) -> str | None:
     return None
 
 
-def contiguous_outputs(c: CheckedTbc) -> str | None:
-    """Find an output with gaps between its elements, where the page wants none."""
-    return gaps(c.present(*GRADIENTS)) if c.rules.contiguous_outputs else None
-
-
 def empty_tensors(c: CheckedTbc) -> str | None:
     """Find an empty tensor where there may be none."""
     # Page 003 says both yes (parameter table) and no (note): a rule set has to choose.
@@ -98,16 +92,6 @@ def shapes(c: CheckedTbc) -> str | None:
     return None
 
 
-def stated_limits(c: CheckedTbc) -> str | None:
-    """Find a size above a limit that answers 161002."""
-    return first_exceeded(c, INVALID)
-
-
-def cube_math(c: CheckedTbc) -> str | None:
-    """Find a cubeMathType that is not allowed for these inputs on this product."""
-    return cube_math_problem(c.input_dtypes, c.promoted_dtype, c.cube_math_type, c.cube_math)
-
-
 def output_dtypes(c: CheckedTbc) -> str | None:
     """Find an output that has not the dtype of its tensor, where the rules want that."""
     for name in GRADIENTS:
@@ -118,11 +102,6 @@ def output_dtypes(c: CheckedTbc) -> str | None:
                     "they must be equal"
                 )
     return None
-
-
-def inner_operators(c: CheckedTbc) -> str | None:
-    """Find what the inner convolution refuses."""
-    return first_exceeded(c, INNER)
 
 
 TBC_CHECKS = (
@@ -137,5 +116,5 @@ TBC_CHECKS = (
     Check("5a", "stated limits", stated_limits),
     Check("6", "cube_math_type", cube_math),
     Check("7", "dtypes of the outputs", output_dtypes),
-    Check("8", "inner operators", inner_operators, INNER),
+    Check("8", "inner operators", inner_limits, INNER),
 )

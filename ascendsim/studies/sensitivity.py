@@ -9,23 +9,17 @@ from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Profile
 from ascendsim.studies.records import FigureEffect
-from ascendsim.studies.sweep import Advance, Sweep
+from ascendsim.studies.sweep import Sweep
 
 # The main job: the 3x3 layer with 128 channels of ResNet-50, batch 4, both gradients in float16.
 LAYER = ConvProblem((4, 128, 28, 28), (128, 128, 3, 3), 1, 1)
 LAYER_NAME = "the 128->128 3x3 @28x28 layer of ResNet-50, batch 4, float16"
 
 
-def sensitivity(
-    product: str | Path, advance: Advance = lambda _: None, workers: int | None = 1
-) -> tuple[FigureEffect, ...]:
-    """Return the effect of every assumed figure of a product on both gradients of `LAYER`.
-
-    workers  processes that time calls, as `estimate_many` takes them
-    """
-    return Sweep.of(product, _call).effects(advance, workers)
+def sensitivity(product: str | Path) -> tuple[FigureEffect, ...]:
+    """Return the effect of every assumed figure of a product on both gradients of `LAYER`."""
+    return Sweep.of(product, _call).effects(lambda _: None)
 
 
-# A function of the module, since other processes are told it by its name.
 def _call(profile: Profile, plans: Any) -> Any:
     return estimate(LAYER, product=profile, output_mask=(True, True, False), tiling=plans)

@@ -24,11 +24,6 @@ TimedCall = Callable[[Profile, Plans | None], "Estimate"]
 Advance = Callable[[str], None]
 
 
-def plans_of(result: Estimate) -> Plans:
-    """Return the plans of a call's cube kernels, by gradient."""
-    return {kernel.name: kernel.plan for kernel in result.kernels if kernel.plan is not None}
-
-
 def ranged_figures(profile: Profile) -> dict[str, Figure]:
     """Return the assumed figures that could move cycles, by path.
 
@@ -75,7 +70,7 @@ class Sweep:
         """Return the call with other figures, by path; None where figures contradict each other."""
         # A tile that no longer fits, or figures that the loader refuses together: that end is not possible.
         try:
-            return self.call(load_profile(self.product, overrides=dict(figures)), plans_of(self.usual))
+            return self.call(load_profile(self.product, overrides=dict(figures)), self.usual.plans)
         except AscendSimError:
             return None
 

@@ -9,8 +9,9 @@ from typing import Any
 from ascendsim.profile import list_products, load_profile
 from ascendsim.profile.records import Figure
 from ascendsim.validate.compare import Case, summarise
+from ascendsim.validate.reading import Unusable
 from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row, Unusable
+from ascendsim.validate.schema import Row
 
 # What tells two measurements of one kernel apart.
 REPEATED: dict[str, Any] = {

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from ascendsim.profile import list_products
 from ascendsim.validate.convolution import Kernel, kernel_key
-from ascendsim.validate.schema import Row, Unusable
+from ascendsim.validate.reading import Unusable
+from ascendsim.validate.schema import Row
 
 GRADIENTS = ("grad_input", "grad_weight")
 # What a row of a whole call is called, and the gradient that the call makes.

@@ -7,8 +7,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from ascendsim.validate.ranking import Noise, ranking_noise, rankings
+from ascendsim.validate.reading import Unusable, read_rows
 from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row, Unusable, read_rows
+from ascendsim.validate.schema import Row
 
 
 def quoted_rows() -> list[Row | Unusable]:

@@ -16,7 +16,8 @@ from ascendsim.validate.kinds.forward import forward_us
 from ascendsim.validate.kinds.kernels import gradient_us, matmul_us
 from ascendsim.validate.kinds.primitives import ISSUE, instruction_cycles
 from ascendsim.validate.kinds.streams import copy_and_wait_us, stream_us
-from ascendsim.validate.schema import CLASSES, Row, Unusable
+from ascendsim.validate.reading import Unusable
+from ascendsim.validate.schema import CLASSES, Row
 
 Overrides = tuple[tuple[str, Any], ...]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ascendsim.cli.values import GRADIENTS
-from ascendsim.errors import ConfigError, DataError, close_matches
+from ascendsim.errors import ConfigError, DataError, did_you_mean
 from ascendsim.rules import Call, ConvolutionBackwardCall, ConvTbcBackwardCall, TensorDescription
 
 CONV, TBC = ConvolutionBackwardCall.api, ConvTbcBackwardCall.api
@@ -227,8 +227,7 @@ def _known(table: Any, keys: tuple[str, ...], where: str) -> None:
         raise DataError(f"{where}: got {type(table).__name__}; it must be a table of {', '.join(keys)}")
     for key in table:
         if key not in keys:
-            near = close_matches(key, keys, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(keys)}"
+            hint = did_you_mean(key, keys)
             raise DataError(f"{where}: unknown key {key!r}; {hint}")
 
 

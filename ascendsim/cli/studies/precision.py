@@ -177,8 +177,9 @@ def _check(arguments: Any) -> None:
 def _print(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Sequence[Profile]) -> None:
     from ascendsim.cli.studies.engine import write_study_page
     from ascendsim.report.studies.facts import facts as study_facts
-    from ascendsim.report.studies.precision import precision_compared, precision_record, precision_rows
+    from ascendsim.report.studies.precision import precision_record, precision_rows
     from ascendsim.report.studies.precision_page import precision_page, precision_title
+    from ascendsim.report.studies.precision_words import precision_compared
     from ascendsim.report.studies.several import joined
     from ascendsim.studies.engine.table import write_table
     from ascendsim.studies.sweep import ranged_figures
@@ -206,15 +207,8 @@ def _print(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Sequence
 
 
 def _print_tables(studies: Sequence[PrecisionStudy]) -> None:
-    from ascendsim.report.studies.precision import (
-        DEFINITIONS,
-        mode_table,
-        precision_compared,
-        precision_sentence,
-        reasons,
-        refusals,
-        share_table,
-    )
+    from ascendsim.report.studies.precision import DEFINITIONS, mode_table, refusals, share_table
+    from ascendsim.report.studies.precision_words import precision_compared, precision_sentence, reasons
     from ascendsim.report.terminal import make_console, print_table, print_text
 
     out = make_console()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ascendsim.arguments import shown, whole
-from ascendsim.errors import ConfigError, close_matches
+from ascendsim.errors import ConfigError, did_you_mean
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.tiling.partial import PartialPlan
@@ -73,8 +73,7 @@ def require_known(function: str, given: Iterable[str], names: Sequence[str]) -> 
     """
     for name in given:
         if name not in names:
-            near = close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(names)}"
+            hint = did_you_mean(name, names, f"it takes {', '.join(names)}")
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; {hint}")
 
 

@@ -51,8 +51,7 @@ def gradient_product(
 
     Source   public ops-nn at e5c3fa932, as read: the operator's interface code
     """
-    plain = p.groups == 1 and not p.transposed and not any(map(any, p.pads)) and set(p.dilations) == {1}
-    if not plain or profile.npu_arch not in (OLDER, NEWEST):
+    if not may_be_product(p, profile):
         return None
     images = gradient == "grad_input"
     out, into = p.small_channels, p.big_channels
@@ -73,6 +72,12 @@ def gradient_product(
     if images:
         return GradientProduct(_product(into, out, pixels, transpose_a=True), "weight", "grad_output")
     return GradientProduct(_product(out, pixels, into, transpose_b=True), "grad_output", "input")
+
+
+def may_be_product(p: ConvProblem, profile: Profile) -> bool:
+    """Tell whether the interface looks at a convolution at all: one group, no padding, nothing between."""
+    plain = p.groups == 1 and not p.transposed and not any(map(any, p.pads)) and set(p.dilations) == {1}
+    return plain and profile.npu_arch in (OLDER, NEWEST)
 
 
 def covers_image(p: ConvProblem) -> bool:

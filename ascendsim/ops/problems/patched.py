@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.ops.problems.as_product import NEWEST, OLDER, covers_image
+from ascendsim.ops.problems.as_product import covers_image, may_be_product
 from ascendsim.ops.problems.convolution import ConvProblem
 
 if TYPE_CHECKING:
@@ -42,9 +42,8 @@ class Patches(NamedTuple):
 
         Source   public ops-nn at e5c3fa932, as read: the operator's interface code
         """
-        plain = p.groups == 1 and not p.transposed and not any(map(any, p.pads)) and set(p.dilations) == {1}
         wide = {size for size in p.kernel if size > 1}
-        if not plain or profile.npu_arch not in (OLDER, NEWEST) or p.kernel == p.big_size:
+        if not may_be_product(p, profile) or p.kernel == p.big_size:
             return None
         if not wide or min(wide) < LEAST_KERNEL or not covers_image(p):
             return None

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ascendsim.cube.im2col import Window
 from ascendsim.cube.movers import PLAIN
-from ascendsim.cube.tile_reads import Window
 from ascendsim.ops.problems.sliding import ImageTile, Sliding
 from ascendsim.ops.problems.strips import Strips
 from ascendsim.ops.problems.taps import Taps

@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import lcm
 from typing import NamedTuple
 
+from ascendsim.cube.im2col import Window
 from ascendsim.cube.movers import Placement
-from ascendsim.cube.tile_reads import Window
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.packed import C0_BYTES
 from ascendsim.ops.problems.taps import Taps

@@ -46,11 +46,6 @@ def even_slices(run: int, most: int) -> list[tuple[int, int]]:
     return [(first, last - first) for first, last in pairwise(edges)]
 
 
-def full_slices(run: int, most: int) -> list[tuple[int, int]]:
-    """Cut a run into (first, count) slices of `most`; the last one may be shorter."""
-    return [(first, min(most, run - first)) for first in range(0, run, most)]
-
-
 def segments_of(
     left: tuple[Taps, ...],
     right: tuple[Taps, ...],

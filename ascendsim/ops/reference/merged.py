@@ -8,6 +8,7 @@ that Inf or NaN in grad_output reaches grad_input of all groups that are merged 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,8 @@ from ascendsim.ops.schedules.order import DgradOrder, WgradOrder, WinogradOrder
 
 if TYPE_CHECKING:
     from ascendsim.ops.reference.ordered import Floats, Reduce
+
+Place = tuple[int, int, int]
 
 
 def merged_dgrad(
@@ -34,12 +37,8 @@ def merged_dgrad(
     whole = merged(problem, factor)
     blocks = np.zeros((whole.groups, whole.small_channels, *whole.weight[1:]), np.float32)
     given = weight.reshape(problem.groups, problem.small_channels, *problem.weight[1:])
-    for group in range(problem.groups):
-        at, place = divmod(group, factor)
-        for small in range(problem.small_channels):
-            for big in range(problem.big_channels):
-                row, column = place * problem.small_channels + small, place * problem.big_channels + big
-                blocks[at, row, column] = given[group, small, big]
+    for own, place in _places(problem, factor):
+        blocks[place] = given[own]
     made = any_dgrad(
         whole, _filled(grad_output, whole.grad_output), blocks.reshape(whole.weight), order, reduce
     )
@@ -60,13 +59,17 @@ def merged_wgrad(
     made = any_wgrad(whole, *sides, order, reduce)
     blocks = made.reshape(whole.groups, whole.small_channels, *whole.weight[1:])
     kept = np.zeros((problem.groups, problem.small_channels, *problem.weight[1:]), np.float32)
-    for group in range(problem.groups):
-        at, place = divmod(group, factor)
-        for small in range(problem.small_channels):
-            for big in range(problem.big_channels):
-                row, column = place * problem.small_channels + small, place * problem.big_channels + big
-                kept[group, small, big] = blocks[at, row, column]
+    for own, place in _places(problem, factor):
+        kept[own] = blocks[place]
     return kept.reshape(problem.weight)
+
+
+def _places(problem: ConvProblem, factor: int) -> Iterator[tuple[Place, Place]]:
+    """Yield (group, row, column) of each element of the weight, and where it stands in the merged one."""
+    for group, small, big in np.ndindex(problem.groups, problem.small_channels, problem.big_channels):
+        at, block = divmod(group, factor)
+        row, column = block * problem.small_channels + small, block * problem.big_channels + big
+        yield (group, small, big), (at, row, column)
 
 
 def _filled(values: Floats, shape: tuple[int, ...]) -> Floats:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.ordered import im2col, reduction_by_groups, sources
-from ascendsim.ops.reference.sums import add_in_order
+from ascendsim.ops.reference.sums import add_to_zeros
 from ascendsim.ops.schedules.order import DgradOrder
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ def passed_dgrad(
                     for begin, end in own:
                         factors.append((left[first : first + pixels, begin:end], right[begin:end]))
                 sums.append(reduce(factors, (pixels, problem.big_channels)))
-            # Of several parts even the first is added to the zero in global memory.
-            made = sums[0] if len(sums) == 1 else add_in_order([np.zeros_like(sums[0]), *sums])
-            result[image, group, :, depth, first : first + pixels] = made.T
+            result[image, group, :, depth, first : first + pixels] = add_to_zeros(sums).T
     return result.reshape(problem.input)
 
 

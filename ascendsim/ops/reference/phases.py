@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.reference.ordered import im2col, ordered_dgrad, reduction_by_groups, sources
+from ascendsim.ops.reference.ordered import append_slices, im2col, ordered_dgrad, reduction_by_groups, sources
 from ascendsim.ops.reference.passes import passed_dgrad
-from ascendsim.ops.reference.sums import add_in_order
+from ascendsim.ops.reference.sums import add_to_zeros
 from ascendsim.ops.schedules.order import DgradOrder
 
 if TYPE_CHECKING:
@@ -54,20 +54,10 @@ def phased_dgrad(
                 taken = kernels[group, :, :, tap][:, :, row_taps][:, :, :, col_taps]
                 left = reduction_by_groups(im2col(source[image, group, :, found], row_of, col_of), order.c0).T
                 right = reduction_by_groups(taken.transpose(0, 2, 3, 1), order.c0)
-                first = 0
-                for part, slices in enumerate(runs):
-                    for groups in slices:
-                        last = first + groups * order.c0
-                        parts[part].append((left[:, first:last], right[first:last]))
-                        first = last
-                assert first == len(right)
-            pixels = row_of.shape[1] * col_of.shape[1]
-            sums = [reduce(slices, (pixels, problem.big_channels)) for slices in parts]
-            # Of several parts even the first is added to the zero in global memory.
-            made = sums[0] if len(sums) == 1 else add_in_order(np.stack([np.zeros_like(sums[0]), *sums]))
-            made = made.T
+                append_slices(parts, left, right, runs, order.c0)
             shape = problem.big_channels, row_of.shape[1], col_of.shape[1]
-            result[image, group, :, depth, a::rows, b::cols] = made.reshape(shape)
+            made = add_to_zeros([reduce(slices, (shape[1] * shape[2], shape[0])) for slices in parts])
+            result[image, group, :, depth, a::rows, b::cols] = made.T.reshape(shape)
     return result.reshape(problem.input)
 
 

@@ -27,6 +27,14 @@ def add_in_order(parts: Sequence[Floats] | Floats) -> Floats:
     return total
 
 
+def add_to_zeros(sums: Sequence[Floats]) -> Floats:
+    """Return the sum of the parts of a grad_input; a single one stands for itself.
+
+    L0C begins anew with every part, so of several even the first is added to the zero in global memory.
+    """
+    return sums[0] if len(sums) == 1 else add_in_order([np.zeros_like(sums[0]), *sums])
+
+
 def add_as_tree(parts: Floats) -> Floats:
     """Add the rows of `parts` in pairs, then the sums in pairs, and so on; an odd one waits for its turn."""
     rows = list(parts)

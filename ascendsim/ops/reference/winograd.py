@@ -26,7 +26,7 @@ from ascendsim.numerics.winograd import (
     taps_line,
 )
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.reference.ordered import ordered_wgrad
+from ascendsim.ops.reference.ordered_wgrad import ordered_wgrad
 from ascendsim.ops.reference.sums import add_in_order
 from ascendsim.ops.schedules.order import WgradOrder, WinogradOrder
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError, DataError, close_matches
+from ascendsim.errors import ConfigError, DataError, did_you_mean
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.plan_text import form_of, plans_text
@@ -125,8 +125,7 @@ def _json(text: str) -> Any:
 def _plan(path: Path, table: Mapping[str, Any], made: str, layer: str = "") -> Plan | PartialPlan:
     """Return the plan that a table says."""
     if made not in MADE:
-        near = close_matches(made, MADE, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(MADE)}, or [LAYER.{MADE[0]}]"
+        hint = did_you_mean(made, MADE, f"it takes {', '.join(MADE)}, or [LAYER.{MADE[0]}]")
         raise ConfigError(f"{path}: the table {layer}{made} is for nothing that a call makes; {hint}")
     where = f"{path}: {layer}{made}"
     # To give a plan of which nothing is said would be to give none, without a word.

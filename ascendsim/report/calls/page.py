@@ -18,6 +18,7 @@ from ascendsim.report.calls.pictures import (
 from ascendsim.report.columns import Entry
 from ascendsim.report.overview import errors_table, headline, layers_table, plans_table
 from ascendsim.report.page.records import Page, Picture, Section
+from ascendsim.report.products import products_table
 from ascendsim.report.tables import (
     TextTable,
     busy_table,
@@ -25,7 +26,6 @@ from ascendsim.report.tables import (
     critical_path_table,
     layer_table,
     occupation_table,
-    products_table,
     time_table,
 )
 from ascendsim.report.words import (

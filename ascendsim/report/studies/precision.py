@@ -1,13 +1,20 @@
-"""Which mode of the interface to take: a sentence, reasons and tables of a study of precision."""
+"""Which mode of the interface to take: the tables and the record of a study of precision."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from ascendsim.report.document import plain
 from ascendsim.report.numbers import microseconds, percent
+from ascendsim.report.studies.precision_words import (
+    error_range,
+    error_text,
+    math_numbers,
+    precision_sentence,
+    reasons,
+)
 from ascendsim.report.tables import TextTable
 from ascendsim.studies.modes.choice import ModeSummary
 from ascendsim.studies.modes.records import Share
@@ -35,108 +42,6 @@ DEFINITIONS = {
 }
 
 
-def mode_words(row: ModeSummary) -> str:
-    """Name a mode."""
-    cube = "" if row.compute_dtypes == (row.dtype,) else f" ({' or '.join(row.compute_dtypes)} in the cube)"
-    scale = "" if row.loss_scale == 1 else f" and a loss scale of {row.loss_scale:g}"
-    return f"{row.dtype} with cubeMathType {_numbers(row)}{cube}{scale}"
-
-
-def precision_sentence(study: PrecisionStudy) -> str:
-    """Answer in one sentence: the cheapest mode that passes, or the nearest one."""
-    where = f"On {study.variant}, {study.title}: "
-    models = f" under each of {study.models} accumulation models" if study.models > 1 else ""
-    within = f"within {study.limit:.1e} of float64 in every gradient{models}"
-    best, near = study.cheapest, study.nearest
-    if best is not None:
-        error = _range(best.least, best.most)
-        cost = f"{microseconds(best.time_us)} us, error {error}"
-        return f"{where}the cheapest mode {within} is {mode_words(best)}: {cost}{_more_exact(study)}."
-    if near is not None:
-        error = _range(near.least, near.most)
-        return f"{where}no mode is {within}; the nearest is {mode_words(near)}, error {error}."
-    return f"{where}no mode is {within}: the interface refuses them, or they overflow."
-
-
-def precision_compared(studies: Sequence[PrecisionStudy]) -> str:
-    """Compare products in one sentence: the cheapest mode that passes on each, the fastest first."""
-    passing = [(study.cheapest, study) for study in studies]
-    timed = [(best.time_us, study.variant, best) for best, study in passing if best is not None]
-    found = [
-        f"on {variant} {mode_words(best)}, {microseconds(time_us)} us, error {_range(best.least, best.most)}"
-        for time_us, variant, best in sorted(timed, key=lambda row: row[0])
-    ]
-    found += [f"on {study.variant} none" for best, study in passing if best is None]
-    within = f"within {studies[0].limit:.1e} of float64"
-    return f"{studies[0].title}, the cheapest mode {within} on each product: {'; '.join(found)}."
-
-
-def _more_exact(study: PrecisionStudy) -> str:
-    """Name the modes that are more exact, and as fast as far as the model can tell."""
-    named = [
-        f"{mode_words(row)} ({microseconds(row.time_us)} us, error {_range(row.least, row.most)})"
-        for row in study.more_exact
-    ]
-    if not named:
-        return ""
-    return (
-        f"; more exact, and in time not distinguishable from it, {'is' if len(named) == 1 else 'are'} "
-        f"{' and '.join(named)}: {100 * study.margin:.1f} % is the model's own error"
-    )
-
-
-def reasons(study: PrecisionStudy) -> Iterator[str]:
-    """Yield why a verdict differs between loss scales, then why rules of the field fail."""
-    for bad, good in study.verdict_flips():
-        assert bad.worst is not None
-        case = bad.worst.case
-        # HF32 has the range of the float32 that it is read from.
-        read = bad.compute_dtypes[0]
-        name = bad.dtype if read.startswith("hf32") else read
-        before, after = (study.share(case, "grad_output", name, row.loss_scale) for row in (bad, good))
-        assert before is not None
-        assert after is not None
-        beyond = before.overflow > 0 or bad.worst.error.overflow > 0
-        yield (
-            f"{mode_words(good)} passes; with a loss scale of {bad.loss_scale:g} the mode fails "
-            f"(error {_number(bad.most)} in {bad.worst.error.name} of {case}, most of it {_largest(bad)}): "
-            + (_overflowing(bad, before) if beyond else _subnormal(before, after))
-        )
-    told = set()
-    for row in study.rows:
-        for rule, reason in row.failed:
-            if rule not in told:
-                told.add(rule)
-                yield f"The rule {rule} is missed, such as by {mode_words(row)}: {reason}."
-
-
-def _largest(row: ModeSummary) -> str:
-    """Name the largest part of the largest error."""
-    assert row.worst is not None
-    e = row.worst.error
-    parts = {"storage": e.storage, "cast": e.cast, "output": e.output, "sums": e.accumulation}
-    return max(parts, key=lambda name: parts[name] if parts[name] == parts[name] else 0.0)
-
-
-def _subnormal(before: Share, after: Share) -> str:
-    if before.subnormal is None or after.subnormal is None:
-        return f"{before.zero:.2%} of the non-zero grad_output become 0 in {before.format}."
-    scale = f"with a loss scale of {after.loss_scale:g}" if after.loss_scale != 1 else "without a loss scale"
-    return (
-        f"{before.subnormal:.2%} of the non-zero grad_output are subnormal in {before.format}: the smaller, "
-        f"the fewer bits ({before.zero:.2%} become 0); {scale} {after.subnormal:.2%} are."
-    )
-
-
-def _overflowing(bad: ModeSummary, share: Share) -> str:
-    assert bad.worst is not None
-    worst = bad.worst.error
-    return (
-        f"{share.overflow:.2%} of grad_output overflow in {share.format}, and {worst.overflow:.2%} of "
-        f"{worst.name} are Inf or NaN."
-    )
-
-
 def mode_table(study: PrecisionStudy) -> TextTable:
     """Show every mode over all cases."""
     headings = (
@@ -159,17 +64,17 @@ def _told(study: PrecisionStudy) -> Iterator[ModeSummary]:
 
 
 def _mode_row(study: PrecisionStudy, row: ModeSummary) -> tuple[str, ...]:
-    first = (row.dtype, _numbers(row), " or ".join(row.compute_dtypes))
+    first = (row.dtype, math_numbers(row), " or ".join(row.compute_dtypes))
     if row.worst is None:
         return (*first, *("",) * 9, "refused", "", "")
     e = row.worst.error
-    parts = (_number(one) for one in (e.storage, e.cast, e.output, e.accumulation, e.of_terms))
+    parts = (error_text(one) for one in (e.storage, e.cast, e.output, e.accumulation, e.of_terms))
     several = len(study.cases) > 1
     return (
         *first,
         f"{row.loss_scale:g}",
         microseconds(row.time_us),
-        _range(row.least, row.most),
+        error_range(row.least, row.most),
         *parts,
         percent(row.different),
         "yes, cheapest" if row == study.cheapest else "yes" if row.passes(study.limit) else "no",
@@ -185,7 +90,7 @@ def refusals(study: PrecisionStudy) -> Iterator[str]:
         if row.refused:
             told.setdefault(row.refused, row)
     for reason, row in told.items():
-        yield f"{row.dtype} with cubeMathType {_numbers(row)} is refused: {reason}"
+        yield f"{row.dtype} with cubeMathType {math_numbers(row)} is refused: {reason}"
 
 
 def share_table(study: PrecisionStudy, *, every: bool) -> TextTable:
@@ -224,8 +129,8 @@ def model_table(study: PrecisionStudy) -> TextTable:
     rows = [
         (
             *(case.name, error.name, mode.dtype, "/".join(map(str, mode.cube_math_types)), mode.accumulation),
-            *(f"{mode.loss_scale:g}", _number(error.total), _number(error.accumulation)),
-            *(_number(error.of_terms), f"{error.different:.1%}", f"{error.underflow:.2%}"),
+            *(f"{mode.loss_scale:g}", error_text(error.total), error_text(error.accumulation)),
+            *(error_text(error.of_terms), f"{error.different:.1%}", f"{error.underflow:.2%}"),
             " ".join(rule for rule, _ in error.failed),
         )
         for case in study.cases
@@ -278,18 +183,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return plain(value)
-
-
-def _numbers(row: ModeSummary) -> str:
-    return "/".join(map(str, row.cube_math_types))
-
-
-def _number(error: float) -> str:
-    """Print an error; what is not finite has no parts."""
-    return "-" if error != error else "0" if error == 0 else f"{error:.1e}"
-
-
-def _range(least: float, most: float) -> str:
-    """Print the errors under the best and the worst model, once where they are alike."""
-    ends: Sequence[str] = list(dict.fromkeys((_number(least), _number(most))))
-    return " .. ".join(ends)

@@ -9,15 +9,8 @@ from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.report.page.charts import Stack, stacked
 from ascendsim.report.page.exponents import Bars, Range, exponents
 from ascendsim.report.page.records import Page, Picture, Section
-from ascendsim.report.studies.precision import (
-    DEFINITIONS,
-    mode_table,
-    model_table,
-    precision_sentence,
-    reasons,
-    refusals,
-    share_table,
-)
+from ascendsim.report.studies.precision import DEFINITIONS, mode_table, model_table, refusals, share_table
+from ascendsim.report.studies.precision_words import precision_sentence, reasons
 from ascendsim.report.studies.several import listed
 from ascendsim.studies.modes.records import CaseErrors
 from ascendsim.studies.modes.study import PrecisionStudy

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.report.numbers import known
 from ascendsim.report.tables import TextTable
 from ascendsim.validate.convolution import FEW, pipe_errors, slices
 from ascendsim.validate.coverage import DTYPES
 from ascendsim.validate.ranking import TOP, ranking_noise, rankings
 
 if TYPE_CHECKING:
-    from ascendsim.validate.compare import Case
+    from ascendsim.validate.compare import Case, Summary
     from ascendsim.validate.coverage import Coverage
     from ascendsim.validate.ranking import Ranking
     from ascendsim.validate.run import Validation
@@ -56,11 +57,9 @@ def slices_table(cases: Sequence[Case]) -> TextTable:
     for item in slices(cases):
         s = item.summary
         errors = (f"{s.median:.1%}", f"{s.signed:+.1%}", f"{s.p90:.1%}", f"{s.worst:.1%}")
-        rank = "" if s.rank != s.rank else f"{s.rank:.3f}"
-        right = f"{s.bounds_right} of {s.bounds_told}" if s.bounds_told else ""
         said = ", ".join(f"{bound or 'none'} {count}" for bound, count in item.bounds.items())
         gradient = _GRADIENT_NAMES.get(item.gradient, item.gradient)
-        rows.append((item.network, gradient, item.layers, str(s.count), *errors, rank, right, said))
+        rows.append((item.network, gradient, item.layers, str(s.count), *errors, *rank_and_bounds(s), said))
     headings = ("network", "of", "layers", "kernels", "median", "signed", "p90", "worst", "rank")
     return TextTable(
         "Convolution gradients by network and kind of layer",
@@ -68,6 +67,12 @@ def slices_table(cases: Sequence[Case]) -> TextTable:
         frozenset({0, 1, 2, 10}),
         tuple(rows),
     )
+
+
+def rank_and_bounds(summary: Summary) -> tuple[str, str]:
+    """Return the rank correlation and how many bounds are right, as cells; empty where not known."""
+    right = f"{summary.bounds_right} of {summary.bounds_told}" if summary.bounds_told else ""
+    return known(summary.rank, ".3f"), right
 
 
 def pipes_table(cases: Sequence[Case]) -> TextTable:
@@ -94,10 +99,10 @@ def rankings_table(found: Sequence[Ranking]) -> TextTable:
             item.problem,
             str(len(item.ids)),
             f"{item.pairs_right} of {item.pairs}",
-            "" if item.rank != item.rank else f"{item.rank:.3f}",
+            known(item.rank, ".3f"),
             item.favourite,
             f"{item.regret:.1%}",
-            "" if item.top3 != item.top3 else f"{item.top3:.0%}",
+            known(item.top3, ".0%"),
         )
         for item in found
     )

@@ -1,4 +1,4 @@
-"""Measured against estimated: tables, the page of a validation and its scatter plot."""
+"""Measured against estimated: the record of a validation, and the parts of its page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.report.markdown import table_text
-from ascendsim.report.tables import TextTable
 from ascendsim.report.validation.answer import answer_line
 from ascendsim.report.validation.gradients import (
     COVERED,
@@ -17,23 +16,13 @@ from ascendsim.report.validation.gradients import (
     gradient_tables,
     plain,
 )
-from ascendsim.validate.compare import grouped, summarise
-from ascendsim.validate.targets import reached
+from ascendsim.report.validation.tables import roles_table, rows_table, summary_table, targets_table
+from ascendsim.validate.compare import grouped
 
 if TYPE_CHECKING:
-    from ascendsim.validate.compare import Case, Group, Summary
+    from ascendsim.validate.compare import Case
     from ascendsim.validate.run import Validation
 
-# Of a group with more rows than this the ones with the largest errors are listed.
-MOST_ROWS = 60
-WORST_ROWS = 10
-TITLES = {
-    "primitives": "Primitives",
-    "matmul": "Matrix products",
-    "convolution": "Convolution gradients",
-    "layouts": "Changes of layout",
-    "calls": "Calls and sums",
-}
 UNMEASURED = (
     "No kernel of the 310P, and no convolution backward of the 910_93, was measured in public: nothing here "
     "says how well their cycles are estimated."
@@ -44,7 +33,6 @@ DEFINITIONS = (
     "of those whose source tells it; pipes within 7 % of the busiest count as busiest. A pipe is busy while "
     "an instruction is under way, until its result is visible, as the profiler counts."
 )
-SUMMARY = ("cases", "rows", "median", "mean", "p95", "worst", "worst row", "rank", "bound")
 NO_CLASS = ": no class of these"
 TILINGS = (
     "No source gives the tilings of the other matrix products. On the 910B they run in the basic blocks "
@@ -55,101 +43,6 @@ TILINGS = (
     "at the rate of memory), the first operand alone for other steps of networks, all of it elsewhere "
     "unless the source says otherwise."
 )
-
-
-def summary_table(groups: Sequence[Group]) -> TextTable:
-    """Show the statistics of every group, and of every class as a whole."""
-    rows = []
-    for kind, title in TITLES.items():
-        own = [group for group in groups if group.kind == kind]
-        if not own:
-            continue
-        rows += [_summary_row(f"{title}: {group.name}", group.summary) for group in own]
-        if len(own) > 1:
-            rows.append(
-                _summary_row(f"{title}, all", summarise([case for group in own for case in group.cases]))
-            )
-    return TextTable("Errors by class", SUMMARY, frozenset({0, 6}), tuple(rows))
-
-
-def _summary_row(name: str, summary: Summary) -> tuple[str, ...]:
-    errors = (summary.median, summary.mean, summary.p95, summary.worst)
-    rank = "" if summary.rank != summary.rank else f"{summary.rank:.3f}"
-    bound = f"{summary.bounds_right} of {summary.bounds_told}" if summary.bounds_told else ""
-    return (name, str(summary.count), *(f"{e:.1%}" for e in errors), summary.worst_id, rank, bound)
-
-
-def rows_table(group: Group, *, every: bool = False) -> TextTable:
-    """Show the rows of a group, or the worst of a large one."""
-    shown: Sequence[Case] = group.cases
-    title = f"{TITLES[group.kind]}: {group.name}"
-    if len(shown) > MOST_ROWS and not every:
-        shown = sorted(shown, key=lambda case: -abs(case.error))[:WORST_ROWS]
-        title += f", the {WORST_ROWS} worst of {len(group.cases)}"
-    headings: tuple[str, ...] = ("row", "on", "used for", "unit", "measured", "estimated", "error")
-    rows = [_case_row(case) for case in shown]
-    if any(case.bounds[1] for case in shown):
-        told = any(case.bound_right is not None for case in shown)
-        headings += ("bound by" if told else "estimated bound",)
-        rows = [(*row, _bound(case, told)) for row, case in zip(rows, shown, strict=True)]
-    return TextTable(title, headings, frozenset({0, 1, 2, 3, 7}), tuple(rows))
-
-
-def _case_row(case: Case) -> tuple[str, ...]:
-    """Return the cells of one case but for its bound."""
-    return (
-        case.id,
-        case.variant,
-        case.used_for,
-        case.unit,
-        number(case.measured),
-        number(case.estimated),
-        f"{case.error:+.1%}",
-    )
-
-
-def _bound(case: Case, told: bool) -> str:
-    """Name the estimated bound, and the measured one where it is another; `told`: other rows have one."""
-    measured, estimated = (" ".join(sorted(bound)) for bound in case.bounds)
-    if not told or not estimated or case.bound_right:
-        return estimated
-    return f"{estimated}, measured {measured}" if measured else f"{estimated}, not measured"
-
-
-def targets_table(cases: Sequence[Case]) -> TextTable:
-    """Show what was aimed at and what is reached."""
-    words = {"p90": "90th percentile", "p95": "95th percentile", "bounds": "wrong bounds"}
-    rows = tuple(
-        (
-            item.target.name,
-            words.get(item.target.statistic, item.target.statistic),
-            str(item.count),
-            f"{item.target.limit:.0%}",
-            f"{item.value:.1%}",
-            "yes" if item.kept else "no",
-        )
-        for item in reached(cases)
-    )
-    headings = ("cases", "of the errors", "rows", "aim", "reached", "kept")
-    return TextTable("Aims", headings, frozenset({0, 1, 5}), rows)
-
-
-def roles_table(cases: Sequence[Case]) -> TextTable:
-    """Show the statistics of calibration rows and of validation rows of every class."""
-    rows = []
-    for kind, title in TITLES.items():
-        for role in ("calibration", "validation"):
-            own = [case for case in cases if case.kind == kind and case.used_for == role]
-            if own:
-                rows.append(_summary_row(f"{title}: {role} rows", summarise(own)))
-    return TextTable(
-        "Rows that constants were fitted on, and all others", SUMMARY, frozenset({0, 6}), tuple(rows)
-    )
-
-
-def number(value: float) -> str:
-    """Print a measurement with as many digits as tell something."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def reasons(outcome: Validation) -> list[tuple[str, list[str]]]:

@@ -10,14 +10,8 @@ from rich.text import Text
 from ascendsim.report.terminal import make_console, print_table
 from ascendsim.report.validation.answer import answer_line
 from ascendsim.report.validation.gradients import COVERED, coverage_table, covered, gradient_tables
-from ascendsim.report.validation.page import (
-    DEFINITIONS,
-    UNMEASURED,
-    reason_lines,
-    roles_line,
-    rows_table,
-    summary_table,
-)
+from ascendsim.report.validation.page import DEFINITIONS, UNMEASURED, reason_lines, roles_line
+from ascendsim.report.validation.tables import rows_table, summary_table
 from ascendsim.validate.compare import grouped
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from functools import partial
 
 from ascendsim.rules.calls import GRADIENTS
 from ascendsim.rules.checked import CheckedConvolution
-from ascendsim.rules.cube_math import EIGHT_BITS, cube_math_problem, more_precise
-from ascendsim.rules.order import NULL, Check, gaps, listed
+from ascendsim.rules.common import contiguous_outputs, cube_math
+from ascendsim.rules.cube_math import EIGHT_BITS, more_precise
+from ascendsim.rules.order import NULL, Check, listed
 
 INPUTS = ("grad_output", "input", "weight")
 ATTRIBUTES = ("stride", "padding", "dilation", "output_padding", "output_mask")
@@ -178,12 +179,6 @@ def grad_bias_format(c: CheckedConvolution) -> str | None:
     return f"grad_bias has format {bias.format}; it must be ND"
 
 
-def contiguous_outputs(c: CheckedConvolution) -> str | None:
-    """Find an output, asked for or not, with gaps between its elements, where the page wants none."""
-    # The operator copies its results through the view.
-    return gaps(c.present(*GRADIENTS)) if c.rules.contiguous_outputs else None
-
-
 def attribute_values(c: CheckedConvolution) -> str | None:
     """Find a stride or dilation below 1 or a padding below 0."""
     for name, least in (("stride", 1), ("padding", 0), ("dilation", 1)):
@@ -213,11 +208,6 @@ def output_padding_values(c: CheckedConvolution) -> str | None:
 def groups(c: CheckedConvolution) -> str | None:
     """Find groups below 1."""
     return f"groups is {c.call.groups}; it must be at least 1" if c.call.groups < 1 else None
-
-
-def cube_math(c: CheckedConvolution) -> str | None:
-    """Find a cubeMathType that is not allowed for these inputs on this product."""
-    return cube_math_problem(c.input_dtypes, c.promoted_dtype, c.cube_math_type, c.cube_math)
 
 
 ARGUMENT_CHECKS = (

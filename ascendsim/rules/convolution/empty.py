@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from ascendsim.rules.checked import CheckedConvolution
+from ascendsim.rules.common import inner_limits, stated_limits
 from ascendsim.rules.convolution.shapes import bias_sizes as bias_sizes_by_page
 from ascendsim.rules.convolution.shapes import (
     bias_sizes_problem,
     padding_lengths,
     ranks,
     size_problem,
-    stated_limits,
     stride_and_dilation_lengths,
     unequal_batch,
 )
-from ascendsim.rules.limits import first_exceeded
 from ascendsim.rules.order import INNER, Check
 
 
@@ -109,11 +108,6 @@ def _related_sizes(c: CheckedConvolution) -> str | None:
         if got != want and not free:
             return size_problem(c, axis, name, got, want)
     return None
-
-
-def inner_limits(c: CheckedConvolution) -> str | None:
-    """Find an attribute above a limit that answers 561103."""
-    return first_exceeded(c, INNER)
 
 
 # Products that do not skip the checks of shapes come here with nothing but items 1 and 2 left open.

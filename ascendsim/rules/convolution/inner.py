@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ascendsim.rules.checked import CheckedConvolution
+from ascendsim.rules.common import inner_limits
 from ascendsim.rules.convolution.shapes import indivisible, unequal_batch, unrelated
 from ascendsim.rules.cube_math import CUBE_MATH_TYPES, EIGHT_BITS
-from ascendsim.rules.limits import first_exceeded
 from ascendsim.rules.model import ABSENT
 from ascendsim.rules.order import INNER, Check
 
@@ -44,7 +44,7 @@ def inner_operators(c: CheckedConvolution) -> str | None:
     """Find what no inner operator computes: no convolution, no kernel for the dtypes, or above a limit."""
     # The operator leaves these to shape inference, whose failure it turns into 561103. The simulator asks
     # whatever the mask wants, since it has no kernel for shapes that are no convolution.
-    return unrelated(c) or unequal_batch(c) or indivisible(c) or missing_kernel(c) or first_exceeded(c, INNER)
+    return unrelated(c) or unequal_batch(c) or indivisible(c) or missing_kernel(c) or inner_limits(c)
 
 
 def missing_kernel(c: CheckedConvolution) -> str | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ascendsim.rules.checked import CheckedConvolution
-from ascendsim.rules.limits import first_exceeded
-from ascendsim.rules.order import INVALID, Check, listed
+from ascendsim.rules.common import stated_limits
+from ascendsim.rules.order import Check, listed
 
 
 def ranks(c: CheckedConvolution) -> str | None:
@@ -174,11 +174,6 @@ def unequal_batch(c: CheckedConvolution) -> str | None:
     """Find different batches."""
     a, b = c.tensor("grad_output").shape[0], c.tensor("input").shape[0]
     return None if a == b else f"grad_output has batch {a}, input {b}; they must be equal"
-
-
-def stated_limits(c: CheckedConvolution) -> str | None:
-    """Find a size or attribute above a limit that answers 161002."""
-    return first_exceeded(c, INVALID)
 
 
 SHAPE_CHECKS = (

@@ -11,7 +11,8 @@ import numpy as np
 from ascendsim.errors import ConfigError, ShapeError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.reference.ordered import ordered_dgrad, ordered_wgrad, reduction_of
+from ascendsim.ops.reference.ordered import ordered_dgrad, reduction_of
+from ascendsim.ops.reference.ordered_wgrad import ordered_wgrad
 from ascendsim.ops.schedules.order import DgradOrder, WgradOrder
 from ascendsim.studies.arithmetic.formats import ROUNDINGS, StudyFormat, format_of, quantise
 from ascendsim.studies.arithmetic.gpus import GPUS

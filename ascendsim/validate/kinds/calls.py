@@ -12,7 +12,8 @@ from ascendsim.ops.transdata import estimate_transdata
 from ascendsim.validate.compare import Estimate
 from ascendsim.validate.kinds.counters import active_us
 from ascendsim.validate.kinds.kernels import gradient_call
-from ascendsim.validate.schema import Row, refuse_beyond_memory
+from ascendsim.validate.reading import refuse_beyond_memory
+from ascendsim.validate.schema import Row
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

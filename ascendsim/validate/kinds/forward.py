@@ -19,7 +19,8 @@ from ascendsim.ops.tiling.vendor.first.dgrad import first_dgrad
 from ascendsim.validate.compare import Estimate
 from ascendsim.validate.kinds.counters import active_us
 from ascendsim.validate.kinds.kernels import CONV_NOTE, given_plan, stored_format
-from ascendsim.validate.schema import Row, refuse_beyond_memory
+from ascendsim.validate.reading import refuse_beyond_memory
+from ascendsim.validate.schema import Row
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

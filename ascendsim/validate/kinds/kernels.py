@@ -18,7 +18,8 @@ from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
 from ascendsim.ops.tiling.vendor.product import product_plan
 from ascendsim.validate.compare import Estimate
 from ascendsim.validate.kinds.counters import active_us, core_active_cycles
-from ascendsim.validate.schema import PLAN, Row, refuse_beyond_memory, wrong
+from ascendsim.validate.reading import refuse_beyond_memory, wrong
+from ascendsim.validate.schema import PLAN, Row
 
 if TYPE_CHECKING:
     from ascendsim.ops.results import Estimate as CallEstimate

@@ -16,7 +16,8 @@ from ascendsim.program.program import Program
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.validate.compare import Estimate
 from ascendsim.validate.kinds.tight_loop import PROBED, alone_cycles, slot
-from ascendsim.validate.schema import Row, refuse_beyond_memory
+from ascendsim.validate.reading import refuse_beyond_memory
+from ascendsim.validate.schema import Row
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ascendsim.ops.schedules.base import TILES
+from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.dgrad.tasks import Task
 
 
 @dataclass(frozen=True)

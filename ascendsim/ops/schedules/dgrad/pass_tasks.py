@@ -10,8 +10,8 @@ from itertools import chain, count, product
 from ascendsim.errors import ConfigError
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment, Taps, cut_taps
+from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.shares import ShareTasks
-from ascendsim.ops.schedules.dgrad.tasks import Task
 
 
 @dataclass(frozen=True)

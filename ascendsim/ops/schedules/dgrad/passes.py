@@ -9,10 +9,10 @@ from typing import ClassVar, NamedTuple
 
 from ascendsim.ops.problems.taps import Segment
 from ascendsim.ops.schedules.dgrad.pass_tasks import PassTasks
+from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.program import DgradProgram, left_place
 from ascendsim.ops.schedules.dgrad.shares import DgradShares
 from ascendsim.ops.schedules.dgrad.slices import DgradSlices
-from ascendsim.ops.schedules.dgrad.tasks import Task
 from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
 from ascendsim.ops.schedules.order import DgradOrder
 from ascendsim.ops.schedules.tiles import Index, Sizes, held

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from ascendsim.errors import ConfigError
-from ascendsim.ops.problems.taps import full_slices
 from ascendsim.ops.schedules.base import Schedule
+from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
 from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, numbered, rotated
 from ascendsim.ops.schedules.ranges import Rotation, moved_on
 from ascendsim.ops.schedules.tiles import Sizes
@@ -34,7 +34,7 @@ class ShareTasks(DgradTasks):
     @property
     def slices_of(self) -> Callable[[int, int], list[tuple[int, int]]]:
         """What cuts a run of the reduction into slices: base_k each, as the products take them."""
-        return full_slices
+        return cut
 
     @property
     def part_channels(self) -> list[tuple[int, int]]:

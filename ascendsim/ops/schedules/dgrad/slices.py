@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ascendsim.ops.problems.taps import Taps
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
+from ascendsim.ops.schedules.dgrad.pieces import Task
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
 from ascendsim.ops.schedules.tiles import Index
 from ascendsim.ops.schedules.zero_insertion import Piece
 

@@ -15,8 +15,8 @@ from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.phases import AXES, Phase, phases_of, together
 from ascendsim.ops.problems.sliding import ImageTile, Sliding
 from ascendsim.ops.problems.taps import Taps
+from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.shares import ShareTasks, counts_of, of_each_round
-from ascendsim.ops.schedules.dgrad.tasks import Task
 from ascendsim.ops.schedules.numbering import Ranges
 from ascendsim.ops.schedules.ranges import Rotation
 from ascendsim.ops.schedules.tiles import Sizes

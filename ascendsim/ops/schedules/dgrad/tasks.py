@@ -1,4 +1,4 @@
-"""The base blocks of a dgrad, and how its reduction is cut for L1 and for Mmads.
+"""The base blocks of a dgrad, and what decides the cost of those of a core.
 
 One task is a base block of pixels x channels of one image. Its reduction goes through (kernel depth, channel
 group, tap, c0): the left operand is im2col of the source image (load3d), the right one the weights. Tasks go
@@ -8,121 +8,22 @@ to cores in contiguous ranges; tiles that the next task needs again stay in L1.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import NamedTuple
 
 from ascendsim.cube.tile_reads import round_up
-from ascendsim.errors import ConfigError
-from ascendsim.ops.plan import Tiling, chunks, shares
-from ascendsim.ops.plan_checks import require_whole_units
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.sliding import ImageTile
-from ascendsim.ops.problems.taps import Segment, Taps, cut_taps, even_slices, segments_of
-from ascendsim.ops.schedules.dgrad.even import EvenCut, require_even
+from ascendsim.ops.plan import chunks
+from ascendsim.ops.schedules.dgrad.cut import DgradCut
+from ascendsim.ops.schedules.dgrad.pieces import Block, Task, task_of
 from ascendsim.ops.schedules.ranges import Cells, TaskRange
 from ascendsim.ops.schedules.tiles import Sizes
-from ascendsim.profile import Profile
-
-
-class Task(NamedTuple):
-    """One base block; of a kernel that the stride splits, of one phase, in which its pixels are counted."""
-
-    group: int
-    image: int
-    depth: int
-    first_pixel: int
-    pixels: int
-    first_column: int
-    columns: int
-    phase: int = 0
-
-
-# Depth, first pixel, pixels, first column and columns of a base block of an image.
-Block = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True)
-class DgradTasks:
-    """The cut of a dgrad under one tiling on one product: its base blocks, and the tiles in L1 for them.
-
-    Raises   ConfigError if there are more parts than channel groups, or if the tiling cuts through a group
-    """
-
-    gemm: DgradGemm
-    tiling: Tiling
-    profile: Profile
-
-    def __post_init__(self) -> None:
-        """Refuse a tiling that no program can follow."""
-        c0 = self.gemm.sliding.c0
-        # Both end where groups of channels end. base_m need not: load3d takes any number of pixels.
-        units = {"base_n": self.gemm.out_c0, "base_k": c0}
-        # Tasks of more columns than there are cut nothing.
-        if self.tiling.single_core_n < self.gemm.columns:
-            units["single_core_n"] = self.gemm.out_c0
-        require_whole_units("grad_input", self.tiling, units, self.profile)
-        if self.tiling.k_split > self.gemm.channel_groups:
-            raise ConfigError(
-                f"tiling of grad_input: k_split is {self.tiling.k_split}, but the reduction has "
-                f"{self.gemm.channel_groups} groups of {c0} channels; take no more parts"
-            )
-        require_even(self.tiling, self.gemm)
-
-    @cached_property
-    def in_row(self) -> bool:
-        """Whether pixel tiles must stay inside one row, because whole rows do not fit in L1."""
-        # Even parts of all pixels end anywhere, so their tiles cross rows.
-        if self.tiling.pixel_dim:
-            return False
-        # A tile that crosses rows needs whole rows of the image, one inside a row only its own columns.
-        whole = self.gemm.sliding.tile_bytes(self.tiling.base_m, self.left_boxes[0], in_row=False)
-        right = self.tiling.bl1_buffers * self._right_bytes(min(self.tiling.base_n, self.gemm.columns))
-        return self.tiling.al1_buffers * whole + right > self.profile.buffers["L1"].capacity_bytes
-
-    @cached_property
-    def _boxes(self) -> list[tuple[tuple[Taps, ...], tuple[Taps, ...]]]:
-        """The boxes of left and of right tiles in L1, for each part of the reduction, longest parts first."""
-        whole, t, c0 = self.gemm.all_taps, self.tiling, self.gemm.sliding.c0
-        # Parts are cut between channel groups, so that all taps of a group are in one image tile.
-        parts = [whole._replace(channel=first, channels=count) for first, count in self.part_channels]
-        left, right = t.step_ka * t.base_k, t.step_kb * t.base_k
-        return [(cut_taps(part, left, c0), cut_taps(part, right, c0)) for part in parts]
-
-    @property
-    def slices_of(self) -> Callable[[int, int], list[tuple[int, int]]]:
-        """What cuts a run of the reduction into slices, each for one Mmad."""
-        return even_slices
-
-    @property
-    def part_channels(self) -> list[tuple[int, int]]:
-        """First channel group of each part of the reduction, and how many it has."""
-        parts = shares(self.gemm.channel_groups, self.tiling.k_split)
-        return [(part.start, len(part)) for part in parts]
-
-    @cached_property
-    def left_boxes(self) -> tuple[Taps, ...]:
-        """The part of the reduction that each left tile in L1 holds; the first is the largest."""
-        return tuple(box for boxes, _ in self._boxes for box in boxes)
-
-    @cached_property
-    def right_boxes(self) -> tuple[Taps, ...]:
-        """The part of the reduction that each right tile in L1 holds; the first is the largest."""
-        return tuple(box for _, boxes in self._boxes for box in boxes)
-
-    @cached_property
-    def parts(self) -> tuple[tuple[Segment, ...], ...]:
-        """Each part of the reduction at one kernel depth."""
-        most = max(1, self.tiling.base_k // self.gemm.sliding.c0)
-        return tuple(segments_of(left, right, most, self.slices_of) for left, right in self._boxes)
-
-    def _right_bytes(self, columns: int) -> int:
-        """Return the bytes of the largest right tile in L1 with so many columns."""
-        s = self.gemm.sliding
-        columns = round_up(columns, self.profile.cube.n0)
-        return max(box.groups for box in self.right_boxes) * s.c0 * columns * s.itemsize
+class DgradTasks(DgradCut):
+    """The base blocks of a dgrad that is cut under one tiling on one product."""
 
     def sizes(self, tasks: Sequence[Task]) -> Sizes:
         """Return what a core with these tasks reserves."""
@@ -144,25 +45,6 @@ class DgradTasks:
         )
 
     @cached_property
-    def _left_bytes(self) -> dict[tuple[int, int], int]:
-        """The bytes of the largest left tile in L1 for each pixel range."""
-        boxes, tiles = self._left_shapes.values(), self.left_tiles
-        return {own: max([tiles[*own, box].l1_bytes for box in boxes]) for own in self.pixel_tiles}
-
-    @cached_property
-    def pixel_tiles(self) -> list[tuple[int, int]]:
-        """Pixel ranges of one image; where images are cut differently, of all of them."""
-        if self._even:
-            return self._even.pixel_tiles()
-        return self.gemm.sliding.pixel_tiles(self.tiling.base_m, in_row=self.in_row)
-
-    @cached_property
-    def column_tiles(self) -> list[tuple[int, int]]:
-        """Column ranges."""
-        step, columns = self.tiling.base_n, self.gemm.columns
-        return [(first, min(step, columns - first)) for first in range(0, columns, step)]
-
-    @cached_property
     def blocks(self) -> list[Block]:
         """The base blocks of an image, channels fastest."""
         # Channels fastest: the next block needs the same image tile, which so stays in L1.
@@ -179,11 +61,7 @@ class DgradTasks:
         """All base blocks that anything contributes to: groups, images, blocks of an image."""
         if self._even:
             return self.together(self.cells)
-        return TaskRange(range(self.gemm.groups), self.gemm.batch, self.blocks, self._task)
-
-    @cached_property
-    def _even(self) -> EvenCut | None:
-        return EvenCut(self.gemm, self.tiling, self._task) if self.tiling.pixel_dim else None
+        return TaskRange(range(self.gemm.groups), self.gemm.batch, self.blocks, task_of)
 
     @property
     def cells(self) -> Sequence[TaskRange | Cells]:
@@ -199,7 +77,7 @@ class DgradTasks:
                     pixels = {self.pixel_tiles[at] for at in tiles}
                     columns = {self.column_tiles[at] for at in part}
                     own = [b for b in self.blocks if b[1:3] in pixels and b[3:] in columns]
-                    whole = range(self.gemm.groups), len(images), own, self._task
+                    whole = range(self.gemm.groups), len(images), own, task_of
                     found.append(TaskRange(*whole, first_image=images.start, mark=(part, tiles)))
         return [cell for cell in found if len(cell)]
 
@@ -207,38 +85,6 @@ class DgradTasks:
     def together(cells: Sequence[TaskRange | Cells]) -> Cells:
         """Return the tasks of several cells."""
         return Cells([own for cell in cells for own in (cell.ranges if isinstance(cell, Cells) else (cell,))])
-
-    @staticmethod
-    def _task(group: int, image: int, block: Block) -> Task:
-        return Task(group, image, *block)
-
-    @cached_property
-    def left_tiles(self) -> dict[tuple[int, int, Taps], ImageTile]:
-        """Image tile for each (pixel range, box); a box further on in the channels has an equal one."""
-        tile, shapes = self.gemm.sliding.tile, [(box, box[1:]) for box in self.left_boxes]
-        found: dict[tuple[int, int, Taps], ImageTile] = {}
-        for run in self.pixel_tiles:
-            made = {shape: tile(*run, box) for shape, box in self._left_shapes.items()}
-            found |= {(*run, box): made[shape] for box, shape in shapes}
-        return found
-
-    @cached_property
-    def _left_shapes(self) -> dict[Hashable, Taps]:
-        """One left box of those that differ in their first channel alone, by the other fields."""
-        return {box[1:]: box for box in self.left_boxes}
-
-    @cached_property
-    def kernel_slices(self) -> dict[Taps, tuple[slice, slice, slice]]:
-        """The channels, rows and columns of the kernel that each right tile holds."""
-        backwards, kernel = self.gemm.backwards, self.gemm.sliding.kernel
-        return {
-            box: (
-                slice(box.channel, box.channel + box.channels),
-                _kernel_slice(box.row, box.rows, kernel[0], backwards),
-                _kernel_slice(box.col, box.cols, kernel[1], backwards),
-            )
-            for box in self.right_boxes
-        }
 
     def signature(self, tasks: Sequence[Task]) -> Hashable:
         """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
@@ -282,22 +128,3 @@ class DgradTasks:
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
         shapes = self.pixel_shapes
         return [numbers[shapes[first, pixels], columns] for _, first, pixels, _, columns in self.blocks]
-
-    @cached_property
-    def pixel_shapes(self) -> dict[tuple[int, int], int]:
-        """Number the pixel ranges by the shape of their tiles."""
-        # Where a tile lies in the image costs nothing; how much of its window is padding shows in its sizes.
-        numbers: dict[Hashable, int] = defaultdict(count().__next__)
-        tiles, boxes = self.left_tiles, self._left_shapes.values()
-        return {
-            (first, pixels): numbers[
-                pixels, *(tiles[first, pixels, box]._replace(rows=None, cols=None) for box in boxes)
-            ]
-            for first, pixels in self.pixel_tiles
-        }
-
-
-def _kernel_slice(first: int, taps: int, extent: int, backwards: bool) -> slice:
-    """Return where a range of taps, counted in the order of the reduction, lies in the kernel."""
-    start = extent - first - taps if backwards else first
-    return slice(start, start + taps)

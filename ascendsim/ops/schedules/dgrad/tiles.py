@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ascendsim.cube.im2col import Im2col
 from ascendsim.cube.movers import CopyGmToL1
-from ascendsim.cube.tile_reads import Im2col, TapRows
+from ascendsim.cube.tile_reads import TapRows
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment, Taps
+from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.slices import DgradSlices
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
 from ascendsim.ops.schedules.tiles import Index, Tiles
 from ascendsim.ops.schedules.zero_insertion import ZeroInsertion
 from ascendsim.program.builder import ProgramBuilder

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ascendsim.cube.mmad import PipeBarrier
 from ascendsim.ops.plan import shares
-from ascendsim.ops.schedules.vector.elementwise import load, piece_elements, store, vector_cores
+from ascendsim.ops.schedules.vector.elementwise import load, piece_elements, store, tree_rounds, vector_cores
 from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import CoreWork, Phase
@@ -48,16 +48,14 @@ def block_sums(
              where i is a multiple of twice the stride; all cores meet between rounds
     """
     pieces = [piece for block in blocks for piece in _cut(profile, block)]
-    count = parts.shape[0]
     if not tree:
-        return [_phase("ordered sum", profile, parts, target, [(range(count), piece) for piece in pieces])]
-    phases = []
-    strides = [1 << turn for turn in range((count - 1).bit_length())]
-    for stride in strides:
-        pairs = [range(row, row + stride + 1, stride) for row in range(0, count - stride, 2 * stride)]
-        goal = target if stride == strides[-1] else None
+        rows = range(parts.shape[0])
+        return [_phase("ordered sum", profile, parts, target, [(rows, piece) for piece in pieces])]
+    phases, rounds = [], tree_rounds(parts.shape[0])
+    for pairs in rounds:
+        goal = target if pairs is rounds[-1] else None
         sums = [(pair, piece) for pair in pairs for piece in pieces]
-        phases.append(_phase(f"tree sum, stride {stride}", profile, parts, goal, sums))
+        phases.append(_phase(f"tree sum, stride {pairs[0].step}", profile, parts, goal, sums))
     return phases
 
 

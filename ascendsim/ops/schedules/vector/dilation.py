@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ascendsim.ops.plan import shares
 from ascendsim.ops.problems.packed import C0_BYTES
-from ascendsim.ops.schedules.vector.elementwise import PIECE_BYTES, vector_cores
+from ascendsim.ops.schedules.vector.elementwise import PIECE_BYTES, runs, vector_cores
 from ascendsim.ops.schedules.zero_insertion import lines_in
 from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
@@ -101,20 +101,15 @@ def _pieces(profile: Profile, spreading: Spreading, share: range, bands: int) ->
     # Two slots of a piece, and two of its pixels, which are never more.
     most = max(1, min(PIECE_BYTES, profile.buffers["UB"].capacity_bytes // 4) // C0_BYTES)
     if bands == 1 and height * width <= most:
-        for planes in _runs(share, most // (height * width)):
+        for planes in runs(share, most // (height * width)):
             yield Piece(planes, range(height), range(width))
         return
     for band in share:
         plane, place = divmod(band, bands)
         own = range(height * place // bands, height * (place + 1) // bands)
-        for rows in _runs(own, max(1, most // width)):
-            for cols in _runs(range(width), most):
+        for rows in runs(own, max(1, most // width)):
+            for cols in runs(range(width), most):
                 yield Piece(range(plane, plane + 1), rows, cols)
-
-
-def _runs(whole: range, most: int) -> Iterator[range]:
-    for first in range(whole.start, whole.stop, most):
-        yield range(first, min(first + most, whole.stop))
 
 
 def _extents(spreading: Spreading, piece: Piece) -> tuple[int, ...]:

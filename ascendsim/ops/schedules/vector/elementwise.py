@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
@@ -64,6 +64,12 @@ def pieces(first: int, end: int, most: int) -> Iterator[tuple[int, int]]:
     """Cut a range into pieces of at most `most` elements; yield (first, count)."""
     for start in range(first, end, most):
         yield start, min(most, end - start)
+
+
+def runs(whole: range, most: int) -> Iterator[range]:
+    """Cut a range into ranges of at most `most`."""
+    for start, count in pieces(whole.start, whole.stop, most):
+        yield range(start, start + count)
 
 
 def load(b: ProgramBuilder, ring: Ring, tensor: GmTensor, place: tuple[Any, ...], *shape: int) -> Slot:
@@ -145,20 +151,23 @@ def tree_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> tuple[Phase
              stride; all cores meet between rounds; the last round stores in the target's format
     Tensors  `parts` is a workspace whose rows become partial sums
     """
-    # Rounds of their own phases: a row may be the sum that another core has made in the round before.
-    count = parts.shape[0]
-    strides = [1 << round_ for round_ in range((count - 1).bit_length())]
+    rounds = tree_rounds(parts.shape[0])
     return tuple(
-        _tree_round(profile, parts, target if stride == strides[-1] else None, stride) for stride in strides
+        _tree_round(profile, parts, target if pairs is rounds[-1] else None, pairs) for pairs in rounds
     )
 
 
-def _tree_round(profile: Profile, parts: GmTensor, target: GmTensor | None, stride: int) -> Phase:
+def tree_rounds(count: int) -> list[list[range]]:
+    """Return the pairs of rows that meet in each round of a binary tree over so many."""
+    # Rounds of their own phases: a row may be the sum that another core has made in the round before.
+    strides = [1 << turn for turn in range((count - 1).bit_length())]
+    return [[range(row, row + by + 1, by) for row in range(0, count - by, 2 * by)] for by in strides]
+
+
+def _tree_round(profile: Profile, parts: GmTensor, target: GmTensor | None, pairs: Sequence[range]) -> Phase:
     """Return one round; its pairs of rows, laid end to end, are shared among all cores."""
     # Laid end to end, because there may be fewer pairs than cores: the last round has a single one.
-    count, elements = parts.shape
-    pairs = [range(row, row + stride + 1, stride) for row in range(0, count - stride, 2 * stride)]
-    work = []
+    elements, work = parts.shape[1], []
     for core, first, last in _dealt(profile, len(pairs) * elements):
         runs = [
             (pair, max(first - at * elements, 0), min(last - at * elements, elements))
@@ -167,7 +176,7 @@ def _tree_round(profile: Profile, parts: GmTensor, target: GmTensor | None, stri
         ]
         signature = tuple(end - start for _, start, end in runs)
         work.append(CoreWork(core, signature, partial(_sums_program, profile, parts, runs, target)))
-    return Phase(f"tree sum, stride {stride}", tuple(work))
+    return Phase(f"tree sum, stride {pairs[0].step}", tuple(work))
 
 
 def _sums_program(

@@ -22,7 +22,7 @@ from ascendsim.ops.plan import shares
 from ascendsim.ops.problems.packed import C0_BYTES
 from ascendsim.ops.schedules.vector.at_once import change_layout
 from ascendsim.ops.schedules.vector.boxes import Cut, extents
-from ascendsim.ops.schedules.vector.elementwise import vector_cores
+from ascendsim.ops.schedules.vector.elementwise import runs, vector_cores
 from ascendsim.ops.schedules.vector.relayout import Box, Relayout, Side
 from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
@@ -97,7 +97,7 @@ def _cut_up(rooms: _Rooms, box: Box) -> Iterator[Box]:
     change = rooms.change
     group = box._replace(c1=box.c1[:1])
     if groups := rooms.fitting(group):
-        for c1 in _runs(box.c1, groups):
+        for c1 in runs(box.c1, groups):
             yield box._replace(c1=c1)
         return
     step = group._replace(line=box.line[: change.step])
@@ -109,23 +109,18 @@ def _cut_up(rooms: _Rooms, box: Box) -> Iterator[Box]:
         whole = rooms.fitting(step._replace(taps=block)) * len(block)
         taps = whole or max(1, rooms.fitting(step._replace(taps=block[:1])))
     for number in box.c1:
-        for line in _runs(box.line, max(1, steps) * change.step):
+        for line in runs(box.line, max(1, steps) * change.step):
             for some in _tap_runs(box.taps, taps, change.depth_area):
                 yield Box(box.plane, range(number, number + 1), line, some)
-
-
-def _runs(whole: range, most: int) -> Iterator[range]:
-    for first in range(whole.start, whole.stop, most):
-        yield range(first, min(first + most, whole.stop))
 
 
 def _tap_runs(whole: range, most: int, each: int) -> Iterator[range]:
     """Cut taps into runs of whole kernel depths, of `each` taps, or of parts of one where `most` is less."""
     if most >= min(each, len(whole)):
-        yield from _runs(whole, max(each, most // each * each))
+        yield from runs(whole, max(each, most // each * each))
         return
-    for depth in _runs(whole, each):
-        yield from _runs(depth, most)
+    for depth in runs(whole, each):
+        yield from runs(depth, most)
 
 
 class _Code:

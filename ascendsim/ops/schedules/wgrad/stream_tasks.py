@@ -16,8 +16,9 @@ from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.numbering import cut, cut_within, numbered
 from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks, range_in_row
+from ascendsim.ops.schedules.wgrad.cut import BoxShape
 from ascendsim.ops.schedules.wgrad.pieces import PixelRange, Task, segment_of
-from ascendsim.ops.schedules.wgrad.tasks import BoxShape, WgradTasks
+from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 
 
 @dataclass(frozen=True)

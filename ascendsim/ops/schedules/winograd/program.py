@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ascendsim.cube.fixpipe import CopyL0cToUb
+from ascendsim.cube.im2col import Im2col, Window
 from ascendsim.cube.mmad import Mmad
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
-from ascendsim.cube.tile_reads import Im2col, Transposed, Window
+from ascendsim.cube.tile_reads import Transposed
 from ascendsim.numerics.winograd import TAPS
 from ascendsim.ops.problems.winograd import CLUSTER
 from ascendsim.ops.schedules.winograd.cut import WinogradCut

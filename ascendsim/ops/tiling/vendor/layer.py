@@ -178,12 +178,12 @@ def align(value: int) -> int:
     return round_up(value, FRACTAL)
 
 
-def largest_whole(limit: int, window: int, unit: int = FRACTAL) -> int | None:
-    """Return the largest multiple of `unit` up to `limit` that divides a window or is made of whole ones.
+def largest_whole(limit: int, window: int) -> int | None:
+    """Return the largest multiple of a fractal up to `limit` that divides a window or is made of whole ones.
 
     A window is the reduction that one C0 group of channels adds: all of its taps. None: there is none.
     """
-    for size in range(floor_to(limit, unit), 0, -unit):
+    for size in range(floor_to(limit, FRACTAL), 0, -FRACTAL):
         if is_whole(size, window):
             return size
     return None

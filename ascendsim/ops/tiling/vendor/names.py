@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError, UnsupportedError, close_matches
+from ascendsim.errors import ConfigError, UnsupportedError, did_you_mean
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.tiling.partial import PartialPlan
 
@@ -108,8 +108,7 @@ def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling")
     known = [*means, *REFUSED, SPLIT, SPLIT_FLAG, C04, TURNED, TURNED_FLAG, *STREAMS, *FOLLOWS]
     for name, value in values.items():
         if name not in known:
-            near = close_matches(str(name), known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(means)}"
+            hint = did_you_mean(str(name), known, f"it takes {', '.join(means)}")
             raise ConfigError(f"{where} has the field {shown(name)} beside the vendor's names; {hint}")
         usual, asks, why = REFUSED.get(name, ((value,), "", ""))
         if value not in usual:

@@ -16,8 +16,8 @@ class VendorPlan:
     base_m, base_n, base_k
                    one L0C tile, and the reduction of one Mmad; by Winograd channels of either side and tiles,
                    at each of 16 points
-    step_ka, step_kb, step_m, step_n
-                   slices of base_k, and tiles along m and n, that one tile of L1 holds
+    step_ka, step_kb, step_n
+                   slices of base_k, and tiles along n, that one tile of L1 holds
     single_core_m, single_core_n, single_core_k
                    the share of one task; 0: all of it
     *_buffers      copies of a tile: 1, or 2 for ping-pong
@@ -47,7 +47,6 @@ class VendorPlan:
     base_k: int
     step_ka: int = 1
     step_kb: int = 1
-    step_m: int = 1
     step_n: int = 1
     single_core_m: int = 0
     single_core_n: int = 0

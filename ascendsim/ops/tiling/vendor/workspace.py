@@ -84,15 +84,6 @@ def base_tiles(plan: VendorPlan, machine: Machine) -> int:
     return COPIES * FLOAT32 * plan.base_m * plan.base_n * machine.cores
 
 
-def turned_rows(layer: Layer, machine: Machine, channels: int, height: int) -> int:
-    """Grad_weight of 910B that reads NCDHW: what the vector cores of each core turn, in two copies.
-
-    channels, height   of input and of grad_output that a task takes
-    """
-    rows = (height - 1) * layer.stride[1] + layer.spans[1]
-    return machine.cores * channels * min(rows, layer.input[1]) * layer.input[2] * COPIES * layer.itemsize
-
-
 def parts_in_l0c(machine: Machine) -> int:
     """Grad_weight of 910_95, stream-K: two tiles of L0C for each core."""
     return COPIES * machine.cores * machine.l0c

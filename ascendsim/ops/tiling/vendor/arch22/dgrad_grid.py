@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import NamedTuple
 
 from ascendsim.ops.tiling.vendor.image_l1 import PINGPONG, ImageL1, Steps
@@ -63,8 +64,8 @@ def _grid(layer: Layer, cores: int) -> Grid | None:
     """Return the grid of the most cores: the largest divisors along depth, images, rows, then channels."""
     depths, height, width = layer.input
     for used in range(cores, int(LEAST_USE * cores) - 1, -1):
-        d = _largest(used, depths)
-        batch = _largest(used // d, layer.batch)
+        d = gcd(used, depths)
+        batch = gcd(used // d, layer.batch)
         rest = used // d // batch
         m = max(
             parts
@@ -76,11 +77,6 @@ def _grid(layer: Layer, cores: int) -> Grid | None:
         if n == 1 or layer.ci // n >= LEAST_CHANNELS:
             return Grid(d, batch, m, n)
     return None
-
-
-def _largest(cores: int, extent: int) -> int:
-    """Return the largest divisor of the cores that divides an extent, too."""
-    return max(count for count in range(1, cores + 1) if cores % count == 0 and extent % count == 0)
 
 
 def _block(layer: Layer, machine: Machine, grid: Grid) -> ImageL1:

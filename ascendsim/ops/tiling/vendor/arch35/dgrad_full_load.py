@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 
 from ascendsim.ops.tiling.vendor.arch35.dgrad_block import LONGEST, LONGEST_NARROW, Block, longest_k
 from ascendsim.ops.tiling.vendor.arch35.dgrad_parts import Part
@@ -64,8 +65,8 @@ def _shares(block: Block) -> tuple[Block, int]:
     depths, height, width = layer.input
     outer = layer.batch * block.columns
     if outer * depths * height % cores == 0:
-        rest = cores // _common(cores, outer)
-        by_depth = _common(rest, depths)
+        rest = cores // gcd(cores, outer)
+        by_depth = gcd(rest, depths)
         by_height = rest // by_depth
         rows, depth = ceil_div(height, by_height), depths // by_depth
         single_m = rows * width
@@ -78,8 +79,3 @@ def _shares(block: Block) -> tuple[Block, int]:
         )
         single_m, depth = align(rows * width), 1
     return replace(block, single_m=single_m, base_m=min(block.base_m, align(single_m))), depth
-
-
-def _common(cores: int, parts: int) -> int:
-    """Return the most cores, a divisor of all of them, that so many parts divide evenly among."""
-    return max(count for count in range(1, cores + 1) if cores % count == 0 and parts % count == 0)
