@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ascendsim.cube.tile_reads import Im2col
+from ascendsim.cube.im2col import Im2col
 from ascendsim.ops.schedules.tiles import Index
 from ascendsim.ops.schedules.wgrad.pieces import Segment, Task
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ascendsim.cube.im2col import Im2col
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.cube.tile_reads import Transposed
 from ascendsim.ops.schedules.tiles import Index, Tiles
