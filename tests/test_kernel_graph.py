@@ -197,8 +197,15 @@ LARGE = (1, 16, 3, 74, 75)  # 5550 pixels
         (DEEP, {"dtype": "float32"}, INPUT_V2),
         (ConvProblem((1, 20, 3, 9, 8), (24, 10, 3, 3, 3), groups=2), {}, INPUT_V2),
         (ConvProblem(LARGE, (16, 16, 3, 3, 3), 1, 1), {}, INPUT_V2),
-        (ConvProblem(LARGE, (16, 16, 3, 5, 3), 1, 1), {}, "Conv3DBackpropInput"),  # a kernel of 5
-        (ConvProblem(LARGE, (16, 16, 3, 3, 3), 3, 1), {}, "Conv3DBackpropInput"),  # stride 3
+        (ConvProblem(LARGE, (16, 16, 3, 4, 3), 1, 1), {}, INPUT_V2),  # a kernel of 4
+        (ConvProblem(LARGE, (16, 16, 3, 5, 3), 1, 1), {}, "Conv3DBackpropInput"),  # of 5
+        (ConvProblem(LARGE, (16, 16, 3, 3, 3), 2, 1), {}, INPUT_V2),  # stride 2
+        (ConvProblem(LARGE, (16, 16, 3, 3, 3), 3, 1), {}, "Conv3DBackpropInput"),  # 3
+        (ConvProblem(LARGE, (16, 16, 3, 3, 3), 1, 2), {}, INPUT_V2),  # padding 2
+        (ConvProblem(LARGE, (16, 16, 3, 4, 4), 1, 3), {}, "Conv3DBackpropInput"),  # 3
+        (ConvProblem((1, 16, 85, 74, 75), (16, 16, 3, 3, 3), 1, 1), {}, INPUT_V2),  # 85 deep
+        (ConvProblem((1, 16, 86, 74, 75), (16, 16, 3, 3, 3), 1, 1), {}, "Conv3DBackpropInput"),  # 86
+        (ConvProblem((1, 16, 3, 100, 55), (16, 16, 3, 3, 3), 1, 1), {}, INPUT_V2),  # 5500 pixels
         (ConvProblem((1, 16, 3, 73, 75), (16, 16, 3, 3, 3), 1, 1), {}, "Conv3DBackpropInput"),  # 5475
         # Windows of 4 rows of 1025 pixels are more than 4096, whatever else holds.
         (
