@@ -115,7 +115,11 @@ def test_the_grad_input_of_a_transposed_convolution_is_a_forward_one(problem, fo
 
 def test_the_same_in_3d_and_on_the_950():
     deep = ConvProblem((1, 20, 3, 9, 8), (20, 24, 3, 3, 3), 1, 1, transposed=True)
-    assert types(deep, "910_95") == [BIAS, "Conv3DV2", WEIGHT_V2, CAST]
+    # The 910_95 brings lines and images into a view of five axes, and so to the same kernels.
+    flat = ConvProblem((1, 20, 9, 8), (20, 24, 3, 3), 1, 1, transposed=True)
+    line = ConvProblem((1, 20, 9), (20, 24, 3), 1, 1, transposed=True)
+    for problem in (deep, flat, line):
+        assert types(problem, "910_95") == [BIAS, "Conv3DV2", WEIGHT_V2, CAST]
     found = types(deep, "910B", output_mask=(True, False, False))
     assert found == [CHANGE, CHANGE, "Conv3DV2"]
 
