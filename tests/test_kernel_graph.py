@@ -226,6 +226,17 @@ def test_the_kernel_of_grad_input(problem, options, expected):
     assert grad_input_type(call_of(problem, profile=SPLIT, **options)) == expected
 
 
+def test_merged_groups_are_cleared_and_picked_out_by_the_kernel_of_the_950_itself():
+    # Two groups as one, two images added on two cores: all of that is in a workspace of the kernel, of which
+    # its vector cores write what belongs to single groups, so that no MemSet comes before it.
+    problem = ConvProblem((2, 16, 5, 6), (16, 8, 3, 3), padding=1, groups=2)
+    plan = {"grad_weight": Tiling(16, 16, 16, batch_dim=2, group_merge=2)}
+    call = call_of(problem, profile=load_profile("910_95"), tilings=plan)
+    kernels = lower(call, (False, True, False)).kernels
+    assert [kernel.op_type for kernel in kernels] == [WEIGHT_V2, CAST]
+    assert [phase.name for phase in kernels[0].phases] == ["zero fill", "compute", "diagonal blocks"]
+
+
 def test_infinite_values_come_through_a_change_of_layout():
     # A conversion of the 310P would saturate it to 65504.
     profile = load_profile("310P")
