@@ -151,6 +151,16 @@ def test_a_grid_has_the_blocks_that_are_asked_for():
     )
 
 
+def test_of_grids_with_equal_work_the_one_that_moves_the_least_is_taken():
+    # 4 blocks for 3 images: two parts of the batch would have 2 images and a half of the rest, a single one 3
+    # and a quarter, which is less. Of 16 rows of 16 pixels and 8 x 8 groups a quarter of the rows loads
+    # 3 x 4 x 16 x (8 + 8) groups of 32 bytes and adds 64 KiB, 160 KiB in all; halves of rows and columns of
+    # the product load 3 x 16 x 16 x (4 + 4) and add 16 KiB, 208; halves of the image and of one side 176.
+    layer = ConvProblem((3, 128, 16, 16), (128, 128, 1, 1))
+    tiling = tiling_of(layer, "grad_weight", blocks=4)
+    assert (tiling.batch_dim, tiling.m_dim, tiling.n_dim, tiling.k_dim) == (1, 1, 1, 4)
+
+
 def test_a_grid_may_cut_rows_down_to_one_fractal_of_pixels():
     # Two blocks for one image of 32 pixels and one group of channels: a fractal each.
     layer = ConvProblem((1, 16, 4, 8), (16, 16, 1, 1))
@@ -254,6 +264,29 @@ def test_two_image_tiles_lie_beside_weights_that_stay_if_there_is_room():
     assert OLD.buffers["L1"].capacity_bytes >= 128 * 9 * 128 * 2 + 2 * 10 * 40 * 128 * 2
     tiling = tiling_of(LAYER, "grad_input")
     assert (tiling.al1_buffers, tiling.bl1_buffers) == (2, 1)
+
+
+def test_weights_come_in_parts_that_divide_the_channels_beside_a_whole_image_tile():
+    # 49 fractals of pixels, 16 groups of columns, 16 x 25 pairs: tiles of 8 x 16 load 7 x 16 + 49 and leave
+    # room for k0 = 4. Beside 10 rows of 28 pixels of all channels two copies of two groups of weights fit, of
+    # four they do not. Two groups are 50 pairs: 13 slices of 4, with which L1 holds no third group.
+    tiling = tiling_of(ConvProblem((32, 256, 28, 28), (256, 256, 5, 5), 1, 2), "grad_input")
+    assert (tiling.base_m, tiling.base_n, tiling.base_k) == (128, 256, 64)
+    image, weights = 10 * 28 * 256 * 2, 25 * 16 * 256 * 2
+    assert image + 2 * 2 * weights <= OLD.buffers["L1"].capacity_bytes < image + 2 * 4 * weights
+    assert (tiling.step_ka, tiling.step_kb) == (16 * 25 // 4, 13)
+    assert (tiling.al1_buffers, tiling.bl1_buffers) == (1, 2)
+
+
+def test_both_operands_come_in_parts_of_whole_slices():
+    # 16 fractals of pixels and one group of columns, 150 groups to add: k0 = 3 divides them. A group of 256
+    # pixels and 16 columns is 8704 bytes, so that two copies of 60 fit. 50 of the divisors of 150 do, but are
+    # no whole slices of three; 30 are ten.
+    tiling = tiling_of(ConvProblem((32, 16, 16, 16), (2400, 16, 1, 1)), "grad_input")
+    assert (tiling.base_m, tiling.base_n, tiling.base_k) == (256, 16, 48)
+    assert 2 * 60 * 8704 <= OLD.buffers["L1"].capacity_bytes < 2 * 61 * 8704
+    assert (tiling.step_ka, tiling.step_kb) == (10, 10)
+    assert (tiling.al1_buffers, tiling.bl1_buffers) == (2, 2)
 
 
 def test_weights_stay_in_l1_where_they_fit():

@@ -115,7 +115,11 @@ def test_the_grad_input_of_a_transposed_convolution_is_a_forward_one(problem, fo
 
 def test_the_same_in_3d_and_on_the_950():
     deep = ConvProblem((1, 20, 3, 9, 8), (20, 24, 3, 3, 3), 1, 1, transposed=True)
-    assert types(deep, "910_95") == [BIAS, "Conv3DV2", WEIGHT_V2, CAST]
+    # The 910_95 brings lines and images into a view of five axes, and so to the same kernels.
+    flat = ConvProblem((1, 20, 9, 8), (20, 24, 3, 3), 1, 1, transposed=True)
+    line = ConvProblem((1, 20, 9), (20, 24, 3), 1, 1, transposed=True)
+    for problem in (deep, flat, line):
+        assert types(problem, "910_95") == [BIAS, "Conv3DV2", WEIGHT_V2, CAST]
     found = types(deep, "910B", output_mask=(True, False, False))
     assert found == [CHANGE, CHANGE, "Conv3DV2"]
 
@@ -197,8 +201,15 @@ LARGE = (1, 16, 3, 74, 75)  # 5550 pixels
         (DEEP, {"dtype": "float32"}, INPUT_V2),
         (ConvProblem((1, 20, 3, 9, 8), (24, 10, 3, 3, 3), groups=2), {}, INPUT_V2),
         (ConvProblem(LARGE, (16, 16, 3, 3, 3), 1, 1), {}, INPUT_V2),
-        (ConvProblem(LARGE, (16, 16, 3, 5, 3), 1, 1), {}, "Conv3DBackpropInput"),  # a kernel of 5
-        (ConvProblem(LARGE, (16, 16, 3, 3, 3), 3, 1), {}, "Conv3DBackpropInput"),  # stride 3
+        (ConvProblem(LARGE, (16, 16, 3, 4, 3), 1, 1), {}, INPUT_V2),  # a kernel of 4
+        (ConvProblem(LARGE, (16, 16, 3, 5, 3), 1, 1), {}, "Conv3DBackpropInput"),  # of 5
+        (ConvProblem(LARGE, (16, 16, 3, 3, 3), 2, 1), {}, INPUT_V2),  # stride 2
+        (ConvProblem(LARGE, (16, 16, 3, 3, 3), 3, 1), {}, "Conv3DBackpropInput"),  # 3
+        (ConvProblem(LARGE, (16, 16, 3, 3, 3), 1, 2), {}, INPUT_V2),  # padding 2
+        (ConvProblem(LARGE, (16, 16, 3, 4, 4), 1, 3), {}, "Conv3DBackpropInput"),  # 3
+        (ConvProblem((1, 16, 85, 74, 75), (16, 16, 3, 3, 3), 1, 1), {}, INPUT_V2),  # 85 deep
+        (ConvProblem((1, 16, 86, 74, 75), (16, 16, 3, 3, 3), 1, 1), {}, "Conv3DBackpropInput"),  # 86
+        (ConvProblem((1, 16, 3, 100, 55), (16, 16, 3, 3, 3), 1, 1), {}, INPUT_V2),  # 5500 pixels
         (ConvProblem((1, 16, 3, 73, 75), (16, 16, 3, 3, 3), 1, 1), {}, "Conv3DBackpropInput"),  # 5475
         # Windows of 4 rows of 1025 pixels are more than 4096, whatever else holds.
         (
@@ -213,6 +224,17 @@ LARGE = (1, 16, 3, 74, 75)  # 5550 pixels
 )
 def test_the_kernel_of_grad_input(problem, options, expected):
     assert grad_input_type(call_of(problem, profile=SPLIT, **options)) == expected
+
+
+def test_merged_groups_are_cleared_and_picked_out_by_the_kernel_of_the_950_itself():
+    # Two groups as one, two images added on two cores: all of that is in a workspace of the kernel, of which
+    # its vector cores write what belongs to single groups, so that no MemSet comes before it.
+    problem = ConvProblem((2, 16, 5, 6), (16, 8, 3, 3), padding=1, groups=2)
+    plan = {"grad_weight": Tiling(16, 16, 16, batch_dim=2, group_merge=2)}
+    call = call_of(problem, profile=load_profile("910_95"), tilings=plan)
+    kernels = lower(call, (False, True, False)).kernels
+    assert [kernel.op_type for kernel in kernels] == [WEIGHT_V2, CAST]
+    assert [phase.name for phase in kernels[0].phases] == ["zero fill", "compute", "diagonal blocks"]
 
 
 def test_infinite_values_come_through_a_change_of_layout():

@@ -33,6 +33,16 @@ def test_one_tap_is_one_for_a_single_image_of_950():
     assert not notes(replace(tap, input=(2, 8, 5, 3)), tiling="search")
 
 
+def test_one_tap_of_more_than_128_mib_is_a_convolution_of_the_operator_too():
+    # 64 channels in and out of 2 bytes: weights of 8 KiB, and 256 bytes a pixel. 524,256 pixels are 128 MiB.
+    most = ConvProblem((1, 64, 128, 4095), (64, 64, 1, 1))
+    assert (2 * 64 * 128 * 4095 + 64 * 64) * 2 <= 2**27
+    told = notes(most, "float16", tiling="search", output_mask=(True, False, False))
+    assert [note.split()[4] for note in told] == ["grad_input"]
+    wider = replace(most, input=(1, 64, 128, 4096))
+    assert not notes(wider, "float16", tiling="search", output_mask=(True, False, False))
+
+
 def test_placements_side_by_side_make_grad_input_a_matrix_product():
     patches = ConvProblem((2, 8, 8, 8), (6, 8, 2, 2), 2)
     assert not notes(patches, "float16", "910B")

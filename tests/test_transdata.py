@@ -108,7 +108,9 @@ def test_an_activation_goes_where_the_layout_says_and_comes_back(problem, dtype,
 def test_a_weight_goes_where_the_reduction_walks(problem, profile):
     p, values = problem, counted(problem.weight)
     target = DgradGemm.of(p, "float16").weights
-    change = weight_in(GmTensor.of("weight", p.weight, "float16"), target, p, reduce_small=not p.transposed)
+    change = weight_in(
+        GmTensor.of("weight", p.weight, "float16"), target, p, reduce_small=not p.transposed, merge=1
+    )
     expected = pack_weight(values, p, 16, reduce_small=not p.transposed)
     made = changed(change, values, profile)
     assert np.array_equal(made.reshape(expected.shape), expected)
@@ -119,7 +121,7 @@ def test_a_weight_goes_where_the_reduction_walks(problem, profile):
 def test_a_grad_weight_comes_back_without_the_rows_and_columns_that_fill_up(problem, profile):
     p, source = problem, WgradGemm.of(problem, "float16").output
     values = counted(source.shape)
-    change = weight_out(source, GmTensor.of("grad_weight", p.weight, "float32"), p, 16)
+    change = weight_out(source, GmTensor.of("grad_weight", p.weight, "float32"), p, 16, 1)
     made = changed(change, values, profile)
     assert np.array_equal(made.reshape(p.weight), unpack_weight(values, p, 16))
 
@@ -246,7 +248,7 @@ def test_weights_of_many_taps_are_cut_between_taps():
 def test_taps_are_cut_between_kernel_depths_before_they_are_cut_within_one(kernel, room, cut):
     p = ConvProblem((1, 16, *kernel), (16, 16, *kernel))
     target = DgradGemm.of(p, "float16").weights
-    change = weight_in(GmTensor.of("weight", p.weight, "float16"), target, p, reduce_small=True)
+    change = weight_in(GmTensor.of("weight", p.weight, "float16"), target, p, reduce_small=True, merge=1)
     profile = toy_split(**{"cores.cube": 1, "cores.vector": 1, "buffers.UB.capacity_bytes": room})
     values = counted(p.weight)
     made = changed(change, values, profile)

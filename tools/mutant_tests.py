@@ -9,12 +9,13 @@ PLANS = (*PLANS, "test_product_fields", "test_vendor_fits", "test_product_tiling
 NESTS = ("test_wgrad_shares", "test_wgrad_stream", "test_dgrad_shares", "test_dgrad_split", "test_dgrad_c04")
 CUBE = ("test_cube_instructions", "test_costs", "test_sliding", "test_peaks", "test_handover")
 VECTOR = ("test_vector_instructions", "test_zero_insertion", "test_winograd_instructions", "test_transdata")
-GRAPH = ("kernel_graph", "lowering_notes", "known_graphs", "graph", "layouts", "transdata", "merged_layouts")
-GRAPH = (*GRAPH, "conversions", "output_formats", "profile_generations", "hf32", "dilation", "folded_batches")
-GRAPH = (*GRAPH, "patches", "turned_weights", "gradient_products", "winograd_doors", "dgrad_split")
-GRAPH = (*GRAPH, "operators_bias", "operators_views", "operators_parts", "operators_empty", "view_copies")
-GRAPH = (*GRAPH, "aclnn_workspace", "own_wgrad", "known_times", "plan", "dgrad_c04", "group_merge")
-GRAPH = tuple(f"test_{name}" for name in GRAPH)
+LAYOUTS = ("test_layouts", "test_transdata", "test_merged_layouts")
+GRAPH = ("test_kernel_graph", "test_graph", "test_known_graphs", "test_lowering_notes", *LAYOUTS)
+GRAPH = (*GRAPH, "test_conversions", "test_output_formats", "test_profile_generations", "test_folded_batches")
+GRAPH = (*GRAPH, "test_patches", "test_turned_weights", "test_gradient_products", "test_dilation")
+GRAPH = (*GRAPH, "test_operators_bias", "test_operators_views", "test_view_copies", "test_operators_parts")
+GRAPH = (*GRAPH, "test_aclnn_workspace", "test_own_wgrad", "test_dgrad_split", "test_group_merge")
+NOTES = ("test_lowering_notes", "test_own_wgrad", "test_output_formats", "test_operators_parts")
 RULES = ("cube_math", "documents", "eight_bit", "empty", "files", "from_cube", "limits", "messages", "order")
 RULES = tuple(f"test_rules_{name}" for name in (*RULES, "page", "records", "remembered", "types"))
 TESTS = {
@@ -48,6 +49,17 @@ TESTS = {
     "numerics/compiled": (*PARTS, *KERNELS),
     "numerics": (*FORMATS, *PARTS, *KERNELS),
     "ops/lowering/matmul_formats": ("test_matmul", "test_matmul_int8", "test_options"),
+    "ops/lowering/op_types": ("test_kernel_graph", "test_patches"),
+    "ops/lowering/notes": (
+        *NOTES,
+        "test_kernel_graph",
+        "test_plan",
+        "test_winograd_doors",
+        "test_group_merge",
+    ),
+    "ops/lowering/known": ("test_known_graphs", "test_known_times"),
+    "ops/lowering/layouts": (*LAYOUTS, "test_graph", "test_group_merge"),
+    "ops/lowering/relayouts": (*LAYOUTS, "test_view_copies", "test_group_merge"),
     "ops/lowering": GRAPH,
     "ops/tiling/vendor/first": ("test_first_plans", "test_first_generation", "test_plan"),
     "ops/tiling/vendor/library": (

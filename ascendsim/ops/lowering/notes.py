@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ascendsim.cube.load3d import FRACTAL_ROWS
+from ascendsim.ops.problems.as_product import asks_for_product
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.wgrad.columns import narrowed_to
@@ -14,9 +15,6 @@ from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Call
     from ascendsim.ops.schedules.base import Schedule
-
-# Generations whose operator has been read; older ones lower convolutions in other ways.
-OPERATORS: Final = ("2201", "3510")
 
 
 def squeezed(gradient: str, through: str, asked: str) -> str:
@@ -114,31 +112,12 @@ def oversized_blocks(call: Call, gradient: str, schedule: Schedule) -> str:
 
 
 def not_modelled(call: Call, gradient: str) -> str:
-    """Say where the product's operator computes a gradient in a way that has other bits; else nothing.
-
-    Source   public ops-nn at e5c3fa932, as read: the operator's interface code
-    """
-    if call.profile.npu_arch not in OPERATORS:
+    """Say where the product's operator computes a gradient in a way that has other bits; else nothing."""
+    asked = asks_for_product(call.problem, gradient, call.compute_dtype, call.profile)
+    if not asked or call.as_product(gradient):
         return ""
-    if not call.as_product(gradient) and _may_be_matmul(call, gradient):
-        ties = " and in HF32 rounds ties away from zero" if call.compute_dtype == "hf32" else ""
-        return (
-            f"The operator may compute {gradient} of these shapes by a matrix product, which cuts the "
-            f"reduction in its own way{ties}; here a convolution kernel makes it, and the bits are its own."
-        )
-    return ""
-
-
-def _may_be_matmul(call: Call, gradient: str) -> bool:
-    """Tell whether a gradient has the shapes of a matrix product."""
-    p = call.problem
-    if p.transposed or p.groups > 1 or any(map(any, p.pads)) or set(p.dilations) != {1}:
-        return False
-    # One placement of the kernel, or one tap and nothing between: both gradients are one matrix product.
-    newest = call.profile.npu_arch == "3510"
-    if p.kernel == p.big_size or (newest and p.batch == 1 and p.kernel == p.strides == (1, 1, 1)):
-        return True
-    # Placements side by side: grad_input is a matrix product and a permutation, for most strides of 910_95.
-    _, height, width = p.strides
-    wide = max(p.strides) > 2 or height != width if newest else max(p.strides) > 1
-    return gradient == "grad_input" and p.kernel == p.strides and wide
+    ties = " and in HF32 rounds ties away from zero" if call.compute_dtype == "hf32" else ""
+    return (
+        f"The operator may compute {gradient} of these shapes by a matrix product, which cuts the "
+        f"reduction in its own way{ties}; here a convolution kernel makes it, and the bits are its own."
+    )

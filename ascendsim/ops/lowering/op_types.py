@@ -16,8 +16,8 @@ def grad_input_type(call: Call) -> str:
     """
     p = call.problem
     if p.transposed:
-        # The gradient of a transposed convolution is a plain one.
-        return "Conv3DV2" if p.rank == 3 else "Conv2D"
+        # The gradient of a transposed convolution is a plain one; 910_95 sees every rank as a volume.
+        return "Conv3DV2" if p.rank == 3 or not call.generation.changes_layouts else "Conv2D"
     if not call.generation.changes_layouts:
         return "Conv3DBackpropInputV2"
     if p.rank < 3:

@@ -33,7 +33,7 @@ def activation_out(source: GmTensor, made: GmTensor, shape: tuple[int, ...], cha
 
 
 def weight_in(
-    given: GmTensor, target: GmTensor, p: ConvProblem, *, reduce_small: bool, merge: int = 1
+    given: GmTensor, target: GmTensor, p: ConvProblem, *, reduce_small: bool, merge: int
 ) -> WeightRelayout | DiagonalWeight:
     """Return the change of a weight to (groups, KD, C1, KH, KW, C0, columns), `merge` groups as one."""
     groups, depth, c1, height, width, c0, columns = target.shape
@@ -51,7 +51,7 @@ def weight_in(
 
 
 def weight_out(
-    source: GmTensor, made: GmTensor, p: ConvProblem, c0: int, merge: int = 1
+    source: GmTensor, made: GmTensor, p: ConvProblem, c0: int, merge: int
 ) -> GradientRelayout | DiagonalGradient:
     """Return the change of (groups, KD, rows, C1 * KH * KW * C0) back to the shape of weight."""
     groups, depth, rows, columns = source.shape

@@ -44,14 +44,31 @@ class GradientProduct(NamedTuple):
     axes: tuple[int, ...] = ()
 
 
-def gradient_product(
-    p: ConvProblem, gradient: str, compute_dtype: str, profile: Profile
-) -> GradientProduct | None:
-    """Return the matrix product that the product's interface makes of a gradient; None: a convolution kernel.
+def asks_for_product(p: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> bool:
+    """Tell whether the product's interface makes a matrix product of a gradient, whatever is made of it here.
 
     Source   public ops-nn at e5c3fa932, as read: the operator's interface code
     """
     if not may_be_product(p, profile):
+        return False
+    if p.kernel == p.big_size or (gradient == "grad_input" and _step_over_kernels(p, profile.npu_arch)):
+        return True
+    out, into = p.small_channels, p.big_channels
+    elements = (into + out) * prod(p.small_size) + into * out
+    one_image = p.batch == 1 and p.kernel == p.strides == (1, 1, 1)
+    fits = elements * dtype(stored_name(compute_dtype)).itemsize <= MOST_BYTES
+    return profile.npu_arch == NEWEST and one_image and fits
+
+
+def gradient_product(
+    p: ConvProblem, gradient: str, compute_dtype: str, profile: Profile
+) -> GradientProduct | None:
+    """Return the matrix product that makes a gradient as the interface has it; None: a convolution.
+
+    An image with pixels left over behind its last kernel stays a convolution here: the product would not make
+    them.
+    """
+    if not asks_for_product(p, gradient, compute_dtype, profile):
         return None
     images = gradient == "grad_input"
     out, into = p.small_channels, p.big_channels
@@ -61,14 +78,9 @@ def gradient_product(
             return GradientProduct(_product(p.batch, out, columns), "grad_output", "weight")
         product = _product(out, p.batch, columns, transpose_a=True)
         return GradientProduct(product, "grad_output", "input")
-    if images and _lie_side_by_side(p, profile.npu_arch):
-        return _side_by_side(p)
+    if max(p.strides) > 1:
+        return _side_by_side(p) if covers_image(p) else None
     pixels = prod(p.small_size)
-    elements = (into + out) * pixels + into * out
-    one_image = p.batch == 1 and p.kernel == p.strides == (1, 1, 1)
-    fits = elements * dtype(stored_name(compute_dtype)).itemsize <= MOST_BYTES
-    if profile.npu_arch != NEWEST or not one_image or not fits:
-        return None
     if images:
         return GradientProduct(_product(into, out, pixels, transpose_a=True), "weight", "grad_output")
     return GradientProduct(_product(out, pixels, into, transpose_b=True), "grad_output", "input")
@@ -86,16 +98,12 @@ def covers_image(p: ConvProblem) -> bool:
     return p.kernel == p.strides and covered == p.big_size
 
 
-def _lie_side_by_side(p: ConvProblem, npu_arch: str) -> bool:
-    """Tell whether kernels cover the image without gap or overlap, and the interface takes note of it.
-
-    An image with pixels left over at its end stays a convolution here: the product would not make them.
-    """
+def _step_over_kernels(p: ConvProblem, npu_arch: str) -> bool:
+    """Tell whether kernels lie side by side, without gap or overlap, and the interface takes note of it."""
     steps = p.strides
-    if not covers_image(p) or max(steps) == 1:
-        return False
     # 910_95 has a kernel of its own for strides of 2 along both axes.
-    return npu_arch == OLDER or max(steps) > 2 or steps[1] != steps[2]
+    taken = max(steps) > 1 if npu_arch == OLDER else max(steps) > 2 or steps[1] != steps[2]
+    return p.kernel == steps and taken
 
 
 def _side_by_side(p: ConvProblem) -> GradientProduct:

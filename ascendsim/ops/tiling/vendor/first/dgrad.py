@@ -103,7 +103,7 @@ def _in_l1(gemm: DgradGemm, profile: Profile, tile: Tile, columns: int) -> Tilin
     parts.
     """
     s, taps, whole = gemm.sliding, gemm.taps, gemm.all_taps
-    l1, all_k = profile.buffers["L1"].capacity_bytes, gemm.channel_groups * gemm.taps // tile.k
+    l1 = profile.buffers["L1"].capacity_bytes
     m, c0 = tile.m * FRACTAL_ROWS, s.c0
 
     def image(channels: int) -> int:
@@ -112,19 +112,25 @@ def _in_l1(gemm: DgradGemm, profile: Profile, tile: Tile, columns: int) -> Tilin
     def weights(channels: int) -> int:
         return channels * taps * c0 * round_up(tile.n * c0, profile.cube.n0) * s.itemsize
 
+    def steps(channels: int) -> int:
+        return ceil(channels * taps / tile.k)
+
     def tiling(left: int, right: int, al1: int, bl1: int) -> Tiling:
-        step_ka, step_kb = (max(1, channels * taps // tile.k) for channels in (left, right))
+        step_ka, step_kb = steps(left), steps(right)
         return Tiling(m, tile.n * c0, tile.k * c0, step_ka, step_kb, al1, bl1, cl0_buffers=2)
 
     c1 = whole.channels
     for bl1 in (columns, 2):
         for al1 in (2, 1):
             if al1 * image(c1) + bl1 * weights(c1) <= l1:
-                return replace(tiling(c1, c1, al1, bl1), step_ka=all_k, step_kb=all_k)
-    for part in reversed(divisors(c1)):
+                return tiling(c1, c1, al1, bl1)
+    # A part is a divisor of the channel groups, so that tiles of both operands end together; slices that hold
+    # it must not reach a group further, which the tile would hold as well.
+    parts = [part for part in reversed(divisors(c1)) if steps(part) * tile.k // taps == part]
+    for part in parts:
         if image(c1) + 2 * weights(part) <= l1:
             return tiling(c1, part, 1, 2)
-    for part in reversed(divisors(c1)):
+    for part in parts:
         if 2 * (image(part) + weights(part)) <= l1:
             return tiling(part, part, 2, 2)
     return None
