@@ -290,6 +290,15 @@ CASES = [
             ("grad_weight", Tiling(32, 32, 16, 4, 4, 1, 1, k_split=3, used_cores=2)),
         ),
     ),
+    # five groups of channels in two and in three parts, the first of which is the shortest
+    Case(
+        ConvProblem((3, 40, 6, 6), (72, 40, 3, 3), 1, 1),
+        tilings=(("grad_input", Tiling(16, 16, 16, 2, 9, bl1_buffers=1, k_split=2, used_cores=2)),),
+    ),
+    Case(
+        ConvProblem((3, 40, 6, 6), (72, 40, 3, 3), 1, 1),
+        tilings=(("grad_input", Tiling(16, 16, 32, 1, 1, cl0_buffers=1, k_split=3, used_cores=5)),),
+    ),
 ]
 
 
@@ -332,6 +341,15 @@ def test_programs_of_a_real_layer_are_those_without_loops(product, monkeypatch):
     )
     units = {unit for program in looped for unit in program.units}
     assert sum(len(unit.instructions) for unit in units) < sum(map(len, looped)) / 2
+
+
+def test_parts_of_a_block_that_are_alike_are_written_down_once():
+    problem = ConvProblem((1, 16, 4, 4), (64, 16, 3, 3), 1, 1)
+    tilings = {"grad_input": Tiling(16, 16, 48, 3, 3, k_split=4, used_cores=1)}
+    call = call_of(problem, profile=load_profile("910B"), tilings=tilings)
+    block = next(program for program in cube_programs(call) if "M" in program.used)
+    # One block, of whose four groups of channels each part has one; the rings stand as before behind each.
+    assert len(block) == 4 * sum(len(unit.instructions) for unit in block.units)
 
 
 def test_the_code_of_a_program_does_not_grow_with_the_batch():

@@ -133,7 +133,12 @@ def _lanes(
     """
     programs = [team.programs[0] for team in teams]
     traffics = [layouts.traffics(program) for program in programs]
-    slices = SliceBook(book, layouts, asks_for_slices(book.traffics, profile) if hits else None)
+    asked = None
+    if hits:
+        # What another phase reads may be written here.
+        met = np.flatnonzero(np.bincount(np.concatenate([np.empty(0, np.int32), *traffics])))
+        asked = asks_for_slices([book.traffics[number] for number in met.tolist()], profile)
+    slices = SliceBook(book, layouts, asked)
     for program in programs:
         slices.meet(program)
     lanes = [

@@ -8,6 +8,7 @@ which move it by laps.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ascendsim.program.loops.laps import moved, named, told_apart
@@ -169,10 +170,15 @@ class Namer:
                     number = self._find(unit, at, own, of_task.within(task))
                 made.append((number, lap))
             segments.append((shifts, tuple(made)))
-        # A block writes its output once, as it stands.
-        match segments:
-            case [(shifts, ((number, 0),))] if len(shifts) == 1 and shifts[0] == 0:
-                return number
+        once = all(len(shifts) == 1 and shifts[0] == 0 for shifts, _ in segments)
+        numbers = [number for _, made in segments for number, lap in made if not lap]
+        if once and len(numbers) == sum(len(made) for _, made in segments):
+            # Without laps of its own a nest names what its steps name, one after the other.
+            if len(numbers) == 1:
+                return numbers[0]
+            parts = [found for number in numbers if not isinstance(found := self.found[number], Composed)]
+            if len(parts) == len(numbers):
+                return self._add(tuple(chain.from_iterable(parts)))
         return self._add(Composed(tuple(segments)))
 
     def _inner_of(self, nest: Nest) -> dict[int, list[tuple[range, list[_Inner]]]]:

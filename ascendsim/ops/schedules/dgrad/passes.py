@@ -59,10 +59,7 @@ class PassTiles(DgradTiles):
     def left(self, slot: Slot, load: Load) -> None:
         """Bring into L1 what the pixels of a task need of the source."""
         tile = self._cut.left_tiles[load.task.first_pixel, load.task.pixels, load.segment.left]
-        if self._insertion is not None and tile.rows is not None:
-            self._insertion.load(slot, tile, self._cut.gemm.source, self._slices.left_piece, load)
-            return
-        self._image(slot, tile, self._cut.gemm.source, self._slices.left, load)
+        self._left(slot, tile, (self._slices.left, self._slices.left_piece), load)
 
     def right(self, slot: Slot, load: Load) -> None:
         """Bring into L1 the weights for the columns of a task."""
@@ -73,7 +70,7 @@ class PassProgram(DgradProgram):
     """Emits the programs of passes; runs of a pass that are alike share their code."""
 
     cut: PassTasks
-    tiles: PassTiles
+    tiles: PassTiles  # type: ignore[assignment]
 
     def __init__(self, cut: PassTasks, sizes: Sizes, target: GmTensor, hazards: frozenset[str]) -> None:
         super().__init__(cut, sizes, target, hazards)

@@ -3,73 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import cached_property
 
-from ascendsim.ops.problems.taps import Segment
+from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.schedules.blocks import BlockProgram
+from ascendsim.ops.schedules.dgrad.part_tiles import Part, PartTiles
 from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.room import inserts_in_ub
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
-from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
 from ascendsim.ops.schedules.tiles import Sizes, held
 from ascendsim.program.places import GmTensor
 
 
-class DgradBlocks(BlockProgram):
-    """Emits base blocks whose reduction is in one piece: what `Dgrad` and a split kernel do alike."""
-
-    def reduce(
-        self,
-        task: Task,
-        parts: tuple[tuple[Segment, ...], ...],
-        tiles: DgradTiles,
-        lefts: tuple[Hashable, ...],
-        rights: tuple[Hashable, ...],
-    ) -> None:
-        """Append one base block: for each part, kernel depth, box of taps in L1, base_k: multiply.
-
-        lefts, rights   what tells the tiles of each pair of depths from those of other tasks
-        """
-        for part in parts:
-            accumulator = self.l0c.next()
-            for pair, (left, right) in enumerate(zip(lefts, rights, strict=True)):
-                for segment in part:
-                    place = left, self.image_of(segment)
-                    image = held(self.left, place, tiles.load_image, task, pair, segment.left)
-                    place = right, segment.right
-                    weights = held(self.right, place, tiles.load_weights, task, pair, segment.right)
-                    for slice_ in segment.slices:
-                        l0, first = (self.l0a.next(), self.l0b.next()), self.l0c.begins()
-                        tiles.multiply(accumulator, image, weights, l0, task, segment, slice_, first=first)
-            # L0C begins anew with every part, so several of them meet in GM.
-            atomic = len(parts) > 1
-            self.out.write(accumulator, task.pixels, task.columns, tiles.output, task, atomic=atomic)
-
-    def image_of(self, segment: Segment) -> Hashable:
-        """Return what tells the image tiles of one task from each other."""
-        return segment.left
-
-
-class DgradProgram(DgradBlocks):
-    """Emits the programs of grad_input; base blocks that are alike share their code."""
+class DgradProgram(BlockProgram):
+    """Emits the programs of grad_input; base blocks that are alike, and parts of them, share their code."""
 
     def __init__(self, cut: DgradTasks, sizes: Sizes, target: GmTensor, hazards: frozenset[str]) -> None:
         spread = inserts_in_ub(cut.gemm, cut.profile)
         super().__init__(cut, sizes, target, hazards, cut.gemm.out_c0, spread=spread)
-        self.tiles = DgradTiles(self.b, cut, self.insertion)
+        self.tiles = PartTiles(self.b, cut, self.insertion)
         # All blocks of a column have the same: one object is named, and told from others, once.
         self._rights: dict[Hashable, tuple[Hashable, ...]] = {}
 
     def append(self, task: Task) -> None:
-        """Append one base block."""
+        """Append one base block: for each part, kernel depth, box of taps in L1, base_k: multiply."""
         pairs = self.cut.gemm.depths[task.depth]
         # Tasks are alike if their tiles have equal shapes; which of them are still in L1 the rings know.
         shape = self.cut.pixel_shapes[task.first_pixel, task.pixels], task.columns, len(pairs)
-        places = {
-            self.left: tuple([left_place(task, source) for _, source in pairs]),
-            self.right: self._right_places(task),
-        }
-        for _ in self.b.once(task, shape, places):
-            self.reduce(task, self.cut.parts, self.tiles, *places.values())
+        lefts = tuple([left_place(task, source) for _, source in pairs])
+        rights = self._right_places(task)
+        if len(self.cut.parts) == 1:
+            self._part(Part(task, 0), shape, lefts, rights)
+            return
+        for _ in self.b.once(task, shape, {self.left: lefts, self.right: rights}):
+            for number in range(len(self.cut.parts)):
+                own = [tuple([(place, number) for place in places]) for places in (lefts, rights)]
+                self._part(Part(task, number), shape, *own)
+
+    def _part(
+        self, part: Part, shape: Hashable, lefts: tuple[Hashable, ...], rights: tuple[Hashable, ...]
+    ) -> None:
+        """Append one part of the reduction of a base block; it has these places in L1, pair by pair."""
+        (task, number), tiles = part, self.tiles
+        pattern, boxes = self._patterns[number]
+        for _ in self.b.once(part, (shape, pattern), {self.left: lefts, self.right: rights}):
+            accumulator = self.l0c.next()
+            for pair, (left, right) in enumerate(zip(lefts, rights, strict=True)):
+                for at, segment in enumerate(self.cut.parts[number]):
+                    of_left, of_right = boxes[at]
+                    image = held(self.left, (left, of_left), tiles.left, part, pair, at)
+                    weights = held(self.right, (right, of_right), tiles.right, part, pair, at)
+                    for slice_ in segment.slices:
+                        l0, first = (self.l0a.next(), self.l0b.next()), self.l0c.begins()
+                        tiles.multiply(accumulator, image, weights, l0, task, segment, slice_, first=first)
+            # L0C begins anew with every part, so several of them meet in GM.
+            atomic = len(self.cut.parts) > 1
+            self.out.write(accumulator, task.pixels, task.columns, tiles.written, part, atomic=atomic)
+
+    @cached_property
+    def _patterns(self) -> list[tuple[int, list[tuple[Taps, Taps]]]]:
+        """For each part a number that is that of all parts cut like it, and the boxes of its segments.
+
+        Channels of boxes are counted from the first one of the part.
+        """
+        numbers: dict[Hashable, int] = {}
+        found = []
+        for (first, _), segments in zip(self.cut.part_channels, self.cut.parts, strict=True):
+            boxes = [(_from(first, segment.left), _from(first, segment.right)) for segment in segments]
+            pattern = tuple(boxes), tuple([segment.slices for segment in segments])
+            found.append((numbers.setdefault(pattern, len(numbers)), boxes))
+        return found
 
     def _right_places(self, task: Task) -> tuple[Hashable, ...]:
         key = task.group, task.depth, task.first_column
@@ -78,6 +81,10 @@ class DgradProgram(DgradBlocks):
             pairs = self.cut.gemm.depths[task.depth]
             known = self._rights[key] = tuple([right_place(task, kernel) for kernel, _ in pairs])
         return known
+
+
+def _from(channel: int, box: Taps) -> Taps:
+    return box._replace(channel=box.channel - channel)
 
 
 def left_place(task: Task, depth: int) -> Hashable:

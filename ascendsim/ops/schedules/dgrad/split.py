@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from ascendsim.ops.problems.taps import Segment
+from ascendsim.ops.schedules.blocks import BlockProgram
 from ascendsim.ops.schedules.dgrad.pieces import Task
-from ascendsim.ops.schedules.dgrad.program import DgradBlocks
 from ascendsim.ops.schedules.dgrad.shares import DgradShares
 from ascendsim.ops.schedules.dgrad.slices import DgradSlices
 from ascendsim.ops.schedules.dgrad.split_tasks import PhaseTasks, SplitTasks
 from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
 from ascendsim.ops.schedules.order import DgradOrder
-from ascendsim.ops.schedules.tiles import Index, Sizes
+from ascendsim.ops.schedules.tiles import Index, Sizes, held
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, zero_fill
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Phase as KernelPhase
@@ -48,7 +47,7 @@ class PhaseTiles(DgradTiles):
         self._slices = PhaseSlices(cut)
 
 
-class SplitProgram(DgradBlocks):
+class SplitProgram(BlockProgram):
     """Emits the programs of a split kernel; base blocks of one phase that are alike share their code."""
 
     def __init__(self, cut: SplitTasks, sizes: Sizes, target: GmTensor, hazards: frozenset[str]) -> None:
@@ -56,7 +55,7 @@ class SplitProgram(DgradBlocks):
         self.tiles = [PhaseTiles(self.b, own) for own in cut.cuts]
 
     def append(self, task: Task) -> None:
-        """Append one base block of one phase."""
+        """Append one base block of one phase: for each kernel depth, channels in L1, base_k: multiply."""
         cut, own, tiles = self.cut, self.cut.cuts[task.phase], self.tiles[task.phase]
         pairs = self.cut.gemm.depths[task.depth]
         shape = task.phase, own.pixel_shapes[task.first_pixel, task.pixels], task.columns, len(pairs)
@@ -64,13 +63,24 @@ class SplitProgram(DgradBlocks):
             self.left: tuple([cut.left_place(task, source) for _, source in pairs]),
             self.right: tuple([cut.right_place(task, kernel) for kernel, _ in pairs]),
         }
+        atomic = len(own.parts) > 1
         for _ in self.b.once(task, shape, places):
-            self.reduce(task, own.parts, tiles, *places.values())
-
-    def image_of(self, segment: Segment) -> Hashable:
-        """Return what tells the image tiles of one task from each other."""
-        # Phases that share a tile have other taps, but the same channels of it.
-        return segment.left[:2]
+            for segments in own.parts:
+                accumulator = self.l0c.next()
+                for pair, (kernel, source) in enumerate(pairs):
+                    for segment in segments:
+                        # Phases that share a tile have other taps, but the same channels of it.
+                        place = cut.left_place(task, source), segment.left[:2]
+                        image = held(self.left, place, tiles.load_image, task, pair, segment.left)
+                        place = cut.right_place(task, kernel), segment.right
+                        weights = held(self.right, place, tiles.load_weights, task, pair, segment.right)
+                        for slice_ in segment.slices:
+                            l0, first = (self.l0a.next(), self.l0b.next()), self.l0c.begins()
+                            tiles.multiply(
+                                accumulator, image, weights, l0, task, segment, slice_, first=first
+                            )
+                # Parts of a reduction meet in GM.
+                self.out.write(accumulator, task.pixels, task.columns, tiles.output, task, atomic=atomic)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from ascendsim.ops.schedules.zero_insertion import ZeroInsertion
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.places import Slot
 
+Find = Callable[..., Index]
+
 
 class DgradTiles(Tiles):
     """Appends loads and products of tiles of a dgrad, cut as `DgradTasks` says."""
@@ -39,11 +41,15 @@ class DgradTiles(Tiles):
         `pair` counts the (kernel depth, source depth) pairs that reach the task's depth.
         """
         tile = self._cut.left_tiles[task.first_pixel, task.pixels, box]
+        self._left(slot, tile, (self._slices.source, self._slices.source_piece), task, pair, box)
+
+    def _left(self, slot: Slot, tile: ImageTile, finds: tuple[Find, Find], *task: Any) -> None:
+        """Bring an image tile into L1; what finds its slice, and what finds that of a piece of it."""
+        find, find_piece = finds
         if self._insertion is not None and tile.rows is not None:
-            find = self._slices.source_piece
-            self._insertion.load(slot, tile, self._cut.gemm.source, find, task, pair, box)
+            self._insertion.load(slot, tile, self._cut.gemm.source, find_piece, *task)
             return
-        self._image(slot, tile, self._cut.gemm.source, self._slices.source, task, pair, box)
+        self._image(slot, tile, self._cut.gemm.source, find, *task)
 
     def load_weights(self, slot: Slot, task: Task, pair: int, box: Taps) -> None:
         """Bring into L1 the weights of a box for the columns of a task."""
