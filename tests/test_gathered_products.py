@@ -237,6 +237,32 @@ def test_a_product_of_any_size_begins_at_zero(shape, model):
         assert same_bits(product_of(model, lay(a), lay(b.T.copy()), ends), want)
 
 
+@pytest.mark.parametrize("data", CLASSES)
+@pytest.mark.parametrize("model", [*OWN, "tree:8:halves:RNE"])
+def test_sums_that_begin_do_not_see_what_was_there(model, data):
+    # More rows than are added at once, two products, and NaN where their sums will be.
+    model, m = parse(model), 520
+    a, b, _ = tile(data, "fp16", m, K, N)
+    ends, firsts = ([16, 48, K - 3], [K]), (0, K - 3)
+    each = [(first, np.array(own) - first) for first, own in zip(firsts, ends, strict=True)]
+    cuts = Cuts.of([first + cuts_of(model, own, 32) for first, own in each])
+    found = np.full((2, m, N), np.nan, np.float32)
+    product = prepared(model, by_rows(a), by_steps(b.T.copy()), cuts.places)
+    product.add(Span(0, m), Span(0, N), cuts, found, begins=True)
+    for sums, (first, own) in zip(found, each, strict=True):
+        steps, zeros = slice(first, first + own[-1]), np.zeros((m, N), np.float32)
+        want = one_by_one(model, a[:, steps], b[steps], own, zeros)
+        assert same_bits(sums, want)
+
+
+def test_a_product_without_a_piece_beside_one_with_some_is_zero():
+    a, b, _ = tile("normal", "fp16", M, K, N)
+    for counts in ([0, 1], [1, 0]):
+        found = products_of(parse("seq:RNE"), by_rows(a), by_steps(b.T.copy()), np.array([K]), counts)
+        assert np.all(found[counts.index(0)] == 0)
+        assert not np.any(found[counts.index(1)] == 0)
+
+
 @pytest.mark.parametrize("model", ["seq:RNE", "block:16:RNE", "tree:8:halves:RNE"])
 def test_rows_and_columns_can_be_added_apart(model):
     model = parse(model)
