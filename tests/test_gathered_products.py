@@ -3,6 +3,9 @@
 Expected is `accumulate`, which is held to the exact definitions elsewhere, called once for each Mmad.
 """
 
+import ctypes
+import mmap
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -234,6 +237,32 @@ def test_a_product_of_any_size_begins_at_zero(shape, model):
         assert same_bits(product_of(model, lay(a), lay(b.T.copy()), ends), want)
 
 
+@pytest.mark.parametrize("data", CLASSES)
+@pytest.mark.parametrize("model", [*OWN, "tree:8:halves:RNE"])
+def test_sums_that_begin_do_not_see_what_was_there(model, data):
+    # More rows than are added at once, two products, and NaN where their sums will be.
+    model, m = parse(model), 520
+    a, b, _ = tile(data, "fp16", m, K, N)
+    ends, firsts = ([16, 48, K - 3], [K]), (0, K - 3)
+    each = [(first, np.array(own) - first) for first, own in zip(firsts, ends, strict=True)]
+    cuts = Cuts.of([first + cuts_of(model, own, 32) for first, own in each])
+    found = np.full((2, m, N), np.nan, np.float32)
+    product = prepared(model, by_rows(a), by_steps(b.T.copy()), cuts.places)
+    product.add(Span(0, m), Span(0, N), cuts, found, begins=True)
+    for sums, (first, own) in zip(found, each, strict=True):
+        steps, zeros = slice(first, first + own[-1]), np.zeros((m, N), np.float32)
+        want = one_by_one(model, a[:, steps], b[steps], own, zeros)
+        assert same_bits(sums, want)
+
+
+def test_a_product_without_a_piece_beside_one_with_some_is_zero():
+    a, b, _ = tile("normal", "fp16", M, K, N)
+    for counts in ([0, 1], [1, 0]):
+        found = products_of(parse("seq:RNE"), by_rows(a), by_steps(b.T.copy()), np.array([K]), counts)
+        assert np.all(found[counts.index(0)] == 0)
+        assert not np.any(found[counts.index(1)] == 0)
+
+
 @pytest.mark.parametrize("model", ["seq:RNE", "block:16:RNE", "tree:8:halves:RNE"])
 def test_rows_and_columns_can_be_added_apart(model):
     model = parse(model)
@@ -288,6 +317,39 @@ def test_whole_squares_go_to_the_places_that_are_named():
         for column, place in enumerate(places):
             assert np.array_equal(made[place : place + 37], matrix[:, column])
     assert np.count_nonzero(target) == matrices.size  # nothing else is touched
+
+
+def test_matrices_go_to_the_goals_that_are_named():
+    # Three matrices of 2 rows and 2 columns: the second first, the first last, 2 between the columns of each.
+    matrices = np.arange(1, 13, dtype=np.float32).reshape(3, 2, 2)
+    target = np.zeros(20, np.float32)
+    turn_to(matrices, np.array([0, 4]), target, goals=np.array([14, 0, 6]))
+    assert target.tolist() == [5, 7, 0, 0, 6, 8, 9, 11, 0, 0, 10, 12, 0, 0, 1, 3, 0, 0, 2, 4]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 40), (9, 128), (15, 16), (16, 17), (128, 9), (17, 1)])
+def test_parts_of_squares_touch_nothing_else(rows, columns):
+    # Of 3 matrices the one in the middle, whose neighbours are there to be touched, with gaps in the target.
+    given = np.arange(3 * rows * columns, dtype=np.float32).reshape(3, rows, columns) + 1
+    places = np.arange(columns) * (rows + 3) + 7
+    target = np.zeros(columns * (rows + 3) + 40, np.float32)
+    turn_to(given[1:2], places, target, goals=np.array([5]))
+    for column, place in enumerate(places):
+        assert np.array_equal(target[5 + place : 5 + place + rows], given[1, :, column])
+    assert np.count_nonzero(target) == rows * columns
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="locks a page of memory by a call of Linux")
+def test_the_last_part_of_a_square_reads_nothing_behind_its_matrix():
+    # The matrix ends with its page, and to read the next one would end the process.
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 2 * page)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    locked = ctypes.CDLL(None).mprotect(ctypes.c_void_p(address + page), ctypes.c_size_t(page), 0)
+    assert locked == 0
+    last = np.frombuffer(memory, np.float32, 9 * 5, page - 9 * 5 * 4).reshape(1, 9, 5)
+    last[:] = np.arange(45).reshape(9, 5)
+    assert np.array_equal(turned(last), last.transpose(0, 2, 1))
 
 
 def test_a_product_without_mmads_is_zero():

@@ -6,7 +6,7 @@ import pytest
 from ascendsim.numerics.compiled.gathered import halves
 from ascendsim.numerics.compiled.gathered import turned as turning
 from ascendsim.numerics.compiled.gathered.halves import narrowed, on_half_grid, rounded_halves, widened
-from ascendsim.numerics.compiled.gathered.turned import turned, turned_to_halves
+from ascendsim.numerics.compiled.gathered.turned import turn_to, turned, turned_to_halves
 
 CODES = np.arange(65536, dtype=np.uint16).view(np.float16)
 
@@ -96,6 +96,9 @@ def test_matrices_are_converted_from_and_to_binary16_as_they_are_turned(monkeypa
     assert same_bits(turned(moved), codes.astype(np.float32).transpose(0, 2, 1).copy())
     assert same_bits(turned(codes[:, ::-1]), codes[:, ::-1].astype(np.float32).transpose(0, 2, 1).copy())
     # Ties between neighbours in binary16, what lies beyond its largest value, and below its smallest.
+    same = np.zeros((shape[0], shape[2], shape[1]), np.float16)
+    turn_to(codes, np.arange(shape[2]) * shape[1], same)
+    assert same.tobytes() == codes.transpose(0, 2, 1).tobytes()  # to the last bit of a NaN
     with np.errstate(all="ignore"):
         values = np.ldexp(codes.astype(np.float32), np.random.default_rng(1).integers(-12, 2, shape))
         assert same_bits(turned_to_halves(values), values.astype(np.float16).transpose(0, 2, 1).copy())

@@ -1,6 +1,7 @@
 """The gradients without instructions: each product of a call in one go, in the order that its plan fixes.
 
     planes     images with their padding, and where a kernel that slides over them reads
+    kernels    the weights as grad_input multiplies them
     images     grad_input
     reductions the parts of a grad_weight: what they multiply, where they are cut
     filters    grad_weight

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
+from ascendsim.numerics.quick_casts import HALF
 from ascendsim.ops.gradients.bias import bias_gradient
 from ascendsim.ops.gradients.dilated import spread
 from ascendsim.ops.gradients.filters import filter_gradient
@@ -87,7 +88,7 @@ class Gradients:
         if product := call.as_product("grad_input"):
             return self._product(product, self._image, "grad_input")
         gemm = self._image.schedule.gemm
-        a, w = formats.image("grad_output", math), formats.operand("weight", math)
+        a, w = formats.image("grad_output", math), formats.image("weight", math)
         problem, factor, dilated = call.problem_of("grad_input"), call.merge_of("grad_input"), call.dilated
         if dilated and dilated.spreads == "grad_output":
             a = spread(a, dilated)
@@ -95,7 +96,7 @@ class Gradients:
             a = folded.rows_of(a)
         a, w = with_channels(a, problem.grad_output[1]), block_diagonal(w, call.problem, factor)
         order, model, made = self._image.additions, call.accumulation, gemm.output.dtype
-        to_halves = formats.may_be_halves("grad_input", made, math)
+        to_halves = made == HALF and formats.may_be_halves("grad_input", math.overflow)
         operands = a, w, self._threads
         sums, laid_out = image_gradient(problem, gemm, order, model, *operands, to_halves=to_halves)
         as_given = not dilated and not folded
@@ -112,10 +113,10 @@ class Gradients:
     def _grad_weight(self) -> tuple[Values, str]:
         """Return grad_weight as it leaves the kernel of the product, or squeezed through float16."""
         call, schedule, order = self._call, self._filter.schedule, self._filter.additions
-        gemm, math = schedule.gemm, self._filter.math
+        gemm, math, formats = schedule.gemm, self._filter.math, self._formats
         if product := call.as_product("grad_weight"):
             return self._product(product, self._filter, "grad_weight")
-        take = self._formats.operand if isinstance(order, WinogradOrder) else self._formats.image
+        take = formats.operand if isinstance(order, WinogradOrder) else formats.image
         a, x = take("grad_output", math), take("input", math)
         problem, factor = call.problem_of("grad_weight"), call.merge_of("grad_weight")
         if patches := call.patches:
@@ -136,10 +137,11 @@ class Gradients:
                 atomic=adds_atomically(schedule, order),
                 threads=self._threads,
                 laid_out=None if patches else self._laid_out.get(math.hf32_ties),
+                to_halves=formats.may_be_halves("grad_weight", formats.overflow(HALF)),
             )
         made, sums = gemm.output.dtype, diagonal_blocks(sums, call.problem, factor)
         sums = sums.reshape(call.problem.weight)
-        return (self._formats.cast(sums, made, "float16"), "float16") if call.squeezed else (sums, made)
+        return (formats.cast(sums, made, HALF), HALF) if call.squeezed else (sums, made)
 
     def _product(self, product: GradientProduct, how: Followed, gradient: str) -> tuple[Values, str]:
         """Return a gradient that is one matrix product as it leaves the kernel, and its format."""

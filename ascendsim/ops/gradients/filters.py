@@ -12,6 +12,7 @@ import numpy as np
 from ascendsim.numerics.compiled.gathered.factor import Factor
 from ascendsim.numerics.compiled.gathered.product import products_at
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
+from ascendsim.numerics.compiled.gathered.turned import turn_to
 from ascendsim.ops.gradients.planes import Pixels, Planes
 from ascendsim.ops.gradients.reductions import Side, Sides, reductions
 from ascendsim.ops.gradients.streams import in_parts, numbered_pixels
@@ -41,18 +42,23 @@ def filter_gradient(
     atomic: bool,
     threads: Threads = ALONE,
     laid_out: Mapping[int, Pixels] | None = None,
-) -> Floats:
+    to_halves: bool = False,
+) -> Images:
     """Return grad_weight in float32, before the conversion to its format.
 
     Shapes   grad_output and input as `problem` says, on the grid that the cube multiplies -> as weight
     atomic   the parts are added to a zero in global memory, part 0 first
     laid_out grad_output by group, where grad_input has laid it out already
+    halves   `to_halves`: in binary16 instead, to which it is rounded to nearest
     """
     small, big = (input, grad_output) if problem.transposed else (grad_output, input)
     rows, columns, kernel = problem.small_channels, problem.big_channels, problem.kernel
     small = small.reshape(problem.batch, problem.groups, rows, *problem.small_size)
     big = big.reshape(problem.batch, problem.groups, columns, *problem.big_size)
-    result = np.empty((problem.groups, rows, columns, *kernel), np.float32)
+    made = np.float16 if to_halves else np.float32
+    result = np.empty((problem.groups, rows, columns, *kernel), made)
+    taps = prod(kernel[1:])
+    places = np.arange(columns) * prod(kernel)
     for group in range(problem.groups):
         # A transposed convolution slides over grad_output, and reads it as it has padded it.
         known = None if problem.transposed or laid_out is None else laid_out.get(group)
@@ -64,11 +70,11 @@ def filter_gradient(
         for tap, pairs in enumerate(gemm.depths):
             total = product.total(pairs, atomic=atomic)
             if whole is not None and order.stream is not None:
-                chosen = in_parts(order.stream, group, tap, rows, prod(kernel[1:]), columns)
+                chosen = in_parts(order.stream, group, tap, rows, taps, columns)
                 if not chosen.all():
                     total = np.where(chosen, total, whole.total(pairs, atomic=False))
-            made = total.reshape(rows, *kernel[1:], columns)
-            result[group, :, :, tap] = made.transpose(0, 3, 1, 2)
+            own = result[group].reshape(rows, -1)
+            turn_to(total.reshape(rows, taps, columns), places + tap * taps, own, threads)
     return result.reshape(problem.weight)
 
 

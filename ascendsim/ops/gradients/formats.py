@@ -65,9 +65,16 @@ class Formats:
             self._carriers[name] = as_carrier(self._given[name], self._threads)
         return self._carriers[name]
 
-    def may_be_halves(self, gradient: str, made: str, math: MathSettings) -> bool:
-        """Tell whether accumulators rounded to binary16, to nearest, and stored as that are the gradient."""
-        return self._is_stored(gradient, made) and math.overflow == "ieee"
+    def may_be_halves(self, gradient: str, overflow: str) -> bool:
+        """Tell whether a gradient is accumulators that are rounded to binary16 to nearest, stored as that.
+
+        overflow   of the conversion that makes binary16 of them
+        """
+        return self._stores and self._call.dtypes[gradient] == HALF and overflow == "ieee"
+
+    def overflow(self, target: str) -> str:
+        """Return how conversions to a format overflow where no Fixpipe makes them."""
+        return vector_overflow(self._call.profile, target)
 
     def leaving(self, sums: Values, gradient: str, made: str, math: MathSettings) -> Values:
         """Return accumulators as they leave the kernel of the product, in the format that it makes."""
@@ -86,14 +93,13 @@ class Formats:
             return self.cast(values, made, asked)
         if made == HALF:
             return stored(values, HALF, self._threads)  # type: ignore[return-value]
-        return rounded_halves(values, vector_overflow(self._call.profile, HALF), self._threads)
+        return rounded_halves(values, self.overflow(HALF), self._threads)
 
     def cast(self, values: Floats, given: str, target: str) -> Floats:
         """Return what a vector kernel makes of values in another format; there is none for the same one."""
         if target == given:
             return values
-        overflow = vector_overflow(self._call.profile, target)
-        return rounded(values, target, overflow, threads=self._threads)
+        return rounded(values, target, self.overflow(target), threads=self._threads)
 
     def _is_stored(self, gradient: str, made: str) -> bool:
         """Tell whether a gradient is stored in binary16 as its kernel makes it."""

@@ -12,9 +12,9 @@ from ascendsim.numerics.compiled.gathered.factor import Factor, Values
 from ascendsim.numerics.compiled.gathered.product import product_of
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.compiled.gathered.turned import turned, turned_to_halves
+from ascendsim.ops.gradients.kernels import packed_kernels
 from ascendsim.ops.gradients.passes import steps_of_tile
 from ascendsim.ops.gradients.planes import Pixels, Planes
-from ascendsim.ops.lowering.layouts import pack_weight
 from ascendsim.ops.problems.phases import Phase, phases_of
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.reference.sums import add_in_order
@@ -39,7 +39,7 @@ def image_gradient(
     order: DgradOrder,
     model: AccumulationModel,
     grad_output: Images,
-    weight: Floats,
+    weight: Images,
     threads: Threads = ALONE,
     *,
     to_halves: bool = False,
@@ -60,7 +60,7 @@ def image_gradient(
     size = gemm.source.shape[2], *gemm.sliding.image_size
     source = grad_output.reshape(problem.batch, problem.groups, -1, *size)
     laid_out: dict[int, Pixels] = {}
-    kernels = pack_weight(weight, problem, order.c0, reduce_small=not problem.transposed)
+    kernels = packed_kernels(weight, problem, order.c0, threads)
     for group, (phase, own) in itertools.product(range(problem.groups), phases):
         sliding, (top, left), (down, right) = phase.sliding, phase.first, phase.step
         images = source[:, group]
@@ -68,7 +68,7 @@ def image_gradient(
         # Planes that are mostly zeros would be kept for little.
         if planes.values.size < 2 * images.size and (pixels := planes.inner()) is not None:
             laid_out[group] = pixels
-        taken = np.ascontiguousarray(kernels[group, :, :, phase.rows, phase.cols, :, :columns])
+        taken = np.ascontiguousarray(kernels[group, :, :, phase.rows, phase.cols])
         product = _Product(planes, taken, own, model, threads, backwards=gemm.backwards)
         for depth, pairs in enumerate(gemm.depths):
             sums = product.sums(pairs).reshape(problem.batch, -1, columns)

@@ -26,20 +26,20 @@ def with_channels(values: Values, channels: int) -> Values:
     return np.concatenate([values, more], axis=1)
 
 
-def block_diagonal(values: NDArray[np.float32], problem: ConvProblem, factor: int) -> NDArray[np.float32]:
+def block_diagonal(values: Values, problem: ConvProblem, factor: int) -> Values:
     """Return the weight of the convolution in which `factor` groups are one; zeros beside the diagonal."""
     if factor == 1:
         return values
     small, big = problem.small_channels, problem.big_channels
     whole = merged(problem, factor)
-    made = np.zeros((whole.groups, factor, small, factor, big, *problem.kernel), np.float32)
+    made = np.zeros((whole.groups, factor, small, factor, big, *problem.kernel), values.dtype)
     blocks = values.reshape(problem.groups, small, big, *problem.kernel)
     group, place = np.divmod(np.arange(problem.groups), factor)
     made[group, place, :, place] = blocks
     return made.reshape(whole.weight)
 
 
-def diagonal_blocks(values: NDArray[np.float32], problem: ConvProblem, factor: int) -> NDArray[np.float32]:
+def diagonal_blocks(values: Values, problem: ConvProblem, factor: int) -> Values:
     """Return the weight of `problem` that stands on the diagonal of one in which `factor` groups are one."""
     if factor == 1:
         return values

@@ -11,6 +11,7 @@ From the bottom up; each module imports only from lines above its own, and from 
     chain      seq and seq-muladd in RNE
     block_panels, blocks   block in RNE: one panel, and all of them
     halves     binary16 from and to binary32
+    squares    small squares of elements transposed in registers
     turned     matrices transposed
     product    the one door: make a product that was cut into many Mmads
 """

@@ -6,6 +6,8 @@ to piece; the accumulators themselves are looked at only where these prove nothi
 
 from typing import Any, Final
 
+import numpy as np
+
 from ascendsim.numerics.compiled.block_sums import SAFE_UNIT, Block, careful_sum, is_exact, is_far_from_ties
 from ascendsim.numerics.compiled.gathered.measured import Lines, Piece
 from ascendsim.numerics.compiled.gathered.places import copy_rows
@@ -55,10 +57,11 @@ def add_piece(
     sums: int,
     c: Array,
     cell: int,
+    from_zero: bool,
     model: KernelModel,
 ) -> None:
-    """Add a piece to the panel whose first accumulator is at `cell`."""
-    acc = tile(c, cell, c.shape[2])
+    """Add a piece to the panel whose first accumulator is at `cell`, or to +0."""
+    acc = spread(np.float32(0.0)) if from_zero else tile(c, cell, c.shape[2])
     # What has been known of the accumulators since they were last looked at, then what they are.
     reach, unit = at(work.doubles, sums), at(work.doubles, sums + 1)
     most, least = _widened(reach, unit, _whole(work, known, piece), piece.blocks)

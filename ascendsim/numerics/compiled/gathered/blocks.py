@@ -45,8 +45,8 @@ class Blocks:
         usual = Rounding(RNE, False, 0.0)
         self._model = KernelModel(block, usual, False, usual, False)
 
-    def add(self, rows: Span, columns: Span, cuts: Cuts, c: Floats) -> None:
-        """Add some rows and columns of every product to those of c (products, m, n)."""
+    def add(self, rows: Span, columns: Span, cuts: Cuts, c: Floats, begins: bool = False) -> None:
+        """Add some rows and columns of every product to those of c (products, m, n), or to +0."""
         longest, block = cuts.longest(), self._model.block
         if not longest:
             return
@@ -68,6 +68,7 @@ class Blocks:
             rows,
             columns,
             self._model,
+            begins,
         )
 
 
@@ -97,6 +98,7 @@ def _blocks(
     rows: Span,
     columns: Span,
     model: KernelModel,
+    begins: bool,
 ) -> None:
     lines = min(rows.stop - rows.start, _LINES)
     work, tables = _shared_out(doubles, singles, longest, group_count(longest, model.block), lines)
@@ -104,7 +106,7 @@ def _blocks(
         own = at(firsts, product), at(firsts, product + 1)
         for line in range(rows.start, rows.stop, _LINES):
             some = Span(line, min(line + _LINES, rows.stop))
-            _rows(a, b, cuts, own, c, product, some, columns, work, tables, model)
+            _rows(a, b, cuts, own, c, product, some, columns, work, tables, model, begins)
 
 
 @called
@@ -120,18 +122,21 @@ def _rows(
     work: Workspace,
     tables: Tables,
     model: KernelModel,
+    begins: bool,
 ) -> None:
-    """Add the pieces of one product to some rows of its accumulators."""
+    """Add the pieces of one product to some rows of its accumulators, or to +0."""
     out_of_line()
     width, groups = c.shape[2], (rows.stop - rows.start) // ROWS
     corner = product * c.shape[1] * width
     for panel in range(groups * ((columns.stop - columns.start) // LANES)):
-        # As long as nothing is known of accumulators, nothing bounds them, and they may be -0.
-        put(work.doubles, tables.sums + 2 * panel, np.inf)
-        put(work.doubles, tables.sums + 2 * panel + 1, 0.5 * SMALLEST)
+        # As long as nothing is known of accumulators, nothing bounds them, and they may be -0. Those that are
+        # +0 are multiples of anything.
+        put(work.doubles, tables.sums + 2 * panel, 0.0 if begins else np.inf)
+        put(work.doubles, tables.sums + 2 * panel + 1, np.inf if begins else 0.5 * SMALLEST)
     for cut in range(own[0], own[1] - 1):
         first, length = at(cuts, cut), at(cuts, cut + 1) - at(cuts, cut)
         piece = Piece(first, length, group_count(length, model.block))
+        from_zero = begins and cut == own[0]
         pack_rows(a, a.run, rows, (first, first + length), work.doubles, tables.packed)
         measure_rows(a, rows.start, rows.stop, piece, work, tables.packed, tables.extents, model.block)
         for j in range(columns.start, columns.stop, LANES):
@@ -143,7 +148,7 @@ def _rows(
                 group, cell = (i - rows.start) // ROWS, corner + i * width + j
                 left = panel_of(work.doubles, tables.packed, a.run, i - rows.start, length)
                 known = tables.extents + group * 2 * (1 + piece.blocks)
-                add_piece(a, i, left, piece, work, known, sums + 2 * group, c, cell, model)
+                add_piece(a, i, left, piece, work, known, sums + 2 * group, c, cell, from_zero, model)
 
 
 @called

@@ -12,7 +12,7 @@ from ascendsim.numerics.compiled.jit import inlined, kernel
 from ascendsim.numerics.compiled.next_block import Packed, left_of
 from ascendsim.numerics.compiled.packing import MARGIN, aligned
 from ascendsim.numerics.compiled.panel_memory import at, columns, store, tile
-from ascendsim.numerics.compiled.panels import LANES, ROWS, fma
+from ascendsim.numerics.compiled.panels import LANES, ROWS, fma, spread
 
 Array = Any
 
@@ -32,14 +32,15 @@ class Chain:
         whole = a.run % ROWS == 0 and not np.any(cuts[:-1] % a.run)
         self._run, self._fused = a.run if whole else 0, fused
 
-    def add(self, rows: Span, columns: Span, cuts: Cuts, c: Floats) -> None:
-        """Add some rows and columns of every product to those of c (products, m, n)."""
+    def add(self, rows: Span, columns: Span, cuts: Cuts, c: Floats, begins: bool = False) -> None:
+        """Add some rows and columns of every product to those of c (products, m, n), or to +0."""
         longest = cuts.longest()
         if not longest:
             return
         a, b = self._product
         memory = np.empty(longest * (LANES + min(rows.stop - rows.start, _LINES)) + MARGIN, np.float32)
-        _chains(a, b, cuts.places, cuts.firsts, c, rows, columns, memory, longest, self._run, self._fused)
+        how = self._run, self._fused, begins
+        _chains(a, b, cuts.places, cuts.firsts, c, rows, columns, memory, longest, *how)
 
 
 @kernel
@@ -55,6 +56,7 @@ def _chains(
     longest: int,
     run: int,
     fused: bool,
+    begins: bool,
 ) -> None:
     right, width = aligned(memory, 0), c.shape[2]
     packed = right + longest * LANES
@@ -64,18 +66,19 @@ def _chains(
             stop = min(line + _LINES, rows.stop)
             for piece in range(at(firsts, product), at(firsts, product + 1) - 1):
                 first, last = at(cuts, piece), at(cuts, piece + 1)
+                from_zero = begins and piece == at(firsts, product)
                 pack_rows(a, run, (line, stop), (first, last), memory, packed)
                 for j in range(columns.start, columns.stop, LANES):
                     copy_columns(b, j, first, last, memory, right)
                     for i in range(line, stop, ROWS):
                         left = panel_of(memory, packed, run, i - line, last - first)
-                        _panel(left, last - first, right, c, corner + i * width + j, fused)
+                        _panel(left, last - first, right, c, corner + i * width + j, fused, from_zero)
 
 
 @inlined
-def _panel(left: Packed, length: int, right: int, c: Array, cell: int, fused: bool) -> None:
-    """Add one piece of the reduction to the panel whose first accumulator is at `cell`."""
-    acc = tile(c, cell, c.shape[2])
+def _panel(left: Packed, length: int, right: int, c: Array, cell: int, fused: bool, from_zero: bool) -> None:
+    """Add one piece of the reduction to the panel whose first accumulator is at `cell`, or to +0."""
+    acc = spread(np.float32(0.0)) if from_zero else tile(c, cell, c.shape[2])
     # Two loops, not one with a branch in it: `fused` is settled before the products begin.
     if fused:
         for t in range(length):

@@ -20,8 +20,11 @@ _STEPS, _WRITTEN_STEPS = 96, 160
 class Product(Protocol):
     """A product of two factors under a model, ready to be added to accumulators."""
 
-    def add(self, rows: Span, columns: Span, cuts: Cuts, c: Floats) -> None:
-        """Add some rows and columns of every product to those of c (products, m, n)."""
+    def add(self, rows: Span, columns: Span, cuts: Cuts, c: Floats, begins: bool = False) -> None:
+        """Add some rows and columns of every product to those of c (products, m, n).
+
+        begins   whatever c holds, sums begin with +0; every product has a piece
+        """
 
 
 def product_of(
@@ -82,11 +85,15 @@ def products_at(
     # Shared along the axis that has more panels, so that all threads have some.
     axis = _longer_axis(c.shape[1:], (rows, columns))
 
+    # Accumulators that are written once only, by those who add to them, are not written with zeros before.
+    begins = bool(np.diff(cuts.firsts).min() > 1)
+
     def add(own: slice) -> None:
         part, whole = Span(own.start, own.stop), Span(0, c.shape[2 - axis])
         left, right = (whole, part) if axis else (part, whole)
-        c[:, slice(*left), slice(*right)] = 0.0
-        product.add(left, right, cuts, c)
+        if not begins:
+            c[:, slice(*left), slice(*right)] = 0.0
+        product.add(left, right, cuts, c, begins)
 
     threads.share(add, c.shape[1 + axis], (rows, columns)[axis])
     return c[:, :m, :n]
@@ -137,19 +144,20 @@ class WrittenOut:
         del cuts  # of use to kernels that measure their factors beforehand
         self._model, self._a, self._b = model, a, b
 
-    def add(self, rows: Span, columns: Span, cuts: Cuts, c: Floats) -> None:
+    def add(self, rows: Span, columns: Span, cuts: Cuts, c: Floats, begins: bool = False) -> None:
         """Add some rows and columns of every product to those of c (products, m, n)."""
         for own, cells in zip(cuts.each(), c, strict=True):
-            self._add(rows, columns, own, cells)
+            self._add(rows, columns, own, cells, begins)
 
-    def _add(self, rows: Span, columns: Span, cuts: Places, c: Floats) -> None:
+    def _add(self, rows: Span, columns: Span, cuts: Places, c: Floats, begins: bool) -> None:
         """Add one product, (m, n)."""
         from ascendsim.numerics.compiled.gathered.places import write_columns, write_rows
 
         b = self._b.part(slice(*columns))
         for line in range(rows.start, rows.stop, self._LINES):
             some = slice(line, min(line + self._LINES, rows.stop))
-            a, cells = self._a.part(some), np.ascontiguousarray(c[some, slice(*columns)])
+            a, given = self._a.part(some), c[some, slice(*columns)]
+            cells = np.zeros(given.shape, np.float32) if begins else np.ascontiguousarray(given)
             for first, last in pairwise(cuts.tolist()):
                 left = np.empty((len(a.lines), last - first), np.float32)
                 right = np.empty((last - first, len(b.lines)), np.float32)
