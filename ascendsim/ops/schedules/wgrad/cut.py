@@ -14,7 +14,8 @@ from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.plan_checks import require_whole_units
-from ascendsim.ops.problems.sliding import ImageTile
+from ascendsim.ops.problems.sliding import ImageTile, Sliding
+from ascendsim.ops.problems.strips import Strips
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.ranges import TaskRange
@@ -154,11 +155,16 @@ class WgradCut:
         """Column blocks at one kernel depth."""
         return column_blocks(self.gemm, self.tiling, self.l1_budget)
 
+    @property
+    def _geometry(self) -> Sliding | Strips:
+        """What tells the image tile of a run of pixels."""
+        return self.gemm.sliding
+
     @cached_property
     def _tiles(self) -> dict[tuple[int, int, BoxShape], ImageTile]:
         """Image tile for each (pixel range, box); a box further on in the channels has an equal one."""
         boxes = {columns.box[1:]: columns.box._replace(channel=0) for columns in self.column_blocks}
-        tile = self.gemm.sliding.tile
+        tile = self._geometry.tile
         return {(*run, shape): tile(*run, box) for run in self.right_ranges for shape, box in boxes.items()}
 
     def tile(self, run: PixelRange, box: Taps) -> ImageTile:
