@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ascendsim.cube.load3d import FRACTAL_ROWS
 from ascendsim.cube.tile_reads import round_up
@@ -15,7 +15,6 @@ from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.plan_checks import require_whole_units
 from ascendsim.ops.problems.sliding import ImageTile, Sliding
-from ascendsim.ops.problems.strips import Strips
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.ranges import TaskRange
@@ -23,6 +22,9 @@ from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks
 from ascendsim.ops.schedules.wgrad.parts import grid_parts, ranges_by_rows
 from ascendsim.ops.schedules.wgrad.pieces import PixelRange, segment_of
 from ascendsim.profile import Profile
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.strips import Strips
 
 # The fields of a box of taps behind its first channel.
 BoxShape = tuple[int, ...]
