@@ -97,17 +97,22 @@ def test_groups_are_merged_as_the_products_do(problem, product, dtype, expected)
 # --- bits
 
 
+def assert_as_defined(call, tensors, order):
+    """Compare both ways of making the gradients with their definition, to the bit."""
+    want = reference_gradients(call, **tensors, mask=BOTH)
+    made, _ = run(call, tensors, order=order, mask=BOTH)
+    gone = Gradients(call, tensors, "program").make(BOTH)
+    for name, due in want.items():
+        assert_same_bits(made[name], due, name)
+        assert_same_bits(gone[name], due, name)
+
+
 @pytest.mark.parametrize("data", ["wide", "special"])
 @pytest.mark.parametrize("product", PRODUCTS)
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_merged_groups_have_the_bits_of_the_definition(problem, product, data):
     call, tensors = planned(problem, product, deterministic=True), tensors_of(problem, "float16", data)
-    want = reference_gradients(call, **tensors, mask=BOTH)
-    made, _ = run(call, tensors, order=3, mask=BOTH)
-    gone = Gradients(call, tensors, "program").make(BOTH)
-    for name, due in want.items():
-        assert_same_bits(made[name], due, name)
-        assert_same_bits(gone[name], due, name)
+    assert_as_defined(call, tensors, 3)
 
 
 @pytest.mark.parametrize("compute", [("float32", 0), ("float32", 1), ("bfloat16", 0)], ids=str)
@@ -116,12 +121,7 @@ def test_other_formats_do_too(product, compute):
     dtype, cube_math_type = compute
     call = planned(PROBLEMS[1], product, dtype, cube_math_type=cube_math_type)
     tensors = tensors_of(PROBLEMS[1], dtype, "wide")
-    want = reference_gradients(call, **tensors, mask=BOTH)
-    made, _ = run(call, tensors, mask=BOTH)
-    gone = Gradients(call, tensors, "program").make(BOTH)
-    for name, due in want.items():
-        assert_same_bits(made[name], due, name)
-        assert_same_bits(gone[name], due, name)
+    assert_as_defined(call, tensors, "program")
 
 
 @pytest.mark.parametrize("product", PRODUCTS)

@@ -133,20 +133,26 @@ def test_streaming_cores_reach_their_own_peak_or_that_of_the_link(product, path,
         assert SIZE * cores / Fraction(total) <= each < SIZE * cores / Fraction(total) + 1
 
 
-@pytest.mark.parametrize(("product", "path"), READS)
-def test_streaming_misses_reach_the_peak_of_main_memory(product, path):
-    # Without a limit of a core's own, all cores together read what the link to memory moves.
+def assert_peak_of_memory(product, path, l2_start, **figures):
+    """All cores together copy what the link to memory moves; return the bytes by source, and those copied."""
+    # Without a limit of a core's own.
     kind = kind_of(path, PRODUCTS[product])
     own = f"links.memory.per_{'vector_' if kind == 'vector' else ''}core_bytes_per_cycle"
-    profile = large(product, **{own: 1000.0})
+    profile = large(product, **{own: 1000.0}, **figures)
     cores = getattr(profile.cores, kind)
     programs = [copies(path, core * COUNT, COUNT) for core in range(cores)]
     memory = profile.links["memory"]
     total = memory.vector_total_bytes_per_cycle if kind == "vector" else memory.total_bytes_per_cycle
-    timeline = run(programs, profile, kind, "cold")
+    timeline = run(programs, profile, kind, l2_start)
     each = programs[0][0].cost(profile).cycles + ceil(SIZE * cores / Fraction(total))
     assert timeline.phases[0].cores[0].end[-1] == COUNT * each
-    assert timeline.bytes["memory_read"] == timeline.bytes["l2_read"] == cores * COUNT * SIZE
+    return timeline.bytes, cores * COUNT * SIZE
+
+
+@pytest.mark.parametrize(("product", "path"), READS)
+def test_streaming_misses_reach_the_peak_of_main_memory(product, path):
+    found, size = assert_peak_of_memory(product, path, "cold")
+    assert found["memory_read"] == found["l2_read"] == size
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
@@ -169,17 +175,8 @@ def test_a_core_alone_misses_at_its_own_rate_and_the_latency_of_memory(product):
 @pytest.mark.parametrize(("product", "path"), WRITES)
 def test_streaming_writes_that_do_not_fit_reach_the_peak_of_main_memory(product, path):
     # With an L2 of next to nothing every byte written pushes one out.
-    kind = kind_of(path, PRODUCTS[product])
-    own = f"links.memory.per_{'vector_' if kind == 'vector' else ''}core_bytes_per_cycle"
-    profile = large(product, **{own: 1000.0, "l2.capacity_bytes": 1})
-    cores = getattr(profile.cores, kind)
-    programs = [copies(path, core * COUNT, COUNT) for core in range(cores)]
-    memory = profile.links["memory"]
-    total = memory.vector_total_bytes_per_cycle if kind == "vector" else memory.total_bytes_per_cycle
-    timeline = run(programs, profile, kind)
-    assert timeline.bytes["memory_write"] == cores * COUNT * SIZE
-    each = programs[0][0].cost(profile).cycles + ceil(SIZE * cores / Fraction(total))
-    assert timeline.phases[0].cores[0].end[-1] == COUNT * each
+    found, size = assert_peak_of_memory(product, path, "warm", **{"l2.capacity_bytes": 1})
+    assert found["memory_write"] == size
 
 
 # --- units inside a core -----------------------------------------------------------------------------------

@@ -34,21 +34,24 @@ UNCONTENDED = {"read": (200, 9), "write": (200, 9)}
 apart = st.lists(programs(most=12, writers=["FIX"]), min_size=1, max_size=4)
 
 
+def assert_nothing_later(made, profile, figures):
+    slow, fast = (time_kernel(made, p) for p in (profile, profile.but(**figures)))
+    assert all(early <= late for early, late in zip(all_times(fast), all_times(slow), strict=True))
+
+
 @settings(max_examples=200, deadline=None)
 @given(apart, profiles, st.sampled_from(FASTER))
 def test_a_faster_figure_never_makes_anything_later_where_nothing_is_shared(progs, profile, figures):
     profile = profile.but(start_cycles=5, barrier_cycles=3, **UNCONTENDED)
     made = kernel(progs, progs[::-1])
-    slow, fast = (time_kernel(made, p) for p in (profile, profile.but(**figures)))
-    assert all(early <= late for early, late in zip(all_times(fast), all_times(slow), strict=True))
+    assert_nothing_later(made, profile, figures)
 
 
 @settings(max_examples=200, deadline=None)
 @given(programs(writers=["FIX"]), profiles, st.sampled_from(FASTER), st.integers(1, 30))
 def test_a_faster_figure_never_makes_anything_later_on_equal_cores(prog, profile, figures, cores):
     made = kernel([(0, prog)] * cores)
-    slow, fast = (time_kernel(made, p) for p in (profile, profile.but(**figures)))
-    assert all(early <= late for early, late in zip(all_times(fast), all_times(slow), strict=True))
+    assert_nothing_later(made, profile, figures)
 
 
 def test_a_faster_core_can_come_in_the_way_of_another():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +61,14 @@ def probe(arguments: Any) -> int:
 
 def identify(arguments: Any) -> int:
     """Read answers, and print which models are left, format by format."""
-    from ascendsim.report.identification import identification_lines, identification_record
+    from ascendsim.report.identification import identification_lines
     from ascendsim.studies.identify.folder import read_outputs
     from ascendsim.studies.identify.judge import identify_outputs
     from ascendsim.studies.identify.vectors import DEPTH
 
     found = identify_outputs(read_outputs(arguments.folder))
     if arguments.json:
-        print(json.dumps([identification_record(one) for one in found], indent=1))
+        print(json.dumps([asdict(one) for one in found], indent=1))
     else:
         for one in found:
             print(*identification_lines(one, DEPTH), sep="\n")

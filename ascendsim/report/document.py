@@ -134,6 +134,8 @@ def profile_entry(profile: Profile) -> Entry:
 
 def plain(value: Any) -> Any:
     """Return a value as JSON can hold it: fractions as numbers, NaN and infinities as texts."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, Fraction):
         return float(value)
     # JSON has no NaN; `null` would say that there is no value, and a text says which it is.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
 
 from ascendsim.studies.identify.records import Agreeing, Identification
 
@@ -42,8 +40,3 @@ def _assumption(agreeing: Agreeing, depth: int) -> str:
         if (mmad, parts) != (depth, 1)
     ]
     return f"  (only with {'; '.join(assumed)})" if assumed else ""
-
-
-def identification_record(found: Identification) -> dict[str, Any]:
-    """Return what the answers in one format say, as plain values for JSON."""
-    return asdict(found)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 
 from ascendsim.errors import ConfigError
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.problems.convolution import ConvProblem, pairs_by_depth
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.packed import activation, groups_of
-from ascendsim.ops.problems.sliding import Sliding
+from ascendsim.ops.problems.sliding import Sliding, SlidingGemm
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.program.places import GmTensor
 
@@ -26,7 +25,7 @@ FOUR, FOUR_BYTES = 4, 2
 
 
 @dataclass(frozen=True)
-class DgradGemm:
+class DgradGemm(SlidingGemm):
     """The matrix product of dgrad, free of product and plan.
 
     Tensors  source (groups, N, D, C1, H, W, C0), weights (groups, KD, C1, KH, KW, C0, columns),
@@ -134,11 +133,10 @@ class DgradGemm:
         """Taps of the kernel in H and W."""
         return self.sliding.kernel[0] * self.sliding.kernel[1]
 
-    def mmads(self, base: tuple[int, int, int]) -> int:
-        """Return how many Mmads base blocks of so much (m, n, k) make, if no tile in L1 ends one early."""
-        sizes = self.sliding.pixels, self.columns, self.all_taps.groups * self.sliding.c0
-        each = prod(-(-size // length) for size, length in zip(sizes, base, strict=True))
-        return self.groups * self.batch * sum(map(len, self.depths)) * each
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """The sides m, n and k of one product."""
+        return self.sliding.pixels, self.columns, self.all_taps.groups * self.sliding.c0
 
     @cached_property
     def all_taps(self) -> Taps:

@@ -6,7 +6,8 @@ between its pixels, grad_weight and the forward direction over the big side as i
 
 from __future__ import annotations
 
-from math import lcm
+from abc import ABC, abstractmethod
+from math import lcm, prod
 from typing import NamedTuple
 
 from ascendsim.cube.im2col import Window
@@ -190,3 +191,35 @@ class Sliding(NamedTuple):
         if not in_row:
             return -(-self.pixels // pixels)
         return self.out_size[0] * -(-self.out_size[1] // pixels)
+
+
+class SlidingGemm(ABC):
+    """A gradient as equal matrix products, one for each group, image and pair of depths that meet."""
+
+    sliding: Sliding
+    depths: tuple[tuple[tuple[int, int], ...], ...]
+
+    @property
+    @abstractmethod
+    def groups(self) -> int:
+        """Groups of the convolution."""
+
+    @property
+    @abstractmethod
+    def batch(self) -> int:
+        """Images."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> tuple[int, int, int]:
+        """The sides m, n and k of one product."""
+
+    @property
+    def count(self) -> int:
+        """How many products there are."""
+        return self.groups * self.batch * sum(map(len, self.depths))
+
+    def mmads(self, base: tuple[int, int, int]) -> int:
+        """Return how many Mmads base blocks of so much (m, n, k) make, if no tile in L1 ends one early."""
+        sides = zip(self.sizes, base, strict=True)
+        return self.count * prod(-(-size // length) for size, length in sides)

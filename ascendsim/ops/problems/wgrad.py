@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.numerics.formats.dtypes import dtype
@@ -12,7 +11,7 @@ from ascendsim.ops.problems.convolution import ConvProblem, pairs_by_depth
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.merged import FRACTAL
 from ascendsim.ops.problems.packed import activation, groups_of
-from ascendsim.ops.problems.sliding import Sliding
+from ascendsim.ops.problems.sliding import Sliding, SlidingGemm
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.program.places import GmTensor
 
@@ -34,7 +33,7 @@ def takes_blocks(kernel: tuple[int, int, int], small_channels: int, big_channels
 
 
 @dataclass(frozen=True)
-class WgradGemm:
+class WgradGemm(SlidingGemm):
     """The matrix product of wgrad, free of product and plan.
 
     Tensors  small (groups, N, D, C1, H * W, C0), big (groups, N, D, C1, H, W, C0),
@@ -88,11 +87,10 @@ class WgradGemm:
         """Rows of the product: small-side channels of one group, padded to C0."""
         return self.small.shape[3] * self.sliding.c0
 
-    def mmads(self, base: tuple[int, int, int]) -> int:
-        """Return how many Mmads base blocks of so much (m, n, k) make, if no tile in L1 ends one early."""
-        sizes = self.rows, self.all_taps.groups * self.sliding.c0, self.sliding.pixels
-        each = prod(-(-size // length) for size, length in zip(sizes, base, strict=True))
-        return self.groups * self.batch * sum(map(len, self.depths)) * each
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """The sides m, n and k of one product."""
+        return self.rows, self.all_taps.groups * self.sliding.c0, self.sliding.pixels
 
     @cached_property
     def all_taps(self) -> Taps:

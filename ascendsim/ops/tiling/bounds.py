@@ -72,15 +72,12 @@ def _on_cores(spread: dict[str, float], moved: dict[str, float], profile: Profil
 class _Work(ABC):
     """The equal matrix products that make a gradient: one for each group, image and pair of depths.
 
-    count     how many there are
-    sizes     m, n and k of one; `units` those of base blocks
+    units     of m, n and k, by which base blocks are cut
     """
 
     def __init__(self, gemm: DgradGemm | WgradGemm, profile: Profile) -> None:
         self.gemm, self.profile, self.s = gemm, profile, gemm.sliding
-        self.count = gemm.groups * gemm.batch * sum(map(len, gemm.depths))
 
-    sizes: tuple[int, int, int]
     units: tuple[int, int, int]
     operands: tuple[GmTensor, ...]
 
@@ -88,24 +85,24 @@ class _Work(ABC):
         """Yield base blocks, of those that cut a side alike the smallest, with the longest k beside it."""
         held = {name: self.profile.buffers[name].capacity_bytes for name in ("L0A", "L0B", "L0C")}
         size = self.s.itemsize
-        most = [round_up(extent, unit) for extent, unit in zip(self.sizes, self.units, strict=True)]
-        for m in even_parts(self.sizes[0], self.units[0], most[0]):
-            for n in even_parts(self.sizes[1], self.units[1], most[1]):
+        most = [round_up(extent, unit) for extent, unit in zip(self.gemm.sizes, self.units, strict=True)]
+        for m in even_parts(self.gemm.sizes[0], self.units[0], most[0]):
+            for n in even_parts(self.gemm.sizes[1], self.units[1], most[1]):
                 k = min(held["L0A"] // (m * size), held["L0B"] // (n * size)) // self.units[2] * self.units[2]
                 if k and m * n * ACCUMULATOR_BYTES <= held["L0C"]:
                     yield Base(m, n, min(k, most[2]))
 
     def cycles(self, base: Base) -> dict[str, float]:
         """Return the cycles of M and MTE1, of all cores together."""
-        cube, (m, n, k) = self.profile.cube, self.sizes
+        cube, (m, n, k) = self.profile.cube, self.gemm.sizes
         rate = cube.rate(self.gemm.compute_dtype)
         blocks = -(-m // base.m), -(-n // base.n)
         products = blocks[0] * blocks[1] * -(-k // base.k)
         fractals = -(-m // cube.m0) * -(-n // cube.n0) * -(-k // rate.k0)
         multiplied = fractals * Fraction(cube.m0 * cube.n0 * rate.k0) / Fraction(rate.macs_per_cycle)
         return {
-            "M": float(self.count * (multiplied + products * cube.mmad_head_cycles)),
-            "MTE1": float(self.count * self.loads(blocks, products)),
+            "M": float(self.gemm.count * (multiplied + products * cube.mmad_head_cycles)),
+            "MTE1": float(self.gemm.count * self.loads(blocks, products)),
         }
 
     @abstractmethod
@@ -131,7 +128,6 @@ class _DgradWork(_Work):
     def __init__(self, gemm: DgradGemm, profile: Profile) -> None:
         super().__init__(gemm, profile)
         s = gemm.sliding
-        self.sizes = s.pixels, gemm.columns, gemm.all_taps.groups * s.c0
         self.units = FRACTAL_ROWS, s.c0, s.c0
         self.operands = gemm.source, gemm.weights
 
@@ -141,7 +137,7 @@ class _DgradWork(_Work):
         each = Fraction(self.s.itemsize) / Fraction(rate)
         if self.gemm.backwards:
             each += Fraction(plain.turned_block_cycles) / FRACTAL_ROWS**2
-        weights = self.sizes[1] * self.sizes[2] * each
+        weights = self.gemm.sizes[1] * self.gemm.sizes[2] * each
         patches = self.gemm.all_taps.groups * self.patches("L0A", self.s.stride[1])
         return blocks[1] * patches + blocks[0] * weights + products * (self.head("L0A") + plain.head_cycles)
 
@@ -154,7 +150,6 @@ class _WgradWork(_Work):
     def __init__(self, gemm: WgradGemm, profile: Profile) -> None:
         super().__init__(gemm, profile)
         s = gemm.sliding
-        self.sizes = gemm.rows, gemm.all_taps.groups * s.c0, s.pixels
         self.units = s.c0, s.c0, max(FRACTAL_ROWS, profile.cube.rate(gemm.compute_dtype).k0)
         self.operands = gemm.small, gemm.big
 
@@ -162,9 +157,9 @@ class _WgradWork(_Work):
         """Return grad_output again for each block of columns, the patches for each block of rows."""
         patches = self.gemm.all_taps.groups * self.patches("L0B", self.s.stride[1])
         if self.profile.load3d["L0A"].transposes:
-            turned, head = self.sizes[0] // self.s.c0 * self.patches("L0A", 1), self.head("L0A")
+            turned, head = self.gemm.sizes[0] // self.s.c0 * self.patches("L0A", 1), self.head("L0A")
         else:
             rate = Fraction(self.profile.paths["L1_L0A"].bytes_per_cycle)
-            turned = self.sizes[0] * self.sizes[2] * self.s.itemsize / rate
+            turned = self.gemm.sizes[0] * self.gemm.sizes[2] * self.s.itemsize / rate
             head = self.profile.load2d.head_cycles
         return blocks[1] * turned + blocks[0] * patches + products * (head + self.head("L0B"))

@@ -170,16 +170,7 @@ def precision_record(study: PrecisionStudy) -> dict[str, Any]:
         "limit": study.limit,
         "margin": study.margin,
         "data": list(study.data),
-        "modes": [_plain(asdict(row)) | {"passes": row.passes(study.limit)} for row in study.rows],
-        "cases": [_plain(asdict(case)) for case in study.cases],
+        "modes": [plain(asdict(row)) | {"passes": row.passes(study.limit)} for row in study.rows],
+        "cases": [plain(asdict(case)) for case in study.cases],
         "definitions": DEFINITIONS,
     }
-
-
-def _plain(value: Any) -> Any:
-    """Return nested values as JSON can hold them."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return plain(value)

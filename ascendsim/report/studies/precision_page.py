@@ -10,7 +10,7 @@ from ascendsim.report.page.charts import Stack, stacked
 from ascendsim.report.page.exponents import Bars, Range, exponents
 from ascendsim.report.page.records import Page, Picture, Section
 from ascendsim.report.studies.precision import DEFINITIONS, mode_table, model_table, refusals, share_table
-from ascendsim.report.studies.precision_words import precision_sentence, reasons
+from ascendsim.report.studies.precision_words import math_numbers, precision_sentence, reasons
 from ascendsim.report.studies.several import listed
 from ascendsim.studies.modes.records import CaseErrors
 from ascendsim.studies.modes.study import PrecisionStudy
@@ -45,11 +45,9 @@ def _parts(study: PrecisionStudy) -> tuple[Picture, ...]:
     for row in study.rows:
         e = row.worst.error if row.worst else None
         if e is not None and math.isfinite(e.total):
-            parts = {"storage": e.storage, "cast": e.cast, "output": e.output, "sums": e.accumulation}
-            each = tuple((name, MILLIONTHS * size) for name, size in parts.items())
+            each = tuple((name, MILLIONTHS * size) for name, size in e.parts.items())
             scale = "" if row.loss_scale == 1 else f" x{row.loss_scale:g}"
-            numbers = "/".join(map(str, row.cube_math_types))
-            stacks.append(Stack(f"{row.dtype}{scale}, cubeMathType {numbers}", each))
+            stacks.append(Stack(f"{row.dtype}{scale}, cubeMathType {math_numbers(row)}", each))
     if not stacks:
         return ()
     caption = (

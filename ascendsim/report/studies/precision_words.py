@@ -90,8 +90,7 @@ def reasons(study: PrecisionStudy) -> Iterator[str]:
 def _largest(row: ModeSummary) -> str:
     """Name the largest part of the largest error."""
     assert row.worst is not None
-    e = row.worst.error
-    parts = {"storage": e.storage, "cast": e.cast, "output": e.output, "sums": e.accumulation}
+    parts = row.worst.error.parts
     return max(parts, key=lambda name: parts[name] if parts[name] == parts[name] else 0.0)
 
 

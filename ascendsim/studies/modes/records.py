@@ -75,6 +75,11 @@ class GradientError:
     different: float
     failed: tuple[tuple[str, str], ...]
 
+    @property
+    def parts(self) -> dict[str, float]:
+        """The parts of the error by the words that reports have for them."""
+        return {"storage": self.storage, "cast": self.cast, "output": self.output, "sums": self.accumulation}
+
 
 @dataclass(frozen=True, slots=True)
 class ModeError:

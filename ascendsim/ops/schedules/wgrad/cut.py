@@ -7,14 +7,14 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ascendsim.cube.load3d import FRACTAL_ROWS
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.plan_checks import require_whole_units
-from ascendsim.ops.problems.sliding import ImageTile
+from ascendsim.ops.problems.sliding import ImageTile, Sliding
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.ranges import TaskRange
@@ -22,6 +22,9 @@ from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks
 from ascendsim.ops.schedules.wgrad.parts import grid_parts, ranges_by_rows
 from ascendsim.ops.schedules.wgrad.pieces import PixelRange, segment_of
 from ascendsim.profile import Profile
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.strips import Strips
 
 # The fields of a box of taps behind its first channel.
 BoxShape = tuple[int, ...]
@@ -154,11 +157,16 @@ class WgradCut:
         """Column blocks at one kernel depth."""
         return column_blocks(self.gemm, self.tiling, self.l1_budget)
 
+    @property
+    def _geometry(self) -> Sliding | Strips:
+        """What tells the image tile of a run of pixels."""
+        return self.gemm.sliding
+
     @cached_property
     def _tiles(self) -> dict[tuple[int, int, BoxShape], ImageTile]:
         """Image tile for each (pixel range, box); a box further on in the channels has an equal one."""
         boxes = {columns.box[1:]: columns.box._replace(channel=0) for columns in self.column_blocks}
-        tile = self.gemm.sliding.tile
+        tile = self._geometry.tile
         return {(*run, shape): tile(*run, box) for run in self.right_ranges for shape, box in boxes.items()}
 
     def tile(self, run: PixelRange, box: Taps) -> ImageTile:

@@ -10,13 +10,12 @@ from itertools import count
 from typing import Any
 
 from ascendsim.errors import ConfigError
-from ascendsim.ops.problems.sliding import ImageTile
+from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.problems.strips import Strips
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.numbering import cut, cut_within, numbered
 from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks, range_in_row
-from ascendsim.ops.schedules.wgrad.cut import BoxShape
 from ascendsim.ops.schedules.wgrad.pieces import PixelRange, Task, segment_of
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 
@@ -151,12 +150,10 @@ class StreamTasks(WgradTasks):
         boxes = {block.box[1:]: block.box for block in blocks}.values()
         return max(self.strips.tile(*run, box).l1_bytes for run in self.right_ranges for box in boxes)
 
-    @cached_property
-    def _tiles(self) -> dict[tuple[int, int, BoxShape], ImageTile]:
-        """Image tile for each (pixel range, box)."""
-        boxes = {columns.box[1:]: columns.box._replace(channel=0) for columns in self.column_blocks}
-        tile = self.strips.tile if self.tiling.strip_w else self.gemm.sliding.tile
-        return {(*run, shape): tile(*run, box) for run in self.right_ranges for shape, box in boxes.items()}
+    @property
+    def _geometry(self) -> Sliding | Strips:
+        """What tells the image tile of a run of pixels."""
+        return self.strips if self.tiling.strip_w else self.gemm.sliding
 
     def part(self, depth: int, part: int) -> TaskRange:
         """Return the segments of one part of the reduction at a kernel depth, or of all of it."""
