@@ -66,6 +66,7 @@ TESTS = {
     "ops/lowering/known": ("test_known_graphs", "test_known_times"),
     "ops/lowering/layouts": (*LAYOUTS, "test_graph", "test_group_merge"),
     "ops/lowering/relayouts": (*LAYOUTS, "test_view_copies", "test_group_merge"),
+    "ops/lowering/call": ("test_reference each_gradient", *GRAPH),
     "ops/lowering": GRAPH,
     "ops/tiling/vendor/first": ("test_first_plans", "test_first_generation", "test_plan"),
     "ops/tiling/vendor/library": (
