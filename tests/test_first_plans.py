@@ -253,6 +253,14 @@ def test_the_right_operand_of_grad_weight_stays_where_both_do_not_fit():
     assert (tiling.al1_buffers, tiling.bl1_buffers) == (1, 3)
 
 
+def test_one_operand_of_two_tiles_is_kept_like_those_of_more():
+    # 16 groups of rows and 32 columns, two tiles of 16 that load 2 x 16 + 32. All 49 pixels, 64 as slices go,
+    # are in one step, and both operands fit whole: the left one in one copy, the right one in two.
+    tiling = tiling_of(ConvProblem((32, 512, 7, 7), (256, 512, 1, 1)), "grad_weight")
+    assert (tiling.base_m, tiling.base_n, tiling.step_ka) == (256, 256, 1)
+    assert (tiling.al1_buffers, tiling.bl1_buffers) == (1, 2)
+
+
 def test_a_single_tile_has_a_second_copy_for_the_next_image():
     tiling = tiling_of(ConvProblem((32, 16, 7, 7), (16, 16, 1, 1)), "grad_weight")
     assert (tiling.base_m, tiling.base_n) == (16, 16)

@@ -108,6 +108,21 @@ def test_times_that_are_remembered_are_those_that_are_measured():
             assert found == measure_kernel(measured, DEVICE, l2_start="warm")
 
 
+def test_times_of_what_all_calls_do_are_shared_and_those_of_gradients_are_of_their_call():
+    # A Cast of so many elements takes as long in every call; a gradient hangs on all that tells its call.
+    plain = {kernel.name: kernel.recipe for kernel in lower(call_of(SMALL, profile=DEVICE), BOTH).kernels}
+    assert plain["cast_grad_weight"] == "cast"
+    assert plain["grad_input"] is None
+    one, other = (
+        {kernel.name: kernel.recipe for kernel in known.known_graph(call, BOTH).kernels}
+        for call in (call_of(SMALL, profile=DEVICE), call_of(SMALL, profile=DEVICE, deterministic=True))
+    )
+    assert one["cast_grad_weight"] == other["cast_grad_weight"] == "cast"
+    assert None not in (one["grad_input"], other["grad_input"])
+    assert one["grad_input"] != other["grad_input"]
+    assert one["grad_input"] != one["grad_weight"]
+
+
 def test_a_call_made_again_gives_its_bits_and_cycles_on_other_values():
     rng = np.random.default_rng(0)
     shapes = SMALL.grad_output, SMALL.input, SMALL.weight

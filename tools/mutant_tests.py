@@ -15,7 +15,13 @@ GRAPH = (*GRAPH, "test_conversions", "test_output_formats", "test_profile_genera
 GRAPH = (*GRAPH, "test_patches", "test_turned_weights", "test_gradient_products", "test_dilation")
 GRAPH = (*GRAPH, "test_operators_bias", "test_operators_views", "test_view_copies", "test_operators_parts")
 GRAPH = (*GRAPH, "test_aclnn_workspace", "test_own_wgrad", "test_dgrad_split", "test_group_merge")
-NOTES = ("test_lowering_notes", "test_own_wgrad", "test_output_formats", "test_operators_parts")
+NOTES = (
+    "test_lowering_notes",
+    "test_plan_errors",
+    "test_own_wgrad",
+    "test_output_formats",
+    "test_operators_parts",
+)
 RULES = ("cube_math", "documents", "eight_bit", "empty", "files", "from_cube", "limits", "messages", "order")
 RULES = tuple(f"test_rules_{name}" for name in (*RULES, "page", "records", "remembered", "types"))
 TESTS = {
@@ -60,6 +66,7 @@ TESTS = {
     "ops/lowering/known": ("test_known_graphs", "test_known_times"),
     "ops/lowering/layouts": (*LAYOUTS, "test_graph", "test_group_merge"),
     "ops/lowering/relayouts": (*LAYOUTS, "test_view_copies", "test_group_merge"),
+    "ops/lowering/call": ("test_reference each_gradient", *GRAPH),
     "ops/lowering": GRAPH,
     "ops/tiling/vendor/first": ("test_first_plans", "test_first_generation", "test_plan"),
     "ops/tiling/vendor/library": (
