@@ -240,6 +240,23 @@ def test_places_that_the_outer_task_does_not_tell_are_kept_apart():
     assert_numbered([b.build()])
 
 
+def of_row_7(task, _part):
+    return 7, task[0], slice(0, 8)
+
+
+@pytest.mark.parametrize("part", [8, slice(0, 8)])
+def test_units_that_find_slices_alike_name_the_same_ones(part):
+    # A slice cannot be hashed, so that nobody sees that two units have the same argument.
+    b = ProgramBuilder(TOY)
+    ring = b.ring("UB", 32, "row", 2)
+    for shape in range(3):
+        for column in (0, 1):
+            for task in b.once((column,), shape, {ring: ((column,),)}):
+                gm = b.gm(ROWS, of_row_7, task, part)
+                b.add(CopyGmToUb(ring.next((column,)), gm, 32, (8,)))
+    assert_numbered([b.build()])
+
+
 def test_a_tile_is_found_once_for_all_tasks_and_rounds_that_name_its_place():
     calls = []
 
