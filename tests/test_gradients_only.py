@@ -242,3 +242,13 @@ def test_a_result_without_timing_pickles():
 def test_an_order_without_a_meaning_is_refused_without_timing_too():
     with pytest.raises(ConfigError, match="order is 'backwards'; it must be"):
         small_result(order="backwards")
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_a_gradient_that_is_a_matrix_product_lies_without_gaps(dtype):
+    # One placement of the kernel; rows of 5 columns come out of panels that are longer.
+    grad_output, big, weight = (np.ones(shape, dtype) for shape in ((3, 4, 1), (3, 1, 5), (4, 1, 5)))
+    rest = (4,), [1], [0], [1], False, [0], 1, (True, True, False), 0
+    made = convolution_backward(grad_output, big, weight, *rest, product="910B2", timing=False)
+    assert made.grad_input.flags.c_contiguous
+    assert made.grad_weight.flags.c_contiguous

@@ -136,13 +136,14 @@ def test_a_slice_of_another_task_is_refused():
         emit_strip(((0,), 4), find_for=((0,), 4))
 
 
-def emit_view(of, taken):
-    """Write down task (0,), with a view for a task, and an instruction that has what is taken of it."""
+def emit_view(of, taken, copies=1):
+    """Write down task (0,), with a view for a task, and instructions that have what is taken of it."""
     b = ProgramBuilder(TOY)
     (slot,) = b.slots("UB", 32, "row")
     for task in b.once((0,), "seen"):
         view = b.view(folded, of, 8)
-        b.add(CopyGmToUb(slot, b.gm(ROWS, own_row, task), 32, taken(view)))
+        for _ in range(copies):
+            b.add(CopyGmToUb(slot, b.gm(ROWS, own_row, task), 32, taken(view)))
 
 
 def test_a_view_of_another_task_is_refused():
@@ -153,8 +154,14 @@ def test_a_view_of_another_task_is_refused():
 
 def test_a_view_that_no_instruction_has_is_refused():
     # One that equals it is not enough: it would be the same for all tasks.
-    with pytest.raises(ProgramError, match="finds a view by folded that none of its instructions has"):
+    with pytest.raises(ProgramError, match="finds 1 views by folded, and 0 of its instructions have one"):
         emit_view((0,), lambda view: (*view,))
+
+
+def test_a_view_that_two_instructions_have_is_refused():
+    # Only one of them would be found anew for another task.
+    with pytest.raises(ProgramError, match="finds 1 views by folded, and 2 of its instructions have one"):
+        emit_view((0,), tuple, copies=2)
 
 
 # --- how inner tasks and places follow

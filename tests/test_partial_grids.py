@@ -10,6 +10,7 @@ from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.ops.tiling import complete
 from ascendsim.ops.tiling.fitting import Filling
 from ascendsim.ops.tiling.grids import dealt_again
 from ascendsim.ops.tiling.partial import PartialPlan
@@ -66,10 +67,11 @@ def test_a_grid_stays_where_there_is_no_reason_to_change_it(tiling, part):
     assert again("dgrad", tiling, part) is None
 
 
-@pytest.mark.parametrize("cores", [1, 5, 24])
+@pytest.mark.parametrize("images", [1, 2])
+@pytest.mark.parametrize("cores", [2, 5, 24])
 @pytest.mark.parametrize("sizes", [(16, 16), (128, 128), (272, 64), (1024, 256)])
 @pytest.mark.parametrize("nest", GEMMS)
-def test_no_other_grid_has_fewer_blocks_in_its_busiest_cell(nest, sizes, cores):
+def test_no_other_grid_has_fewer_blocks_in_its_busiest_cell(nest, sizes, cores, images):
     base_m, base_n = sizes
     # 128 rows of grad_weight, and 72 groups of 16 columns; 784 pixels of grad_input, and 128 columns.
     m, n, height = (784, 128, 1) if nest == "dgrad" else (128, 1152, 28)
@@ -83,10 +85,14 @@ def test_no_other_grid_has_fewer_blocks_in_its_busiest_cell(nest, sizes, cores):
         )
 
     # The slow way: every number of parts along each axis.
-    ranges = [range(1, min(cores, most) + 1) for most in (4, cores, cores, height)]
+    # grad_weight of one part of the reduction stays of one: parts would have to be added.
+    whole = nest == "wgrad" and images == 1
+    ranges = [
+        range(1, min(cores, most) + 1) for most in (1 if whole else 4, cores, cores, 1 if whole else height)
+    ]
     least = min(busiest(*parts) for parts in product(*ranges) if prod(parts) <= cores)
-    # One cell is the worst grid of all: it stays where no other is better.
-    one = Tiling(base_m, base_n, 48, batch_dim=1, m_dim=1, n_dim=1)
+    # A grid of one or two cells stays where no other is better.
+    one = Tiling(base_m, base_n, 48, batch_dim=images, m_dim=1, n_dim=1)
     made = again(nest, one, {"base_m": base_m}, block_dim=cores) or one
     assert busiest(*(max(1, parts) for parts in grid_of(made))) == least
     assert made.cells <= cores
@@ -106,6 +112,20 @@ def test_the_faster_of_both_grids_is_taken(gradient):
         assert kernel.time_us <= before.time_us
         changed += grid_of(tiling) != tuple(grid.values())
     assert changed
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("product", ["910A", "310P3"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_whole_call_takes_no_longer_for_it(monkeypatch, product, stride, deterministic):
+    layer = ConvProblem((1, 64, 7, 7), (128, 64, 1, 1), stride)
+    options = {"product": product, "output_mask": MASKS["grad_weight"], "deterministic": deterministic}
+    for size in (64, 128, 256):
+        part = {"base_m": size, "base_n": size}
+        again = estimate(layer, tiling=part, **options).time_us
+        with monkeypatch.context() as patched:
+            patched.setattr(complete, "dealt_again", lambda *_: None)
+            assert again <= estimate(layer, tiling=part, **options).time_us
 
 
 @pytest.mark.parametrize(("gradient", "nest"), [("grad_input", "dgrad"), ("grad_weight", "wgrad")])

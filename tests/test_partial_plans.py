@@ -264,3 +264,12 @@ def test_the_kernel_that_runs_has_the_plan():
     # Changes of layout, which the call runs besides, have no plan.
     plans = [kernel.facts.get("plan") for kernel in lower(call, ONLY["grad_input"]).kernels]
     assert [made.tiling.base_m for made in plans if made] == [64]
+
+
+def test_one_part_of_a_reduction_is_cut_along_no_axis():
+    # The operator's plan cuts lines; who asks for one part need not know along what it did.
+    problem = ConvProblem((1, 16, 14, 14), (16, 16, 3, 3), 1, 1)
+    profile = load_profile("950PR_9589")
+    assert usual("grad_weight", problem, profile).tiling.stream_axis
+    made = plan("grad_weight", {"k_split": 1}, problem, profile).tiling
+    assert (made.k_split, made.stream_axis) == (1, "")

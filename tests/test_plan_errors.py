@@ -141,7 +141,7 @@ def test_nothing_is_told_of_whole_fractals_whole_images_and_plans_by_rule(tiling
     ("gradient", "part", "told"),
     [
         ("grad_input", {"base_m": 512, "base_n": 16}, "base_m is 512 for 196 pixels of an image"),
-        ("grad_weight", {"base_m": 512, "base_n": 16}, "base_m is 512 for 64 output channels"),
+        ("grad_weight", {"base_m": 512, "base_n": 16}, "base_m is 512 for 64 rows"),
         ("grad_weight", {"base_m": 16, "base_n": 1024}, "base_n is 1024 for 576 columns"),
         # 196 pixels begin a thirteenth fractal, which 208 fill.
         ("grad_input", {"base_m": 208}, ""),

@@ -114,8 +114,7 @@ class Frame:
             self.append(Step(self._finished(), self._task, 0, self._places))
 
     def _finished(self) -> Unit:
-        views = {self._user(*each): each[1] for each in self._views}
-        unit = Unit(tuple(self._open), self._whole_aims(), self._posts, self._uses, views)
+        unit = Unit(tuple(self._open), self._whole_aims(), self._posts, self._uses, self._views_by_user())
         if self.of_task and {len(self._aims), len(self._fills)} != {len(unit.on_gm)}:
             raise ProgramError(
                 f"a unit of code has {len(unit.on_gm)} instructions on global memory, of which "
@@ -125,17 +124,23 @@ class Frame:
         self._begin()
         return unit
 
-    def _user(self, first: int, view: View) -> int:
-        """Return the number of the instruction, from the first one on, that has a view."""
-        for at in range(first, len(self._open)):
-            made: Any = self._open[at]
-            # By identity: an equal one may be found in another way.
-            if any(field is view.written for field in made):
-                return at
-        raise ProgramError(
-            f"a unit of code finds a view by {view.find.__name__} that none of its instructions has; hand it "
-            "to the next instruction that reads the tile, as it is"
-        )
+    def _views_by_user(self) -> dict[int, View]:
+        """Return the views by the numbers of the instructions that have them, one each, in order."""
+        if not self._views:
+            return {}
+        # By identity: an equal one may be found in another way.
+        wanted = {id(view.written) for _, view in self._views}
+        fields: list[tuple[Any, ...]] = [tuple(made) for made in self._open]  # type: ignore[arg-type]
+        users = [at for at, has in enumerate(fields) if not wanted.isdisjoint(map(id, has))]
+        pairs = zip(users, self._views, strict=False)
+        own = [at >= first and any(has is view.written for has in fields[at]) for at, (first, view) in pairs]
+        if len(users) != len(self._views) or not all(own):
+            names = ", ".join(sorted({view.find.__name__ for _, view in self._views}))
+            raise ProgramError(
+                f"a unit of code finds {len(self._views)} views by {names}, and {len(users)} of its "
+                "instructions have one; hand each view as it is to one instruction, the next one"
+            )
+        return {at: view for at, (_, view) in zip(users, self._views, strict=True)}
 
     def _whole_aims(self) -> tuple[Aim, ...] | None:
         """Return the aims with the places that they fill; None: slices are as they are written."""

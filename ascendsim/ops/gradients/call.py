@@ -149,7 +149,9 @@ class Gradients:
         model = self._call.accumulation
         sums = product_gradient(product, how.additions, model, operands, self._threads)
         made, shape = how.schedule.gemm.c.dtype, self._call.shape_of(gradient)
-        return self._formats.leaving(sums.reshape(shape), gradient, made, how.math), made
+        # Long rows of products end beyond those that were asked for; a gradient has none between its own.
+        sums = np.ascontiguousarray(sums).reshape(shape)
+        return self._formats.leaving(sums, gradient, made, how.math), made
 
     def _grad_bias(self) -> tuple[Floats, str]:
         """Return grad_bias in the format of grad_output."""

@@ -44,7 +44,7 @@ def filter_gradient(
     laid_out: Mapping[int, Pixels] | None = None,
     to_halves: bool = False,
 ) -> Images:
-    """Return grad_weight in float32, before the conversion to its format.
+    """Return grad_weight as it is before the conversion to its format: in float32, or rounded to binary16.
 
     Shapes   grad_output and input as `problem` says, on the grid that the cube multiplies -> as weight
     atomic   the parts are added to a zero in global memory, part 0 first

@@ -96,7 +96,7 @@ def oversized_blocks(call: Call, gradient: str, schedule: Schedule) -> str:
     if not isinstance(schedule, Dgrad | Wgrad) or plan.chosen_by in ("product", "search"):
         return ""
     if isinstance(gemm, WgradGemm):
-        rows, columns, what = gemm.rows, gemm.all_taps.groups * gemm.sliding.c0, "output channels"
+        rows, columns, what = gemm.rows, gemm.all_taps.groups * gemm.sliding.c0, "rows"
     else:
         rows, columns, what = gemm.sliding.pixels, gemm.columns, "pixels of an image"
     sides = (("base_m", rows, f"{rows} {what}"), ("base_n", columns, f"{columns} columns"))

@@ -50,12 +50,15 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
     if issubclass(kind, WgradStream) and not partial.fields.keys() & {"k_split", "stream_axis"}:
         whole = fitted(replace(tiling, k_split=1, stream_axis=""), kind, partial, filling)
         tiling = _streamed(whole, kind, filling)
+    if partial.fields.get("k_split") == 1 and "stream_axis" not in partial.fields:
+        # One part is cut along no axis.
+        tiling = replace(tiling, stream_axis="")
     tiling = fitted(tiling, kind, partial, filling)
     again = dealt_again(tiling, kind, partial, filling)
     if again is not None:
         # What is gained in cores can be lost in loads, and in parts of a sum that are added: both are timed.
         both = tiling, fitted(again, kind, partial, filling)
-        tiling = fastest_of_few(kind, filling.gemm, filling.profile, both)
+        tiling = fastest_of_few(kind, filling.gemm, filling.profile, both, filling.sums)
     return Plan(partial.schedule or base.schedule, tiling, by)
 
 

@@ -54,22 +54,25 @@ def dealt_again(
     """Return the tiling with the grid whose busiest cell has the fewest base blocks; None: as it is.
 
     A grid is chosen for base blocks of its own size. Of larger ones it can leave cells with a single block,
-    and other cells with none.
+    and other cells with none. The reduction of grad_weight is cut in parts only where it was.
     """
     sized = partial.fields.keys() & {"base_m", "base_n"} and not partial.fields.keys() & {*GRID, "pixel_dim"}
     if not tiling.has_grid or not sized or "m_dim" not in kind.reads:
         return None
     extents = _extents(filling.gemm)
     sizes = {"m_dim": tiling.base_m, "n_dim": tiling.base_n}
+    # Even parts of all pixels are no parts of images and tiles, and give way to these.
+    own = {axis: max(1, getattr(tiling, axis)) for axis in extents}
+    whole = isinstance(filling.gemm, WgradGemm) and own["batch_dim"] * own["k_dim"] == 1
+    # Parts that are added ask for zeros to add them to, by a kernel of its own.
+    free = {axis: 1 if whole and axis in ("batch_dim", "k_dim") else size for axis, size in extents.items()}
 
     def blocks(grid: dict[str, int]) -> int:
         cells = {axis: -(-extents[axis] // parts) for axis, parts in grid.items()}
         return prod(-(-cell // sizes.get(axis, 1)) for axis, cell in cells.items())
 
     cores = partial.block_dim or filling.profile.cores.cube
-    found = min(_grids(extents, sizes, cores), key=lambda grid: (blocks(grid), prod(grid.values())))
-    # Even parts of all pixels are no parts of images and tiles, and give way to these.
-    own = {axis: max(1, getattr(tiling, axis)) for axis in extents}
+    found = min(_grids(free, sizes, cores), key=lambda grid: (blocks(grid), prod(grid.values())))
     if not tiling.pixel_dim and blocks(own) <= blocks(found):
         return None
     parts: dict[str, Any] = {"pixel_dim": 0, **dict.fromkeys(GRID, 0), **found}

@@ -49,7 +49,11 @@ def fastest(gemm: MatmulGemm, profile: Profile, tilings: Iterable[Tiling]) -> Ti
 
 
 def fastest_of_few(
-    kind: type[Schedule], gemm: DgradGemm | WgradGemm, profile: Profile, tilings: Sequence[Tiling]
+    kind: type[Schedule],
+    gemm: DgradGemm | WgradGemm,
+    profile: Profile,
+    tilings: Sequence[Tiling],
+    sums: str = "atomic",
 ) -> Tiling:
     """Return which of the first few tilings of a gradient takes least with its launch, L2 warm.
 
@@ -57,14 +61,14 @@ def fastest_of_few(
     one alone is taken as it is.
 
     kind   the schedule that the tilings are for
+    sums   how parts of a sum are added: as they arrive, as they are unless a call asks for an order
     """
     few = _few(gemm, tilings)
     if len(few) == 1:
         return few[0]
     best, least = few[0], inf
     for tiling in few:
-        # Parts of a sum are added as they arrive, as they are unless a call asks for an order.
-        schedule = kind(gemm, tiling, profile, "atomic")
+        schedule = kind(gemm, tiling, profile, sums)
         launch = profile.launch_us(schedule.launched) * profile.clock.cube_mhz
         try:
             cycles = launch + _timed(schedule, profile, stop_above=least - launch)

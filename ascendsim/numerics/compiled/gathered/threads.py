@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-# Elements that take 0.1 ms to move. A second thread spares half of that, and to wake it and to wait for it
+# Elements that take 0.2 ms to move. A second thread spares half of that, and to wake it and to wait for it
 # takes nearly as much.
-LEAST: Final = 1 << 18
+LEAST: Final = 1 << 19
 
 
 class Threads:

@@ -12,9 +12,9 @@ from ascendsim.ops.tiling.vendor.windows import rows_touched, wgrad_channels, wg
 class Block:
     """A base block of grad_weight with its tiles in L1.
 
-    strip    columns of grad_output in one pass; 0: whole rows
-    taps     taps of one load3d: all of the kernel's, or one where the kernel is split
-    height   rows of grad_output that one task reduces
+    strip       columns of grad_output in one pass; 0: whole rows
+    split_taps  whether a load3d reads one tap, and not all of the kernel's
+    height      rows of grad_output that one task reduces; 0: all
     """
 
     layer: Layer
