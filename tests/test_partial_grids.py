@@ -114,18 +114,29 @@ def test_the_faster_of_both_grids_is_taken(gradient):
     assert changed
 
 
-@pytest.mark.parametrize("deterministic", [False, True])
-@pytest.mark.parametrize("product", ["910A", "310P3"])
-@pytest.mark.parametrize("stride", [1, 2])
-def test_a_whole_call_takes_no_longer_for_it(monkeypatch, product, stride, deterministic):
-    layer = ConvProblem((1, 64, 7, 7), (128, 64, 1, 1), stride)
-    options = {"product": product, "output_mask": MASKS["grad_weight"], "deterministic": deterministic}
-    for size in (64, 128, 256):
-        part = {"base_m": size, "base_n": size}
-        again = estimate(layer, tiling=part, **options).time_us
-        with monkeypatch.context() as patched:
-            patched.setattr(complete, "dealt_again", lambda *_: None)
-            assert again <= estimate(layer, tiling=part, **options).time_us
+@pytest.mark.parametrize(
+    ("product", "layer", "base"),
+    [
+        # Dealt again: 64 x 64 blocks of 6 images.
+        ("310P3", ConvProblem((6, 32, 7, 7), (256, 32, 3, 3), 1, 1), (64, 64)),
+        # Left as they are: more parts would be sooner done, but for adding them in order.
+        ("910A", ConvProblem((3, 32, 20, 20), (256, 32, 3, 3), 2, 1), (256, 256)),
+        ("910A", ConvProblem((6, 32, 14, 14), (64, 32, 3, 3), 1, 1), (256, 256)),
+        # Left as it is: parts of a reduction that was in one piece would be added to zeros.
+        ("910A", ConvProblem((1, 64, 7, 7), (128, 64, 1, 1)), (128, 128)),
+    ],
+    ids=["dealt again", "strided", "padded", "in one piece"],
+)
+def test_a_call_whose_parts_are_added_in_order_takes_no_longer_for_it(monkeypatch, product, layer, base):
+    part = dict(zip(("base_m", "base_n"), base, strict=True))
+    options = {"product": product, "output_mask": MASKS["grad_weight"], "deterministic": True, "tiling": part}
+    again = estimate(layer, **options)
+    monkeypatch.setattr(complete, "dealt_again", lambda *_: None)
+    rules = estimate(layer, **options)
+    if product == "310P3":
+        assert again.time_us < rules.time_us
+    else:
+        assert again.plans == rules.plans
 
 
 @pytest.mark.parametrize(("gradient", "nest"), [("grad_input", "dgrad"), ("grad_weight", "wgrad")])
