@@ -8,11 +8,9 @@ from typing import NamedTuple
 from ascendsim.ops.problems.taps import Segment
 from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.slices import DgradSlices
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
 from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
 from ascendsim.ops.schedules.tiles import Index
-from ascendsim.ops.schedules.zero_insertion import Piece, ZeroInsertion
-from ascendsim.program.builder import ProgramBuilder
+from ascendsim.ops.schedules.zero_insertion import Piece
 from ascendsim.program.places import Slot
 
 
@@ -50,13 +48,8 @@ class PartSlices(DgradSlices):
 class PartTiles(DgradTiles):
     """Appends loads and products of tiles of a part."""
 
+    finds = PartSlices
     _slices: PartSlices
-
-    def __init__(
-        self, builder: ProgramBuilder, cut: DgradTasks, insertion: ZeroInsertion | None = None
-    ) -> None:
-        super().__init__(builder, cut, insertion)
-        self._slices = PartSlices(cut)
 
     def left(self, slot: Slot, part: Part, pair: int, at: int) -> None:
         """Bring into L1 what the pixels of a block need of the source for a segment."""

@@ -16,8 +16,7 @@ from ascendsim.ops.schedules.dgrad.slices import DgradSlices
 from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
 from ascendsim.ops.schedules.order import DgradOrder
 from ascendsim.ops.schedules.tiles import Index, Sizes, held
-from ascendsim.ops.schedules.zero_insertion import Piece, ZeroInsertion
-from ascendsim.program.builder import ProgramBuilder
+from ascendsim.ops.schedules.zero_insertion import Piece
 from ascendsim.program.places import GmTensor, Slot
 
 
@@ -48,13 +47,8 @@ class PassSlices(DgradSlices):
 class PassTiles(DgradTiles):
     """Appends loads and products of the tiles of a pass."""
 
+    finds = PassSlices
     _slices: PassSlices
-
-    def __init__(
-        self, builder: ProgramBuilder, cut: PassTasks, insertion: ZeroInsertion | None = None
-    ) -> None:
-        super().__init__(builder, cut, insertion)
-        self._slices = PassSlices(cut)
 
     def left(self, slot: Slot, load: Load) -> None:
         """Bring into L1 what the pixels of a task need of the source."""

@@ -16,7 +16,6 @@ from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
 from ascendsim.ops.schedules.order import DgradOrder
 from ascendsim.ops.schedules.tiles import Index, Sizes, held
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, zero_fill
-from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Phase as KernelPhase
 from ascendsim.program.places import GmTensor
 
@@ -42,9 +41,7 @@ class PhaseSlices(DgradSlices):
 class PhaseTiles(DgradTiles):
     """Appends loads and products of tiles of one phase."""
 
-    def __init__(self, builder: ProgramBuilder, cut: PhaseTasks) -> None:
-        super().__init__(builder, cut)
-        self._slices = PhaseSlices(cut)
+    finds = PhaseSlices
 
 
 class SplitProgram(BlockProgram):

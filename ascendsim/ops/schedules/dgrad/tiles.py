@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from ascendsim.cube.im2col import Im2col
 from ascendsim.cube.movers import CopyGmToL1
@@ -22,15 +22,19 @@ Find = Callable[..., Index]
 
 
 class DgradTiles(Tiles):
-    """Appends loads and products of tiles of a dgrad, cut as `DgradTasks` says."""
+    """Appends loads and products of tiles of a dgrad, cut as `DgradTasks` says.
 
+    finds   what finds the slices of GM; a nest whose units of code are told by something else has its own
+    """
+
+    finds: ClassVar[type[DgradSlices]] = DgradSlices
     _cut: DgradTasks
 
     def __init__(
         self, builder: ProgramBuilder, cut: DgradTasks, insertion: ZeroInsertion | None = None
     ) -> None:
         super().__init__(builder, cut)
-        self._slices = DgradSlices(cut)
+        self._slices = self.finds(cut)
         self._insertion = insertion
         # What the slices of one segment have in common: a layer of many taps has hundreds of them.
         self._met: tuple[Task, Segment, ImageTile, int] | None = None
