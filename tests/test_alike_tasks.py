@@ -6,6 +6,7 @@ import pytest
 
 from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.loops.laps import Lap, moved
+from ascendsim.program.loops.rings import Change
 from ascendsim.vector.instructions import Add, CopyGmToUb
 from tests.nests import ROWS, TOY, Unrolling, plain
 
@@ -225,6 +226,19 @@ RESTS = (None, (Lap(2), 5), (7,))
 WHATS = (None, "box", (Lap(4), "tap"))
 
 
+def labelled(ring, slot, places, lap):
+    """Say plainly what a slot holds of some places: the number of one, how it goes on, and what."""
+    tile = ring.whole().tiles[slot.index]
+    if tile is None:
+        return None
+    place, what = tile
+    if place in places:
+        return places.index(place), None, moved(what, -lap)
+    if isinstance(place, tuple) and place[0] in places:
+        return places.index(place[0]), moved(place[1:], -lap), moved(what, -lap)
+    return None
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_tiles_of_known_code_are_those_that_would_have_been_written(seed):
     rng = random.Random(seed)
@@ -236,16 +250,17 @@ def test_tiles_of_known_code_are_those_that_would_have_been_written(seed):
         place, rest, what = rng.choice(PLACES), rng.choice(RESTS), rng.choice(WHATS)
         lap = rng.randrange(4)
         # What code leaves that has taken one slot: seen from its begin, that slot is the next in turn.
-        labels = [None] * count
-        labels[1 % count] = (0, rest, what)
-        quick.become((1 % count, True, tuple(labels)), (place,), lap, 1)
+        _, quick.at, _, fills = quick.move(Change(quick, 1, True, 1, ((1, (0, rest, what)),)))
+        quick.fill(fills, (place,), lap)
         rest, what = moved((rest, what), lap)
         plainly.next(place if rest is None else (place, *rest), what)
         seen = tuple(rng.sample([*PLACES, ("a", 7), ("a", Lap(3), 5), (("b", 1), 7)], 2))
-        wanted, begin = rng.randrange(4), plainly.begin
+        wanted = rng.randrange(4)
         assert quick.whole(wanted) == plainly.whole(wanted)
-        assert quick.state(seen, wanted, begin) == plainly.state(seen, wanted, begin)
-        assert quick.found(seen, wanted) == plainly.found(seen, wanted)
+        labels = quick.labels(seen, wanted)
+        assert labels == plainly.labels(seen, wanted)
+        assert labels == tuple([labelled(quick, slot, seen, wanted) for slot in quick.slots])
+        assert quick.found(labels) == plainly.found(labels)
         assert quick.held_by(quick.last) == plainly.held_by(plainly.last)
         tile = plainly.held_by(plainly.last), what
         assert quick.find(*tile).index == plainly.find(*tile).index
@@ -262,7 +277,9 @@ def test_what_code_finds_tells_states_apart_and_nothing_else(seed):
         ring.next(rng.choice(PLACES), rng.choice(WHATS))
         if (told or asked) and rng.random() < 0.5:
             ring.begins()
-        state = ring.state(PLACES[:2], 0, ring.begin)
-        assert found.setdefault(ring.found(PLACES[:2], 0), state) == state
-        assert ring.bare == ring.state((), 0, ring.begin)
+        held = [labelled(ring, slot, PLACES[:2], 0) for slot in ring.slots]
+        turn = ring.last.index
+        # What may not be asked, and of a ring that nobody is told the turn of that turn, tells nothing apart.
+        state = ring.at.fresh, ring.turn if told else None, *(held if told else held[turn:] + held[:turn])
+        assert found.setdefault(ring.found(ring.labels(PLACES[:2], 0)), state) == state
     assert len(found) == len(set(found.values())) > 1

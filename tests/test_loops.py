@@ -205,34 +205,51 @@ def test_a_ring_is_known_to_a_unit_by_what_it_holds_of_it():
     ring = ProgramBuilder(TOY).ring("UB", 32, "tile", 3)
     ring.next("image 1", "box")
     ring.next("image 0", "box")
-    # The slot whose turn it is, 1, holds image 0; slot 2 nothing; slot 0 image 1.
-    assert ring.begin == 1
-    found = (0, True, ((0, None, "box"), None, (1, None, "box")))
-    assert ring.state(("image 0", "image 1"), 0, ring.begin) == found
-    # Code that began two turns before, at slot 2, tells them from there.
-    before = (2, True, (None, (1, None, "box"), (0, None, "box")))
-    assert ring.state(("image 0", "image 1"), 0, 2) == before
-    assert ring.state(("image 2",), 0, 1) == (0, True, (None, None, None))
-    assert ring.state((), 0, 1) == (0, True, ())
+    labels = ring.labels(("image 0", "image 1"), 0)
+    assert labels == ((1, None, "box"), (0, None, "box"), None)
+    # Code that begins here counts from slot 1, which holds image 0; slot 2 holds nothing, slot 0 image 1.
+    assert ring.found(labels) == ((0, True), (0, None, "box"), None, (1, None, "box"))
+    assert ring.labels(("image 2",), 0) == (None, None, None)
+    assert ring.found(None) == (0, True)
     assert (ring.begins(), ring.begins()) == (True, False)
-    assert ring.state((), 0, 1) == (0, False, ())
+    assert ring.found(None) == (0, False)
+
+
+def move_on(ring, change, place):
+    """Let a ring go on as code that has one place."""
+    _, ring.at, _, fills = ring.move(change)
+    ring.fill(fills, (place,), 0)
 
 
 def test_a_ring_becomes_what_a_like_unit_left_and_keeps_what_that_did_not_touch():
     ring, other = (ProgramBuilder(TOY).ring("UB", 32, "tile", 3) for _ in range(2))
     ring.next("image 0", "box")
+    at, before = ring.at, ring.labels(("image 1",), 0)
     ring.next("image 1", "box")
+    # One turn on it has put image 1 there.
+    change = ring.change(at, 1, before, ("image 1",), 0)
+    assert change == (ring, 1, True, 1, ((1, (0, None, "box")),))
     other.next("image 6", "box")
     first = other.last
-    # As if the code had begun at slot 0: one turn on it has put image 1 into slot 1.
-    other.become(ring.state(("image 1",), 0, 0), ("image 7",), 0, 1)
+    move_on(other, change, "image 7")
     assert other.find("image 6", "box") is first
     assert other.find("image 7", "box").index == 1
     assert other.next().index == 2
     # Begun at slot 2 it has filled the next one in turn, slot 0.
-    other.become(ring.state(("image 1",), 0, 0), ("image 8",), 0, 1)
+    move_on(other, change, "image 8")
     assert other.find("image 8", "box") is first
     assert other.next().index == 1
+
+
+def test_a_tile_that_code_finds_or_loads_again_is_there_before_and_behind_it():
+    ring = ProgramBuilder(TOY).ring("UB", 32, "tile", 2)
+    ring.next("image 0", "box")
+    at, before = ring.at, ring.labels(("image 0",), 0)
+    assert ring.change(at, 0, before, ("image 0",), 0).fills == ()
+    ring.next("image 3")
+    ring.next("image 0", "box")
+    # Slot 1, one turn on, has lost what it held, a tile of no place of the code; slot 0 has the same again.
+    assert ring.change(at, 2, before, ("image 0",), 0).fills == ((1, ()),)
 
 
 def test_a_ring_is_told_from_a_round_and_taken_from_another():

@@ -8,8 +8,8 @@ import pytest
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.loops.labels import place_in
 from ascendsim.program.loops.laps import Lap, told_apart
-from ascendsim.program.loops.rings import place_in
 from ascendsim.program.places import Gm
 from ascendsim.program.units import Nest as NestOfSteps
 from ascendsim.program.units import Part, Segment, Step, Unit

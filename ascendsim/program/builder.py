@@ -9,8 +9,9 @@ from ascendsim.errors import ProgramError
 from ascendsim.program.frames import Frame
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.loop_builder import LoopBuilder
+from ascendsim.program.loops.labels import Labels
 from ascendsim.program.loops.laps import Lap
-from ascendsim.program.loops.rings import Change, Ring, RingState, changes_of
+from ascendsim.program.loops.rings import Change, Move, Ring
 from ascendsim.program.loops.turns import Turns, turned_on
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.posts import VECTOR_CORES, Post
@@ -27,15 +28,25 @@ __all__ = ["HAZARDS", "ProgramBuilder"]
 class _Known(NamedTuple):
     """Code that is known, and what it changes in the rings, told by its own places.
 
-    `lap` is the one from which its laps were counted when it was written down. `turns` are by the turns of
-    all rings as it begins; None as it was written down.
+    `lap` is the one from which its laps were counted when it was written down; `begins` are the rings that it
+    uses, with the turn of each at which it began then.
     """
 
     code: Unit | Nest
     changes: tuple[Change, ...]
     lap: int
-    begins: tuple[int, ...]
-    turns: dict[tuple[int, ...], Turns | None]
+    begins: tuple[tuple[Ring, int], ...]
+
+
+class _Recalled:
+    """Known code where all rings stand in one way: its turns there, and how it moves the rings on."""
+
+    __slots__ = ("code", "lap", "moves", "turns")
+
+    def __init__(self, known: _Known, turns: Turns | None) -> None:
+        self.code, changes, self.lap, _ = known
+        self.turns = turns
+        self.moves: tuple[Move, ...] = tuple([change.ring.move(change) for change in changes])
 
 
 class ProgramBuilder(LoopBuilder):
@@ -48,8 +59,10 @@ class ProgramBuilder(LoopBuilder):
     def __init__(self, profile: Profile, hazards: frozenset[str] = HAZARDS) -> None:
         super().__init__(profile)
         self._hazards = hazards
-        # Code known by what it does and finds.
+        # Code known by what it does and finds, as its rings are told from where it begins; and the same as
+        # they stand, which is looked up first, as it asks for less.
         self._known: dict[Hashable, _Known] = {}
+        self._recalls: dict[Hashable, _Recalled] = {}
 
     def gm(self, tensor: GmTensor, find: Callable[..., Index], task: Any, *args: Any) -> Gm:
         """Return the slice find(task, *args) of a tensor, for the next instruction.
@@ -126,61 +139,66 @@ class ProgramBuilder(LoopBuilder):
         # A loop inside a loop is written out, and goes through plain numbers, which nothing moves.
         fixed, lap = (lap, 0) if self._in_loop else (None, lap)
         self._frame.close()
-        begins = tuple([ring.begin for ring in self._rings])
         flat: tuple[Hashable, ...] = ()
         for own in given.values():
             flat += own
-        found = [ring.found(given[ring], lap) if ring in given else ring.bare for ring in self._rings]
+        labels = [ring.labels(own, lap) for ring, own in given.items()]
         # The places are numbered in the order in which they are given.
-        alike = fixed, shape, *given, *found
-        known = self._known.get(alike)
-        if known is not None:
-            for ring, state, taken, seen in known.changes:
-                if seen or ring.named:
-                    ring.become(state, given.get(ring, ()), lap, taken)
-                else:
-                    ring.taken += taken
-            self._recall(known, task, lap, flat, begins)
-            return
-        before, then = self._states(given, lap, begins), [ring.taken for ring in self._rings]
+        here = fixed, shape, *given, *labels, *[ring.at for ring in self._rings]
+        recalled = self._recalls.get(here)
+        if recalled is None:
+            found = dict(zip(given, labels, strict=True))
+            alike = fixed, shape, *given, *[ring.found(found.get(ring)) for ring in self._rings]
+            known = self._known.get(alike)
+            if known is None:
+                yield from self._written_down(task, alike, given, found, lap, flat)
+                return
+            recalled = self._recalls[here] = _Recalled(known, self._turned(known))
+        for ring, at, taken, fills in recalled.moves:
+            ring.at = at
+            ring.taken += taken
+            if ring.named:
+                ring.fill(fills, given.get(ring, ()), lap)
+        step = Step(recalled.code, task, lap - recalled.lap, flat, self._in_loop, recalled.turns)
+        # Another program of this builder may have emitted it.
+        if recalled not in self._recalled:
+            self._recalled.add(recalled)
+            self._write(step)
+        self._frame.append(step)
+
+    def _written_down(
+        self,
+        task: Any,
+        alike: Hashable,
+        given: Mapping[Ring, tuple[Hashable, ...]],
+        found: Mapping[Ring, Labels],
+        lap: int,
+        flat: tuple[Hashable, ...],
+    ) -> Iterator[Any]:
+        """Yield a task whose code is not known, and note that code."""
         outer, self._frame = self._frame, Frame(self._ring_of, self._frame).of(task, flat)
+        then = [(ring, ring.at, ring.taken) for ring in self._rings]
         try:
             yield task
             code = self._frame.code()
         finally:
             self._frame = outer
-        counts = [ring.taken - count for ring, count in zip(self._rings, then, strict=True)]
-        changes = changes_of(self._rings, before, self._states(given, lap, begins), counts)
-        self._known[alike] = _Known(code, changes, lap, begins, {begins: None})
+        changes = tuple(
+            [
+                ring.change(at, ring.taken - taken, found.get(ring), given.get(ring, ()), lap)
+                for ring, at, taken in then
+                if ring.taken != taken or ring.at is not at
+            ]
+        )
+        touched = code.touched
+        used = tuple([(ring, at.begin) for ring, at, _ in then if not touched.isdisjoint(ring.numbers)])
+        self._known[alike] = _Known(code, changes, lap, used)
         self._frame.append(Step(code, task, 0, flat, self._in_loop))
 
-    def _states(
-        self, places: Mapping[Ring, tuple[Hashable, ...]], lap: int, begins: tuple[int, ...]
-    ) -> list[RingState]:
-        """Return all rings for code with these places that has begun at these turns."""
-        own = zip(self._rings, begins, strict=True)
-        return [ring.state(places.get(ring, ()), lap, begin) for ring, begin in own]
-
-    def _recall(
-        self, known: _Known, task: Any, lap: int, places: tuple[Hashable, ...], begins: tuple[int, ...]
-    ) -> None:
-        """Append known code for a task, after which the rings stand already."""
-        turns = known.turns[begins] if begins in known.turns else self._turned(known, begins)
-        step = Step(known.code, task, lap - known.lap, places, self._in_loop, turns)
-        # Another program of this builder may have emitted it.
-        self._write(step)
-        self._frame.append(step)
-
-    def _turned(self, known: _Known, begins: tuple[int, ...]) -> Turns | None:
+    def _turned(self, known: _Known) -> Turns | None:
         """Return the turns of code that was written down for other turns of the rings."""
-        touched = known.code.touched
-        rings = [
-            (ring.slots, (begin - first) % len(ring.slots))
-            for ring, begin, first in zip(self._rings, begins, known.begins, strict=True)
-            if not touched.isdisjoint([slot.index for slot in ring.slots])
-        ]
-        turns = known.turns[begins] = turned_on(len(self._slots), rings)
-        return turns
+        rings = [(ring.slots, (ring.at.begin - first) % len(ring.slots)) for ring, first in known.begins]
+        return turned_on(len(self._slots), rings)
 
     def build(self) -> Program:
         """Return the finished program."""

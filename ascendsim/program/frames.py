@@ -7,7 +7,8 @@ from typing import Any
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import Instruction
-from ascendsim.program.loops.rings import Ring, place_in
+from ascendsim.program.loops.labels import place_in
+from ascendsim.program.loops.rings import Ring
 from ascendsim.program.places import Slot
 from ascendsim.program.posts import Post
 from ascendsim.program.units import Aim, Nest, Part, Segment, Step, Unit, View, count

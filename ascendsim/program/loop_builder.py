@@ -14,9 +14,8 @@ from ascendsim.program.frames import Frame
 from ascendsim.program.loops.chains import Chains, Link
 from ascendsim.program.loops.laps import Lap
 from ascendsim.program.loops.rings import RingState
-from ascendsim.program.loops.turns import Turns
 from ascendsim.program.reserved import Reserved
-from ascendsim.program.units import Nest, Step, Unit
+from ascendsim.program.units import Step
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -47,7 +46,7 @@ class LoopBuilder(Reserved):
         self._in_loop = False
         self._written = bytearray(len(self._slots))
         # The code, with its turns, that has been appended without being written down.
-        self._recalled: set[tuple[Unit | Nest, Turns | None]] = set()
+        self._recalled: set[Hashable] = set()
         for ring in self._rings:
             ring.restart()
 
@@ -106,7 +105,9 @@ class LoopBuilder(Reserved):
         """Append the code of a round that another program has emitted, and leave the rings as that does."""
         for step in known.steps:
             self._frame.append(step.moved(lap - known.lap))
-            self._write(step)
+            if (step.unit, step.turns) not in self._recalled:
+                self._recalled.add((step.unit, step.turns))
+                self._write(step)
         for ring, state in zip(self._rings, known.after, strict=True):
             ring.take(state, lap)
 
@@ -167,12 +168,9 @@ class LoopBuilder(Reserved):
         """Let the tiles that rings hold be those of rounds further on."""
         for ring in self._rings:
             if ring.named:
-                ring.take(ring.whole(), by)
+                ring.shift(by)
 
     def _write(self, step: Step) -> None:
         """Note which slots a step writes."""
-        recalled = step.unit, step.turns
-        if recalled not in self._recalled:
-            self._recalled.add(recalled)
-            for slot in step.slots(step.unit.written):
-                self._written[slot] = 1
+        for slot in step.slots(step.unit.written):
+            self._written[slot] = 1

@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Hashable, Iterable
+from typing import Any, NamedTuple
 
 from ascendsim.errors import ProgramError
+from ascendsim.program.loops.labels import LOST, NAMELESS, Held, Label, Labels, labels_of, tile_of
 from ascendsim.program.loops.laps import moved
 from ascendsim.program.places import Slot
 
 
 class RingState(NamedTuple):
-    """A ring as code finds it: whose turn it was last, whether that slot is unused yet, what slots hold.
+    """A ring as a round of a loop finds it: whose turn it was last, whether that slot is unused yet, tiles.
 
-    Where nobody may ask whether it is unused, that is None.
-
-    For a task: how many turns lie behind where its code began, and of each slot, from the one on whose turn
-    it was there, the number of the task's place and what of it (`LOST`: a tile of none of its places). For a
-    loop: the number of the slot whose turn it is, and the tiles with their laps counted from the round.
-    None: nothing that counts.
+    Where nobody may ask whether it is unused, that is None. Laps of tiles count from the round.
     """
 
     turn: int
     fresh: bool | None
-    labels: tuple[Any, ...]
+    tiles: tuple[Any, ...]
 
 
-# Of a slot that code has filled with a tile of none of its places: what was there before is gone.
-LOST: Final = ()
+class Stand:
+    """Whose turn a ring is at, and whether that slot is unused yet (None: nobody may ask).
 
-# What a slot holds: something (`what`) of a place, or, with `rest`, of the place (place, *rest). The laps of
-# `rest` and `what` count from `lap`: code leaves them as it says them, for a task far on in a loop as for the
-# first. A plain tuple (place, rest, what, lap), as there is one for every tile of every task.
-Held = tuple[Hashable, tuple[Any, ...] | None, Hashable, int]
-# A ring for now: its turn, how code finds it, and what it holds.
-Snapshot = tuple[int, RingState, tuple[Held | None, ...]]
-_NAMELESS: Final[Held] = (None, None, None, 0)
+    `begin` is the turn from which code counts that begins here, and `bare` is what it finds if it wants no
+    tile of the ring. A ring has one of each, compared by identity, as it is looked up for every task.
+    """
+
+    __slots__ = ("bare", "begin", "fresh", "turn")
+
+    def __init__(self, turn: int, fresh: bool | None, begin: int, bare: Hashable) -> None:
+        self.turn = turn
+        self.fresh = fresh
+        self.begin = begin
+        self.bare = bare
+
+
+# A ring for now: how it stands, and what it holds.
+Snapshot = tuple[Stand, tuple[Held | None, ...]]
 
 
 class Ring:
@@ -52,12 +56,19 @@ class Ring:
         asked   code may ask whether a slot is used for the first time (`begins`)
         """
         self.slots = slots
+        self.numbers = frozenset([slot.index for slot in slots])
         self._told = told
         # What a turn makes the slot: unused, if that counts.
         self._unused = True if asked else None
-        # The states of a ring of which nothing is asked but whose turn it is, by the turn and the freshness.
-        turns, freshness = range(len(slots)), (False, True) if asked else (None,)
-        self._bare = [{fresh: RingState(turn, fresh, ()) for fresh in freshness} for turn in turns]
+        # By the freshness, and by the turn; before the first one, which is the last of these, it is nobody's.
+        count = len(slots)
+        self._stands = {
+            fresh: [
+                Stand(turn, fresh, -1 if told else turn, (turn % count if told else 0, fresh))
+                for turn in (*range(count), -1)
+            ]
+            for fresh in ((False, True) if asked else (None,))
+        }
         # How many slots have been taken so far, and whether a tile ever had a name by which it is found.
         self.taken = 0
         self.named = False
@@ -65,16 +76,8 @@ class Ring:
 
     def restart(self) -> None:
         """Begin another program."""
-        self._stand(-1, None if self._unused is None else False)
+        self.at = self._stands[None if self._unused is None else False][-1]
         self.forget()
-
-    def _stand(self, turn: int, fresh: bool | None) -> None:
-        """Let it be the turn of a slot, which is unused yet or not."""
-        self._turn = turn
-        # The turn from which code counts that begins here, and how that finds the ring if it wants no tile of
-        # it. Attributes, as they are asked for every task.
-        self.begin = -1 if self._told else turn
-        self.bare = self._bare[(turn + 1) % len(self.slots) if self._told else 0][fresh]
 
     def forget(self) -> None:
         """Forget what the slots hold, so that everything is loaded anew; turns go on."""
@@ -86,7 +89,7 @@ class Ring:
     @property
     def last(self) -> Slot:
         """The slot whose turn it was last."""
-        return self.slots[self._turn]
+        return self.slots[self.at.turn]
 
     @property
     def turn(self) -> int:
@@ -99,12 +102,12 @@ class Ring:
                 f"{self.last.name}: nobody can ask for the turn of this ring, since code that is written "
                 "down once runs for other turns, too; name tiles by next and find, or make a hand-over"
             )
-        return self._turn
+        return self.at.turn
 
     def next(self, place: Hashable = None, what: Hashable = None) -> Slot:
         """Return the next slot in turn and note what it will hold."""
-        turn = (self._turn + 1) % len(self.slots)
-        self._stand(turn, self._unused)
+        turn = (self.at.turn + 1) % len(self.slots)
+        self.at = self._stands[self._unused][turn]
         self._holds[turn] = place, None, what, 0
         self.taken += 1
         if place is not None:
@@ -116,185 +119,111 @@ class Ring:
 
         Raises   ProgramError for a ring of which that is not to be asked (`asked`)
         """
-        fresh = self.bare.fresh
+        fresh = self.at.fresh
         if fresh is None:
             raise ProgramError(
                 f"{self.last.name}: this ring was made without `asked`, so that code does not depend on it "
                 "whether a slot is used for the first time; make it with `asked`, or do not ask"
             )
         if fresh:
-            self._stand(self._turn, False)
+            self.at = self._stands[False][self.at.turn]
         return fresh
 
     def find(self, place: Hashable, what: Hashable = None) -> Slot | None:
         """Return the slot that holds a tile, or None."""
         for slot, held in zip(self.slots, self._holds, strict=True):
-            if held is not None and _tile(held) == (place, what):
+            if held is not None and tile_of(held) == (place, what):
                 return slot
         return None
 
     def held_by(self, slot: Slot) -> Hashable:
         """Return the place of which a slot holds something, or None."""
         held = self._holds[slot.index - self.slots[0].index]
-        return None if held is None else _tile(held)[0]
+        return None if held is None else tile_of(held)[0]
 
-    def found(self, places: tuple[Hashable, ...], lap: int) -> Hashable:
-        """Return what code with these places finds that begins here: all that `state` would say.
+    def labels(self, places: tuple[Hashable, ...], lap: int) -> Labels:
+        """Return what the slots hold of some places, laps of it counted from `lap`."""
+        return labels_of(self._holds, places, lap)
 
-        For every task there is, where `state` is for those that are written down.
-        """
-        return self.bare, *self._labels(places, lap, self.begin)
+    def found(self, labels: Labels | None) -> Hashable:
+        """Return what code finds that begins here, slots told from its turn on; None: it wants no tile."""
+        begin = self.at.begin
+        return self.at.bare if labels is None else (self.at.bare, *labels[begin:], *labels[:begin])
 
-    def state(self, places: tuple[Hashable, ...], lap: int, begin: int) -> RingState:
-        """Return the ring for code with these places that has begun at this turn, and wants no other tiles.
-
-        Beyond its places, laps of its tiles are counted from `lap`.
-        """
-        # Told by the unit's own places, numbered: "image 3 of a task on image 3" and "image 4 of a task on
-        # image 4" are one state, which is why units recur at all.
-        turn, fresh = (self._turn - begin) % len(self.slots), self.bare.fresh
-        if not places:
-            return self._bare[turn][fresh]
-        return RingState(turn, fresh, tuple(self._labels(places, lap, begin)))
-
-    def _labels(self, places: tuple[Hashable, ...], lap: int, begin: int) -> list[Any]:
-        """Return what the slots hold of some places, from the slot of a turn on."""
-        labels: list[Any] = []
-        for held in (*self._holds[begin:], *self._holds[:begin]):
-            if held is None:
-                labels.append(None)
-                continue
-            # The usual tile is told here, as this is done for every task: nothing of it has to be moved.
-            place, rest, what, begin = held
-            if rest is None and (what is None or begin == lap) and place in places:
-                labels.append((places.index(place), None, what))
-            else:
-                labels.append(_label(held, places, lap))
-        return labels
-
-    def become(self, state: RingState, places: tuple[Hashable, ...], lap: int, taken: int) -> None:
-        """Take the state in which code with these places leaves the ring, which takes so many slots.
-
-        Slots that it has not used keep what they hold.
-        """
-        turn, fresh, labels = state
-        begin, count = self.begin, len(self.slots)
-        self._stand((begin + turn) % count, fresh)
-        self.taken += taken
-        if self.named:
-            for number, label in enumerate(labels):
-                if label is not None:
-                    own = (places[label[0]], label[1], label[2], lap) if label else _NAMELESS
-                    self._holds[(begin + number) % count] = own
+    def fill(self, fills: Iterable[tuple[int, Any]], places: tuple[Hashable, ...], lap: int) -> None:
+        """Let slots hold what code leaves there that has these places."""
+        for number, label in fills:
+            held = (places[label[0]], label[1], label[2], lap) if label else NAMELESS
+            self._holds[number] = held
 
     def snapshot(self) -> Snapshot:
         """Return how it stands, to compare and to `restore`."""
         # Of a ring whose tiles never had a name nobody can tell what it holds.
-        return self._turn, self.bare, tuple(self._holds) if self.named and any(self._holds) else ()
+        return self.at, tuple(self._holds) if self.named and any(self._holds) else ()
 
     def restore(self, snapshot: Snapshot) -> None:
         """Stand as it did when a snapshot was made."""
-        turn, bare, holds = snapshot
-        self._stand(turn, bare.fresh)
+        self.at, holds = snapshot
         self._holds = list(holds) or [None] * len(self.slots)
 
     def whole(self, lap: int = 0) -> RingState:
         """Return all that the ring holds, told from a round of a loop: its laps are counted from there."""
-        tiles = [None if held is None else moved(_tile(held), -lap) for held in self._holds]
-        return RingState(self._turn, self.bare.fresh, tuple(tiles))
+        tiles = [None if held is None else moved(tile_of(held), -lap) for held in self._holds]
+        return RingState(self.at.turn, self.at.fresh, tuple(tiles))
+
+    def shift(self, by: int) -> None:
+        """Let the tiles that it holds be those of rounds so much further on."""
+        tiles = [None if held is None else moved(tile_of(held), by) for held in self._holds]
+        self._holds = [None if tile is None else (tile[0], None, tile[1], 0) for tile in tiles]
 
     def take(self, state: RingState, lap: int = 0) -> None:
         """Take a state that `whole` has told, seen from another round."""
-        self._stand(state.turn, state.fresh)
-        tiles = [moved(tile, lap) for tile in state.labels]
+        self.at = self._stands[state.fresh][state.turn]
+        tiles = [moved(tile, lap) for tile in state.tiles]
         self._holds = [None if tile is None else (tile[0], None, tile[1], 0) for tile in tiles]
+
+    def change(
+        self, at: Stand, taken: int, before: Labels | None, places: tuple[Hashable, ...], lap: int
+    ) -> Change:
+        """Return what code has done that began at a stand and has taken so many slots since.
+
+        before   the labels of its places then; None: it has no places
+        """
+        count, begin = len(self.slots), at.begin
+        lost = [(at.turn + number) % count for number in range(1, 1 + min(taken, count))]
+        fills: dict[int, Label] = dict.fromkeys(lost, LOST)
+        if before is not None:
+            for number, (old, new) in enumerate(zip(before, self.labels(places, lap), strict=True)):
+                if new is not None and old != new:
+                    fills[number] = new
+                elif new is not None:
+                    # Still there, or there again.
+                    fills.pop(number, None)
+        told = tuple([((number - begin) % count, label) for number, label in fills.items()])
+        return Change(self, (self.at.turn - begin) % count, self.at.fresh, taken, told)
+
+    def move(self, change: Change) -> Move:
+        """Return a change for code that begins here."""
+        _, turn, fresh, taken, told = change
+        count, begin = len(self.slots), self.at.begin
+        fills = tuple([((begin + number) % count, label) for number, label in told])
+        return self, self._stands[fresh][(begin + turn) % count], taken, fills
 
 
 class Change(NamedTuple):
-    """What some code does to a ring: the state in which it leaves it, and how many slots it takes.
+    """What some code does to a ring, seen from the turn at which it begins.
 
-    `seen` is false where the ring only goes round, and stands as before: that counts for tiles with names.
+    It leaves the ring so many turns on, the slot there unused or not; it takes so many slots; and `fills` are
+    the labels of slots, by how many turns on they are (`LOST`: a tile of none of its places).
     """
 
     ring: Ring
-    state: RingState
+    turn: int
+    fresh: bool | None
     taken: int
-    seen: bool
+    fills: tuple[tuple[int, Label], ...]
 
 
-def changes_of(
-    rings: Sequence[Ring], before: Sequence[RingState], after: Sequence[RingState], taken: Sequence[int]
-) -> tuple[Change, ...]:
-    """Return what code changes, from how it finds and leaves all rings, and how many slots it takes."""
-    each = zip(rings, before, after, taken, strict=True)
-    return tuple(
-        [
-            Change(ring, _changed(old, new, taken, len(ring.slots)), taken, old != new)
-            for ring, old, new, taken in each
-            if taken or old != new
-        ]
-    )
-
-
-def _changed(before: RingState, after: RingState, taken: int, count: int) -> RingState:
-    """Return a state with nothing for the slots that hold what they held before."""
-    turn, fresh, labels = after
-    if not labels and taken >= count:
-        return RingState(turn, fresh, (LOST,) * count)
-    made: list[Any] = [None] * count
-    for number in range(1, min(taken, count) + 1):
-        made[(before.turn + number) % count] = LOST
-    for number, (old, new) in enumerate(zip(before.labels, labels, strict=True)):
-        if new is not None:
-            made[number] = None if old == new else new
-    return RingState(turn, fresh, tuple(made))
-
-
-def place_in(place: Hashable, places: tuple[Hashable, ...]) -> int:
-    """Return the number of the place that a place is, or begins with; -1: none of them."""
-    if place in places:
-        return places.index(place)
-    if isinstance(place, tuple) and place and place[0] in places:
-        return places.index(place[0])
-    return -1
-
-
-def _tile(held: Held) -> tuple[Hashable, Hashable]:
-    """Return the whole place of which a slot holds something, and what of it."""
-    place, rest, what, lap = held
-    if lap:
-        rest, what = moved((rest, what), lap)
-    return (place if rest is None else (place, *rest)), what
-
-
-def _label(held: Held, places: tuple[Hashable, ...], lap: int) -> Any:
-    """Tell what a slot holds: the number of a place, how that goes on in the slot (None: not), and what.
-
-    Laps count from `lap`. None: it holds nothing of these places.
-    """
-    place, rest, what, begin = held
-    if rest is None or not _begun_by(place, places):
-        # The usual tile: nothing has to be put together, and mostly nothing is moved.
-        if place in places:
-            if begin != lap and not (rest is what is None):
-                rest, what = moved((rest, what), begin - lap)
-            return places.index(place), rest, what
-        if rest is not None:
-            return None
-    whole, what = _tile(held)
-    at = place_in(whole, places)
-    if at < 0:
-        return None
-    rest = None if whole == places[at] else whole[1:]  # type: ignore[index]  # then it is a tuple
-    if lap and not (rest is what is None):
-        rest, what = moved((rest, what), -lap)
-    return at, rest, what
-
-
-def _begun_by(place: Hashable, places: tuple[Hashable, ...]) -> bool:
-    """Tell whether one of some places begins with a place."""
-    # By hand: a generator for each tile would be what is slow.
-    for own in places:  # noqa: SIM110
-        if isinstance(own, tuple) and own and own[0] == place:
-            return True
-    return False
+# The same from one turn on: how the ring stands behind the code, and labels by the numbers of slots. A plain
+# tuple, as there are some for every task.
+Move = tuple[Ring, Stand, int, tuple[tuple[int, Label], ...]]

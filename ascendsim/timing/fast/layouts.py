@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.program.loops.rings import place_in
+from ascendsim.program.loops.labels import place_in
 from ascendsim.program.program import Program
 from ascendsim.program.units import Nest, Step, Unit
 from ascendsim.timing.fast.code import CodeBook
