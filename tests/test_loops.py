@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ascendsim import ConvProblem, Tiling, load_profile
+from ascendsim.cube.movers import LoadL0A
 from ascendsim.errors import ProgramError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.program.builder import HAZARDS, ProgramBuilder
@@ -358,6 +359,36 @@ def test_programs_of_a_real_layer_are_those_without_loops(product, monkeypatch):
     )
     units = {unit for program in looped for unit in program.units}
     assert sum(len(unit.instructions) for unit in units) < sum(map(len, looped)) / 2
+
+
+@pytest.mark.parametrize(
+    ("stride", "tiling"),
+    [(1, Tiling(32, 64, 64, 1, 9)), (1, Tiling(48, 64, 48, 2, 3, k_split=2)), (2, Tiling(32, 64, 64, 1, 9))],
+)
+def test_code_costs_what_it_cost_when_it_was_written_down(stride, tiling, monkeypatch):
+    problem, profile = ConvProblem((2, 64, 28, 28), (64, 64, 3, 3), stride, 1), load_profile("910B")
+    tilings = {"grad_input": tiling, "grad_weight": Tiling(64, 80, 64, 3, 3)}
+    call = call_of(problem, profile=profile, tilings=tilings)
+    for program in assert_unrolled_alike(lambda: cube_programs(call), monkeypatch):
+        for at, unit in program.placed():
+            now = program.instructions[at : at + len(unit)]
+            assert [made.cost(profile) for made in now] == [made.cost(profile) for made in unit.instructions]
+
+
+def test_blocks_of_pixels_that_cost_the_same_share_code():
+    problem, profile = ConvProblem((1, 16, 28, 28), (16, 16, 3, 3), 1, 1), load_profile("910B")
+    call = call_of(problem, profile=profile, tilings={"grad_input": Tiling(32, 16, 144, 1, 1, used_cores=1)})
+    block = next(program for program in cube_programs(call) if "M" in program.used)
+    # 24 blocks of 32 pixels and one of 16, in rows of 28, begin at 7 places of a row; the first lies at the
+    # upper edge of the image, and the last two at the lower one. So their tiles are read in 10 ways. But they
+    # cost what the first block does, or four rows of the image with one fractal over the end of a row or with
+    # none, or what the short block does; and the first block alone loads weights: five codes.
+    ways = [
+        len({made.tile_read for made in instructions if isinstance(made, LoadL0A) and made.buffer == "L0A"})
+        for instructions in (block.instructions, [made for unit in block.units for made in unit.instructions])
+    ]
+    assert ways == [10, 5]
+    assert len(block.units) == 5
 
 
 def test_parts_of_a_block_that_are_alike_are_written_down_once():

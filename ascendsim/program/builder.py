@@ -81,7 +81,7 @@ class ProgramBuilder(LoopBuilder):
         return Gm(tensor, find(task, *args))
 
     def view(self, find: Callable[..., Any], task: Any, *args: Any) -> Any:
-        """Return find(task, *args), by which the next instruction that has it reads a tile.
+        """Return find(task, *args), by which the next instruction that has it lays out or reads a tile.
 
         Where the code of a task recurs for another one, it is found anew; it must cost what it costs here.
         """

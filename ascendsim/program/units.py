@@ -30,7 +30,7 @@ class Aim(NamedTuple):
 
 
 class View(NamedTuple):
-    """How an instruction of a unit reads a tile: find(task, *args), `written` for the task that was first."""
+    """How an instruction lays out or reads a tile: find(task, *args), `written` for the first task."""
 
     find: Callable[..., Any]
     args: tuple[Any, ...]
@@ -40,7 +40,7 @@ class View(NamedTuple):
 class Unit:
     """Consecutive instructions that recur; compared by identity.
 
-    Where a unit recurs, only the slices of global memory may be others, and how tiles are read at one cost.
+    Where a unit recurs, only slices of global memory may be others, and how tiles lie and are read at a cost.
     `aims` says how slices follow from a task, one for each instruction on GM, in order; without, they are as
     written, but for their laps. `views` and `posts` are those of the instructions that have one, by their
     place; `names` are the pipes of all, `uses` the slots that they read and write; `touched` are all of

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 
+from ascendsim.cube.load3d import row_spans
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Tiling, shares
@@ -163,6 +164,26 @@ class DgradCut:
             ]
             for first, pixels in self.pixel_tiles
         }
+
+    @cached_property
+    def pixel_costs(self) -> dict[tuple[int, int], int]:
+        """Number the pixel ranges by what their tiles cost, which several shapes of tiles have in common."""
+        numbers: dict[Hashable, int] = defaultdict(count().__next__)
+        tiles, boxes = self.left_tiles, self._left_shapes.values()
+        return {
+            (first, pixels): numbers[pixels, *(_cost_of(tiles[first, pixels, box], pixels) for box in boxes)]
+            for first, pixels in self.pixel_tiles
+        }
+
+
+def _cost_of(tile: ImageTile, pixels: int) -> Hashable:
+    """Return all that the cost of a tile of so many pixels depends on: to load it, and to read it."""
+    # Gaps between pixels are cleared, and filled piece by piece; so all of such a tile counts.
+    if tile.clear:
+        return tile._replace(rows=None, cols=None)
+    width = tile.window.out_width
+    spans = row_spans(tile.first_pixel % width, pixels, width)
+    return tile.gm_bytes, tile.window.stride, frozenset(spans.items())
 
 
 def _kernel_slice(first: int, taps: int, extent: int, backwards: bool) -> slice:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ascendsim.cube.im2col import Im2col, Window
+from ascendsim.cube.movers import CopyGmToL1
+from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment
 from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.slices import DgradSlices
@@ -27,6 +30,21 @@ class PartSlices(DgradSlices):
     def segment(self, part: Part, at: int) -> Segment:
         """Return a segment of a part."""
         return self._cut.parts[part.number][at]
+
+    def tile(self, part: Part, at: int) -> ImageTile:
+        """Return the image tile that a block needs under the left box of a segment."""
+        task = part.task
+        return self._cut.left_tiles[task.first_pixel, task.pixels, self.segment(part, at).left]
+
+    def window(self, part: Part, at: int) -> Window:
+        """Return the place of that tile in the convolution."""
+        return self.tile(part, at).window
+
+    def rows(self, part: Part, at: int, slice_: tuple[int, int, int]) -> Im2col:
+        """Return how a slice of a segment is read of that tile."""
+        tile, (first, _, groups) = self.tile(part, at), slice_
+        size = self._cut.gemm.sliding.itemsize
+        return Im2col(tile.window, tile.first_pixel, part.task.pixels, first, groups, size)
 
     def left(self, part: Part, pair: int, at: int) -> Index:
         """Return what the pixels of a block need of the source under the left box of a segment."""
@@ -53,14 +71,35 @@ class PartTiles(DgradTiles):
 
     def left(self, slot: Slot, part: Part, pair: int, at: int) -> None:
         """Bring into L1 what the pixels of a block need of the source for a segment."""
-        task, find = part.task, self._slices
-        tile = self._cut.left_tiles[task.first_pixel, task.pixels, find.segment(part, at).left]
-        self._left(slot, tile, (find.left, find.left_piece), part, pair, at)
+        find = self._slices
+        tile = find.tile(part, at)
+        if tile.clear:
+            self._left(slot, tile, (find.left, find.left_piece), part, pair, at)
+            return
+        # Blocks whose tiles cost the same share code, wherever these lie in the image.
+        source, window = self._b.gm(self._cut.gemm.source, find.left, part, pair, at), find.window
+        self._b.add(CopyGmToL1(slot, source, tile.gm_bytes, (), self._b.view(window, part, at)))
 
     def right(self, slot: Slot, part: Part, pair: int, at: int) -> None:
         """Bring into L1 the weights of a segment for the columns of a block."""
         box = self._slices.segment(part, at).right
         self._weights(slot, box, part.task.columns, self._slices.right, part, pair, at)
+
+    def multiply_part(
+        self,
+        accumulator: Slot,
+        image: Slot,
+        weights: Slot,
+        l0: tuple[Slot, Slot],
+        part: Part,
+        at: int,
+        slice_: tuple[int, int, int],
+        *,
+        first: bool,
+    ) -> None:
+        """Load one slice of a segment of a part into the slots of L0A and L0B, and add its product."""
+        rows, segment = self._b.view(self._slices.rows, part, at, slice_), self._slices.segment(part, at)
+        self._multiply(accumulator, (image, l0[0], rows), (weights, l0[1]), part.task, segment, slice_, first)
 
     @property
     def written(self) -> Callable[[Part, int, int], Index]:

@@ -28,8 +28,8 @@ class DgradProgram(BlockProgram):
     def append(self, task: Task) -> None:
         """Append one base block: for each part, kernel depth, box of taps in L1, base_k: multiply."""
         pairs = self.cut.gemm.depths[task.depth]
-        # Tasks are alike if their tiles have equal shapes; which of them are still in L1 the rings know.
-        shape = self.cut.pixel_shapes[task.first_pixel, task.pixels], task.columns, len(pairs)
+        # Tasks are alike if their tiles cost the same; which of them are still in L1 the rings know.
+        shape = self.cut.pixel_costs[task.first_pixel, task.pixels], task.columns, len(pairs)
         lefts = tuple([left_place(task, source) for _, source in pairs])
         rights = self._right_places(task)
         if len(self.cut.parts) == 1:
@@ -55,7 +55,7 @@ class DgradProgram(BlockProgram):
                     weights = held(self.right, (right, of_right), tiles.right, part, pair, at)
                     for slice_ in segment.slices:
                         l0, first = (self.l0a.next(), self.l0b.next()), self.l0c.begins()
-                        tiles.multiply(accumulator, image, weights, l0, task, segment, slice_, first=first)
+                        tiles.multiply_part(accumulator, image, weights, l0, part, at, slice_, first=first)
             # L0C begins anew with every part, so several of them meet in GM.
             atomic = len(self.cut.parts) > 1
             self.out.write(accumulator, task.pixels, task.columns, tiles.written, part, atomic=atomic)

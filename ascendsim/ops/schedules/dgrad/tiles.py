@@ -37,7 +37,7 @@ class DgradTiles(Tiles):
         self._slices = self.finds(cut)
         self._insertion = insertion
         # What the slices of one segment have in common: a layer of many taps has hundreds of them.
-        self._met: tuple[Task, Segment, ImageTile, int] | None = None
+        self._met: tuple[Task, Segment, ImageTile] | None = None
 
     def load_image(self, slot: Slot, task: Task, pair: int, box: Taps) -> None:
         """Bring into L1 what the pixels of a task need of the source under a box of taps.
@@ -82,17 +82,28 @@ class DgradTiles(Tiles):
         """Load one slice of a segment from L1 into the slots of L0A and L0B, and add its product."""
         met = self._met
         if met is None or met[0] is not task or met[1] is not segment:
-            tile = self._cut.left_tiles[task.first_pixel, task.pixels, segment.left]
-            met = self._met = task, segment, tile, segment.right.rows * segment.right.cols
-        _, _, tile, count = met
+            met = self._met = task, segment, self._cut.left_tiles[task.first_pixel, task.pixels, segment.left]
+        tile, (at, _, groups) = met[2], slice_
+        rows = Im2col(tile.window, tile.first_pixel, task.pixels, at, groups, self._cut.gemm.sliding.itemsize)
+        self._multiply(accumulator, (image, l0[0], rows), (weights, l0[1]), task, segment, slice_, first)
+
+    def _multiply(
+        self,
+        accumulator: Slot,
+        image: tuple[Slot, Slot, Im2col],
+        weights: tuple[Slot, Slot],
+        task: Task,
+        segment: Segment,
+        slice_: tuple[int, int, int],
+        first: bool,
+    ) -> None:
+        """Load one slice of an image, (slot in L1, slot in L0, view), and of weights, and add its product."""
         gemm, pixels, columns = self._cut.gemm, task.pixels, task.columns
-        c0, size = gemm.sliding.c0, gemm.sliding.itemsize
-        first_left, first_right, groups = slice_
-        rows = Im2col(tile.window, tile.first_pixel, pixels, first_left, groups, size)
+        c0, size, box = gemm.sliding.c0, gemm.sliding.itemsize, segment.right
+        _, at, groups = slice_
         # Im2col meets the taps from the first image row on, which going backwards is the last tap.
-        taps = TapRows(count, gemm.backwards, first_right, groups, c0, columns, size)
-        sizes = pixels, groups * c0, columns
-        self._product(accumulator, (image, l0[0], rows), (weights, l0[1], taps), sizes, first=first)
+        taps = TapRows(box.rows * box.cols, gemm.backwards, at, groups, c0, columns, size)
+        self._product(accumulator, image, (*weights, taps), (pixels, groups * c0, columns), first=first)
 
     @property
     def output(self) -> Callable[[Task, int, int], Index]:
