@@ -18,16 +18,18 @@ CORES = [
         "late = m[m[f.AT_TRANSFERS] + m[entry + f.CLASS] * f.TRANSFERS + f.LINK_LATENCY]",
         "late = 0",
     ),
-    Mutation("cores", "return ready(m, core, row, entry, m[row + f.TRAILS]) and begin(", "return begin("),
+    Mutation(
+        "cores", "return ready(m, core, pipe, row, entry, m[row + f.TRAILS]) and begin(", "return begin("
+    ),
     Mutation(
         "cores",
         "began = behind(m, core, pipe, row, begun, entry)",
         "behind(m, core, pipe, row, begun, entry)",
     ),
     Mutation("cores", "max(free, m[entry + f.LAST]), 0)", "free, 0)"),
-    Mutation("cores", "if not ready(m, core, row, entry, 0):", "if False:"),
+    Mutation("cores", "if not ready(m, core, pipe, row, entry, 0):", "if False:"),
     Mutation("cores", "== f.TRAILING:", "== f.FLYING:"),
-    Mutation("cores", "again = over = True", "over = True"),
+    Mutation("cores", "woken, pipe = m[c + f.WOKEN], 0", "woken, pipe = m[c + f.WOKEN] & 1, 0"),
     Mutation("cores", "time = before + m[f.ISSUE_CYCLES]", "time = before"),
     Mutation("cores", "+= room - time\n            time = room", "+= room - time"),
     Mutation("cores", "+ pipe] += room - time", "+ pipe] += room"),
@@ -37,12 +39,14 @@ CORES = [
 ]
 HELD = [
     Mutation("held", "if trails and m[use] & 1 == 0:", "if False:"),
-    Mutation("held", "if m[w + f.WRITES_HELD] != m[w + f.WRITES_OVER]:", "if False:"),
-    Mutation("held", "if m[use] & 1 and m[w + f.READS_HELD] != m[w + f.READS_OVER]:", "if False:"),
-    Mutation("held", "if m[w + f.WRITES_OVER] != m[ticket] or", "if False or"),
-    Mutation("held", " or m[w + f.READS_OVER] != m[ticket + 1]:", ":"),
-    Mutation("held", "elif not trails and m[w + f.WRITES_OVER] != m[ticket]:", "elif False:"),
-    Mutation("held", "elif not trails and", "elif"),
+    Mutation("held", "late = m[w + f.WRITES_HELD] != m[w + f.WRITES_OVER]", "late = False"),
+    Mutation("held", "late or (m[use] & 1 and m[w + f.READS_HELD] != m[w + f.READS_OVER])", "late"),
+    Mutation("held", "late = m[w + f.WRITES_OVER] != m[ticket] or", "late ="),
+    Mutation("held", " or m[w + f.READS_OVER] != m[ticket + 1]", ""),
+    Mutation("held", "late = not trails and m[w + f.WRITES_OVER] != m[ticket]", "late = False"),
+    Mutation("held", "late = not trails and", "late ="),
+    Mutation("held", "m[c + f.WOKEN] |= m[w + f.WAKES]", "pass"),
+    Mutation("cluster", "m[c + f.WOKEN] |= 1 << pipe", "pass", "test_handover"),
     Mutation("held", "m[c + f.HELD_PIPES] |= 1 << pipe", "m[c + f.HELD_PIPES] = 1 << pipe"),
     Mutation("held", "m[c + f.MOVED] += 1", "pass"),
     Mutation("held", "(kind * m[f.TRAFFICS] + traffic)", "traffic"),
@@ -78,6 +82,10 @@ PIPES = [
     Mutation("pipes", " or outdone(m, core, row, other, on):", ":"),
 ]
 FLOWS = [
+    Mutation("pipes", "* f.FLIGHT + f.F_BEGIN] < begin:", "* f.FLIGHT + f.F_BEGIN] > begin:"),
+    Mutation("flows", "ends = min(ends, m[row + f.END])", "ends = m[row + f.END]"),
+    Mutation("flows", "now = min(now, m[f.NEXT + link])", "now = m[f.NEXT + link]"),
+    Mutation("engine", "f.WOKEN] |= 1 << flight % m[f.PIPES]", "f.WOKEN] = 1 << flight % m[f.PIPES]"),
     Mutation("flows", "if m[row + f.END] == now:", "if m[row + f.END] <= now + 1:"),
     Mutation("flows", "if m[place + f.F_ON + link] == 1:", "if True:"),
     Mutation("flows", "if m[place + f.F_ON + link] == 0:", "if True:"),
