@@ -51,13 +51,18 @@ def work(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
         if not ready(m, core, pipe, row, entry, 0):
             return False
         began = behind(m, core, pipe, row, begun, entry)
-    free = began + m[m[f.AT_PRICES] + m[row + f.PRICE] * f.PRICES + f.CYCLES]
-    if m[entry + f.CLASS] < 0:
-        finish(m, core, pipe, row, m[entry + f.INDEX], begun, began, max(free, m[entry + f.LAST]), 0)
-        return True
-    m[entry + f.FLIES], m[entry + f.BEGUN] = f.FLYING, began
-    send(m, core * m[f.PIPES] + pipe, m[entry + f.CLASS], free)
-    return False
+    free, late = began + m[m[f.AT_PRICES] + m[row + f.PRICE] * f.PRICES + f.CYCLES], 0
+    if m[entry + f.CLASS] >= 0:
+        transfer = m[f.AT_TRANSFERS] + m[entry + f.CLASS] * f.TRANSFERS
+        if m[transfer + f.LASTS] < 0:
+            m[entry + f.FLIES], m[entry + f.BEGUN] = f.FLYING, began
+            send(m, core * m[f.PIPES] + pipe, m[entry + f.CLASS], free)
+            return False
+        free, late = free + m[transfer + f.LASTS], m[transfer + f.LINK_LATENCY]
+        if free > m[f.STOP]:
+            m[f.PASSED] = 1
+    finish(m, core, pipe, row, m[entry + f.INDEX], begun, began, max(free, m[entry + f.LAST]), late)
+    return True
 
 
 def go_on(m: Any, core: int) -> bool:
@@ -103,7 +108,7 @@ def issue(m: Any, core: int) -> None:
     """Issue instructions until the program ends or a queue is full of which nobody knows when it moves on."""
     c, pipes = m[f.AT_CORES] + core * f.CORES, m[f.PIPES]
     scalar = m[f.AT_PIPES] + core * pipes * f.PIPE_COLUMNS + f.FREE
-    while True:
+    while not m[f.PASSED]:
         at = next_code(m, core)
         if at < 0:
             return

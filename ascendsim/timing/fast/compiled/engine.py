@@ -48,17 +48,20 @@ def run(m: Any) -> int:
         m[f.NEXT + link] = f.NEVER
     for core in range(m[f.TEAMS]):
         advance(m, core)
-    while True:
+    while not m[f.PASSED]:
         now = next_event(m)
         if now == f.NEVER or m[f.SHORT]:
             break
         if now > m[f.STOP]:
-            return f.STOPPED
+            m[f.PASSED] = 1
+            break
         dirty = settle(m, now)
         land(m, now)
         for link in range(f.LINKS):
             if dirty >> link & 1:
                 share(m, link, now)
+    if m[f.PASSED]:
+        return f.STOPPED
     if m[f.SHORT]:
         return f.FULL
     for core in range(m[f.TEAMS]):

@@ -15,8 +15,9 @@ CODE = 7
 # What an instruction costs.
 CYCLES, LATENCY, TRAFFIC, DRAINS, LEAST, PACE, PIECE, LEAD = range(8)
 PRICES = 8
-# A transfer: latency that the links add, how many flows, then the flows.
-LINK_LATENCY, FLOWS, FLOW = 0, 1, 2
+# A transfer: latency that the links add, for how long its bytes flow whatever others do (-1: that depends on
+# them), how many flows, then the flows.
+LINK_LATENCY, LASTS, FLOWS, FLOW = range(4)
 LINK, SIZE, PEAK, CAP, CROSSES = range(5)
 FLOW_COLUMNS, MOST_FLOWS = 5, 4
 TRANSFERS = FLOW + MOST_FLOWS * FLOW_COLUMNS
@@ -26,8 +27,8 @@ TRANSFERS = FLOW + MOST_FLOWS * FLOW_COLUMNS
 ISSUE_CYCLES, FLAG_CYCLES, TRAFFICS, OUTCOMES, TEAMS, PIPES = range(6)
 QUEUE, HELD, ENTRY, TRAILED, MOVERS, PORTS, ROOM, SHORT = range(6, 14)
 # By link: its total, how many flows are under way on it, and when the next of them ends.
-# STOP: the cycle after which nobody wants to know any more.
-TOTALS, UNDER_WAY, NEXT, UNITS, STOP, MACHINE = 14, 17, 20, 23, 24, 25
+# STOP: the cycle after which nobody wants to know any more; PASSED: whether anything was under way after it.
+TOTALS, UNDER_WAY, NEXT, UNITS, STOP, PASSED, MACHINE = 14, 17, 20, 23, 24, 25, 26
 # One program, of a core or of equal ones: where it is, which instructions it holds. STALLED has a bit for
 # each of its cores whose scalar unit waits for room in a queue, WOKEN one for each pipe that may go on.
 SEGMENT, LAST_SEGMENT, TIMES, STEP, LAST_STEP, AT, LAST_AT, COUNT = range(8)
