@@ -9,6 +9,8 @@ from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
 from ascendsim.studies.engine.measure import measure
 from ascendsim.studies.engine.point import Point
+from ascendsim.timing.fast import phase
+from ascendsim.timing.fast.compiled import state as f
 from ascendsim.timing.kernel import ENGINES, measure_kernel
 
 LAYER = ConvProblem((2, 32, 14, 14), (32, 32, 3, 3), padding=1)
@@ -31,6 +33,18 @@ def test_every_kernel_is_equal_at_its_cycles_and_stopped_a_cycle_below(kernels, 
         for bound in (free.cycles - 1, free.cycles // 2, 0):
             with pytest.raises(StoppedError, match=f"kernel {kernel.name}: .* pass {bound:,}, the bound"):
                 measure_kernel(kernel, profile, engine=engine, stop_above=bound)
+
+
+def test_the_compiled_engine_stops_on_its_way(kernels, monkeypatch):
+    each, profile = kernels
+    answers, run = [], phase.ENGINE
+    monkeypatch.setattr(phase, "ENGINE", lambda memory: answers.append(run(memory)) or answers[-1])
+    for kernel in each:
+        begin = measure_kernel(kernel, profile).entry_cycles
+        # Of transfers that nobody can slow down no event tells that the bound is passed.
+        with pytest.raises(StoppedError):
+            measure_kernel(kernel, profile, stop_above=begin + 1)
+        assert answers[-1] == f.STOPPED
 
 
 @pytest.mark.parametrize("engine", [None, "simpy"])

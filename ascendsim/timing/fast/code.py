@@ -51,7 +51,8 @@ class CodeBook:
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self.traffics: list[Traffic] = []
-        # A bit for each pipe on which bytes move.
+        # Of each the pipes on which it moves, as bits; and of all of them, those of further cores included.
+        self.pipes_of: list[int] = []
         self.movers = 0
         self._depths: dict[str, dict[str, int]] = {}
         self._units: dict[Unit, UnitCode] = {}
@@ -165,6 +166,8 @@ class CodeBook:
             traffic = self._traffics.setdefault(moved, len(self.traffics))
             if traffic == len(self.traffics):
                 self.traffics.append(moved)
+                self.pipes_of.append(0)
+            self.pipes_of[traffic] |= 1 << NUMBERS[key[1]]
         self._prices.extend((cycles, latency, traffic, drains, least, pace, piece, lead))
         self._pipes.append(NUMBERS[key[1]])
         self._moved.append(traffic)

@@ -16,8 +16,8 @@ from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.compiled.state import NEVER
 from ascendsim.timing.fast.lanes import SliceBook
 from ascendsim.timing.fast.layouts import Layouts
+from ascendsim.timing.fast.moving import Run
 from ascendsim.timing.fast.phase import Answer, run_phase
-from ascendsim.timing.fast.tables import Run
 from ascendsim.timing.l2.account import Start, account_of_lanes, asks_for_slices, only_hits
 from ascendsim.timing.l2.lanes import Lane, PhaseLanes
 from ascendsim.timing.teams import Team, teams_of

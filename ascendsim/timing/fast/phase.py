@@ -12,7 +12,8 @@ from ascendsim.errors import ProgramError
 from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.compiled import state as f
 from ascendsim.timing.fast.compiled.machine_code import ENGINE
-from ascendsim.timing.fast.tables import Run, laid_out, phase_tables, room_for_held
+from ascendsim.timing.fast.moving import Run
+from ascendsim.timing.fast.tables import laid_out, phase_tables, room_for_held
 from ascendsim.timing.l2.accesses import Outcome
 
 if TYPE_CHECKING:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ascendsim.program.instruction import PIPES
-from ascendsim.program.kernel import Core
-from ascendsim.program.posts import VECTOR_CORES
-from ascendsim.program.program import Program
 from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.compiled import state as f
 from ascendsim.timing.fast.compiled.needs import BACK
+from ascendsim.timing.fast.moving import KINDS, ROOM_OF_A_FLIGHT, Run, transfer_tables
 from ascendsim.timing.fast.rows import CodeRows
 from ascendsim.timing.l2.accesses import Outcome
 from ascendsim.timing.links import fixed_rate
-from ascendsim.timing.transfers import Spreading, Transfer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,29 +24,10 @@ if TYPE_CHECKING:
 
     Table = NDArray[np.int64]
 
-KINDS = ("cube", "vector")
-# No rate is as high: what a pipe without a peak of its own could do.
-NO_PEAK = 1 << 50
 CORE_COLUMNS = (
     *(f.SEGMENT, f.LAST_SEGMENT, f.FIRST_OUTCOME, f.SLOT, f.RECORD),
     *(f.KIND, f.WEIGHT, f.OF_CORES),
 )
-# A transfer has at most so many flows on one link.
-ROOM_OF_A_FLIGHT = 3
-
-
-class Run(NamedTuple):
-    """One program of a phase, of a core or of equal ones, and what L2 makes of its transfers.
-
-    `traffics`, `beside` and `outcomes` have for each transfer, in program order, the number of its traffic,
-    of its core in the program, and of its outcome.
-    """
-
-    cores: tuple[Core, ...]
-    program: Program
-    traffics: NDArray[np.int32]
-    beside: NDArray[np.int32]
-    outcomes: NDArray[np.int32]
 
 
 def phase_tables(
@@ -70,7 +48,7 @@ def phase_tables(
     made = np.concatenate([run.outcomes for run in runs]) if runs else np.empty(0, np.int32)
     cores, steps, segments = _programs(runs, counts, book, recorded, hits=not made.any())
     queue, depths = _depths(profile, max(counts, default=0), units)
-    classes, transfers = _transfers(runs, outcomes, book, profile)
+    classes, transfers = transfer_tables(runs, outcomes, book, profile)
     code = book.tables()
     tables: dict[str, Any] = {
         **code,
@@ -169,45 +147,6 @@ def _figures(
     for number, link in enumerate(f.LINK_NAMES):
         machine[f.TOTALS + number] = fixed_rate(profile.links[link].total_bytes_per_cycle)
     return machine
-
-
-def _transfers(
-    runs: Sequence[Run], outcomes: Sequence[Outcome], book: CodeBook, profile: Profile
-) -> tuple[Table, Table]:
-    """Return which transfer each (kind, traffic, outcome) is that occurs, and the transfers."""
-    # Cores that are vector cores, and those beside cube cores.
-    vectors = sum(len(run.cores) * (len(run.program.sizes) - (run.cores[0].kind == "cube")) for run in runs)
-    paired = any(len(run.program.sizes) > VECTOR_CORES for run in runs)
-    spreading = Spreading(profile, in_pairs=paired or vectors > 2)
-    width = len(outcomes)
-    met = np.zeros(2 * max(1, len(book.traffics)) * width, np.bool_)
-    for run in runs:
-        kind: Any = KINDS.index(run.cores[0].kind)
-        if len(run.program.sizes) > 1:
-            kind = np.where(run.beside > 0, KINDS.index("vector"), kind)
-        met[(kind * len(book.traffics) + run.traffics) * width + run.outcomes] = True
-    found = np.flatnonzero(met)
-    classes = np.full(len(met), -1, np.int64)
-    classes[found] = range(len(found))
-    rows = np.zeros((len(found), f.TRANSFERS), np.int64)
-    for number, key in enumerate(found.tolist()):
-        of, rest = divmod(key, len(book.traffics) * width)
-        traffic, outcome = divmod(rest, width)
-        row = _row(spreading.transfer(KINDS[of], book.traffics[traffic], outcomes[outcome]))
-        rows[number, : len(row)] = row
-    return classes, rows
-
-
-def _row(transfer: Transfer) -> list[int]:
-    """Return a transfer as the first columns of its row; what comes behind its flows is never read."""
-    links = [flow.link for flow in transfer.flows]
-    # Rows of transfers, and tables of flows, have no room for more.
-    assert len(links) <= f.MOST_FLOWS
-    assert all(links.count(link) <= ROOM_OF_A_FLIGHT for link in links)
-    row = [transfer.latency_cycles, len(transfer.flows)]
-    for link, size, cap, peak, crosses in transfer.flows:
-        row += f.LINK_NAMES.index(link), size, NO_PEAK if peak is None else peak, cap, crosses
-    return row
 
 
 def _state(runs: Sequence[Run], begin: int, queue: int, units: int, recorded: int) -> dict[str, Any]:

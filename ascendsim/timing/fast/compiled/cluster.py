@@ -42,6 +42,7 @@ def issue_held(m: Any, core: int) -> bool:
             if not issued(m, core, pipe, entry_at(m, core, pipe, m[p + f.UNISSUED])):
                 break
             m[p + f.UNISSUED] += 1
+            m[c + f.WOKEN] |= 1 << pipe
             some = True
             pipe = next_unissued(m, core, unit)
     return some
@@ -78,7 +79,7 @@ def issue_all(m: Any, core: int) -> None:
         if (
             issued(m, core, pipe, entry)
             and m[c + f.HELD_PIPES] >> pipe & 1 == 0
-            and not uses_held(m, core, row, m[row + f.TRAILS])
+            and not uses_held(m, core, pipe, row, m[row + f.TRAILS])
             and begin(m, core, pipe, row, entry)
         ):
             continue

@@ -48,26 +48,31 @@ def work(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
     begun = m[entry + f.START]
     began = begun
     if m[row + f.TRAILS]:
-        if not ready(m, core, row, entry, 0):
+        if not ready(m, core, pipe, row, entry, 0):
             return False
         began = behind(m, core, pipe, row, begun, entry)
-    free = began + m[m[f.AT_PRICES] + m[row + f.PRICE] * f.PRICES + f.CYCLES]
-    if m[entry + f.CLASS] < 0:
-        finish(m, core, pipe, row, m[entry + f.INDEX], begun, began, max(free, m[entry + f.LAST]), 0)
-        return True
-    m[entry + f.FLIES], m[entry + f.BEGUN] = f.FLYING, began
-    send(m, core * m[f.PIPES] + pipe, m[entry + f.CLASS], free)
-    return False
+    free, late = began + m[m[f.AT_PRICES] + m[row + f.PRICE] * f.PRICES + f.CYCLES], 0
+    if m[entry + f.CLASS] >= 0:
+        transfer = m[f.AT_TRANSFERS] + m[entry + f.CLASS] * f.TRANSFERS
+        if m[transfer + f.LASTS] < 0:
+            m[entry + f.FLIES], m[entry + f.BEGUN] = f.FLYING, began
+            send(m, core * m[f.PIPES] + pipe, m[entry + f.CLASS], free)
+            return False
+        free, late = free + m[transfer + f.LASTS], m[transfer + f.LINK_LATENCY]
+        if free > m[f.STOP]:
+            m[f.PASSED] = 1
+    finish(m, core, pipe, row, m[entry + f.INDEX], begun, began, max(free, m[entry + f.LAST]), late)
+    return True
 
 
 def go_on(m: Any, core: int) -> bool:
-    """Go through what a core holds until nothing more can go on; tell whether anything is over."""
-    c, over, again = m[f.AT_CORES] + core * f.CORES, False, True
-    while again:
-        again = False
-        held, pipe = m[c + f.HELD_PIPES], 0
-        while held:
-            if held & 1:
+    """Let pipes that are woken go on with what they hold until none is; tell whether anything is over."""
+    c, over = m[f.AT_CORES] + core * f.CORES, False
+    while m[c + f.WOKEN]:
+        woken, pipe = m[c + f.WOKEN], 0
+        m[c + f.WOKEN] = 0
+        while woken:
+            if woken & 1:
                 p = m[f.AT_PIPES] + (core * m[f.PIPES] + pipe) * f.PIPE_COLUMNS
                 while m[p + f.HEAD] != m[p + f.TAIL]:
                     entry = entry_at(m, core, pipe, m[p + f.HEAD])
@@ -75,8 +80,8 @@ def go_on(m: Any, core: int) -> bool:
                     if not revisit(m, core, pipe, row, entry):
                         break
                     let_go(m, core, pipe, row)
-                    again = over = True
-            held >>= 1
+                    over = True
+            woken >>= 1
             pipe += 1
     return over
 
@@ -96,14 +101,14 @@ def revisit(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
         m[p + f.LANDED] = -1
         finish(m, core, pipe, row, m[entry + f.INDEX], m[entry + f.START], m[entry + f.BEGUN], free, late)
         return True
-    return ready(m, core, row, entry, m[row + f.TRAILS]) and begin(m, core, pipe, row, entry)
+    return ready(m, core, pipe, row, entry, m[row + f.TRAILS]) and begin(m, core, pipe, row, entry)
 
 
 def issue(m: Any, core: int) -> None:
     """Issue instructions until the program ends or a queue is full of which nobody knows when it moves on."""
     c, pipes = m[f.AT_CORES] + core * f.CORES, m[f.PIPES]
     scalar = m[f.AT_PIPES] + core * pipes * f.PIPE_COLUMNS + f.FREE
-    while True:
+    while not m[f.PASSED]:
         at = next_code(m, core)
         if at < 0:
             return
@@ -117,7 +122,7 @@ def issue(m: Any, core: int) -> None:
         m[c + f.COUNT] = index + 1
         if m[c + f.RECORD] >= 0:
             m[m[f.AT_SPANS] + 4 * (m[c + f.RECORD] + index)] = time
-        if m[c + f.HELD_PIPES] >> pipe & 1 == 0 and not uses_held(m, core, row, m[row + f.TRAILS]):
+        if m[c + f.HELD_PIPES] >> pipe & 1 == 0 and not uses_held(m, core, pipe, row, m[row + f.TRAILS]):
             if not m[row + f.MOVES] and not m[row + f.TRAILS]:
                 # The usual instruction is over at once.
                 begun = start(m, core, pipe, row, time)

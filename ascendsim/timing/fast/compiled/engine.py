@@ -26,7 +26,9 @@ def land(m: Any, now: int) -> None:
     """Let the cores go on whose transfers have ended."""
     landed = m[f.AT_LANDED]
     for number in range(landed + 1, landed + 1 + m[landed]):
-        m[m[f.AT_PIPES] + m[number] * f.PIPE_COLUMNS + f.LANDED] = now
+        flight = m[number]
+        m[m[f.AT_PIPES] + flight * f.PIPE_COLUMNS + f.LANDED] = now
+        m[m[f.AT_CORES] + flight // m[f.PIPES] * f.CORES + f.WOKEN] |= 1 << flight % m[f.PIPES]
     while m[landed]:
         flight = m[landed + m[landed]]
         m[landed] -= 1
@@ -42,19 +44,24 @@ def run(m: Any) -> int:
              is under way after the cycle STOP
     """
     note_needs(m)
+    for link in range(f.LINKS):
+        m[f.NEXT + link] = f.NEVER
     for core in range(m[f.TEAMS]):
         advance(m, core)
-    while True:
+    while not m[f.PASSED]:
         now = next_event(m)
         if now == f.NEVER or m[f.SHORT]:
             break
         if now > m[f.STOP]:
-            return f.STOPPED
+            m[f.PASSED] = 1
+            break
         dirty = settle(m, now)
         land(m, now)
         for link in range(f.LINKS):
             if dirty >> link & 1:
                 share(m, link, now)
+    if m[f.PASSED]:
+        return f.STOPPED
     if m[f.SHORT]:
         return f.FULL
     for core in range(m[f.TEAMS]):

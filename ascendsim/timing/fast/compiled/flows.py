@@ -13,15 +13,12 @@ from ascendsim.timing.fast.compiled import state as f
 
 def next_event(m: Any) -> int:
     """Return the next cycle in which a flow ends or a transfer begins."""
-    now = f.NEVER
+    waiting, now = m[f.AT_WAITING], f.NEVER
+    if m[waiting]:
+        now = m[m[f.AT_FLIGHTS] + m[waiting + m[waiting]] * f.FLIGHT + f.F_BEGIN]
     for link in range(f.LINKS):
-        row = m[f.AT_FLOWS] + link * m[f.ROOM] * f.FLOWING
-        for _ in range(m[f.UNDER_WAY + link]):
-            now = min(now, m[row + f.END])
-            row += f.FLOWING
-    for number in range(m[f.AT_WAITING] + 1, m[f.AT_WAITING] + 1 + m[m[f.AT_WAITING]]):
-        now = min(now, m[m[f.AT_FLIGHTS] + m[number] * f.FLIGHT + f.F_BEGIN])
-    return now
+        now = min(now, m[f.NEXT + link])
+    return int(now)
 
 
 def settle(m: Any, now: int) -> int:
@@ -31,6 +28,8 @@ def settle(m: Any, now: int) -> int:
     """
     dirty = 0
     for link in range(f.LINKS):
+        if m[f.NEXT + link] != now:
+            continue
         first = m[f.AT_FLOWS] + link * m[f.ROOM] * f.FLOWING
         row = first
         while row < first + m[f.UNDER_WAY + link] * f.FLOWING:
@@ -39,16 +38,13 @@ def settle(m: Any, now: int) -> int:
                 dirty |= 1 << link
             else:
                 row += f.FLOWING
-    waiting, number = m[f.AT_WAITING], 1
-    while number <= m[waiting]:
-        flight = m[waiting + number]
-        if m[m[f.AT_FLIGHTS] + flight * f.FLIGHT + f.F_BEGIN] == now:
-            # The last one takes its place: the order tells nothing.
-            m[waiting + number] = m[waiting + m[waiting]]
-            m[waiting] -= 1
-            dirty |= join(m, flight, now)
-        else:
-            number += 1
+    waiting = m[f.AT_WAITING]
+    while m[waiting]:
+        flight = m[waiting + m[waiting]]
+        if m[m[f.AT_FLIGHTS] + flight * f.FLIGHT + f.F_BEGIN] != now:
+            break
+        m[waiting] -= 1
+        dirty |= join(m, flight, now)
     return dirty
 
 
@@ -107,7 +103,7 @@ def share(m: Any, link: int, now: int) -> None:
     full = limits(m, link, first, ports) > m[f.TOTALS + link]
     if full:
         level(m, ports, m[f.TOTALS + link])
-    row = first
+    row, ends = first, f.NEVER
     for _ in range(m[f.UNDER_WAY + link]):
         rate = m[row + f.LIMIT]
         if full and m[row + f.F_CROSSES]:
@@ -123,7 +119,9 @@ def share(m: Any, link: int, now: int) -> None:
             m[row + f.LEFT] -= m[row + f.RATE] * (now - m[row + f.SINCE])
             m[row + f.SINCE], m[row + f.RATE] = now, rate
             m[row + f.END] = now + (m[row + f.LEFT] + rate - 1) // rate
+        ends = min(ends, m[row + f.END])
         row += f.FLOWING
+    m[f.NEXT + link] = ends
 
 
 def limits(m: Any, link: int, row: int, ports: int) -> int:

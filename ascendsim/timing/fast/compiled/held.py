@@ -13,7 +13,7 @@ from typing import Any
 from ascendsim.timing.fast.compiled import state as f
 
 
-def uses_held(m: Any, core: int, row: int, trails: int) -> bool:
+def uses_held(m: Any, core: int, pipe: int, row: int, trails: int) -> bool:
     """Tell whether an instruction has to wait for any that is held, by the slots that both use.
 
     One that `trails` others does not wait for what it reads before it starts.
@@ -26,9 +26,9 @@ def uses_held(m: Any, core: int, row: int, trails: int) -> bool:
         w = slots + (m[use] >> 1) * f.SLOTS
         if trails and m[use] & 1 == 0:
             continue
-        if m[w + f.WRITES_HELD] != m[w + f.WRITES_OVER]:
-            return True
-        if m[use] & 1 and m[w + f.READS_HELD] != m[w + f.READS_OVER]:
+        late = m[w + f.WRITES_HELD] != m[w + f.WRITES_OVER]
+        if late or (m[use] & 1 and m[w + f.READS_HELD] != m[w + f.READS_OVER]):
+            m[w + f.WAKES] |= 1 << pipe
             return True
     return False
 
@@ -64,16 +64,21 @@ def entry_at(m: Any, core: int, pipe: int, number: int) -> int:
     return int(m[f.AT_ENTRIES] + rows * m[f.ENTRY])
 
 
-def ready(m: Any, core: int, row: int, entry: int, trails: int) -> bool:
-    """Tell whether all that is held and came before a held instruction has let go of its slots."""
+def ready(m: Any, core: int, pipe: int, row: int, entry: int, trails: int) -> bool:
+    """Tell whether all that is held and came before a held instruction has let go of its slots.
+
+    If not, its pipe is woken when one of the slots for which that does not hold has been let go of once more.
+    """
     slots = m[f.AT_SLOTS] + m[m[f.AT_CORES] + core * f.CORES + f.SLOT] * f.SLOTS
     ticket = entry + f.TICKETS
     for use in range(m[f.AT_USES] + m[row + f.FIRST_USE], m[f.AT_USES] + m[row + f.LAST_USE]):
         w = slots + (m[use] >> 1) * f.SLOTS
         if m[use] & 1:
-            if m[w + f.WRITES_OVER] != m[ticket] or m[w + f.READS_OVER] != m[ticket + 1]:
-                return False
-        elif not trails and m[w + f.WRITES_OVER] != m[ticket]:
+            late = m[w + f.WRITES_OVER] != m[ticket] or m[w + f.READS_OVER] != m[ticket + 1]
+        else:
+            late = not trails and m[w + f.WRITES_OVER] != m[ticket]
+        if late:
+            m[w + f.WAKES] |= 1 << pipe
             return False
         ticket += 2
     return True
@@ -101,4 +106,7 @@ def let_go(m: Any, core: int, pipe: int, row: int) -> None:
         m[c + f.HELD_PIPES] &= ~(1 << pipe)
     slots = m[f.AT_SLOTS] + m[c + f.SLOT] * f.SLOTS
     for use in range(m[f.AT_USES] + m[row + f.FIRST_USE], m[f.AT_USES] + m[row + f.LAST_USE]):
-        m[slots + (m[use] >> 1) * f.SLOTS + (f.WRITES_OVER if m[use] & 1 else f.READS_OVER)] += 1
+        w = slots + (m[use] >> 1) * f.SLOTS
+        m[w + (f.WRITES_OVER if m[use] & 1 else f.READS_OVER)] += 1
+        m[c + f.WOKEN] |= m[w + f.WAKES]
+        m[w + f.WAKES] = 0

@@ -129,7 +129,11 @@ def send(m: Any, flight: int, transfer: int, begin: int) -> None:
     place = m[f.AT_FLIGHTS] + flight * f.FLIGHT
     m[place + f.F_BEGIN], m[place + f.F_TRANSFER] = begin, transfer
     m[place + f.F_LEFT] = m[m[f.AT_TRANSFERS] + transfer * f.TRANSFERS + f.FLOWS]
-    # The first word of the list counts.
+    # The first word of the list counts; the last of the list begins first.
     waiting = m[f.AT_WAITING]
+    at = waiting + m[waiting]
+    while at > waiting and m[m[f.AT_FLIGHTS] + m[at] * f.FLIGHT + f.F_BEGIN] < begin:
+        m[at + 1] = m[at]
+        at -= 1
+    m[at + 1] = flight
     m[waiting] += 1
-    m[waiting + m[waiting]] = flight

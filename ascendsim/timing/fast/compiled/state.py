@@ -15,8 +15,9 @@ CODE = 7
 # What an instruction costs.
 CYCLES, LATENCY, TRAFFIC, DRAINS, LEAST, PACE, PIECE, LEAD = range(8)
 PRICES = 8
-# A transfer: latency that the links add, how many flows, then the flows.
-LINK_LATENCY, FLOWS, FLOW = 0, 1, 2
+# A transfer: latency that the links add, for how long its bytes flow whatever others do (-1: that depends on
+# them), how many flows, then the flows.
+LINK_LATENCY, LASTS, FLOWS, FLOW = range(4)
 LINK, SIZE, PEAK, CAP, CROSSES = range(5)
 FLOW_COLUMNS, MOST_FLOWS = 5, 4
 TRANSFERS = FLOW + MOST_FLOWS * FLOW_COLUMNS
@@ -25,14 +26,14 @@ TRANSFERS = FLOW + MOST_FLOWS * FLOW_COLUMNS
 # rows of it there are, a power of two, and ENTRY is their width. UNITS of code follow each other.
 ISSUE_CYCLES, FLAG_CYCLES, TRAFFICS, OUTCOMES, TEAMS, PIPES = range(6)
 QUEUE, HELD, ENTRY, TRAILED, MOVERS, PORTS, ROOM, SHORT = range(6, 14)
-# By link: its total, and how many flows are under way on it.
-# STOP: the cycle after which nobody wants to know any more.
-TOTALS, UNDER_WAY, UNITS, STOP, MACHINE = 14, 17, 20, 21, 22
+# By link: its total, how many flows are under way on it, and when the next of them ends.
+# STOP: the cycle after which nobody wants to know any more; PASSED: whether anything was under way after it.
+TOTALS, UNDER_WAY, NEXT, UNITS, STOP, PASSED, MACHINE = 14, 17, 20, 23, 24, 25, 26
 # One program, of a core or of equal ones: where it is, which instructions it holds. STALLED has a bit for
-# each of its cores whose scalar unit waits for room in a queue.
+# each of its cores whose scalar unit waits for room in a queue, WOKEN one for each pipe that may go on.
 SEGMENT, LAST_SEGMENT, TIMES, STEP, LAST_STEP, AT, LAST_AT, COUNT = range(8)
-STALLED, MOVED, FIRST_OUTCOME, KIND, WEIGHT, SLOT, RECORD, OF_CORES, HELD_PIPES = range(8, 17)
-CORES = 17
+STALLED, MOVED, FIRST_OUTCOME, KIND, WEIGHT, SLOT, RECORD, OF_CORES, HELD_PIPES, WOKEN = range(8, 18)
+CORES = 18
 # One pipe of a core: how many instructions have been issued to it and started, when it is free, when its
 # newest result is visible, when the transfer under way has landed (-1: it has not). How many of those that it
 # held are over, have been issued (those are at least as many), and how many it has held in all. In the row of
@@ -47,9 +48,9 @@ CODE_AT, ISSUE, INDEX, CLASS, FLIES, START, BEGUN, LAST, TICKETS = range(9)
 TRAILING, FLYING = 1, 2
 # The last writer of a slot: its pipe, its number (-1: none), when its result was visible, when its first
 # piece was. Who has read it since, as bits. How many writes were held so far and how many of those are over,
-# and the same of reads.
-W_PIPE, W_INDEX, W_DONE, W_LEAD, READERS, WRITES_HELD, WRITES_OVER, READS_HELD, READS_OVER = range(9)
-SLOTS = 9
+# and the same of reads. The pipes that are to be woken when one more is over, as bits.
+W_PIPE, W_INDEX, W_DONE, W_LEAD, READERS, WRITES_HELD, WRITES_OVER, READS_HELD, READS_OVER, WAKES = range(10)
+SLOTS = 10
 # The last reader of a slot on each pipe.
 R_INDEX, R_END = range(2)
 READER = 2
