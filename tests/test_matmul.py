@@ -328,6 +328,22 @@ def test_operands_that_do_not_fit_are_refused_with_what_was_got(a, b, error, wor
         matmul_of(a, b)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("layout", "nd", r"layout is 'nd'; it must be one of "),
+        ("layout", None, r"layout is None; it must be one of "),
+        ("m", 0, "m is 0; it must be a positive integer"),
+        ("batch", 1.5, "batch is 1.5; it must be a positive integer"),
+        ("transpose_a", 2, "transpose_a is 2; it must be true or false"),
+        ("shared_a", "no", "shared_a is 'no'; it must be true or false"),
+    ],
+)
+def test_a_problem_that_is_none_names_its_field(field, value, words):
+    with pytest.raises(ShapeError, match=f"matmul: {words}"):
+        MatmulProblem(**{"m": 16, "k": 16, "n": 16, field: value})
+
+
 def test_a_wrong_inner_size_names_the_flag_that_turned_it():
     with pytest.raises(ShapeError, match=r"inner size 32, but b .* has 16, transpose_b"):
         matmul_of(HALF, HALF[:, :16], transpose_b=True)

@@ -95,6 +95,13 @@ def test_more_blocks_than_cores_take_turns():
     assert plan.used_cores == 30
 
 
+def test_a_product_that_holds_no_fractal_is_refused():
+    # One fractal of results is 16 x 16 x 4 bytes.
+    small = load_profile("910A", overrides={"buffers.L0C.capacity_bytes": 512})
+    with pytest.raises(CapacityError, match="no base block fits into the buffers of 910A"):
+        matmul_tiling(gemm(MatmulProblem(32, 16, 32)), small)
+
+
 def test_more_blocks_than_fractals_are_refused():
     with pytest.raises(CapacityError, match="c 32 x 32 cannot be cut into 5 equal blocks"):
         block_tiling(gemm(MatmulProblem(32, 16, 32)), load_profile("910A"), 5)

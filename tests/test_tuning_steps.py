@@ -6,6 +6,7 @@ from time import process_time
 import pytest
 
 from ascendsim import ConvProblem, Plan, Tiling, legal_tilings, load_profile
+from ascendsim.errors import ConfigError
 from ascendsim.ops.tiling.legal.space import Grid
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.engine.store import Store
@@ -25,6 +26,11 @@ SEARCHED = Tiling(400, 64, 32, 9, 36, used_cores=24)
 @pytest.fixture(scope="module")
 def tilings():
     return Tilings(LAYER, "grad_input", "float16", PROFILE)
+
+
+def test_tilings_are_of_one_gradient_that_has_a_nest():
+    with pytest.raises(ConfigError, match="gradient is 'grad_bias'; it must be grad_input or grad_weight"):
+        Tilings(LAYER, "grad_bias", "float16", PROFILE)
 
 
 def test_from_whole_blocks_a_step_leads_to_even_parts_and_another_back(tilings):

@@ -102,6 +102,11 @@ def test_own_file(tmp_path):
         ('layers = [{ name = "a", input = [1], weight = [0] }]', "`weight` must be a list of positive"),
         ('layers = [{ name = "a", input = [1], weight = [1], strid = 2 }]', "did you mean `stride`"),
         ('layers = [{ name = "a", input = [1], weight = [1], count = 0 }]', "`count` must be a positive"),
+        (
+            'layers = [{ name = "a", input = [1], weight = [1], mask = ["inputs"] }]',
+            "`mask` must be a list of some of input, weight, bias, not",
+        ),
+        ('layers = [{ name = "a", input = [1], weight = [1], mask = [] }]', r"some of input, .*, not \[\]"),
         ('bias = 1\nlayers = [{ name = "a", input = [1], weight = [1] }]', "`bias` must be true or false"),
         (
             "layers = [" + '{ name = "a", input = [1], weight = [1] },' * 2 + "]",
