@@ -64,12 +64,35 @@ def test_pixels_of_a_task(given, single_m):
 
 @pytest.mark.parametrize(
     ("l1", "sizes"),
-    # Two copies of 64 channels of 128 pixels, 16 KiB each, and of 256 columns of them, 32 KiB each.
-    [(98304, (128, 256, 64)), (98303, (128, 128, 64)), (65536, (128, 128, 64)), (65535, (64, 128, 64))],
+    # Two copies of 64 channels of 128 pixels, 16 KiB each, and of 256 columns of them, 32 KiB each. Of equal
+    # sides the columns give way.
+    [(98304, (128, 256, 64)), (98303, (128, 240, 64)), (65536, (128, 128, 64)), (65535, (128, 112, 64))],
 )
-def test_the_longer_side_is_halved_where_l1_is_full(l1, sizes):
+def test_the_longer_side_loses_a_fractal_where_l1_is_full(l1, sizes):
     found = plan(rows(8, 16, 512, 512, 1), "grad_input", ARCH22._replace(l1=l1))
     assert base(found) == sizes
+
+
+def test_sides_are_cut_before_copies_even_where_k_cannot_be():
+    # Of 121 taps x 16 channels no part up to 64 is longer than 16. In one copy L1 holds the weights of 128
+    # columns, 495,616 bytes, but both are to have two: those of 64 columns, and of grad_output 15 rows of
+    # 16 x 16 channels for 5 rows of pixels, together 510,976 bytes.
+    found = dgrad(rows(16, 16, 128, 64, 1, 11))
+    assert base(found) == (80, 64, 16)
+    assert (found.al1_buffers, found.bl1_buffers) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("width", "copies"),
+    # 16 channels of weights, 61,952 bytes, stand beside 11 rows of grad_output, or 12 where 16 pixels reach
+    # into a second row: 230,400, 281,600, 422,400 and 537,600 bytes.
+    [(600, (2, 1)), (800, (1, 2)), (1200, (1, 1)), (1400, None)],
+)
+def test_copies_of_the_smallest_block_go_one_by_one(width, copies):
+    found = dgrad(rows(16, width, 16, 32, 1, 11))
+    assert (found and (base(found), found.al1_buffers, found.bl1_buffers)) == (
+        copies and ((16, 16, 16), *copies)
+    )
 
 
 # --- grad_input of float32: grids of cores
@@ -86,10 +109,10 @@ def wide(*sizes, **more):
         (wide(24, 128, 64, 64, 1), (1, 1, 24, 1)),
         # 12 of two rows, if both parts of the channels then have 256.
         (wide(24, 127, 512, 64, 1), (1, 1, 12, 2)),
-        # Else fewer cores, down to 60 %: 14 of 24.
+        # Else fewer cores, down to 60 %, which 15 of 24 are and 14 are not.
         (wide(24, 127, 511, 64, 1), None),
-        (wide(14, 128, 64, 64, 1), (1, 1, 14, 1)),
-        (wide(13, 128, 64, 64, 1), None),
+        (wide(15, 128, 64, 64, 1), (1, 1, 15, 1)),
+        (wide(14, 128, 64, 64, 1), None),
         # Divisors of the cores, first of depths, then of images.
         (wide(24, 128, 64, 64, 9), (1, 3, 8, 1)),
         (layer((6, 64, 4, 24, 128), (64, 64, 1, 1, 1), dtype="float32"), (4, 6, 1, 1)),
@@ -121,6 +144,8 @@ def test_copies_that_a_grid_gives_up(width, copies):
         (wide(16, 16, 64, 24, 24), (256, 64, 24), (1, 1)),
         # Of nine taps a row of three, 24. Groups of 8 come in pairs: of three two, with 2 x 72 / 24 slices.
         (wide(16, 16, 64, 24, 24, kernel=3), (256, 64, 24), (6, 6)),
+        # Of a single group, 8 channels, there is no pair: 72 / 24 slices.
+        (wide(16, 16, 64, 8, 24, kernel=3), (256, 64, 24), (3, 3)),
         # A quarter of all but 128 bytes of L1 is 131040 bytes: 7 groups of weights, of 64 x 72 x 4, so 6;
         # 15 of 16 x 16 pixels, so 12, which 6 divide.
         (wide(16, 16, 64, 128, 24, kernel=3), (256, 64, 24), (36, 18)),
