@@ -329,3 +329,12 @@ def test_any_number_may_be_given(product, merge):
     want, (made, _) = reference_gradients(call, **tensors, mask=BOTH), run(call, tensors, mask=BOTH)
     for name, due in want.items():
         assert_same_bits(made[name], due, name)
+
+
+@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
+def test_groups_too_wide_for_a_change_of_layout_stay_apart(gradient):
+    # Two groups of 1000 channels fill 125 fractals. But what changes layouts takes 16 whole channels of a
+    # group, 1000 x 16 x 32 bytes, which are more than half of UB.
+    wide = ConvProblem((1, 2000, 2, 8, 8), (2000, 1000, 1, 1, 1), groups=2)
+    assert vendor_plan(wide, gradient, "float16", PRODUCTS["910B2"]).group_merge == 2
+    assert planned(wide, "910B2").plans[gradient].tiling.group_merge == 1
