@@ -200,6 +200,18 @@ def test_cores_that_images_leave_go_to_rows_or_channels(channels, size, grid):
         assert (parts["batch"], parts["n"], parts["k"]) == grid
 
 
+@pytest.mark.parametrize(
+    ("images", "cores"),
+    # Images of one row and one fractal of either side: 64 are three a core for 22 of 24. 50 are three for 17,
+    # and 25 two for 13: less than 80 %, but no divisor keeps as many at work.
+    [(48, 24), (64, 22), (50, 17), (25, 13)],
+)
+def test_images_for_which_no_divisor_keeps_cores_busy(images, cores):
+    found = wgrad(layer((images, 16, 1, 1, 64), (16, 16, 1, 1, 2)))
+    assert (found.strategy, found.used_cores) == ("library", cores)
+    assert dict(found.grid)["batch"] == cores
+
+
 def test_a_grid_of_20_cores_has_two_copies_of_its_share_where_l1_holds_them():
     # A core has 8 rows of 32 pixels of 16 channels, and 10 rows of input, of which 32 fractals of columns cut
     # five windows of nine: all of its share at a time. With a byte less there is one copy.
