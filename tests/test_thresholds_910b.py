@@ -232,6 +232,25 @@ def test_the_last_round_leaves_the_cores_of_the_rounds_before_in_use():
     assert (found.tasks, found.stream_ways, found.used_cores) == (29, 4, 24)
 
 
+@pytest.mark.parametrize(
+    ("channels", "height", "single_n", "ways", "cores"),
+    [
+        # 256 rows in one strip, and a window of 144 columns for every 16 channels: 16 tasks are more than
+        # half of the cores, and so not cut. Of two windows each there are 8, cut in three.
+        (256, 28, 288, 3, 24),
+        # 17 windows: in pairs 9 tasks, in threes 6, cut in four.
+        (272, 28, 432, 4, 24),
+        # Two rows have two parts, and no strips make 12 tasks of 16 windows: narrow strips on as many cores.
+        (256, 2, 144, 1, 16),
+        # 12 windows are cut in two as they are.
+        (192, 2, 144, 2, 24),
+    ],
+)
+def test_strips_are_widened_until_their_parts_keep_all_cores_busy(channels, height, single_n, ways, cores):
+    found = wgrad(layer((1, channels, height, 28), (256, channels, 3, 3), 1, 1), deterministic=True)
+    assert (found.single_core_n, found.stream_ways, found.used_cores) == (single_n, ways, cores)
+
+
 def test_two_tiles_of_sums_where_l0c_holds_them():
     found = [
         wgrad(square(channels, out, size, dtype="float32"), "float32")
