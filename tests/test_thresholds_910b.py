@@ -73,6 +73,14 @@ def test_the_longer_side_loses_a_fractal_where_l1_is_full(l1, sizes):
     assert base(found) == sizes
 
 
+def test_shares_of_l1_are_counted_in_slices():
+    # 64 of k are four groups of channels. A quarter of L1, 131,072 bytes, holds 10 groups of 5 rows of 80
+    # pixels, two slices, and all 12 groups of the weights, three: of these two, which two divide.
+    found = dgrad(layer((1, 17, 8, 200, 80), (192, 17, 2, 1, 1)))
+    assert base(found) == (256, 32, 64)
+    assert (found.step_ka, found.step_kb) == (2, 2)
+
+
 def test_sides_are_cut_before_copies_even_where_k_cannot_be():
     # Of 121 taps x 16 channels no part up to 64 is longer than 16. In one copy L1 holds the weights of 128
     # columns, 495,616 bytes, but both are to have two: those of 64 columns, and of grad_output 15 rows of

@@ -122,12 +122,12 @@ def _equal_shares(block: ImageL1, a_buffers: int, b_buffers: int) -> Steps | Non
     unit = max(1, block.base_k // block.window)
     one = empty._replace(a=ceil_div(block.window, block.base_k))
     a, b = (
-        floor_to(min(block.layer.co1, half // each), unit)
+        min(block.layer.co1, half // each) // unit
         for each in (max(1, block.a_bytes(one) // unit), b_buffers * block.column_bytes)
     )
     if not a or not b:
         return None
-    a, b = _dividing(a, b)
+    a, b = (count * unit for count in _dividing(a, b))
     return empty._replace(a=a * block.window // block.base_k, b=b * block.window // block.base_k)
 
 
