@@ -24,13 +24,14 @@ PRODUCTS = {name: load_profile(name) for name in ("910B2", "950PR_9589", "310P3"
 ONLY_INPUT, BOTH = (True, False, False), (True, True, False)
 DEPTHWISE = ConvProblem((2, 32, 5, 6), (32, 1, 3, 3), padding=1, groups=32)
 # Depthwise; 24 groups of which the last 8 make a merged group of their own; channels that fill nothing, with
-# stride and dilation; transposed; three dimensions.
+# stride and dilation; transposed; three dimensions, in two merged groups and in one.
 PROBLEMS = [
     DEPTHWISE,
     ConvProblem((1, 24, 6, 5), (48, 1, 3, 3), 2, 1, groups=24),
     ConvProblem((2, 15, 6, 7), (10, 3, 2, 3), 1, 0, (2, 1), groups=5),
     ConvProblem((1, 20, 4, 5), (20, 2, 3, 3), 2, 1, transposed=True, groups=20),
     ConvProblem((1, 18, 3, 5, 4), (18, 1, 2, 3, 3), 1, 1, groups=18),
+    ConvProblem((1, 16, 3, 5, 4), (24, 4, 2, 3, 3), (1, 2, 1), 1, groups=4),
 ]
 
 
