@@ -154,6 +154,8 @@ def test_copies_that_a_grid_gives_up(width, copies):
         (wide(16, 16, 64, 24, 24, kernel=3), (256, 64, 24), (6, 6)),
         # Of a single group, 8 channels, there is no pair: 72 / 24 slices.
         (wide(16, 16, 64, 8, 24, kernel=3), (256, 64, 24), (3, 3)),
+        # Three taps in a row: a window of 24, all eight groups of either side.
+        (layer((24, 64, 16, 16), (64, 64, 1, 3), 1, (0, 1), dtype="float32"), (256, 64, 24), (8, 8)),
         # A quarter of all but 128 bytes of L1 is 131040 bytes: 7 groups of weights, of 64 x 72 x 4, so 6;
         # 15 of 16 x 16 pixels, so 12, which 6 divide.
         (wide(16, 16, 64, 128, 24, kernel=3), (256, 64, 24), (36, 18)),
@@ -218,6 +220,27 @@ def test_images_for_which_no_divisor_keeps_cores_busy(images, cores):
     found = wgrad(layer((images, 16, 1, 1, 64), (16, 16, 1, 1, 2)))
     assert (found.strategy, found.used_cores) == ("library", cores)
     assert dict(found.grid)["batch"] == cores
+
+
+@pytest.mark.parametrize(
+    ("dilation", "groups", "parts"),
+    # Kernel depths of one group are columns, unless there are gaps between them. One image and depth of one
+    # row leaves nothing else to cut; of two groups and 12 depths, which take as long, depths are preferred.
+    [(1, 1, (1, 1, 24)), (2, 1, (24, 1, 1)), (1, 2, (24, 1, 1))],
+)
+def test_kernel_depths_of_one_group_are_columns(dilation, groups, parts):
+    depth = 23 * dilation + 1
+    given = layer(
+        (1, 16 * groups, depth, 1, 16),
+        (16 * groups, 16, 24, 1, 1),
+        1,
+        0,
+        (dilation, 1, 1),
+        groups=groups,
+        dtype="float32",
+    )
+    grid = dict(wgrad(given, "float32").grid)
+    assert (grid["kd"], grid["group"], grid["n"]) == parts
 
 
 def test_a_grid_of_20_cores_has_two_copies_of_its_share_where_l1_holds_them():
