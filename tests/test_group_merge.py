@@ -24,13 +24,14 @@ PRODUCTS = {name: load_profile(name) for name in ("910B2", "950PR_9589", "310P3"
 ONLY_INPUT, BOTH = (True, False, False), (True, True, False)
 DEPTHWISE = ConvProblem((2, 32, 5, 6), (32, 1, 3, 3), padding=1, groups=32)
 # Depthwise; 24 groups of which the last 8 make a merged group of their own; channels that fill nothing, with
-# stride and dilation; transposed; three dimensions.
+# stride and dilation; transposed; three dimensions, in two merged groups and in one.
 PROBLEMS = [
     DEPTHWISE,
     ConvProblem((1, 24, 6, 5), (48, 1, 3, 3), 2, 1, groups=24),
     ConvProblem((2, 15, 6, 7), (10, 3, 2, 3), 1, 0, (2, 1), groups=5),
     ConvProblem((1, 20, 4, 5), (20, 2, 3, 3), 2, 1, transposed=True, groups=20),
     ConvProblem((1, 18, 3, 5, 4), (18, 1, 2, 3, 3), 1, 1, groups=18),
+    ConvProblem((1, 16, 3, 5, 4), (24, 4, 2, 3, 3), (1, 2, 1), 1, groups=4),
 ]
 
 
@@ -329,3 +330,12 @@ def test_any_number_may_be_given(product, merge):
     want, (made, _) = reference_gradients(call, **tensors, mask=BOTH), run(call, tensors, mask=BOTH)
     for name, due in want.items():
         assert_same_bits(made[name], due, name)
+
+
+@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
+def test_groups_too_wide_for_a_change_of_layout_stay_apart(gradient):
+    # Two groups of 1000 channels fill 125 fractals. But what changes layouts takes 16 whole channels of a
+    # group, 1000 x 16 x 32 bytes, which are more than half of UB.
+    wide = ConvProblem((1, 2000, 2, 8, 8), (2000, 1000, 1, 1, 1), groups=2)
+    assert vendor_plan(wide, gradient, "float16", PRODUCTS["910B2"]).group_merge == 2
+    assert planned(wide, "910B2").plans[gradient].tiling.group_merge == 1

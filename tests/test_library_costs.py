@@ -78,6 +78,19 @@ def test_cycles_of_a_share():
     assert least_cycles(SHARE, TILE) == 12 * (4 * STEP + FIX)
 
 
+@pytest.mark.parametrize(("steps", "hidden"), [(14, True), (15, False)])
+def test_60_commands_in_the_queue_leave_loads_in_the_open(steps, hidden):
+    # Four load2d a step, so 56 and 60; two chunks of 64 x 16 pixels a step, of 16 channels under one tap.
+    share = Share(rows(16, 4 * 2 * steps, 16, 64, 1), 4, 1, 16)
+    tile = Tile(4, 1, 4, step=steps)
+    loads = 64 * 64 * steps * 2 / 96 + 300 + right_bytes(share, tile, steps) / 96 + 300
+    # A Mmad: 16 fractals and four commands; four of 16 pixels, in 4 cycles each and as many as they
+    # begin rows more.
+    compute = steps * step_cycles(share, tile)
+    chunk = max(loads, compute) if hidden else loads + compute
+    assert cycles(share, tile) == pytest.approx(2 * chunk + fix_cycles(tile))
+
+
 @pytest.mark.parametrize(("resident", "comes"), [("a", RIGHT), ("b", LEFT)])
 def test_what_stays_is_loaded_once_for_its_strip(resident, comes):
     whole_left, whole_right = 64 * 256 * 2 / 96 + 300, 16 * 16 * 32 * 2 / 96 + 300

@@ -64,12 +64,43 @@ def test_pixels_of_a_task(given, single_m):
 
 @pytest.mark.parametrize(
     ("l1", "sizes"),
-    # Two copies of 64 channels of 128 pixels, 16 KiB each, and of 256 columns of them, 32 KiB each.
-    [(98304, (128, 256, 64)), (98303, (128, 128, 64)), (65536, (128, 128, 64)), (65535, (64, 128, 64))],
+    # Two copies of 64 channels of 128 pixels, 16 KiB each, and of 256 columns of them, 32 KiB each. Of equal
+    # sides the columns give way.
+    [(98304, (128, 256, 64)), (98303, (128, 240, 64)), (65536, (128, 128, 64)), (65535, (128, 112, 64))],
 )
-def test_the_longer_side_is_halved_where_l1_is_full(l1, sizes):
+def test_the_longer_side_loses_a_fractal_where_l1_is_full(l1, sizes):
     found = plan(rows(8, 16, 512, 512, 1), "grad_input", ARCH22._replace(l1=l1))
     assert base(found) == sizes
+
+
+def test_shares_of_l1_are_counted_in_slices():
+    # 64 of k are four groups of channels. A quarter of L1, 131,072 bytes, holds 10 groups of 5 rows of 80
+    # pixels, two slices, and all 12 groups of the weights, three: of these two, which two divide.
+    found = dgrad(layer((1, 17, 8, 200, 80), (192, 17, 2, 1, 1)))
+    assert base(found) == (256, 32, 64)
+    assert (found.step_ka, found.step_kb) == (2, 2)
+
+
+def test_sides_are_cut_before_copies_even_where_k_cannot_be():
+    # Of 121 taps x 16 channels no part up to 64 is longer than 16. In one copy L1 holds the weights of 128
+    # columns, 495,616 bytes, but both are to have two: those of 64 columns, and of grad_output 15 rows of
+    # 16 x 16 channels for 5 rows of pixels, together 510,976 bytes.
+    found = dgrad(rows(16, 16, 128, 64, 1, 11))
+    assert base(found) == (80, 64, 16)
+    assert (found.al1_buffers, found.bl1_buffers) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("width", "copies"),
+    # 16 channels of weights, 61,952 bytes, stand beside 11 rows of grad_output, or 12 where 16 pixels reach
+    # into a second row: 230,400, 281,600, 422,400 and 537,600 bytes.
+    [(600, (2, 1)), (800, (1, 2)), (1200, (1, 1)), (1400, None)],
+)
+def test_copies_of_the_smallest_block_go_one_by_one(width, copies):
+    found = dgrad(rows(16, width, 16, 32, 1, 11))
+    assert (found and (base(found), found.al1_buffers, found.bl1_buffers)) == (
+        copies and ((16, 16, 16), *copies)
+    )
 
 
 # --- grad_input of float32: grids of cores
@@ -86,10 +117,10 @@ def wide(*sizes, **more):
         (wide(24, 128, 64, 64, 1), (1, 1, 24, 1)),
         # 12 of two rows, if both parts of the channels then have 256.
         (wide(24, 127, 512, 64, 1), (1, 1, 12, 2)),
-        # Else fewer cores, down to 60 %: 14 of 24.
+        # Else fewer cores, down to 60 %, which 15 of 24 are and 14 are not.
         (wide(24, 127, 511, 64, 1), None),
-        (wide(14, 128, 64, 64, 1), (1, 1, 14, 1)),
-        (wide(13, 128, 64, 64, 1), None),
+        (wide(15, 128, 64, 64, 1), (1, 1, 15, 1)),
+        (wide(14, 128, 64, 64, 1), None),
         # Divisors of the cores, first of depths, then of images.
         (wide(24, 128, 64, 64, 9), (1, 3, 8, 1)),
         (layer((6, 64, 4, 24, 128), (64, 64, 1, 1, 1), dtype="float32"), (4, 6, 1, 1)),
@@ -121,6 +152,10 @@ def test_copies_that_a_grid_gives_up(width, copies):
         (wide(16, 16, 64, 24, 24), (256, 64, 24), (1, 1)),
         # Of nine taps a row of three, 24. Groups of 8 come in pairs: of three two, with 2 x 72 / 24 slices.
         (wide(16, 16, 64, 24, 24, kernel=3), (256, 64, 24), (6, 6)),
+        # Of a single group, 8 channels, there is no pair: 72 / 24 slices.
+        (wide(16, 16, 64, 8, 24, kernel=3), (256, 64, 24), (3, 3)),
+        # Three taps in a row: a window of 24, all eight groups of either side.
+        (layer((24, 64, 16, 16), (64, 64, 1, 3), 1, (0, 1), dtype="float32"), (256, 64, 24), (8, 8)),
         # A quarter of all but 128 bytes of L1 is 131040 bytes: 7 groups of weights, of 64 x 72 x 4, so 6;
         # 15 of 16 x 16 pixels, so 12, which 6 divide.
         (wide(16, 16, 64, 128, 24, kernel=3), (256, 64, 24), (36, 18)),
@@ -175,6 +210,39 @@ def test_cores_that_images_leave_go_to_rows_or_channels(channels, size, grid):
         assert (parts["batch"], parts["n"], parts["k"]) == grid
 
 
+@pytest.mark.parametrize(
+    ("images", "cores"),
+    # Images of one row and one fractal of either side: 64 are three a core for 22 of 24. 50 are three for 17,
+    # and 25 two for 13: less than 80 %, but no divisor keeps as many at work.
+    [(48, 24), (64, 22), (50, 17), (25, 13)],
+)
+def test_images_for_which_no_divisor_keeps_cores_busy(images, cores):
+    found = wgrad(layer((images, 16, 1, 1, 64), (16, 16, 1, 1, 2)))
+    assert (found.strategy, found.used_cores) == ("library", cores)
+    assert dict(found.grid)["batch"] == cores
+
+
+@pytest.mark.parametrize(
+    ("dilation", "groups", "parts"),
+    # Kernel depths of one group are columns, unless there are gaps between them. One image and depth of one
+    # row leaves nothing else to cut; of two groups and 12 depths, which take as long, depths are preferred.
+    [(1, 1, (1, 1, 24)), (2, 1, (24, 1, 1)), (1, 2, (24, 1, 1))],
+)
+def test_kernel_depths_of_one_group_are_columns(dilation, groups, parts):
+    depth = 23 * dilation + 1
+    given = layer(
+        (1, 16 * groups, depth, 1, 16),
+        (16 * groups, 16, 24, 1, 1),
+        1,
+        0,
+        (dilation, 1, 1),
+        groups=groups,
+        dtype="float32",
+    )
+    grid = dict(wgrad(given, "float32").grid)
+    assert (grid["kd"], grid["group"], grid["n"]) == parts
+
+
 def test_a_grid_of_20_cores_has_two_copies_of_its_share_where_l1_holds_them():
     # A core has 8 rows of 32 pixels of 16 channels, and 10 rows of input, of which 32 fractals of columns cut
     # five windows of nine: all of its share at a time. With a byte less there is one copy.
@@ -193,6 +261,25 @@ def test_the_last_round_leaves_the_cores_of_the_rounds_before_in_use():
     given = layer((1, 4, 32, 32), (29 * 256, 4, 2, 2), 2)
     found = wgrad(given, deterministic=True)
     assert (found.tasks, found.stream_ways, found.used_cores) == (29, 4, 24)
+
+
+@pytest.mark.parametrize(
+    ("channels", "height", "single_n", "ways", "cores"),
+    [
+        # 256 rows in one strip, and a window of 144 columns for every 16 channels: 16 tasks are more than
+        # half of the cores, and so not cut. Of two windows each there are 8, cut in three.
+        (256, 28, 288, 3, 24),
+        # 17 windows: in pairs 9 tasks, in threes 6, cut in four.
+        (272, 28, 432, 4, 24),
+        # Two rows have two parts, and no strips make 12 tasks of 16 windows: narrow strips on as many cores.
+        (256, 2, 144, 1, 16),
+        # 12 windows are cut in two as they are.
+        (192, 2, 144, 2, 24),
+    ],
+)
+def test_strips_are_widened_until_their_parts_keep_all_cores_busy(channels, height, single_n, ways, cores):
+    found = wgrad(layer((1, channels, height, 28), (256, channels, 3, 3), 1, 1), deterministic=True)
+    assert (found.single_core_n, found.stream_ways, found.used_cores) == (single_n, ways, cores)
 
 
 def test_two_tiles_of_sums_where_l0c_holds_them():

@@ -1,6 +1,7 @@
 """Are the rules of the products' operators followed? Small layers, with every expected value derived."""
 
 import doctest
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -260,6 +261,24 @@ def test_groups_are_merged_until_they_fill_fractals():
     # A merged block that UB cannot turn is not made: 2 * 1 * 9 * 1 * 256 * 2 + 256 bytes are 9472.
     small = load_profile("950PR_9599", {"buffers.UB.capacity_bytes": 9216, "cores.cube": 32})
     assert plan(grouped, "grad_input", small).group_merge == 1
+
+
+def test_groups_that_are_one_as_the_weights_lie_have_the_plan_of_one():
+    # FRACTAL_Z holds four groups of 4 and 8 channels as one of 16 and 32.
+    several = ConvProblem((24, 16, 8, 16), (32, 4, 1, 1), groups=4)
+    whole = ConvProblem((24, 16, 8, 16), (32, 16, 1, 1))
+    assert plan(several, "grad_input") == replace(plan(whole, "grad_input"), group_merge=4)
+
+
+def test_of_float32_fewer_groups_are_one():
+    # 8 channels of float32 fill a group of C0: two groups of 4 and 8, but four of 2.
+    in_two = ConvProblem((24, 16, 8, 16), (32, 4, 1, 1), groups=4)
+    with pytest.raises(UnsupportedError, match="closed library"):
+        plan(in_two, "grad_input", B2, "float32")
+    in_one = ConvProblem((24, 8, 8, 16), (16, 2, 1, 1), groups=4)
+    whole = ConvProblem((24, 8, 8, 16), (16, 8, 1, 1))
+    expected = replace(plan(whole, "grad_input", B2, "float32"), group_merge=4)
+    assert plan(in_one, "grad_input", B2, "float32") == expected
 
 
 def test_half_the_cores_make_another_plan():

@@ -98,8 +98,12 @@ def plan_of_layer(
         found = winograd(layer, machine) if by_winograd and takes_winograd(layer) else None
         return found or wgrad_35(layer, machine)
     if gradient == "grad_input":
-        # Two strategies, and no third: the library's own tiling, which takes over, is not public.
-        return dgrad_block(layer, machine) if _has_blocks(layer) else dgrad_grid(layer, machine)
+        # Two strategies, and no third: the library's own tiling, which takes over, is not public. Both are
+        # for one group as the weights have it, which several may be merged into.
+        factor = layer.merge_factor(layer.c0)
+        whole = layer.merged(factor)
+        plan = dgrad_block(whole, machine) if _has_blocks(layer) else dgrad_grid(whole, machine)
+        return plan and replace(plan, group_merge=factor)
     if deterministic:
         return wgrad_streams(layer, machine)
     block = wgrad_block(layer, machine)
@@ -128,7 +132,7 @@ def _require_known(problem: ConvProblem, layer: Layer, gradient: str, dtype: str
         reason = "grad_input of a transposed convolution is a forward convolution, another operator"
     elif arch == "2201" and max(layer.stride[1:]) > MOST_STRIDE:
         reason = f"a stride above {MOST_STRIDE} is refused by the operator (load3d cannot step so wide)"
-    elif arch == "2201" and gradient == "grad_input" and layer.groups > 1:
-        reason = "grouped grad_input is tiled by the vendor's closed library"
+    elif arch == "2201" and gradient == "grad_input" and layer.merge_factor(layer.c0) < layer.groups:
+        reason = "grad_input of several groups is tiled by the vendor's closed library"
     if reason:
         raise UnsupportedError(f"product's plan of {gradient} on {profile.variant}: {reason}")

@@ -47,11 +47,13 @@ def product_plan(
     # Imported here, as those of other products and calls are (`operator_plans.py`).
     from ascendsim.ops.tiling.vendor.operator_plans import operator_plan
 
+    # Groups that no change of layout here merges stay apart, whatever the operator does.
+    apart = usual == 1 < problem.groups
     return operator_plan(
         problem,
         *arguments,
         deterministic=deterministic,
-        merge=merge,
+        merge=merge or int(apart),
         layouts=layouts,
         transposed_forward=transposed_forward,
     )

@@ -16,6 +16,8 @@ from ascendsim.ops.tiling.vendor.windows import rows_touched
 MTE2_BYTES, MTE2_HEAD = 96, 300
 L0A_BYTES, LOAD2D_ISSUE, LOAD3D_ISSUE = 256, 20, 42
 MMAD_HEAD = 20
+# Commands for L0A in the queue from which on the loads into L1 behind them come too late to be hidden.
+FULL_QUEUE = 60
 FIX_READ_BYTES, FIX_WRITE_BYTES = 256, 128
 FRACTAL_BYTES = 512
 # Load3d into L0B, cycles of a fractal: 4 and the row switches at stride 1; twice the stride, 2 and the
@@ -68,9 +70,14 @@ class Tile:
 def step_cycles(share: Share, tile: Tile) -> float:
     """Return the cycles of one Mmad and its loads: the slower of M and MTE1."""
     layer, k = share.layer, tile.k * share.depth
-    left = tile.m * k * FRACTAL_BYTES / L0A_BYTES + LOAD2D_ISSUE * min(tile.m, k)
+    left = tile.m * k * FRACTAL_BYTES / L0A_BYTES + LOAD2D_ISSUE * _left_commands(share, tile)
     right = k * tile.n * _load3d_cycles(layer) + LOAD3D_ISSUE
     return max(tile.m * k * tile.n * (2 if layer.true_fp32 else 1) + MMAD_HEAD, left + right)
+
+
+def _left_commands(share: Share, tile: Tile) -> int:
+    """Return the load2d of one Mmad: one for each fractal along the shorter side."""
+    return min(tile.m, tile.k * share.depth)
 
 
 def _load3d_cycles(layer: Layer) -> float:
@@ -131,7 +138,8 @@ def cycles(share: Share, tile: Tile) -> float:
     right = load_cycles(right_bytes(share, tile, tile.step)) / reuse
     streamed = {"a": right, "b": left, "": left + right}[tile.resident]
     compute = tile.step * step_cycles(share, tile)
-    chunk = streamed + compute if whole else max(streamed, compute)
+    queued = tile.step * _left_commands(share, tile)
+    chunk = streamed + compute if whole or queued >= FULL_QUEUE else max(streamed, compute)
     block = slices // tile.step * chunk + fix_cycles(tile)
     m_blocks, n_blocks = share.m // tile.m, share.n // tile.n
     once = {

@@ -31,11 +31,10 @@ def basic_block(layer: Layer, machine: Machine) -> VendorPlan | None:
     """Return the plan of basic blocks; None where the operator takes another one, or no tile fits in L1."""
     if layer.itemsize != 2 or layer.groups > 1 or layer.transposed_forward:
         return None
-    for block in _blocks(layer, machine):
-        for copies in PINGPONG if block.base_k <= FRACTAL else PINGPONG[:1]:
-            steps = _steps(block, *copies)
-            if steps is not None:
-                return _plan(block, steps)
+    for block, copies in _blocks(layer, machine):
+        steps = _steps(block, *copies)
+        if steps is not None:
+            return _plan(block, steps)
     return None
 
 
@@ -58,23 +57,26 @@ def _plan(block: ImageL1, steps: Steps) -> VendorPlan:
     )
 
 
-def _blocks(layer: Layer, machine: Machine) -> Iterator[ImageL1]:
-    """Yield the operator's block, then smaller ones: fewer pixels or channels first, then a shorter k."""
-    first = _base_block(layer, machine)
-    yield first
-    block = first
+def _blocks(layer: Layer, machine: Machine) -> Iterator[tuple[ImageL1, tuple[int, int]]]:
+    """Yield the operator's block with the copies of its tiles, then smaller ones.
+
+    Fewer pixels or channels come first, then a shorter k. Copies are given up last, of the smallest block:
+    those of the weights, of grad_output, then both.
+    """
+    block = first = _base_block(layer, machine)
+    yield first, PINGPONG[0]
     while max(block.base_m, block.base_n) > FRACTAL:
-        # Fewer pixels need fewer rows only down to one row; the larger side is cut.
+        # A fractal of the longer side at a time, of equal ones the channels, as the operators of grad_weight
+        # and of 910_95 do: no record tells it of this one.
         m, n = block.base_m, block.base_n
-        if m >= n:
-            block = replace(block, base_m=max(FRACTAL, floor_to(m // 2, FRACTAL)))
-        else:
-            block = replace(block, base_n=max(FRACTAL, floor_to(n // 2, FRACTAL)))
-        yield block
+        block = replace(block, base_n=n - FRACTAL) if n >= m else replace(block, base_m=m - FRACTAL)
+        yield block, PINGPONG[0]
     for base_k in range(first.base_k - FRACTAL, 0, -FRACTAL):
         if is_whole(base_k, first.window):
-            yield replace(block, base_k=base_k)
-    yield replace(block, base_k=FRACTAL)
+            block = replace(block, base_k=base_k)
+            yield block, PINGPONG[0]
+    for copies in PINGPONG[1:]:
+        yield block, copies
 
 
 def _base_block(layer: Layer, machine: Machine) -> ImageL1:
@@ -120,12 +122,12 @@ def _equal_shares(block: ImageL1, a_buffers: int, b_buffers: int) -> Steps | Non
     unit = max(1, block.base_k // block.window)
     one = empty._replace(a=ceil_div(block.window, block.base_k))
     a, b = (
-        floor_to(min(block.layer.co1, half // each), unit)
+        min(block.layer.co1, half // each) // unit
         for each in (max(1, block.a_bytes(one) // unit), b_buffers * block.column_bytes)
     )
     if not a or not b:
         return None
-    a, b = _dividing(a, b)
+    a, b = (count * unit for count in _dividing(a, b))
     return empty._replace(a=a * block.window // block.base_k, b=b * block.window // block.base_k)
 
 

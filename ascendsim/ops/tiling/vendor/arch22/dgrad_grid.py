@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import gcd
+from fractions import Fraction
+from math import ceil, gcd
 from typing import NamedTuple
 
 from ascendsim.ops.tiling.vendor.image_l1 import PINGPONG, ImageL1, Steps
@@ -12,7 +13,8 @@ from ascendsim.ops.tiling.vendor.plan import VendorPlan
 LONG, SHORT, BASE_K_BYTES = 256, 128, 128
 # A part of the pixels, or of the channels, is not made smaller than this.
 LEAST_PIXELS, LEAST_CHANNELS = 128, 256
-LEAST_USE = 0.6
+# At least three of five cores get work.
+LEAST_USE = Fraction(3, 5)
 # L1 that this kernel keeps for itself.
 RESERVED_BYTES = 128
 
@@ -63,7 +65,7 @@ def core_grid(layer: Layer, machine: Machine) -> VendorPlan | None:
 def _grid(layer: Layer, cores: int) -> Grid | None:
     """Return the grid of the most cores: the largest divisors along depth, images, rows, then channels."""
     depths, height, width = layer.input
-    for used in range(cores, int(LEAST_USE * cores) - 1, -1):
+    for used in range(cores, ceil(LEAST_USE * cores) - 1, -1):
         d = gcd(used, depths)
         batch = gcd(used // d, layer.batch)
         rest = used // d // batch
@@ -105,8 +107,8 @@ def _quarters(block: ImageL1) -> Steps | None:
     Copies are given up as by the basic blocks: those of the weights, of grad_output, then both.
     """
     layer, half = block.layer, block.machine.l1 // 2
-    # Weights of float32 are turned in fractals of 16 channels: two C0 groups at a time.
-    pair = FRACTAL // layer.c0 if layer.taps > 1 else 1
+    # Weights of float32 are turned in fractals of 16 channels: two C0 groups at a time, where there are two.
+    pair = min(FRACTAL // layer.c0, layer.co1) if layer.taps > 1 else 1
     windows = max(1, block.base_k // block.window)
     unit = pair * windows
     one = Steps(ceil_div(block.window, block.base_k), 0, 1, 1)

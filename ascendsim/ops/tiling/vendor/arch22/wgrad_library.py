@@ -94,8 +94,16 @@ def _best_grid(
     return best[1:] if best is not None else None
 
 
-def _grids(layer: Layer, axes: Axes, cores: int) -> Iterator[Grid]:
-    """Yield the grids worth a look: divisors along each axis, and rows for the cores that are left."""
+def _grids(layer: Layer, axes: Axes, cores: int) -> list[Grid]:
+    """Return the grids worth a look: where images could keep all cores busy, those that leave few idle."""
+    grids = list(_all_grids(layer, axes, cores))
+    busy = [grid for grid in grids if axes.batch < cores or grid.cores >= LEAST_USE * cores]
+    # What the library does where none is so busy is not known; 25 images of one row on 24 cores are such.
+    return busy or grids
+
+
+def _all_grids(layer: Layer, axes: Axes, cores: int) -> Iterator[Grid]:
+    """Yield all grids: divisors along each axis, and rows for the cores that are left."""
     height = layer.output[1]
     for batch, kd, group, n, m in product(*(_parts(extent, cores) for extent in axes)):
         used = batch * kd * group * n * m
@@ -103,17 +111,17 @@ def _grids(layer: Layer, axes: Axes, cores: int) -> Iterator[Grid]:
             continue
         # As many parts of equally many rows as the cores left over allow.
         rows = ceil_div(height, min(cores // used, height))
-        grid = Grid(batch, kd, group, n, m, ceil_div(height, rows))
-        if axes.batch < cores or grid.cores >= LEAST_USE * cores:
-            yield grid
+        yield Grid(batch, kd, group, n, m, ceil_div(height, rows))
 
 
 def _parts(extent: int, cores: int) -> list[int]:
-    """Return the divisors of an extent, and as many parts as there are cores if each then gets work."""
+    """Return the divisors of an extent, and the cores that get work if it is dealt to all of them."""
     counts = [count for count in range(1, min(extent, cores) + 1) if extent % count == 0]
-    # 25 images on 24 cores are two a core, of which 13 work.
-    each = extent >= cores and ceil_div(extent, ceil_div(extent, cores)) == cores
-    return [*counts, cores] if each and cores not in counts else counts
+    if extent < cores:
+        return counts
+    # 64 images on 24 cores are three a core, so that 22 work; 25 are two, so that 13 do.
+    working = ceil_div(extent, ceil_div(extent, cores))
+    return counts if working in counts else [*counts, working]
 
 
 def _share(layer: Layer, axes: Axes, grid: Grid) -> Share:

@@ -56,16 +56,14 @@ def _tasks(block: Block, single_n: int) -> int:
 
 
 def _strip(block: Block) -> int:
-    """Return the columns of a task: wider strips where the tasks then divide the cores."""
+    """Return the columns of a task: wider strips where the tasks then keep all cores busy to the end."""
     # Strips of one window, two, and so on: the first that leaves no core without work, in the last round cut
-    # by stream-K if need be.
+    # by stream-K if need be. Fewer tasks than cores are all of them in the last round.
     cores = block.machine.cores
     least = block.single_n
     for single_n in range(least, block.columns + 1, least):
         tasks = _tasks(block, single_n)
-        if tasks < cores:
-            break
         tail = tasks % cores
-        if not tail or cores % tail == 0:
+        if not tail or tail * tail_of(block.layer, tasks, cores).ways == cores:
             return single_n
     return least
