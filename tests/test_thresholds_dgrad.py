@@ -276,18 +276,21 @@ def test_reductions_that_are_cut_into_segments(given, segment):
 @pytest.mark.parametrize(
     ("given", "sizes"),
     [
-        # Several taps: 512 x 128, and half of L0A, 16384 elements, leaves 32 of k, which divide all 512 x 9.
+        # Several taps: 512 x 128, and half of L0A, 16384 elements, leaves 32 of k. That is no row of taps,
+        # 48, and no part of a window, 144. One C0 group would be, but is passed over for what the block began
+        # with: 64 bytes.
         (rows(64, 64, 512, 512, 9, 3), (512, 128, 32)),
-        # Of 528 x 9 they are no part, nor a row of taps, 48, nor a part of a window of 144.
-        (rows(64, 64, 512, 528, 9, 3), (512, 128, 16)),
+        (rows(64, 64, 512, 528, 9, 3), (512, 128, 32)),
+        # The same of float32, where a block begins with 16 of k; half of L0A leaves 16.
+        (rows(64, 64, 512, 200, 9, 3, dtype="float32", layouts=LAST), (512, 128, 16)),
         # 10 to 45 tasks for each of 32 cores, 8 x 4 for each image: 10 images are 320, 45 are 1440. A block
-        # of 256 leaves 64 of k.
-        (rows(64, 64, 512, 512, 10, 3), (256, 128, 64)),
+        # of 256 leaves 64 of k, of which rows of taps take 48, even where 64 divides the whole reduction.
+        (rows(64, 64, 512, 512, 10, 3), (256, 128, 48)),
         (rows(64, 64, 512, 528, 10, 3), (256, 128, 48)),
-        (rows(64, 64, 512, 512, 45, 3), (256, 128, 64)),
+        (rows(64, 64, 512, 512, 45, 3), (256, 128, 48)),
         (rows(64, 64, 512, 512, 46, 3), (512, 128, 32)),
         # 512 pixels at least: 4 tasks for each of 80 images.
-        (rows(16, 32, 512, 512, 80, 3), (256, 128, 64)),
+        (rows(16, 32, 512, 512, 80, 3), (256, 128, 48)),
         (rows(7, 73, 512, 512, 80, 3), (512, 128, 32)),
         # One tap: 256 x 256 x 64.
         (rows(64, 64, 2048, 2048, 9), (256, 256, 64)),
