@@ -13,7 +13,8 @@ from ascendsim.ops.tiling.vendor.plan import VendorPlan
 from ascendsim.ops.tiling.vendor.stream import Tail, tail_of
 
 LONGEST = 256
-DEEPEST = 16
+# Slices of base_k in both tiles of a step, where they are as many as are tried, and as few.
+DEEPEST, LEAST_DEPTH = 16, 2
 STRIP = 128
 # Wider rows are worked on in strips of columns. Of padding beyond one byte the taps are loaded one by one.
 MOST_COLUMNS = 512
@@ -116,13 +117,16 @@ def beyond_load3d(layer: Layer) -> bool:
 
 
 def _deepest(block: Block) -> Block | None:
-    """Return the block with the deepest tiles; one copy of them, then less of it, where two do not fit."""
-    for depth in (*range(DEEPEST, 0, -2), 1):
-        deep = replace(block, depth=depth)
+    """Return the block with the deepest tiles; one copy of them, then less of it, where two do not fit.
+
+    One copy is tried from the deepest on again: of tall kernels many slices read hardly more rows than one.
+    """
+    for copies, depth in product((2, 1), range(DEEPEST, 0, -LEAST_DEPTH)):
+        deep = replace(block, depth=depth, copies=copies)
         if deep.fits:
             return deep
     for base_k in range(block.base_k - FRACTAL, 0, -FRACTAL):
-        short = replace(block, depth=1, base_k=base_k)
+        short = replace(block, depth=LEAST_DEPTH, copies=1, base_k=base_k)
         if short.fits:
             return short
     return _smaller(block)
@@ -130,7 +134,7 @@ def _deepest(block: Block) -> Block | None:
 
 def _smaller(block: Block) -> Block | None:
     """Return the block with sides that the shortest reduction fits, then the longest that does."""
-    small = replace(block, depth=1, base_k=FRACTAL)
+    small = replace(block, depth=LEAST_DEPTH, copies=1, base_k=FRACTAL)
     while not small.fits:
         m, n = small.base_m, small.base_n
         if max(m, n) <= FRACTAL:
