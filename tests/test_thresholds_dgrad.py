@@ -43,7 +43,12 @@ TAPS = {
     ),
     "padding of columns": (
         *(layer((1, 16, 1, 256), (16, 16, 1, 256)), "all"),
-        *(layer((1, 16, 1, 257), (16, 16, 1, 257)), "kh"),
+        # Which a row of taps would have to say as well.
+        *(layer((1, 16, 1, 257), (16, 16, 1, 257)), "khkw"),
+    ),
+    "gap of columns": (
+        *(layer((1, 16, 1, 300), (16, 16, 1, 2), 1, (0, 1), (1, 255)), "all"),
+        *(layer((1, 16, 1, 300), (16, 16, 1, 2), 1, (0, 1), (1, 256)), "khkw"),
     ),
     # Two taps 256 apart, of which padding takes one pixel: 255 before, but the gap is beyond a byte.
     "gap": (
@@ -77,6 +82,30 @@ def test_a_pass_reduces_the_channels_under_its_taps(width, kernel, reduction):
     part = part_of(layer((1, 16, 4, width), (16, 16, 3, 3), 1, 1), ARCH35)
     assert part.layer.kernel[1:] == kernel
     assert (part.reduction, part.window) == (reduction, reduction)
+
+
+@pytest.mark.parametrize(
+    ("given", "base_k"),
+    [
+        # 257 rows of taps reach 256 beyond the image. Blocks begin with 512 pixels then, which leave 32 of k.
+        (layer((1, 32, 512, 4), (64, 32, 257, 1)), 32),
+        # 200 rows reach 199. L1 is short of the 215 that 1024 pixels see, but blocks begin with so many.
+        (layer((1, 32, 512, 64), (64, 32, 200, 1)), 16),
+    ],
+)
+def test_kernels_that_reach_far_begin_with_smaller_blocks(given, base_k):
+    assert part_of(given, ARCH35).taps == "kh"
+    # A tile of few taps has 256 pixels in the end.
+    assert base(dgrad(given)) == (256, 32, base_k)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float16", 27), ("float32", 13)])
+def test_groups_are_merged_while_ub_holds_their_weights_twice(dtype, most):
+    # 24 channels a group: two are 48 x 48 weights a tap, of which two copies are 9216 or 18432 bytes. 256
+    # more are for what is beside them, and UB has 253952.
+    for taps, factor in ((most, 2), (most + 1, 1)):
+        given = layer((1, 48, 1, 32), (48, 24, 1, taps), groups=2, dtype=dtype)
+        assert dgrad(given).group_merge == factor
 
 
 # --- grad_input of 910_95: kernels that the stride splits
@@ -197,9 +226,14 @@ STRATEGIES = {
     "loads": (rows(5, 307, 768, 144), "full_load", rows(3, 512, 768, 144), "inner_product"),
     # As many pixels again, but so short a reduction that writing bounds it.
     "short reductions": (rows(3, 512, 768, 128), "full_load", rows(3, 512, 768, 129), "inner_product"),
-    # 2 x 1024 x 128 columns x 2 bytes are all of L1.
+    # 2 x 512 x 256 columns x 2 bytes are all of L1; under several taps 128 columns count.
+    "columns of one tap": (rows(18, 32, 256, 512), "full_load", rows(18, 32, 256, 513), "inner_product"),
+    "columns of several taps": (
+        *(layer((128, 256, 18, 32), (320, 256, 1, 3), 1, (0, 1)), "full_load"),
+        *(layer((128, 256, 18, 32), (352, 256, 1, 3), 1, (0, 1)), "inner_product"),
+    ),
+    # Of fewer than 256 columns those that there are: 2 x 1024 x 128 x 2 bytes.
     "weights": (rows(16, 16, 128, 1024), "full_load", rows(16, 16, 128, 1025), "inner_product"),
-    # Of fewer columns those that there are.
     "fewer weights": (rows(16, 16, 112, 1168), "full_load", rows(16, 16, 112, 1171), "inner_product"),
     "depth": (
         *(layer((128, 16, 2, 8, 8), (16, 16, 1, 1, 1)), "full_load"),
@@ -222,7 +256,7 @@ def test_strategies_of_grad_input(name):
         (512, 256, (128, 512)),
         (512, 272, (256, 256)),
         (512, 512, (256, 256)),
-        (512, 528, (512, 128)),
+        (128, 528, (512, 128)),
         (96, 1024, (576, 96)),
         (112, 1040, (576, 64)),
     ],
@@ -402,3 +436,27 @@ DEEP = layer((1, 32, 4, 16, 16), (512, 32, 3, 1, 1), 1, (1, 0, 0))
 )
 def test_weights_that_vector_cores_turn_first(changed, before, turned):
     assert turned_first(replace(BLOCK, **before), DEEP._replace(**changed)) == turned
+
+
+@pytest.mark.parametrize(
+    ("out", "layouts", "cores"),
+    [
+        # Two phases of 32 x 32 pixels, 512 in a block: four tasks. Each of the two vector cores beside a cube
+        # core turns 16 channels of input for one of 16, 17 or 128.
+        (16, None, 8),
+        (17, None, 9),
+        (128, None, 32),
+        # Weights that the copy takes as they are.
+        (128, Layouts(weight="NDHWC"), 4),
+    ],
+)
+def test_cores_without_a_task_turn_weights(out, layouts, cores):
+    found = dgrad(layer((1, 16, 64, 32), (out, 16, 3, 3), (2, 1), 1, layouts=layouts))
+    assert (found.tasks, found.transpose_first) == (4, layouts is None)
+    assert found.used_cores == cores
+
+
+def test_only_taps_that_are_left_out_ask_for_zeros():
+    # Parts of a reduction are added by the core that has stored the first of them.
+    assert not dgrad(rows(8, 8, 16, 32768, 1)).zero_first
+    assert dgrad(layer((1, 16, 257, 1), (16, 16, 257, 1))).zero_first

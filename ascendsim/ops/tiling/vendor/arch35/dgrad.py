@@ -30,14 +30,21 @@ def grad_input(given: Layer, machine: Machine) -> VendorPlan | None:
     plan = plan or small_shape(part) or full_load(part) or inner_product(part)
     if plan is None:
         return None
-    return replace(plan, group_merge=factor, transpose_first=turned_first(plan, given))
+    plan = replace(plan, group_merge=factor)
+    if not turned_first(plan, given):
+        return plan
+    # Two vector cores beside each cube core turn 16 channels of input for one of grad_output at a time.
+    turning = ceil_div(given.co * ceil_div(given.ci, FRACTAL), 2)
+    used = min(machine.cores, max(plan.tasks, turning))
+    return replace(plan, transpose_first=True, used_cores=used)
 
 
 def merge_factor(layer: Layer, machine: Machine) -> int:
     """Return how many groups are computed as one: vector cores build their block-diagonal weights in UB."""
     factor = layer.merge_factor(layer.c0)
     merged = layer.merged(factor)
-    block = merged.co1 * merged.taps * merged.ci1 * FRACTAL * layer.c0 * layer.itemsize
+    # Channels of input come in fractals of 16, also of float32; those of grad_output in C0.
+    block = merged.co1 * merged.taps * align(merged.ci) * layer.c0 * layer.itemsize
     return factor if 2 * block + 256 <= machine.ub else 1
 
 

@@ -84,7 +84,7 @@ def base_block(part: Part) -> Block:
     """Return the base block, which fills L0C as far as pixels and channels go."""
     layer, machine = part.layer, part.machine
     pixels, channels = align(layer.in_pixels), align(layer.ci)
-    start_m, start_n = MANY_TAPS if _many_taps(part) else ONE_TAP
+    start_m, start_n = MANY_TAPS if many_taps(part) else ONE_TAP
     start_n = machine.beside(start_m, start_n)
     if layer.kernel[1:] == (3, 3) and layer.in_pixels >= LEAST_PIXELS:
         tasks = part.images * ceil_div(layer.in_pixels, start_m) * ceil_div(layer.ci, start_n)
@@ -94,7 +94,7 @@ def base_block(part: Part) -> Block:
     base_n = min(start_n, channels)
     widened = False
     if base_n < start_n:
-        most = LONGEST_NARROW if base_n <= FRACTAL else LONGEST
+        most = LONGEST_NARROW if base_n <= FRACTAL or part.far else LONGEST
         base_m = min(most, floor_to(machine.l0c_floats // base_n, FRACTAL), pixels)
     if base_m < start_m:
         base_n = min(LONGEST, floor_to(machine.l0c_floats // base_m, FRACTAL), channels)
@@ -136,10 +136,10 @@ def _odd_phases(part: Part) -> bool:
 
 def _first_k(part: Part) -> int:
     """Return the base_k of a block before it is fitted: 64 bytes under several taps, 128 under one."""
-    return (FIRST_K_BYTES if _many_taps(part) else 2 * FIRST_K_BYTES) // part.layer.itemsize
+    return (FIRST_K_BYTES if many_taps(part) else 2 * FIRST_K_BYTES) // part.layer.itemsize
 
 
-def _many_taps(part: Part) -> bool:
+def many_taps(part: Part) -> bool:
     """Tell whether one pass adds the products of several taps, in H and W or in depth."""
     return part.layer.kernel[0] * part.layer.taps > 1 and part.taps in ("all", "c04")
 
