@@ -210,6 +210,14 @@ def test_split_kernels_give_up_a_copy_of_the_weights_then_columns(l1, columns, c
     assert (found.al1_buffers, found.bl1_buffers) == copies
 
 
+def test_split_kernels_take_a_shorter_k_where_no_tile_ends_on_a_window():
+    # Phases of one row of three taps: two windows of 48 for 24 channels. A block begins with 32 of k, of
+    # which a tile of half of the reduction has no whole number.
+    found = dgrad(layer((16, 256, 128, 128), (24, 256, 3, 3), (3, 1), (3, 1)))
+    assert (found.kernel_split, base(found)) == ("h", (512, 128, 16))
+    assert (found.step_ka, found.al1_buffers, found.bl1_buffers) == (3, 2, 2)
+
+
 # --- grad_input of 910_95: strategies
 
 
@@ -380,6 +388,8 @@ def test_two_copies_of_one_channel_group_fit_in_l0a():
         (rows(48, 48, 512, 512, 16, 3), 256),
         (rows(45, 48, 2048, 2048, 16), 240),
         (rows(48, 48, 2048, 2048, 16), 256),
+        # 13 rows of 37. L1 has room for one window of 49 taps, which 16 of k cut and 32 do not: tasks stay.
+        (layer((64, 384, 16, 37), (1280, 384, 7, 7), 1, 3), 481),
     ],
 )
 def test_tasks_take_whole_rows_where_that_makes_none_more(given, single_m):

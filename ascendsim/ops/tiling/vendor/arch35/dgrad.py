@@ -58,7 +58,10 @@ def inner_product(part: Part) -> VendorPlan | None:
     smaller = legalised(block)
     if smaller is None:
         return None
-    found = balanced(replace(smaller, base_n=align(ceil_div(part.layer.ci, smaller.columns)), single_m=0))
+    found = replace(smaller, base_n=align(ceil_div(part.layer.ci, smaller.columns)))
+    # Tasks stay as they are while blocks are as tall as before.
+    if smaller.base_m < block.base_m:
+        found = balanced(replace(found, single_m=0))
     # A tile that was cut to fit in L1 keeps the copies in L0C that the first one had.
     return plan_of(found, "inner_product", cl0_buffers=first.l0c_copies)
 

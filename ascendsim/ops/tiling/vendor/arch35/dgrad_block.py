@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ascendsim.ops.tiling.vendor.arch35.dgrad_parts import PIXELS_OF_ONE_TAP, Part
@@ -115,6 +116,14 @@ def longest_k(part: Part, base_m: int, base_n: int) -> int:
     # The phases of an odd kernel that the stride splits have other windows, and one base_k must serve all.
     least = unit if _odd_phases(part) else min(most, _first_k(part))
     return next(even, least)
+
+
+def shorter_ks(block: Block) -> Iterator[int]:
+    """Yield each shorter base_k that takes whole rows of taps or cuts windows evenly, the longest first."""
+    unit = block.part.layer.c0
+    for base_k in range(block.base_k - unit, 0, -unit):
+        if base_k == unit or _cuts_evenly(block.part, base_k):
+            yield base_k
 
 
 def _cuts_evenly(part: Part, base_k: int) -> bool:
