@@ -88,6 +88,23 @@ def test_rows_of_more_than_512_pixels_are_worked_on_in_strips(width, strip):
     assert wgrad(layer((1, 16, width), (16, 16, 1))).strip_w == strip
 
 
+@pytest.mark.parametrize(
+    ("given", "strip"),
+    [
+        # 256 taps in a row are loaded one by one, in strips as others are.
+        (layer((1, 16, 767), (16, 16, 256)), 0),
+        (layer((1, 16, 768), (16, 16, 256)), 128),
+        # So are three taps of which padding is 256; every eighth of 1538 and 512 pixels makes 256 columns.
+        (layer((1, 16, 1538), (16, 16, 3), 8, 256), 0),
+        (layer((1, 16, 1539), (16, 16, 3), 8, 256), 128),
+        (layer((1, 16, 1541), (16, 16, 3), 8, 255), 0),
+    ],
+)
+def test_single_taps_of_wide_rows_are_worked_on_in_strips(given, strip):
+    found = wgrad(given)
+    assert (found.taps, found.strip_w) == ("all" if given.pads[2][0] == 255 else "khkw", strip)
+
+
 def test_a_reduction_of_one_row_is_cut_along_no_axis():
     one, two = (wgrad(layer((1, 16, height, 8), (16, 16, 1, 1))) for height in (1, 2))
     assert (one.stream_ways, one.stream_axis) == (1, "")

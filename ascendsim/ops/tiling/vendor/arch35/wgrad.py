@@ -16,7 +16,7 @@ LONGEST = 256
 # Slices of base_k in both tiles of a step, where they are as many as are tried, and as few.
 DEEPEST, LEAST_DEPTH = 16, 2
 STRIP = 128
-# Wider rows are worked on in strips of columns. Of padding beyond one byte the taps are loaded one by one.
+# Wider rows are worked on in strips of columns; half as wide ones where padding of columns is beyond a byte.
 MOST_COLUMNS = 512
 # What one load3d can say of a kernel: a byte each for extent, gap and padding, six bits for the stride.
 MOST_BYTE, MOST_STRIDE, MOST_WINDOW = 255, 63, 65536
@@ -97,16 +97,16 @@ def _fitted(block: Block) -> Block | None:
 def _cuts(block: Block) -> Iterator[Block]:
     """Yield the block as it is, then in strips of columns, then with one tap at a time."""
     layer = block.layer
-    if beyond_load3d(layer):
-        yield replace(block, split_taps=True)
-        return
-    if layer.output[2] <= MOST_COLUMNS:
+    block = replace(block, split_taps=beyond_load3d(layer))
+    most = MOST_COLUMNS if max(layer.pads[2]) <= MOST_BYTE else MOST_COLUMNS // 2
+    if layer.output[2] <= most:
         yield block
     strip = STRIP
     while strip >= layer.c0:
         yield replace(block, strip=strip)
         strip //= 2
-    yield replace(block, strip=layer.c0, split_taps=True)
+    if not block.split_taps:
+        yield replace(block, strip=layer.c0, split_taps=True)
 
 
 def beyond_load3d(layer: Layer) -> bool:

@@ -64,7 +64,7 @@ class Block:
         layer, pixels = self.layer, self.step * self.base_k
         if self.split_taps:
             # One tap reads one pixel of input for each of grad_output, which the copy has brought together.
-            return rows_touched(pixels, layer.output[2]) * layer.output[2] * align(self.channels)
+            return rows_touched(pixels, width) * width * align(self.channels)
         columns = (width - 1) * layer.stride[2] + layer.spans[2] if self.strip else layer.input[2]
         return wgrad_rows(layer, pixels, width) * columns * self.channels
 
