@@ -298,17 +298,22 @@ def test_blocks_of_short_reductions_leave_half_of_l0c(channels, out, base_m, cop
 @pytest.mark.parametrize(
     ("given", "segment"),
     [
-        (rows(8, 8, 16, 32768, 1), 32768),
-        (rows(8, 8, 16, 32767, 1), 0),
+        # 32 images of one tile are no small shape, nor are 64 pixels more than 64 channels.
+        (rows(8, 8, 64, 32768, 32), 32768),
+        (rows(8, 8, 64, 32767, 32), 0),
         # Nine taps: 32768 / 9 = 3640 channels in groups of 16.
-        (square(16, 3641, 8), 3632),
-        (square(16, 3640, 8), 0),
-        (rows(8, 8, 16, 2048, 1, dtype="float32"), 2048),
-        (rows(8, 8, 16, 2047, 1, dtype="float32"), 0),
-        (rows(8, 8, 16, 2048, 1, dtype="float32", layouts=LAST), 0),
+        (square(64, 3641, 8, batch=32), 3632),
+        (square(64, 3640, 8, batch=32), 0),
+        (rows(8, 8, 64, 2048, 32, dtype="float32"), 2048),
+        (rows(8, 8, 64, 2047, 32, dtype="float32"), 0),
+        (rows(8, 8, 64, 2048, 32, dtype="float32", layouts=LAST), 0),
         # A row of taps at a time: 8192.
         (layer((1, 16, 257, 1), (8192, 16, 257, 1)), 8192),
         (layer((1, 16, 257, 1), (8191, 16, 257, 1)), 0),
+        # Small shapes, full load and split kernels are whole.
+        (rows(8, 8, 16, 32768, 1), 0),
+        (rows(16, 32, 16, 2048, 32, dtype="float32"), 0),
+        (square(64, 2048, 32, stride=2, dtype="float32"), 0),
     ],
 )
 def test_reductions_that_are_cut_into_segments(given, segment):
@@ -467,6 +472,6 @@ def test_cores_without_a_task_turn_weights(out, layouts, cores):
 
 
 def test_only_taps_that_are_left_out_ask_for_zeros():
-    # Parts of a reduction are added by the core that has stored the first of them.
-    assert not dgrad(rows(8, 8, 16, 32768, 1)).zero_first
+    # Segments of a reduction are added by the core that stores the first of them.
+    assert not dgrad(rows(8, 8, 64, 32768, 32)).zero_first
     assert dgrad(layer((1, 16, 257, 1), (16, 16, 257, 1))).zero_first

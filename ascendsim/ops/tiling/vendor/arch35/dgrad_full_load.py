@@ -36,7 +36,7 @@ def full_load(part: Part) -> VendorPlan | None:
     if layer.kernel[0] > 1 or pixels <= channels or layer.input[2] > MOST_WIDTH or layer.itemsize == 1:
         return None
     bound = pixels * channels < LOADS_BOUND * (pixels + channels) or part.reduction <= SHORT
-    if not bound or part.taps not in ("all", "c04") or part.segment:
+    if not bound or part.taps not in ("all", "c04"):
         return None
     # L1 must have room twice for the weights of as many columns as a block begins with.
     _, columns = MANY_TAPS if many_taps(part) else ONE_TAP

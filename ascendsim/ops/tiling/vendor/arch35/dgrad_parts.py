@@ -29,6 +29,7 @@ class Part:
     smallest   taps of the smallest of the kernels that a split makes; 0: all are alike
     pixels     of the whole result: what its rows are counted in
     far        whether the kernel reaches further beyond the image than one load3d can say
+    cut        whether a long reduction is added in segments
     """
 
     layer: Layer
@@ -39,6 +40,7 @@ class Part:
     smallest: int = 0
     pixels: int = 0
     far: bool = False
+    cut: bool = False
 
     @property
     def window(self) -> int:
@@ -50,6 +52,8 @@ class Part:
     def segment(self) -> int:
         """Channels whose products are added before a partial result leaves L0C; 0: all of them."""
         layer, reduction = self.layer, self.layer.co * self.layer.taps
+        if not self.cut:
+            return 0
         limit = LONG_REDUCTION if self.taps in ("all", "c04") else LONG_PASS
         if layer.itemsize == 4 and layer.layouts.input == layer.layouts.grad_output == "NCDHW":
             limit = min(limit, LONG_PLAIN_FP32)
