@@ -209,12 +209,12 @@ def test_what_it_cannot_do_is_refused(problem, loop):
 
 
 def test_the_product_takes_it_for_taps_too_far_apart_for_load3d():
-    # A gap of 260 pixels does not fit in a byte.
-    layer, device = ConvProblem((1, 32, 12, 12), (64, 32, 3, 3), 1, 260, 260), load_profile("950PR_9589")
-    plan = choose_tiling(layer, "grad_input", "float16", device)
-    assert (plan.schedule, plan.tiling.tap_loop, plan.instead) == ("dgrad_passes", "kh", "")
-    near = choose_tiling(replace(layer, padding=250, dilation=250), "grad_input", "float16", device)
-    assert near.schedule == "dgrad_shares"
+    # A gap of 260 pixels does not fit in a byte: between rows of taps, and between the taps of a row.
+    layer, device = ConvProblem((1, 32, 12, 12), (64, 32, 3, 3), 1, 250, 250), load_profile("950PR_9589")
+    assert choose_tiling(layer, "grad_input", "float16", device).schedule == "dgrad_shares"
+    for far, loop in (((260, 250), "kh"), ((250, 260), "khkw"), ((260, 260), "khkw")):
+        plan = choose_tiling(replace(layer, padding=far, dilation=far), "grad_input", "float16", device)
+        assert (plan.schedule, plan.tiling.tap_loop, plan.instead) == ("dgrad_passes", loop, "")
 
 
 def test_the_nest_alone_takes_a_row_of_taps_at_a_time():

@@ -193,7 +193,7 @@ def test_a_kernel_split_by_the_stride_has_its_nest_and_multiplies_no_zeros(tmp_p
     file = written(tmp_path, json.dumps({"grad_input": SPLIT_ENTRY}), "entry.json")
     only = {"output_mask": (True, False, False), "product": "950PR_9589", "dtype": "float32"}
     split = estimate(SPLIT_LAYER, tiling=file, **only).kernels[-1]
-    # The product's own plan here cuts the sum over 25 taps into segments; a phase of the stride adds fewer.
+    # The product's own plan here cuts the sum over 25 taps into segments; that of a split kernel is whole.
     assert (split.plan.tiling.k_split, split.plan.chosen_by) == (1, "product in part")
     # A task makes 256 pixels of each phase: one task an image, two for each core. Each pixel of grad_output
     # meets its 25 taps once; zeros between the pixels make it four times as many.

@@ -47,8 +47,8 @@ def test_depths_of_a_task_of_grad_input(batch, depths, parts):
     ("channels", "segments"), [(227, (1, 0)), (228, (2, 224)), (448, (2, 224)), (449, (3, 224))]
 )
 def test_segments_of_a_long_reduction(channels, segments):
-    # float32 from 2048 / 9 channels on, 224 in each segment.
-    tiling = fields(ConvProblem((2, 16, 5, 5), (channels, 16, 3, 3), 1, 1), "grad_input", PR, "float32")
+    # float32 from 2048 / 9 channels on, 224 in each segment. 32 images are a task for each core.
+    tiling = fields(ConvProblem((32, 32, 5, 5), (channels, 32, 3, 3), 1, 1), "grad_input", PR, "float32")
     assert (tiling.k_split, tiling.single_core_k) == segments
 
 

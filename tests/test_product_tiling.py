@@ -28,6 +28,7 @@ ARCH35_WITH = {
     for size in (49152, 131072, 524288)
 }
 SHORT_L1 = ARCH35_WITH[49152]
+TWO_CORES = load_profile("950PR_9599", {"cores.cube": 2})
 B2, B3 = load_profile("910B2"), load_profile("910B3")
 MASKS = {"grad_input": (True, False, False), "grad_weight": (False, True, False)}
 
@@ -73,8 +74,9 @@ KINDS = {
         *("full_load", {"resident": "b", "mapping": "interleaved"}),
     ),
     "arch35 segments": (
-        *("grad_input", ARCH35, "float32", conv(16, 240, 5, batch=2)),
-        *("small_shape", {"k_segment": 224}),
+        # Two tasks, which two cores share evenly.
+        *("grad_input", TWO_CORES, "float32", conv(32, 240, 5, batch=2)),
+        *("inner_product", {"k_segment": 224}),
     ),
     "arch35 split along both axes": (
         *("grad_input", ARCH35, "float16", conv(32, 272, 25, stride=2)),
@@ -93,8 +95,8 @@ KINDS = {
         *("inner_product", {"mapping": "interleaved", "cl0_buffers": 2}),
     ),
     "arch35 a row of taps at a time": (
-        # Gaps between taps that load3d cannot say.
-        *("grad_input", ARCH35, "float16", ConvProblem((2, 16, 12, 12), (32, 16, 3, 3), 1, 260, 260)),
+        # Gaps between rows of taps that load3d cannot say.
+        *("grad_input", ARCH35, "float16", ConvProblem((2, 16, 12, 12), (32, 16, 3, 3), 1, *2 * [(260, 1)])),
         *("inner_product", {"taps": "kh", "zero_first": True}),
     ),
     "arch35 a tap at a time": (

@@ -43,7 +43,12 @@ TAPS = {
     ),
     "padding of columns": (
         *(layer((1, 16, 1, 256), (16, 16, 1, 256)), "all"),
-        *(layer((1, 16, 1, 257), (16, 16, 1, 257)), "kh"),
+        # Which a row of taps would have to say as well.
+        *(layer((1, 16, 1, 257), (16, 16, 1, 257)), "khkw"),
+    ),
+    "gap of columns": (
+        *(layer((1, 16, 1, 300), (16, 16, 1, 2), 1, (0, 1), (1, 255)), "all"),
+        *(layer((1, 16, 1, 300), (16, 16, 1, 2), 1, (0, 1), (1, 256)), "khkw"),
     ),
     # Two taps 256 apart, of which padding takes one pixel: 255 before, but the gap is beyond a byte.
     "gap": (
@@ -77,6 +82,30 @@ def test_a_pass_reduces_the_channels_under_its_taps(width, kernel, reduction):
     part = part_of(layer((1, 16, 4, width), (16, 16, 3, 3), 1, 1), ARCH35)
     assert part.layer.kernel[1:] == kernel
     assert (part.reduction, part.window) == (reduction, reduction)
+
+
+@pytest.mark.parametrize(
+    ("given", "base_k"),
+    [
+        # 257 rows of taps reach 256 beyond the image. Blocks begin with 512 pixels then, which leave 32 of k.
+        (layer((1, 32, 512, 4), (64, 32, 257, 1)), 32),
+        # 200 rows reach 199. L1 is short of the 215 that 1024 pixels see, but blocks begin with so many.
+        (layer((1, 32, 512, 64), (64, 32, 200, 1)), 16),
+    ],
+)
+def test_kernels_that_reach_far_begin_with_smaller_blocks(given, base_k):
+    assert part_of(given, ARCH35).taps == "kh"
+    # A tile of few taps has 256 pixels in the end.
+    assert base(dgrad(given)) == (256, 32, base_k)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float16", 27), ("float32", 13)])
+def test_groups_are_merged_while_ub_holds_their_weights_twice(dtype, most):
+    # 24 channels a group: two are 48 x 48 weights a tap, of which two copies are 9216 or 18432 bytes. 256
+    # more are for what is beside them, and UB has 253952.
+    for taps, factor in ((most, 2), (most + 1, 1)):
+        given = layer((1, 48, 1, 32), (48, 24, 1, taps), groups=2, dtype=dtype)
+        assert dgrad(given).group_merge == factor
 
 
 # --- grad_input of 910_95: kernels that the stride splits
@@ -181,6 +210,14 @@ def test_split_kernels_give_up_a_copy_of_the_weights_then_columns(l1, columns, c
     assert (found.al1_buffers, found.bl1_buffers) == copies
 
 
+def test_split_kernels_take_a_shorter_k_where_no_tile_ends_on_a_window():
+    # Phases of one row of three taps: two windows of 48 for 24 channels. A block begins with 32 of k, of
+    # which a tile of half of the reduction has no whole number.
+    found = dgrad(layer((16, 256, 128, 128), (24, 256, 3, 3), (3, 1), (3, 1)))
+    assert (found.kernel_split, base(found)) == ("h", (512, 128, 16))
+    assert (found.step_ka, found.al1_buffers, found.bl1_buffers) == (3, 2, 2)
+
+
 # --- grad_input of 910_95: strategies
 
 
@@ -197,9 +234,14 @@ STRATEGIES = {
     "loads": (rows(5, 307, 768, 144), "full_load", rows(3, 512, 768, 144), "inner_product"),
     # As many pixels again, but so short a reduction that writing bounds it.
     "short reductions": (rows(3, 512, 768, 128), "full_load", rows(3, 512, 768, 129), "inner_product"),
-    # 2 x 1024 x 128 columns x 2 bytes are all of L1.
+    # 2 x 512 x 256 columns x 2 bytes are all of L1; under several taps 128 columns count.
+    "columns of one tap": (rows(18, 32, 256, 512), "full_load", rows(18, 32, 256, 513), "inner_product"),
+    "columns of several taps": (
+        *(layer((128, 256, 18, 32), (320, 256, 1, 3), 1, (0, 1)), "full_load"),
+        *(layer((128, 256, 18, 32), (352, 256, 1, 3), 1, (0, 1)), "inner_product"),
+    ),
+    # Of fewer than 256 columns those that there are: 2 x 1024 x 128 x 2 bytes.
     "weights": (rows(16, 16, 128, 1024), "full_load", rows(16, 16, 128, 1025), "inner_product"),
-    # Of fewer columns those that there are.
     "fewer weights": (rows(16, 16, 112, 1168), "full_load", rows(16, 16, 112, 1171), "inner_product"),
     "depth": (
         *(layer((128, 16, 2, 8, 8), (16, 16, 1, 1, 1)), "full_load"),
@@ -222,7 +264,7 @@ def test_strategies_of_grad_input(name):
         (512, 256, (128, 512)),
         (512, 272, (256, 256)),
         (512, 512, (256, 256)),
-        (512, 528, (512, 128)),
+        (128, 528, (512, 128)),
         (96, 1024, (576, 96)),
         (112, 1040, (576, 64)),
     ],
@@ -256,17 +298,22 @@ def test_blocks_of_short_reductions_leave_half_of_l0c(channels, out, base_m, cop
 @pytest.mark.parametrize(
     ("given", "segment"),
     [
-        (rows(8, 8, 16, 32768, 1), 32768),
-        (rows(8, 8, 16, 32767, 1), 0),
+        # 32 images of one tile are no small shape, nor are 64 pixels more than 64 channels.
+        (rows(8, 8, 64, 32768, 32), 32768),
+        (rows(8, 8, 64, 32767, 32), 0),
         # Nine taps: 32768 / 9 = 3640 channels in groups of 16.
-        (square(16, 3641, 8), 3632),
-        (square(16, 3640, 8), 0),
-        (rows(8, 8, 16, 2048, 1, dtype="float32"), 2048),
-        (rows(8, 8, 16, 2047, 1, dtype="float32"), 0),
-        (rows(8, 8, 16, 2048, 1, dtype="float32", layouts=LAST), 0),
+        (square(64, 3641, 8, batch=32), 3632),
+        (square(64, 3640, 8, batch=32), 0),
+        (rows(8, 8, 64, 2048, 32, dtype="float32"), 2048),
+        (rows(8, 8, 64, 2047, 32, dtype="float32"), 0),
+        (rows(8, 8, 64, 2048, 32, dtype="float32", layouts=LAST), 0),
         # A row of taps at a time: 8192.
         (layer((1, 16, 257, 1), (8192, 16, 257, 1)), 8192),
         (layer((1, 16, 257, 1), (8191, 16, 257, 1)), 0),
+        # Small shapes, full load and split kernels are whole.
+        (rows(8, 8, 16, 32768, 1), 0),
+        (rows(16, 32, 16, 2048, 32, dtype="float32"), 0),
+        (square(64, 2048, 32, stride=2, dtype="float32"), 0),
     ],
 )
 def test_reductions_that_are_cut_into_segments(given, segment):
@@ -276,18 +323,21 @@ def test_reductions_that_are_cut_into_segments(given, segment):
 @pytest.mark.parametrize(
     ("given", "sizes"),
     [
-        # Several taps: 512 x 128, and half of L0A, 16384 elements, leaves 32 of k, which divide all 512 x 9.
+        # Several taps: 512 x 128, and half of L0A, 16384 elements, leaves 32 of k. That is no row of taps,
+        # 48, and no part of a window, 144. One C0 group would be, but is passed over for what the block began
+        # with: 64 bytes.
         (rows(64, 64, 512, 512, 9, 3), (512, 128, 32)),
-        # Of 528 x 9 they are no part, nor a row of taps, 48, nor a part of a window of 144.
-        (rows(64, 64, 512, 528, 9, 3), (512, 128, 16)),
+        (rows(64, 64, 512, 528, 9, 3), (512, 128, 32)),
+        # The same of float32, where a block begins with 16 of k; half of L0A leaves 16.
+        (rows(64, 64, 512, 200, 9, 3, dtype="float32", layouts=LAST), (512, 128, 16)),
         # 10 to 45 tasks for each of 32 cores, 8 x 4 for each image: 10 images are 320, 45 are 1440. A block
-        # of 256 leaves 64 of k.
-        (rows(64, 64, 512, 512, 10, 3), (256, 128, 64)),
+        # of 256 leaves 64 of k, of which rows of taps take 48, even where 64 divides the whole reduction.
+        (rows(64, 64, 512, 512, 10, 3), (256, 128, 48)),
         (rows(64, 64, 512, 528, 10, 3), (256, 128, 48)),
-        (rows(64, 64, 512, 512, 45, 3), (256, 128, 64)),
+        (rows(64, 64, 512, 512, 45, 3), (256, 128, 48)),
         (rows(64, 64, 512, 512, 46, 3), (512, 128, 32)),
         # 512 pixels at least: 4 tasks for each of 80 images.
-        (rows(16, 32, 512, 512, 80, 3), (256, 128, 64)),
+        (rows(16, 32, 512, 512, 80, 3), (256, 128, 48)),
         (rows(7, 73, 512, 512, 80, 3), (512, 128, 32)),
         # One tap: 256 x 256 x 64.
         (rows(64, 64, 2048, 2048, 9), (256, 256, 64)),
@@ -343,6 +393,8 @@ def test_two_copies_of_one_channel_group_fit_in_l0a():
         (rows(48, 48, 512, 512, 16, 3), 256),
         (rows(45, 48, 2048, 2048, 16), 240),
         (rows(48, 48, 2048, 2048, 16), 256),
+        # 13 rows of 37. L1 has room for one window of 49 taps, which 16 of k cut and 32 do not: tasks stay.
+        (layer((64, 384, 16, 37), (1280, 384, 7, 7), 1, 3), 481),
     ],
 )
 def test_tasks_take_whole_rows_where_that_makes_none_more(given, single_m):
@@ -399,3 +451,27 @@ DEEP = layer((1, 32, 4, 16, 16), (512, 32, 3, 1, 1), 1, (1, 0, 0))
 )
 def test_weights_that_vector_cores_turn_first(changed, before, turned):
     assert turned_first(replace(BLOCK, **before), DEEP._replace(**changed)) == turned
+
+
+@pytest.mark.parametrize(
+    ("out", "layouts", "cores"),
+    [
+        # Two phases of 32 x 32 pixels, 512 in a block: four tasks. Each of the two vector cores beside a cube
+        # core turns 16 channels of input for one of 16, 17 or 128.
+        (16, None, 8),
+        (17, None, 9),
+        (128, None, 32),
+        # Weights that the copy takes as they are.
+        (128, Layouts(weight="NDHWC"), 4),
+    ],
+)
+def test_cores_without_a_task_turn_weights(out, layouts, cores):
+    found = dgrad(layer((1, 16, 64, 32), (out, 16, 3, 3), (2, 1), 1, layouts=layouts))
+    assert (found.tasks, found.transpose_first) == (4, layouts is None)
+    assert found.used_cores == cores
+
+
+def test_only_taps_that_are_left_out_ask_for_zeros():
+    # Segments of a reduction are added by the core that stores the first of them.
+    assert not dgrad(rows(8, 8, 64, 32768, 32)).zero_first
+    assert dgrad(layer((1, 16, 257, 1), (16, 16, 257, 1))).zero_first

@@ -57,6 +57,18 @@ def test_tiles_are_as_deep_as_l1_holds(l1, steps, copies):
     assert (found.al1_buffers, found.bl1_buffers) == (copies, copies)
 
 
+@pytest.mark.parametrize(
+    ("l1", "steps", "copies"), [(131072, 1, 2), (131071, 8, 1), (81920, 5, 1), (81919, 4, 1)]
+)
+def test_tall_kernels_have_deep_tiles_in_one_copy(l1, steps, copies):
+    # A slice is a row of 64 pixels: 2048 bytes of grad_output, and of input as many for each of the rows that
+    # 31 taps and further slices see. So s slices take 2048 x (s + 30 + s).
+    tall = layer((128, 16, 64, 64), (16, 16, 31, 1))
+    found = plan(tall, "grad_weight", ARCH35._replace(l1=l1), by_winograd=False)
+    assert base(found) == (16, 256, 64)
+    assert (found.step_ka, found.step_kb, found.al1_buffers) == (steps, steps, copies)
+
+
 def test_no_tile_has_more_slices_than_there_are_nor_than_eight():
     # 3 slices of 1024 pixels, and 9.
     assert wgrad(rows(48, 64, 16, 16, 32)).step_ka == 3
@@ -74,6 +86,29 @@ def test_two_tiles_of_sums_where_l0c_holds_them(out, copies):
 @pytest.mark.parametrize(("width", "strip"), [(512, 0), (513, 128)])
 def test_rows_of_more_than_512_pixels_are_worked_on_in_strips(width, strip):
     assert wgrad(layer((1, 16, width), (16, 16, 1))).strip_w == strip
+
+
+@pytest.mark.parametrize(
+    ("given", "strip"),
+    [
+        # 256 taps in a row are loaded one by one, in strips as others are.
+        (layer((1, 16, 767), (16, 16, 256)), 0),
+        (layer((1, 16, 768), (16, 16, 256)), 128),
+        # So are three taps of which padding is 256; every eighth of 1538 and 512 pixels makes 256 columns.
+        (layer((1, 16, 1538), (16, 16, 3), 8, 256), 0),
+        (layer((1, 16, 1539), (16, 16, 3), 8, 256), 128),
+        (layer((1, 16, 1541), (16, 16, 3), 8, 255), 0),
+    ],
+)
+def test_single_taps_of_wide_rows_are_worked_on_in_strips(given, strip):
+    found = wgrad(given)
+    assert (found.taps, found.strip_w) == ("all" if given.pads[2][0] == 255 else "khkw", strip)
+
+
+def test_a_reduction_of_one_row_is_cut_along_no_axis():
+    one, two = (wgrad(layer((1, 16, height, 8), (16, 16, 1, 1))) for height in (1, 2))
+    assert (one.stream_ways, one.stream_axis) == (1, "")
+    assert (two.stream_ways, two.stream_axis) == (2, "height")
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,26 @@ def test_further_fields_agree_as_far_as_is_said_here(data_dir):
     assert differing == {"base_n": (20, 21), "base_k": (20, 21), "step_n": (20, 21)}
 
 
+AXES = {0: "", 1: "batch_depth", 2: "height"}
+TAPS = {"all": "all", "C04": "c04", "one kh per pass": "kh", "one kh,kw per pass": "khkw"}
+
+
+def test_the_last_round_of_grad_weight_is_cut_along_the_axis_that_records_say(data_dir):
+    for plan, record in planned(data_dir, "dW", "arch35"):
+        assert plan.stream_axis == AXES[record["expected"]["streamkType"]], record["case"]
+
+
+def test_templates_of_grad_input_are_those_that_records_say(data_dir):
+    for plan, record in planned(data_dir, "dX", "arch35"):
+        key, said = record["tiling_key_fields"], record["expected"]
+        assert plan.taps == TAPS[key["taps"]], record["case"]
+        assert plan.kernel_split == (key["kernel_split"] or "").lower(), record["case"]
+        assert (plan.group_merge > 1) == key["group_merge"], record["case"]
+        assert (plan.strategy == "full_load") == bool(said["enableFullLoad"]), record["case"]
+        single = (plan.al1_buffers, plan.bl1_buffers) == (1, 1)
+        assert (plan.kernel_split == "hw" and single) == bool(said["kSCoutFullLoad"]), record["case"]
+
+
 @pytest.mark.parametrize(("op", "arch"), FAMILIES)
 def test_a_problem_is_the_layer_that_a_record_says(data_dir, op, arch):
     # A ConvProblem has one padding for both ends of depth, and one grad_output for its sizes.

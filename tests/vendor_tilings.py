@@ -31,6 +31,7 @@ FURTHER = {
         "k_segment": "kSegment",
         "through_gm": "kSUseWorkSpace",
         "transpose_first": "enableVecTrans",
+        "zero_first": "initOutputFlag",
     },
     "dW": {
         "single_core_m": "singleCoreM",

@@ -21,7 +21,7 @@ class VendorPlan:
     single_core_m, single_core_n, single_core_k
                    the share of one task; 0: all of it
     *_buffers      copies of a tile: 1, or 2 for ping-pong
-    used_cores     cores that get work
+    used_cores     cores that the kernel is launched on; without a task they turn weights, or add parts
     tasks          shares, dealt to the cores as `mapping` says
     mapping        "contiguous" ranges, "interleaved" (task t on core t mod cores), or a "grid" of cores
     order          axes of the task's index, slowest first
@@ -38,7 +38,7 @@ class VendorPlan:
     resident       "a" or "b": the operand that stays in L1 for a task
     transpose_first  whether vector cores turn the weights in a phase of their own
     through_gm     whether the results of a split kernel are interleaved through a workspace
-    zero_first     whether the result is cleared before, as taps are skipped or parts added
+    zero_first     whether the operator clears the result before, as taps are skipped or cores add to it
     """
 
     strategy: str

@@ -36,4 +36,5 @@ def tail_along(extents: Mapping[str, int], tasks: int, cores: int) -> Tail:
         length = ceil_div(extent, min(ways, extent))
         cuts.append(Tail(ceil_div(extent, length), axis, length))
     # Of equal ones the first, as max keeps it.
-    return max(cuts, key=lambda cut: cut.ways)
+    most = max(cuts, key=lambda cut: cut.ways)
+    return most if most.ways > 1 else Tail()

@@ -27,17 +27,25 @@ def grad_input(given: Layer, machine: Machine) -> VendorPlan | None:
     split = split_part(layer, machine)
     plan = split_plan(split) if split is not None else None
     part = part_of(layer, machine)
-    plan = plan or small_shape(part) or full_load(part) or inner_product(part)
+    # Small shapes end at one long reduction, and operands that stay, split or not, bound it themselves.
+    plan = plan or small_shape(part) or full_load(part) or inner_product(replace(part, cut=True))
     if plan is None:
         return None
-    return replace(plan, group_merge=factor, transpose_first=turned_first(plan, given))
+    plan = replace(plan, group_merge=factor)
+    if not turned_first(plan, given):
+        return plan
+    # Two vector cores beside each cube core turn 16 channels of input for one of grad_output at a time.
+    turning = ceil_div(given.co * ceil_div(given.ci, FRACTAL), 2)
+    used = min(machine.cores, max(plan.tasks, turning))
+    return replace(plan, transpose_first=True, used_cores=used)
 
 
 def merge_factor(layer: Layer, machine: Machine) -> int:
     """Return how many groups are computed as one: vector cores build their block-diagonal weights in UB."""
     factor = layer.merge_factor(layer.c0)
     merged = layer.merged(factor)
-    block = merged.co1 * merged.taps * merged.ci1 * FRACTAL * layer.c0 * layer.itemsize
+    # Channels of input come in fractals of 16, also of float32; those of grad_output in C0.
+    block = merged.co1 * merged.taps * align(merged.ci) * layer.c0 * layer.itemsize
     return factor if 2 * block + 256 <= machine.ub else 1
 
 
@@ -51,7 +59,10 @@ def inner_product(part: Part) -> VendorPlan | None:
     smaller = legalised(block)
     if smaller is None:
         return None
-    found = balanced(replace(smaller, base_n=align(ceil_div(part.layer.ci, smaller.columns)), single_m=0))
+    found = replace(smaller, base_n=align(ceil_div(part.layer.ci, smaller.columns)))
+    # Tasks stay as they are while blocks are as tall as before.
+    if smaller.base_m < block.base_m:
+        found = balanced(replace(found, single_m=0))
     # A tile that was cut to fit in L1 keeps the copies in L0C that the first one had.
     return plan_of(found, "inner_product", cl0_buffers=first.l0c_copies)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ascendsim.ops.tiling.vendor.arch35.dgrad_parts import PIXELS_OF_ONE_TAP, Part
@@ -11,6 +12,8 @@ from ascendsim.ops.tiling.vendor.layer import FRACTAL, align, ceil_div, floor_to
 LONGEST, LONGEST_NARROW = 1024, 512
 # (m, n) of a kernel of several taps, and of one.
 MANY_TAPS, ONE_TAP = (512, 128), (256, 256)
+# And the bytes of k that go with the first.
+FIRST_K_BYTES = 64
 # Where 3 x 3 kernels make so many tasks for each core, smaller blocks end more evenly.
 SMALLER_M, FEWEST_TASKS, MOST_TASKS, LEAST_PIXELS = 256, 10, 45, 512
 
@@ -82,8 +85,7 @@ def base_block(part: Part) -> Block:
     """Return the base block, which fills L0C as far as pixels and channels go."""
     layer, machine = part.layer, part.machine
     pixels, channels = align(layer.in_pixels), align(layer.ci)
-    many = layer.kernel[0] * layer.taps > 1 and part.taps in ("all", "c04")
-    start_m, start_n = MANY_TAPS if many else ONE_TAP
+    start_m, start_n = MANY_TAPS if many_taps(part) else ONE_TAP
     start_n = machine.beside(start_m, start_n)
     if layer.kernel[1:] == (3, 3) and layer.in_pixels >= LEAST_PIXELS:
         tasks = part.images * ceil_div(layer.in_pixels, start_m) * ceil_div(layer.ci, start_n)
@@ -93,7 +95,7 @@ def base_block(part: Part) -> Block:
     base_n = min(start_n, channels)
     widened = False
     if base_n < start_n:
-        most = LONGEST_NARROW if base_n <= FRACTAL else LONGEST
+        most = LONGEST_NARROW if base_n <= FRACTAL or part.far else LONGEST
         base_m = min(most, floor_to(machine.l0c_floats // base_n, FRACTAL), pixels)
     if base_m < start_m:
         base_n = min(LONGEST, floor_to(machine.l0c_floats // base_m, FRACTAL), channels)
@@ -102,27 +104,53 @@ def base_block(part: Part) -> Block:
 
 
 def longest_k(part: Part, base_m: int, base_n: int) -> int:
-    """Return the longest base_k of a half of L0 that cuts windows evenly, by rows of taps if it can."""
-    layer = part.layer
-    limit = min(part.machine.l0_half // layer.itemsize // max(base_m, base_n), part.reduction)
-    unit = layer.c0
-    for base_k in range(floor_to(limit, unit), 0, -unit):
-        if _cuts_evenly(part, base_k):
-            return base_k
-    return unit
+    """Return the longest base_k of a half of L0 that takes whole rows of taps, or cuts windows evenly.
+
+    One C0 group is no such cut: where nothing longer is, the block keeps the base_k that it began with, as
+    far as L0 holds that.
+    """
+    unit = part.layer.c0
+    limit = min(part.machine.l0_half // part.layer.itemsize // max(base_m, base_n), part.reduction)
+    most = max(unit, floor_to(limit, unit))
+    even = (base_k for base_k in range(most, unit, -unit) if _cuts_evenly(part, base_k))
+    # The phases of an odd kernel that the stride splits have other windows, and one base_k must serve all.
+    least = unit if _odd_phases(part) else min(most, _first_k(part))
+    return next(even, least)
+
+
+def shorter_ks(block: Block) -> Iterator[int]:
+    """Yield each shorter base_k that takes whole rows of taps or cuts windows evenly, the longest first."""
+    unit = block.part.layer.c0
+    for base_k in range(block.base_k - unit, 0, -unit):
+        if base_k == unit or _cuts_evenly(block.part, base_k):
+            yield base_k
 
 
 def _cuts_evenly(part: Part, base_k: int) -> bool:
     """Tell whether a base_k takes whole rows of taps, or cuts windows evenly."""
     layer, (_, kh, kw) = part.layer, part.layer.kernel
-    if part.smallest and part.smallest != layer.taps:
-        # The phases of a split kernel have other windows, and one base_k must serve the smallest, too.
+    if _odd_phases(part):
         return is_whole(base_k, part.window) and is_whole(base_k, part.smallest * layer.c0)
     if part.taps == "c04":
         return base_k % FRACTAL == 0
     row = kw if kw > 1 else kh
     by_rows = row > 1 and base_k % (row * layer.c0) == 0
-    return by_rows or is_whole(base_k, part.window) or part.reduction % base_k == 0
+    return by_rows or is_whole(base_k, part.window)
+
+
+def _odd_phases(part: Part) -> bool:
+    """Tell whether the kernels that the stride makes of one differ in their taps."""
+    return part.smallest not in (0, part.layer.taps)
+
+
+def _first_k(part: Part) -> int:
+    """Return the base_k of a block before it is fitted: 64 bytes under several taps, 128 under one."""
+    return (FIRST_K_BYTES if many_taps(part) else 2 * FIRST_K_BYTES) // part.layer.itemsize
+
+
+def many_taps(part: Part) -> bool:
+    """Tell whether one pass adds the products of several taps, in H and W or in depth."""
+    return part.layer.kernel[0] * part.layer.taps > 1 and part.taps in ("all", "c04")
 
 
 def balanced(block: Block) -> Block:

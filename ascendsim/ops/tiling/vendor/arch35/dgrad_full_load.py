@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
-from ascendsim.ops.tiling.vendor.arch35.dgrad_block import LONGEST, LONGEST_NARROW, Block, longest_k
+from ascendsim.ops.tiling.vendor.arch35.dgrad_block import (
+    LONGEST,
+    LONGEST_NARROW,
+    MANY_TAPS,
+    ONE_TAP,
+    Block,
+    longest_k,
+    many_taps,
+)
 from ascendsim.ops.tiling.vendor.arch35.dgrad_parts import Part
 from ascendsim.ops.tiling.vendor.arch35.dgrad_plan import plan_of
 from ascendsim.ops.tiling.vendor.image_l1 import Steps
@@ -28,9 +36,11 @@ def full_load(part: Part) -> VendorPlan | None:
     if layer.kernel[0] > 1 or pixels <= channels or layer.input[2] > MOST_WIDTH or layer.itemsize == 1:
         return None
     bound = pixels * channels < LOADS_BOUND * (pixels + channels) or part.reduction <= SHORT
-    if not bound or part.taps not in ("all", "c04") or part.segment:
+    if not bound or part.taps not in ("all", "c04"):
         return None
-    if 2 * part.reduction * min(channels, SHORT) * layer.itemsize > machine.l1:
+    # L1 must have room twice for the weights of as many columns as a block begins with.
+    _, columns = MANY_TAPS if many_taps(part) else ONE_TAP
+    if 2 * part.reduction * min(channels, columns) * layer.itemsize > machine.l1:
         return None
     block = _block(part)
     block, depth = _shares(block)

@@ -28,6 +28,8 @@ class Part:
     passes     tasks for each tile of the result, of which each makes other rows
     smallest   taps of the smallest of the kernels that a split makes; 0: all are alike
     pixels     of the whole result: what its rows are counted in
+    far        whether the kernel reaches further beyond the image than one load3d can say
+    cut        whether a long reduction is added in segments
     """
 
     layer: Layer
@@ -37,6 +39,8 @@ class Part:
     passes: int = 1
     smallest: int = 0
     pixels: int = 0
+    far: bool = False
+    cut: bool = False
 
     @property
     def window(self) -> int:
@@ -48,6 +52,8 @@ class Part:
     def segment(self) -> int:
         """Channels whose products are added before a partial result leaves L0C; 0: all of them."""
         layer, reduction = self.layer, self.layer.co * self.layer.taps
+        if not self.cut:
+            return 0
         limit = LONG_REDUCTION if self.taps in ("all", "c04") else LONG_PASS
         if layer.itemsize == 4 and layer.layouts.input == layer.layouts.grad_output == "NCDHW":
             limit = min(limit, LONG_PLAIN_FP32)
@@ -85,13 +91,17 @@ def part_of(layer: Layer, machine: Machine) -> Part:
     unit_stride = max(*layer.stride[1:], *layer.dilation[1:]) == 1
     if layer.co <= C04_CHANNELS and layer.itemsize == 2 and unit_stride and layer.layouts.plain:
         return Part(layer, machine, "c04", pixels=pixels)
-    if max(*_backward_pads(layer), *layer.dilation[1:]) <= MOST_BYTE and _holds(layer, machine):
+    pads = [_backward_pads(layer, axis) for axis in (1, 2)]
+    high, wide = (max(*pad, gap) <= MOST_BYTE for pad, gap in zip(pads, layer.dilation[1:], strict=True))
+    if high and wide and _holds(layer, machine):
         return Part(layer, machine, "all", pixels=pixels)
+    far = max(map(max, pads)) > MOST_BYTE
     one_row = layer._replace(kernel=(layer.kernel[0], 1, layer.kernel[2]))
-    if _holds(one_row, machine):
-        return Part(one_row, machine, "kh", pixels=pixels)
+    # A load3d of one row of taps still has to say how far that reaches beyond the image, and its gaps.
+    if wide and _holds(one_row, machine):
+        return Part(one_row, machine, "kh", pixels=pixels, far=far)
     one_tap = layer._replace(kernel=(layer.kernel[0], 1, 1))
-    return Part(one_tap, machine, "khkw", pixels=pixels)
+    return Part(one_tap, machine, "khkw", pixels=pixels, far=far)
 
 
 def _holds(layer: Layer, machine: Machine) -> bool:
@@ -100,14 +110,11 @@ def _holds(layer: Layer, machine: Machine) -> bool:
     return dgrad_channel_bytes(layer, PIXELS_OF_ALL_TAPS) + weights <= machine.l1
 
 
-def _backward_pads(layer: Layer) -> tuple[int, ...]:
-    """Return the padding in H and W of the convolution that grad_input is, before each axis and after."""
-    found = []
-    for axis in (1, 2):
-        before = layer.spans[axis] - 1 - layer.pads[axis][0]
-        expanded = (layer.output[axis] - 1) * layer.stride[axis] + 1
-        found += [before, layer.input[axis] - expanded + layer.spans[axis] - 1 - before]
-    return tuple(found)
+def _backward_pads(layer: Layer, axis: int) -> tuple[int, int]:
+    """Return the padding along one axis, before and after, of the convolution that grad_input is."""
+    before = layer.spans[axis] - 1 - layer.pads[axis][0]
+    expanded = (layer.output[axis] - 1) * layer.stride[axis] + 1
+    return before, layer.input[axis] - expanded + layer.spans[axis] - 1 - before
 
 
 def split_part(layer: Layer, machine: Machine) -> Part | None:

@@ -34,7 +34,7 @@ def plan_of(block: Block, strategy: str, **more: Any) -> VendorPlan:
         "taps": part.taps,
         "kernel_split": part.split,
         "k_segment": part.segment,
-        "zero_first": part.taps in ("kh", "khkw") or bool(part.segment),
+        "zero_first": part.taps in ("kh", "khkw"),
         **more,
     }
     return VendorPlan(strategy, block.base_m, block.base_n, block.base_k, steps.a, steps.b, **values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ascendsim.ops.tiling.vendor.arch35.dgrad_block import Block, balanced, base_block, longest_k
+from ascendsim.ops.tiling.vendor.arch35.dgrad_block import Block, balanced, base_block, longest_k, shorter_ks
 from ascendsim.ops.tiling.vendor.arch35.dgrad_l1 import with_steps
 from ascendsim.ops.tiling.vendor.arch35.dgrad_parts import Part
 from ascendsim.ops.tiling.vendor.arch35.dgrad_plan import plan_of
@@ -42,9 +42,13 @@ def _whole(part: Part) -> Block | None:
 
 
 def _blocks(part: Part) -> Block | None:
-    """Return the base block, with fewer channels and one copy of the weights where L1 wants it so."""
+    """Return the base block, with a shorter k, then one copy of the weights, then fewer channels.
+
+    Each only where L1, or windows that the slices of a tile do not end on, want it so.
+    """
     block = balanced(base_block(part))
-    found = with_steps(block)
+    shorter = (replace(block, base_k=base_k) for base_k in shorter_ks(block))
+    found = with_steps(block) or next(filter(None, map(with_steps, shorter)), None)
     while found is None:
         found = with_steps(block, 2, 1)
         if found is None:

@@ -13,9 +13,10 @@ from ascendsim.ops.tiling.vendor.plan import VendorPlan
 from ascendsim.ops.tiling.vendor.stream import Tail, tail_of
 
 LONGEST = 256
-DEEPEST = 16
+# Slices of base_k in both tiles of a step, where they are as many as are tried, and as few.
+DEEPEST, LEAST_DEPTH = 16, 2
 STRIP = 128
-# Wider rows are worked on in strips of columns. Of padding beyond one byte the taps are loaded one by one.
+# Wider rows are worked on in strips of columns; half as wide ones where padding of columns is beyond a byte.
 MOST_COLUMNS = 512
 # What one load3d can say of a kernel: a byte each for extent, gap and padding, six bits for the stride.
 MOST_BYTE, MOST_STRIDE, MOST_WINDOW = 255, 63, 65536
@@ -96,16 +97,16 @@ def _fitted(block: Block) -> Block | None:
 def _cuts(block: Block) -> Iterator[Block]:
     """Yield the block as it is, then in strips of columns, then with one tap at a time."""
     layer = block.layer
-    if beyond_load3d(layer):
-        yield replace(block, split_taps=True)
-        return
-    if layer.output[2] <= MOST_COLUMNS:
+    block = replace(block, split_taps=beyond_load3d(layer))
+    most = MOST_COLUMNS if max(layer.pads[2]) <= MOST_BYTE else MOST_COLUMNS // 2
+    if layer.output[2] <= most:
         yield block
     strip = STRIP
     while strip >= layer.c0:
         yield replace(block, strip=strip)
         strip //= 2
-    yield replace(block, strip=layer.c0, split_taps=True)
+    if not block.split_taps:
+        yield replace(block, strip=layer.c0, split_taps=True)
 
 
 def beyond_load3d(layer: Layer) -> bool:
@@ -116,13 +117,16 @@ def beyond_load3d(layer: Layer) -> bool:
 
 
 def _deepest(block: Block) -> Block | None:
-    """Return the block with the deepest tiles; one copy of them, then less of it, where two do not fit."""
-    for depth in (*range(DEEPEST, 0, -2), 1):
-        deep = replace(block, depth=depth)
+    """Return the block with the deepest tiles; one copy of them, then less of it, where two do not fit.
+
+    One copy is tried from the deepest on again: of tall kernels many slices read hardly more rows than one.
+    """
+    for copies, depth in product((2, 1), range(DEEPEST, 0, -LEAST_DEPTH)):
+        deep = replace(block, depth=depth, copies=copies)
         if deep.fits:
             return deep
     for base_k in range(block.base_k - FRACTAL, 0, -FRACTAL):
-        short = replace(block, depth=1, base_k=base_k)
+        short = replace(block, depth=LEAST_DEPTH, copies=1, base_k=base_k)
         if short.fits:
             return short
     return _smaller(block)
@@ -130,7 +134,7 @@ def _deepest(block: Block) -> Block | None:
 
 def _smaller(block: Block) -> Block | None:
     """Return the block with sides that the shortest reduction fits, then the longest that does."""
-    small = replace(block, depth=1, base_k=FRACTAL)
+    small = replace(block, depth=LEAST_DEPTH, copies=1, base_k=FRACTAL)
     while not small.fits:
         m, n = small.base_m, small.base_n
         if max(m, n) <= FRACTAL:

@@ -12,6 +12,8 @@ from ascendsim.ops.tiling.vendor.windows import rows_touched, wgrad_channels, wg
 class Block:
     """A base block of grad_weight with its tiles in L1.
 
+    depth       slices of base_k in the tiles of both operands together, where the reduction has so many
+    copies      of both tiles in L1
     strip       columns of grad_output in one pass; 0: whole rows
     split_taps  whether a load3d reads one tap, and not all of the kernel's
     height      rows of grad_output that one task reduces; 0: all
@@ -22,7 +24,8 @@ class Block:
     base_m: int
     base_n: int
     base_k: int
-    depth: int = 1
+    depth: int = 2
+    copies: int = 2
     strip: int = 0
     split_taps: bool = False
     height: int = 0
@@ -35,12 +38,7 @@ class Block:
     @property
     def step(self) -> int:
         """Slices of base_k in a tile of either operand."""
-        return min(max(1, self.depth // 2), ceil_div(self.single_k, self.base_k))
-
-    @property
-    def copies(self) -> int:
-        """Copies of the tiles in L1."""
-        return min(2, self.depth)
+        return min(self.depth // 2, ceil_div(self.single_k, self.base_k))
 
     @property
     def fits(self) -> bool:
@@ -66,7 +64,7 @@ class Block:
         layer, pixels = self.layer, self.step * self.base_k
         if self.split_taps:
             # One tap reads one pixel of input for each of grad_output, which the copy has brought together.
-            return rows_touched(pixels, layer.output[2]) * layer.output[2] * align(self.channels)
+            return rows_touched(pixels, width) * width * align(self.channels)
         columns = (width - 1) * layer.stride[2] + layer.spans[2] if self.strip else layer.input[2]
         return wgrad_rows(layer, pixels, width) * columns * self.channels
 
