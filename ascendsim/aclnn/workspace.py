@@ -159,9 +159,12 @@ def _require_plannable(problem: ConvProblem, check: str) -> None:
 
 def planned_sizes(problem: ConvProblem) -> tuple[int, ...]:
     """Return what `LARGEST` limits, in its order."""
-    depth, height, width = problem.big_size
+    # Padding can make the small side the larger one.
+    sides = problem.big_size, problem.small_size
+    pixels = max(height * width for _, height, width in sides)
+    depth = max(depth for depth, _, _ in sides)
     tiles = max(_tiles_of_grad_weight(problem), _tiles_of_image(problem))
-    return height * width, depth * problem.kernel[0], tiles
+    return pixels, depth * problem.kernel[0], tiles
 
 
 def _tiles_of_grad_weight(problem: ConvProblem) -> int:
