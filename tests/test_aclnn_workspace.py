@@ -206,6 +206,7 @@ TOO_LARGE = [
     conv((1, 1, 2**31 - 2), (1, 1, 3), groups=1, dtype="float16"),  # one endless row
     conv((1, 1, 5 * 10**6, 1, 1), (1, 1, 1, 1, 1), groups=1, padding=0, dtype="float16"),  # slices
     conv((1, 1, 10**6, 1, 1), (1, 1, 10**5, 1, 1), groups=1, padding=0, dtype="float16"),  # depth pairs
+    conv((2**62, 2, 2), (4, 1, 1), groups=2, padding=0, dtype="float16"),  # elements
     conv((1, 1, 1), (1, 1, 1), groups=1, padding=2**30, dtype="float16"),  # padding
     conv((1, 1, 1, 1, 1), (1, 1, 1, 1, 1), groups=1, padding=(2**20, 0, 0), dtype="float16"),  # in depth
     conv((1, 2**40, 1, 1), (16, 2**40, 1, 1), groups=1, padding=0, dtype="float16"),  # channels

@@ -22,8 +22,9 @@ SYSTEM_BYTES = 16 * 2**20
 INNER = 561103  # ACLNN_ERR_INNER_NULLPTR
 # Larger calls are accepted by the rules and not planned: choosing how to cut one image, matching depths with
 # taps in depth, and numbering the base blocks of a gradient would take minutes and gigabytes. At these limits
-# it takes a second or two.
+# it takes a second or two. Bytes and times are held in 64 bits, where a thousand devices' memory has room.
 LARGEST = {
+    "elements in one tensor": 2**48,
     "pixels in one image": 2**25,
     "pairs of depth and kernel depth": 150_000,
     "tiles of 256 x 256 in a gradient (grad_input: of one image)": 2**20,
@@ -164,7 +165,8 @@ def planned_sizes(problem: ConvProblem) -> tuple[int, ...]:
     pixels = max(height * width for _, height, width in sides)
     depth = max(depth for depth, _, _ in sides)
     tiles = max(_tiles_of_grad_weight(problem), _tiles_of_image(problem))
-    return pixels, depth * problem.kernel[0], tiles
+    elements = max(map(prod, (problem.input, problem.weight, problem.grad_output)))
+    return elements, pixels, depth * problem.kernel[0], tiles
 
 
 def _tiles_of_grad_weight(problem: ConvProblem) -> int:
