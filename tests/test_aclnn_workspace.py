@@ -206,6 +206,14 @@ TOO_LARGE = [
     conv((1, 1, 2**31 - 2), (1, 1, 3), groups=1, dtype="float16"),  # one endless row
     conv((1, 1, 5 * 10**6, 1, 1), (1, 1, 1, 1, 1), groups=1, padding=0, dtype="float16"),  # slices
     conv((1, 1, 10**6, 1, 1), (1, 1, 10**5, 1, 1), groups=1, padding=0, dtype="float16"),  # depth pairs
+    conv((2**62, 2, 2), (4, 1, 1), groups=2, padding=0, dtype="float16"),  # elements
+    conv((1, 1, 1), (1, 1, 1), groups=1, padding=2**30, dtype="float16"),  # padding
+    conv((1, 1, 1, 1, 1), (1, 1, 1, 1, 1), groups=1, padding=(2**20, 0, 0), dtype="float16"),  # in depth
+    conv((1, 2**40, 1, 1), (16, 2**40, 1, 1), groups=1, padding=0, dtype="float16"),  # channels
+    conv((1, 2**40, 1, 1), (2**40, 16, 1, 1), groups=1, padding=0, transposed=True, dtype="float16"),
+    conv((1, 2**19, 1, 1), (2**19, 2**19, 1, 1), groups=1, padding=0, dtype="float16"),  # tiles
+    conv((1, 2**19, 2**9, 2**9), (1, 2**19, 1, 1), groups=1, padding=0, dtype="float16"),  # of one image
+    conv((1, 2**26, 1), (2**26, 32, 1), groups=2**21, padding=0, dtype="float16"),  # of groups
 ]
 LARGE = [
     conv((2**32, 64, 7, 7), (64, 64, 3, 3), groups=1, dtype="float16"),  # bytes
@@ -249,6 +257,18 @@ AT_THE_LIMIT = {
 def test_the_largest_calls_that_are_planned_take_little(call):
     peak, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     first_phase(call, arguments_of(call, arrays=False))
+    assert time.process_time() - started < 5
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 2**20  # KiB
+
+
+@pytest.mark.parametrize("product", ["910_95", "910B", "910"])
+@pytest.mark.parametrize("rows", [1, 2**14])
+def test_as_many_channels_as_are_planned_take_little_on_every_product(product, rows):
+    # 2^28 columns of one row, or 2^22 columns of 2^14 rows, are 2^20 tiles, the most that are planned.
+    columns = 2**28 // max(1, rows // 256)
+    call = conv((1, columns, 1, 1), (rows, columns, 1, 1), groups=1, padding=0, dtype="float16")
+    peak, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    first_phase(call, arguments_of(call, arrays=False), product=product)
     assert time.process_time() - started < 5
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 2**20  # KiB
 

@@ -209,7 +209,7 @@ def test_what_a_file_expects(answers, file, expected, status):
 def test_null_pointers_in_a_file(answers, file):
     tensors = CALL["tensors"] | {"weight": None}
     _, (row,) = answers(file(tensors=tensors), "--product", "910B", "--rules", "shipped")
-    assert (row["status"], row["reason"]) == (161001, "weight is null")
+    assert (row["status"], row["reason"]) == (161001, "weight is null; it must be given")
     outputs = {"grad_input": None}
     _, (row,) = answers(file(outputs=outputs), "--product", "910B", "--rules", "shipped")
     assert (row["status"], row["check"]) == (161001, "3 (null outputs)")
@@ -218,7 +218,7 @@ def test_null_pointers_in_a_file(answers, file):
     assert statuses(rows) == {("910B", "documented"): 161001, ("910B", "shipped"): 0}
     path = file(attributes={"stride": None, "padding": 1})
     _, (row,) = answers(path, "--product", "910B", "--rules", "shipped")
-    assert row["reason"] == "stride is null"
+    assert row["reason"] == "stride is null; it must be given"
 
 
 def test_outputs_and_strides_in_a_file(answers, file):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, estimate
-from ascendsim.ops.tiling.vendor.first.fractals import last_of
+from ascendsim.ops.tiling.vendor.first.fractals import divisors, last_of
 from ascendsim.ops.tiling.vendor.first.plans import first_plan
 from ascendsim.profile import load_profile
 from tests.conv_cases import call_of
@@ -307,3 +307,8 @@ def test_weights_stay_in_l1_where_they_fit():
 @given(least=st.integers(0, 50), most=st.integers(0, 50))
 def test_the_last_number_that_fits_is_found(least, most):
     assert last_of(most, lambda number: number <= least) == min(least, most)
+
+
+def test_divisors_are_those_that_leave_no_rest():
+    for number in range(1, 500):
+        assert divisors(number) == [part for part in range(1, number + 1) if number % part == 0]

@@ -23,7 +23,7 @@ def reason(call, product="910B", rules="documented"):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"bias_sizes": None}, "bias_sizes is null"),
+        ({"bias_sizes": None}, "bias_sizes is null; it must be given"),
         ({"grad_input": None}, "grad_input is null, but output_mask asks for it"),
         (
             {"grad_input": None, "output_mask": (False, True, True)},
@@ -54,7 +54,11 @@ def reason(call, product="910B", rules="documented"):
             "cube_math_type is 'HF32'; it must be an integer, or one of KEEP_DTYPE, "
             "ALLOW_FP32_DOWN_PRECISION, USE_FP16, USE_HF32",
         ),
-        ({"grad_output.shape": (0, 6, 6, 7)}, "grad_output (0, 6, 6, 7) is empty"),
+        (
+            {"grad_output.shape": (0, 6, 6, 7)},
+            "grad_output (0, 6, 6, 7) is empty; none of its extents may be 0 unless input or weight is "
+            "empty, too",
+        ),
         (
             {"grad_input.shape": (2, 4, 6, 8)},
             "grad_input is (2, 4, 6, 8), but input is (2, 4, 6, 7); they must be equal",
@@ -189,9 +193,35 @@ TRANSPOSED = conv((2, 4, 6, 7), (4, 6, 3, 3), groups=1, transposed=True, dtype="
             conv((0, 4, 6, 7), (6, 4, 9, 3), groups=1, padding=1, grad_output=(0, 6, 1, 7)),
             "910B",
             "documented",
-            "along H the dilated kernel spans 9, padded input only 8",
+            "along H the dilated kernel spans 9, more than input with padding, 8",
         ),
-        (changed(tbc(), {"bias": None}), "910B", "documented", "bias is null"),
+        (changed(tbc(), {"bias": None}), "910B", "documented", "bias is null; it must be given"),
+        (
+            conv((2, 4, 6, 7), (0, 4, 3, 3), groups=1, dtype="float16"),
+            "910",
+            "documented",
+            "grad_output (2, 0, 6, 7) is empty; none of its extents may be 0",
+        ),
+        (
+            changed(tbc(), {"grad_output.shape": (0, 2, 4)}),
+            "910B",
+            "shipped",
+            "grad_output (0, 2, 4) is empty; none of its extents may be 0",
+        ),
+        (
+            conv((0, 4, 6, 7), (6, 0, 3, 3), groups=1),
+            "910B",
+            "shipped",
+            "input has 4 channels, but weight.shape[1] * groups is 0 * 1; they must be equal",
+        ),
+        (
+            changed(
+                conv((0, 4, 6, 7), (4, 6, 3, 3), groups=1, transposed=True), {"input.shape": (0, 3, 6, 7)}
+            ),
+            "910B",
+            "shipped",
+            "weight.shape[0] is 4, but input has 3 channels; they must be equal",
+        ),
         (tbc(pad=256), "910B", "documented", "pad is 256; it may not exceed 255 (page 003, pad)"),
         (
             changed(tbc(), {"pad": 2}),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import AclnnError, AscendSimError
+from ascendsim.ops.problems.merged import FRACTAL, filling_groups
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
 
 if TYPE_CHECKING:
@@ -18,12 +20,16 @@ INPUTS = ("grad_output", "input", "weight")
 # What the runtime takes for itself beside the kernels.
 SYSTEM_BYTES = 16 * 2**20
 INNER = 561103  # ACLNN_ERR_INNER_NULLPTR
-# Larger calls are accepted by the rules and not planned: choosing how to cut one image, and matching depths
-# with taps in depth, would take minutes and gigabytes. At these limits it takes a second or two.
+# Larger calls are accepted by the rules and not planned: choosing how to cut one image, matching depths with
+# taps in depth, and numbering the base blocks of a gradient would take minutes and gigabytes. At these limits
+# it takes a second or two. Bytes and times are held in 64 bits, where a thousand devices' memory has room.
 LARGEST = {
+    "elements in one tensor": 2**48,
     "pixels in one image": 2**25,
     "pairs of depth and kernel depth": 150_000,
+    "tiles of 256 x 256 in a gradient (grad_input: of one image)": 2**20,
 }
+TILE = 256
 
 
 def workspace_bytes(
@@ -154,5 +160,30 @@ def _require_plannable(problem: ConvProblem, check: str) -> None:
 
 def planned_sizes(problem: ConvProblem) -> tuple[int, ...]:
     """Return what `LARGEST` limits, in its order."""
-    depth, height, width = problem.big_size
-    return height * width, depth * problem.kernel[0]
+    # Padding can make the small side the larger one.
+    sides = problem.big_size, problem.small_size
+    pixels = max(height * width for _, height, width in sides)
+    depth = max(depth for depth, _, _ in sides)
+    tiles = max(_tiles_of_grad_weight(problem), _tiles_of_image(problem))
+    elements = max(map(prod, (problem.input, problem.weight, problem.grad_output)))
+    return elements, pixels, depth * problem.kernel[0], tiles
+
+
+def _tiles_of_grad_weight(problem: ConvProblem) -> int:
+    taps = prod(problem.kernel[1:])
+    return problem.kernel[0] * _tiles(problem, problem.small_channels, problem.big_channels * taps)
+
+
+def _tiles_of_image(problem: ConvProblem) -> int:
+    depth, height, width = problem.input_size
+    channels = problem.small_channels if problem.transposed else problem.big_channels
+    return depth * _tiles(problem, height * width, channels)
+
+
+def _tiles(problem: ConvProblem, rows: int, columns: int) -> int:
+    """Return the tiles of a matrix product of so many rows and columns for each group.
+
+    Groups of few channels are computed as one.
+    """
+    at_once = filling_groups(problem.groups, problem.big_channels, problem.small_channels, FRACTAL)
+    return -(-problem.groups // at_once) * -(-rows // TILE) * -(-columns // TILE)

@@ -14,7 +14,7 @@ def null_pointers(c: CheckedTbc) -> str | None:
     """Find a tensor that is not there."""
     for name in (*INPUTS, *GRADIENTS):
         if c.optional(name) is None:
-            return f"{name} is null"
+            return f"{name} is null; it must be given"
     return None
 
 
@@ -59,7 +59,7 @@ def empty_tensors(c: CheckedTbc) -> str | None:
     names = {"refused": INPUTS, "only beside grad_output": ("grad_output",), "allowed": ()}[c.rules.empty]
     for name in names:
         if c.tensor(name).is_empty:
-            return f"{name} {c.tensor(name).shape} is empty"
+            return f"{name} {c.tensor(name).shape} is empty; none of its extents may be 0"
     return None
 
 

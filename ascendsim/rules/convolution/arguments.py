@@ -20,7 +20,7 @@ def null_inputs(c: CheckedConvolution) -> str | None:
     also = tuple(name for name in ("bias_sizes",) if name in c.rules.never_null)
     for name in (*INPUTS, *also, *ATTRIBUTES):
         if getattr(c.call, name) is None:
-            return f"{name} is null"
+            return f"{name} is null; it must be given"
     return None
 
 

@@ -60,7 +60,10 @@ def channels(c: CheckedConvolution) -> str | None:
     big, own, count = c.big.shape[1], c.tensor("weight").shape[1], c.call.groups
     if (big, own) == (0, 0) or (own and big == own * count):
         return None
-    return f"{c.big_name} has {big} channels, but weight.shape[1] * groups is {own} * {count}"
+    return (
+        f"{c.big_name} has {big} channels, but weight.shape[1] * groups is {own} * {count}; "
+        "they must be equal"
+    )
 
 
 def weight_and_sizes(c: CheckedConvolution) -> str | None:
@@ -69,7 +72,9 @@ def weight_and_sizes(c: CheckedConvolution) -> str | None:
     if first == 0 and (c.call.transposed or c.rules.empty.weight_n_positive):
         return "weight.shape[0] is 0; it must be above 0"
     if c.call.transposed:
-        return None if first == own else f"weight.shape[0] is {first}, but input has {own} channels"
+        if first == own:
+            return None
+        return f"weight.shape[0] is {first}, but input has {own} channels; they must be equal"
     for axis, name in enumerate(c.axes):
         before, after = c.pads(axis)
         if c.rules.empty.four_pads == "axis number":
@@ -78,7 +83,10 @@ def weight_and_sizes(c: CheckedConvolution) -> str | None:
         # A kernel of 0 taps spans 1 - dilation and fits anywhere.
         padded = c.tensor("input").shape[2 + axis] + before + after
         if padded < c.span(axis):
-            return f"along {name} the dilated kernel spans {c.span(axis)}, padded input only {padded}"
+            return (
+                f"along {name} the dilated kernel spans {c.span(axis)}, more than input with padding, "
+                f"{padded}"
+            )
     return None
 
 

@@ -20,7 +20,10 @@ def empty_inputs(c: CheckedConvolution) -> str | None:
     # An empty input goes on: it has rules of its own at 27.
     for name in ("grad_output", "weight"):
         if c.tensor(name).is_empty:
-            return f"{name} {c.tensor(name).shape} is empty"
+            rule = f"{name} {c.tensor(name).shape} is empty; none of its extents may be 0"
+            # On these products an empty input or weight has gone elsewhere: grad_output is empty alone.
+            alone = c.product in c.rules.empty.products
+            return f"{rule} unless input or weight is empty, too" if alone else rule
     return None
 
 

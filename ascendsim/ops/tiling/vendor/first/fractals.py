@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import ceil
+from math import ceil, isqrt
 from typing import NamedTuple
 
 from ascendsim.cube.tile_reads import round_up
@@ -61,7 +61,9 @@ class L0(NamedTuple):
 
 def divisors(number: int) -> list[int]:
     """Return the divisors of a number, in rising order."""
-    return [part for part in range(1, number + 1) if number % part == 0]
+    # They come in pairs, one of which is at most the square root: channels may be millions.
+    small = [part for part in range(1, isqrt(number) + 1) if number % part == 0]
+    return small + [number // part for part in reversed(small) if part * part != number]
 
 
 def last_of(most: int, fits: Callable[[int], bool]) -> int:

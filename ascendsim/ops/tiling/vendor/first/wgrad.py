@@ -128,7 +128,9 @@ def _in_l1(gemm: WgradGemm, profile: Profile, tile: Tile, rows: int, columns: in
     box = taps._replace(channels=min(taps.channels, channels // s.c0))
     # 8 rows of float32 take the room of whole fractals.
     held = round_up(tile.m * s.c0, profile.cube.m0)
-    for steps in range(whole, 0, -1):
+    # More slices of the left operand alone are too many: an image may have millions.
+    most = l1 // (2 * held * tile.k * FRACTAL_ROWS * s.itemsize)
+    for steps in range(min(whole, most), 0, -1):
         pixels = steps * tile.k * FRACTAL_ROWS
         left = held * pixels * s.itemsize
         right = s.tile_bytes(min(pixels, s.pixels), box, in_row=False)
