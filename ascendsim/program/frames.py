@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from itertools import chain
 from typing import Any
 
 from ascendsim.errors import ProgramError
@@ -130,18 +131,22 @@ class Frame:
         if not self._views:
             return {}
         # By identity: an equal one may be found in another way.
+        open_, found, at = self._open, {}, -1
+        for first, view in self._views:
+            at = max(first, at + 1)
+            while at < len(open_) and not _has(open_[at], view):
+                at += 1
+            found[at] = view
+        # Counted for all instructions at once, as most have none.
         wanted = {id(view.written) for _, view in self._views}
-        fields: list[tuple[Any, ...]] = [tuple(made) for made in self._open]  # type: ignore[arg-type]
-        users = [at for at, has in enumerate(fields) if not wanted.isdisjoint(map(id, has))]
-        pairs = zip(users, self._views, strict=False)
-        own = [at >= first and any(has is view.written for has in fields[at]) for at, (first, view) in pairs]
-        if len(users) != len(self._views) or not all(own):
+        count = sum(map(wanted.__contains__, map(id, chain.from_iterable(open_))))  # type: ignore[arg-type]
+        if at >= len(open_) or count != len(self._views):
             names = ", ".join(sorted({view.find.__name__ for _, view in self._views}))
             raise ProgramError(
-                f"a unit of code finds {len(self._views)} views by {names}, and {len(users)} of its "
+                f"a unit of code finds {len(self._views)} views by {names}, and {count} of its "
                 "instructions have one; hand each view as it is to one instruction, the next one"
             )
-        return {at: view for at, (_, view) in zip(users, self._views, strict=True)}
+        return found
 
     def _whole_aims(self) -> tuple[Aim, ...] | None:
         """Return the aims with the places that they fill; None: slices are as they are written."""
@@ -190,3 +195,12 @@ class Frame:
         if not others and task == Part() and turns is None and self.segments == [Segment(0, 1)]:
             return unit
         return Nest(tuple(self.steps), tuple(self.segments), self._places)
+
+
+def _has(instruction: Any, view: View) -> bool:
+    """Tell whether an instruction has a view."""
+    # By hand: a generator for each instruction would be what is slow.
+    for field in instruction:  # noqa: SIM110
+        if field is view.written:
+            return True
+    return False

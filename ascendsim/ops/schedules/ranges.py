@@ -103,6 +103,14 @@ class TaskRange(Sequence[Any]):
             for block in self._blocks[run.first : run.last]
         }
 
+    def different(self) -> Sequence[Any]:
+        """Return the different blocks in the range."""
+        each, begin = len(self._blocks), self.begin
+        end = begin + len(self._range)
+        if len(self._range) >= each:
+            return self._blocks
+        return [*self._blocks[begin:end], *self._blocks[: max(0, end - each)]]
+
     def of_first_image(self) -> list[Any]:
         """Return the tasks of the first image, for each outer."""
         return [

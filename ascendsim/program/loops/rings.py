@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from ascendsim.errors import ProgramError
@@ -38,6 +38,8 @@ class Stand:
         self.bare = bare
 
 
+# Labels of slots, by number.
+Fills = tuple[tuple[int, Label], ...]
 # A ring for now: how it stands, and what it holds.
 Snapshot = tuple[Stand, tuple[Held | None, ...]]
 
@@ -57,6 +59,7 @@ class Ring:
         """
         self.slots = slots
         self.numbers = frozenset([slot.index for slot in slots])
+        self._all_lost: Fills = tuple([(number, LOST) for number in range(len(slots))])
         self._told = told
         # What a turn makes the slot: unused, if that counts.
         self._unused = True if asked else None
@@ -150,7 +153,7 @@ class Ring:
         begin = self.at.begin
         return self.at.bare if labels is None else (self.at.bare, *labels[begin:], *labels[:begin])
 
-    def fill(self, fills: Iterable[tuple[int, Any]], places: tuple[Hashable, ...], lap: int) -> None:
+    def fill(self, fills: Fills, places: tuple[Hashable, ...], lap: int) -> None:
         """Let slots hold what code leaves there that has these places."""
         for number, label in fills:
             held = (places[label[0]], label[1], label[2], lap) if label else NAMELESS
@@ -190,6 +193,9 @@ class Ring:
         before   the labels of its places then; None: it has no places
         """
         count, begin = len(self.slots), at.begin
+        turn = (self.at.turn - begin) % count
+        if before is None and taken >= count:
+            return Change(self, turn, self.at.fresh, taken, self._all_lost)
         lost = [(at.turn + number) % count for number in range(1, 1 + min(taken, count))]
         fills: dict[int, Label] = dict.fromkeys(lost, LOST)
         if before is not None:
@@ -200,13 +206,16 @@ class Ring:
                     # Still there, or there again.
                     fills.pop(number, None)
         told = tuple([((number - begin) % count, label) for number, label in fills.items()])
-        return Change(self, (self.at.turn - begin) % count, self.at.fresh, taken, told)
+        return Change(self, turn, self.at.fresh, taken, told)
 
     def move(self, change: Change) -> Move:
         """Return a change for code that begins here."""
         _, turn, fresh, taken, told = change
         count, begin = len(self.slots), self.at.begin
-        fills = tuple([((begin + number) % count, label) for number, label in told])
+        # All slots are all slots, wherever it begins.
+        fills = told
+        if told is not self._all_lost:
+            fills = tuple([((begin + number) % count, label) for number, label in told])
         return self, self._stands[fresh][(begin + turn) % count], taken, fills
 
 
@@ -221,9 +230,9 @@ class Change(NamedTuple):
     turn: int
     fresh: bool | None
     taken: int
-    fills: tuple[tuple[int, Label], ...]
+    fills: Fills
 
 
 # The same from one turn on: how the ring stands behind the code, and labels by the numbers of slots. A plain
 # tuple, as there are some for every task.
-Move = tuple[Ring, Stand, int, tuple[tuple[int, Label], ...]]
+Move = tuple[Ring, Stand, int, Fills]

@@ -11,9 +11,11 @@ from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment
 from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.slices import DgradSlices
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
 from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
 from ascendsim.ops.schedules.tiles import Index
-from ascendsim.ops.schedules.zero_insertion import Piece
+from ascendsim.ops.schedules.zero_insertion import Piece, ZeroInsertion
+from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.places import Slot
 
 
@@ -69,11 +71,18 @@ class PartTiles(DgradTiles):
     finds = PartSlices
     _slices: PartSlices
 
+    def __init__(
+        self, builder: ProgramBuilder, cut: DgradTasks, insertion: ZeroInsertion | None = None
+    ) -> None:
+        super().__init__(builder, cut, insertion)
+        # Views take time, and only blocks with tiles of other shapes have others.
+        self._viewed = len({*cut.pixel_costs.values()}) < len({*cut.pixel_shapes.values()})
+
     def left(self, slot: Slot, part: Part, pair: int, at: int) -> None:
         """Bring into L1 what the pixels of a block need of the source for a segment."""
         find = self._slices
         tile = find.tile(part, at)
-        if tile.clear:
+        if tile.clear or not self._viewed:
             self._left(slot, tile, (find.left, find.left_piece), part, pair, at)
             return
         # Blocks whose tiles cost the same share code, wherever these lie in the image.
@@ -98,7 +107,11 @@ class PartTiles(DgradTiles):
         first: bool,
     ) -> None:
         """Load one slice of a segment of a part into the slots of L0A and L0B, and add its product."""
-        rows, segment = self._b.view(self._slices.rows, part, at, slice_), self._slices.segment(part, at)
+        segment = self._slices.segment(part, at)
+        if not self._viewed:
+            self.multiply(accumulator, image, weights, l0, part.task, segment, slice_, first=first)
+            return
+        rows = self._b.view(self._slices.rows, part, at, slice_)
         self._multiply(accumulator, (image, l0[0], rows), (weights, l0[1]), part.task, segment, slice_, first)
 
     @property

@@ -29,9 +29,9 @@ class DgradTasks(DgradCut):
         """Return what a core with these tasks reserves."""
         if isinstance(tasks, Cells | TaskRange):
             cells = tasks.ranges if isinstance(tasks, Cells) else (tasks,)
-            blocks = {block for cell in cells for _, block in cell.kinds()}
+            blocks = [block for cell in cells for block in cell.different()]
             ranges = {(first, pixels) for _, first, pixels, _, _ in blocks}
-            columns = max(own for *_, own in blocks)
+            columns = max([own for _, _, _, _, own in blocks])
         else:
             ranges = {(task.first_pixel, task.pixels) for task in tasks}
             columns = max(task.columns for task in tasks)
@@ -106,21 +106,16 @@ class DgradTasks(DgradCut):
 
     def _spelled(self, tasks: Sequence[Task]) -> Hashable:
         """Return the shapes of tasks and the numbers of their tiles, in the order in which they are met."""
-        numbers: dict[Hashable, int] = defaultdict(count().__next__)
-        return tuple(
-            (
-                self.pixel_shapes[task.first_pixel, task.pixels],
-                task.columns,
-                tuple(
-                    (
-                        numbers["left", task.group, task.image, source, task.first_pixel],
-                        numbers["right", task.group, kernel, task.first_column],
-                    )
-                    for kernel, source in self.gemm.depths[task.depth]
-                ),
-            )
-            for task in tasks
-        )
+        lefts: dict[Hashable, int] = defaultdict(count().__next__)
+        rights: dict[Hashable, int] = defaultdict(count().__next__)
+        shapes, depths, spelled = self.pixel_shapes, self.gemm.depths, []
+        for group, image, depth, first, pixels, column, columns, _ in tasks:
+            tiles = [
+                (lefts[group, image, source, first], rights[group, kernel, column])
+                for kernel, source in depths[depth]
+            ]
+            spelled.append((shapes[first, pixels], columns, tuple(tiles)))
+        return tuple(spelled)
 
     @cached_property
     def _symbols(self) -> list[int]:

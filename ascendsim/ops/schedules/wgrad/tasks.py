@@ -125,17 +125,18 @@ class WgradTasks(WgradCut):
         With one kernel depth a task's tiles are known by its part and its rows or columns. With several,
         kernel depths share tiles, so that the tiles of every segment are numbered by what they hold.
         """
-        numbers: dict[Hashable, int] = defaultdict(count().__next__)
+        lefts: dict[Hashable, int] = defaultdict(count().__next__)
+        rights: dict[Hashable, int] = defaultdict(count().__next__)
         met: list[Hashable] = []
         for task in tasks:
-            group, part, row, columns = task.group, task.part, task.first_row, task.columns
-            tiles: Hashable = numbers["left", group, part, row], numbers["right", group, part, columns.box]
+            group, depth, part, row, _, (box, *_) = task
+            tiles: Hashable = lefts[group, part, row], rights[group, part, box]
             if self.shares_tiles:
                 tiles = tuple(
-                    (numbers["left", group, small, row, run], numbers["right", group, big, columns.box, run])
+                    (lefts[group, small, row, run], rights[group, big, box, run])
                     for small, big, run in self.segments(task)
                 )
-            met.append((self._shape_of(task), self._part_shapes[task.depth, part], tiles))
+            met.append((self._shape_of(task), self._part_shapes[depth, part], tiles))
         return tuple(met)
 
     @staticmethod
