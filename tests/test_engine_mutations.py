@@ -136,7 +136,7 @@ TABLES = [
     Mutation("kernel", '"S": size * issue_cycles', '"S": 0'),
     Mutation("kernel", "(at, pipe // len(PIPES))", "(at, 0)", "test_handover"),
     Mutation("kernel", "if pipe // len(PIPES) == core:", "if True:", "test_handover"),
-    Mutation("naming", "or name in self._asked else ()", "and False else ()", "test_slices_asked"),
+    Mutation("naming", "or name in self._asked else ()", "and False else ()"),
     Mutation("kernel", "now += profile.sync.barrier_cycles", "pass"),
     Mutation("code", "code[1:, f.FIRST_USE] = ends[:-1]", "pass"),
     Mutation("code", "self._ends.extend([begin + end for", "self._ends.extend([end for"),
