@@ -85,6 +85,6 @@ def checks_of(every, tests):
     @pytest.mark.slow
     @named
     def makes_a_test_fail(mutation, tmp_path):
-        assert_noticed(run_copy(tmp_path, mutation.file, mutation.old, mutation.new, tests))
+        assert_noticed(run_copy(tmp_path, mutation.file, mutation.old, mutation.new, mutation.tests or tests))
 
     return stands_once, passes_unchanged, makes_a_test_fail

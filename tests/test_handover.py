@@ -306,11 +306,12 @@ def test_both_engines_agree_on_any_program(seed):
         issue_cycles=rng.randint(0, 3),
         flag_cycles=rng.randint(0, 9),
         depth=rng.choice((1, 2, 5, 1000)),
-        read=(150, 100),
+        # Enough for one core of each program, but not for all three.
+        read=(150 if seed % 2 else 450, 100),
         write=(120, 100),
         memory=(60, 50),
         vector_cap=40,
-        vector_total=150,
+        vector_total=150 if seed % 2 else 450,
         latency=(3, 2, 50),
     )
     programs = [random_program(rng) for _ in range(rng.randint(1, 2))]

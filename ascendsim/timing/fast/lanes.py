@@ -6,7 +6,7 @@ What is done for each transfer is done by numpy; `naming.py` finds each slice on
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import accumulate, chain
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,8 +15,8 @@ from ascendsim.program.loops.laps import Lap
 from ascendsim.program.program import Program
 from ascendsim.program.units import Nest, Segment, Step, Unit
 from ascendsim.timing.fast.code import CodeBook
-from ascendsim.timing.fast.layouts import NONE, Layouts
-from ascendsim.timing.fast.naming import Composed, Namer, Slice
+from ascendsim.timing.fast.layouts import Layouts
+from ascendsim.timing.fast.naming import Namer, Slice
 from ascendsim.timing.fast.ragged import numbers_of
 from ascendsim.timing.l2.lanes import next_place
 
@@ -43,16 +43,16 @@ class _Run(NamedTuple):
 class _Sources(NamedTuple):
     """Of some code what its layout says, and for each of its sources the number of what is not told apart."""
 
-    source: NDArray[np.int32]
-    slices: NDArray[np.int32]
+    columns: NDArray[np.int32]
     sources: list[tuple[int, int | None]]
 
 
 class _Steps:
     """The transfers of steps, each step once, one step after the other.
 
-    For each transfer which of `named` it is from, and which slice of that. `named` are numbers of what was
-    found, `laps` by how much each of them is moved. `sizes` are the transfers of each step.
+    For each transfer which of `named` it is from, which slice of that, and by how much it is moved.
+    `named` are numbers of what was found, `laps` by how much each of them is moved. `sizes` are the transfers
+    of each step.
     """
 
     def __init__(self) -> None:
@@ -60,22 +60,21 @@ class _Steps:
         self.named: list[int] = []
         self.laps: list[int] = []
         # Of each step what its layout says, and where its own begin in `named`.
-        self._columns: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
+        self._columns: list[NDArray[np.int32]] = [np.empty((3, 0), np.int32)]
         self._begins: list[int] = []
 
-    def append(self, source: NDArray[np.int32], slices: NDArray[np.int32], begin: int) -> int:
+    def append(self, columns: NDArray[np.int32], begin: int) -> int:
         """Add a step whose own begin there in `named`; return its number."""
-        self.sizes.append(len(source))
-        self._columns.append((source, slices))
+        self.sizes.append(columns.shape[1])
+        self._columns.append(columns)
         self._begins.append(begin)
         return len(self.sizes) - 1
 
-    def columns(self) -> tuple[Numbers, NDArray[np.int32]]:
-        """Return for each transfer its place in `named`, and which slice it is of that."""
-        source, slices = (
-            np.concatenate([NONE, *column]) for column in zip((NONE, NONE), *self._columns, strict=True)
-        )
-        return source + np.repeat(np.array(self._begins, np.int64), self.sizes), slices
+    def columns(self) -> tuple[Numbers, NDArray[np.int32], Numbers]:
+        """Return for each transfer its place in `named`, which slice it is of that, and its laps."""
+        source, slices, laps = np.concatenate(self._columns, axis=1)
+        places = source + np.repeat(np.array(self._begins, np.int64), self.sizes)
+        return places, slices, laps + np.array(self.laps, np.int64)[places]
 
 
 class SliceBook:
@@ -119,11 +118,12 @@ class SliceBook:
                     slices.append(Slice(tensor.name, index))
         count = len(slices)
         named = self._namer.note(slices)
-        source, each = np.zeros(count, np.int32), np.arange(count, dtype=np.int32)
+        columns = np.zeros((3, count), np.int32)
+        columns[1] = np.arange(count)
         begin = len(self._steps.named)
         self._steps.named.append(named)
         self._steps.laps.append(0)
-        return _Run(range(1), np.array([self._steps.append(source, each, begin)]))
+        return _Run(range(1), np.array([self._steps.append(columns, begin)]))
 
     def _run(self, program: Program, part: Segment) -> _Run:
         """Return the transfers of a segment."""
@@ -136,7 +136,7 @@ class SliceBook:
 
     def _number(self, step: Step) -> int:
         """Take in a step; return its number."""
-        source, slices, sources = self._sources.get(step.unit) or self._sources_of(step.unit)
+        columns, sources = self._sources.get(step.unit) or self._sources_of(step.unit)
         steps, shift = self._steps, step.shift
         begin = len(steps.named)
         for at, number in sources:
@@ -145,7 +145,7 @@ class SliceBook:
                 number, lap = self._namer.of_step(step, at)
             steps.named.append(number)
             steps.laps.append(lap + shift)
-        return steps.append(source, slices, begin)
+        return steps.append(columns, begin)
 
     def _sources_of(self, code: Unit | Nest) -> _Sources:
         """Return the sources of some code, with a number where nobody asks for slices."""
@@ -153,23 +153,29 @@ class SliceBook:
         names = [self._book.traffics[number].tensor.name for number in layout.traffics]
         sources: list[tuple[int, int | None]] = []
         for number, source in enumerate(layout.sources):
-            own = [name for name, of in zip(names, layout.source, strict=True) if of == number]
-            told = self._asked is None or not self._asked.isdisjoint(own)
+            own = {
+                at: name
+                for name, of, at in zip(names, layout.source, layout.slices, strict=True)
+                if of == number
+            }
+            told = self._asked is None or not self._asked.isdisjoint(own.values())
             # A tensor as a whole stands for each of its slices.
-            whole = None if told else self._namer.note([Slice(name, ()) for name in own])
+            whole = None if told else self._namer.note([Slice(own[at], ()) for at in sorted(own)])
             sources.append((source, whole))
-        columns = np.array(layout.source, np.int32), np.array(layout.slices, np.int32)
-        made = self._sources[code] = _Sources(*columns, sources)
+        columns = np.array([layout.source, layout.slices, layout.laps], np.int32)
+        made = self._sources[code] = _Sources(columns, sources)
         return made
 
     def numbers(self) -> list[Numbers]:
         """Return for each program the number of the slice of every transfer, in program order."""
-        rows, steps = self._rows(), self._steps
-        begins = np.array(list(accumulate([row.shape[1] for row in rows], initial=0)), np.int64)
-        pool = np.concatenate([np.empty((3, 0), np.int64), *rows], axis=1)
-        source, slices = steps.columns()
-        once = pool[:, begins[np.array(steps.named, np.int64)][source] + slices]
-        once[1] += once[2] * np.array(steps.laps, np.int64)[source]
+        steps, found = self._steps, self._namer.found
+        begins = np.cumsum([0, *map(len, found)])
+        known: dict[Hashable, int] = {}
+        told = np.array([self._told(each, known) for each in self._namer.slices], np.int64).reshape(-1, 3).T
+        flat = np.array(list(chain.from_iterable(found)), np.int64)
+        places, slices, laps = steps.columns()
+        once = told[:, flat[begins[np.array(steps.named, np.int64)][places] + slices]]
+        once[1] += once[2] * laps
         sizes = np.array(steps.sizes, np.int64)
         firsts = np.cumsum(sizes) - sizes
         result = []
@@ -180,21 +186,6 @@ class SliceBook:
             result.append(np.concatenate(made, axis=1)[:2])
         most = 1 + max((int(found[1].max(initial=0)) for found in result), default=0)
         return [found[0] * most + found[1] for found in result]
-
-    def _rows(self) -> list[Numbers]:
-        """Return for all that was found three rows: slices without their laps by number, laps, which move."""
-        known: dict[Hashable, int] = {}
-        told = np.array([self._told(each, known) for each in self._namer.slices], np.int64).reshape(-1, 3).T
-        # One array for all: most are of one slice, and to make a small array takes as long as a large one.
-        units = [() if isinstance(found, Composed) else found for found in self._namer.found]
-        table = told[:, np.array(list(chain.from_iterable(units)), np.int64)]
-        rows: list[Numbers] = []
-        at = 0
-        for found, own in zip(self._namer.found, units, strict=True):
-            made = _composed(found, rows) if isinstance(found, Composed) else table[:, at : at + len(own)]
-            rows.append(made)
-            at += len(own)
-        return rows
 
     def _told(self, slice_: Slice, known: dict[Hashable, int]) -> tuple[int, int, bool]:
         """Return the number of a slice without its lap, its lap, and whether it moves."""
@@ -215,17 +206,6 @@ def _pieces(program: Program) -> Sequence[Sequence[Any]]:
     """Return all instructions in order, unit by unit."""
     made = program.instructions
     return [made[begin : begin + len(unit)] for begin, unit in program.placed()]
-
-
-def _composed(composed: Composed, rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Lay the rows of what a nest names end to end, loops and all."""
-    made = []
-    for shifts, named in composed.segments:
-        parts = [rows[number] for number, _ in named]
-        once = np.concatenate(parts, axis=1)
-        once[1] += once[2] * np.repeat([lap for _, lap in named], [part.shape[1] for part in parts])
-        made.append(_rounds(once, shifts))
-    return made[0] if len(made) == 1 else np.concatenate([np.empty((3, 0), np.int64), *made], axis=1)
 
 
 def _rounds(once: NDArray[np.int64], shifts: range) -> NDArray[np.int64]:

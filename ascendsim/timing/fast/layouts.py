@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import chain, zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Hashable
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ascendsim.program.loops.labels import place_in
+from ascendsim.program.loops.laps import told_apart
 from ascendsim.program.program import Program
-from ascendsim.program.units import Nest, Step, Unit
+from ascendsim.program.units import Nest, Part, Step, Unit
 from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.ragged import numbers_of
 
@@ -24,12 +25,26 @@ TASK = -1
 NONE = np.empty(0, np.int32)
 
 
+class Inner(NamedTuple):
+    """A source of a step of a nest, and how it follows from one of the nest's.
+
+    `rest` is how the key of the source goes on from the nest's; `lap` is the lap of the task itself.
+    """
+
+    unit: Unit | Nest
+    source: int
+    task: Part
+    rest: tuple[Any, ...]
+    lap: int
+
+
 class Layout(NamedTuple):
     """The transfers of a unit or a nest in order, loops unrolled.
 
-    Of each the number of its traffic, its core, from which of `sources` its slice follows, and which of the
-    slices of that source it is. A source is the number of a place of the step, or TASK; `counts` are the
-    slices of each.
+    Of each the number of its traffic, its core, from which of `sources` its slice follows, which of the
+    slices of that source it is, and by how much that is moved if laps move it. A source is the number of a
+    place of the step, or TASK; `counts` are the slices of each, those of all rounds of a loop as one. In a
+    nest they are the slices of its `inner` sources, one after the other.
     """
 
     # Lists, as most have few transfers: a small array takes as long to make as a large one.
@@ -37,8 +52,10 @@ class Layout(NamedTuple):
     cores: list[int]
     source: list[int]
     slices: list[int]
+    laps: list[int]
     sources: tuple[int, ...]
     counts: tuple[int, ...]
+    inner: dict[int, list[Inner]]
 
 
 class Layouts:
@@ -67,30 +84,25 @@ class Layouts:
             slices.append(counts[place])
             counts[place] += 1
         source = [sources.index(place) for place in found]
-        return Layout(list(code.traffics), list(code.cores), source, slices, sources, tuple(counts.values()))
+        laps = [0] * len(source)
+        columns = list(code.traffics), list(code.cores), source, slices, laps
+        return Layout(*columns, sources, tuple(counts.values()), {})
 
     def _of_nest(self, nest: Nest) -> Layout:
         """Lay those of its steps end to end; a source of a step is one of the nest's, or follows from one."""
-        sources: dict[int, int] = {}
-        counts: list[int] = []
-        made = Layout([], [], [], [], (), ())
+        made = _Nest(nest)
         for part in nest.segments:
-            before, begin = counts.copy(), len(made.source)
+            begin = len(made.laps)
             for step in nest.steps[part.first : part.last]:
                 inner = self.of(step.unit)
                 if inner.sources:
-                    made.traffics.extend(inner.traffics)
-                    made.cores.extend(inner.cores)
-                    _place(step, inner, nest, sources, counts, made)
-            # Each turn goes on where the one before it has ended, source by source.
-            grown = [count - old for count, old in zip_longest(counts, before, fillvalue=0)]
-            source, slices = made.source[begin:], made.slices[begin:]
-            for turn in range(1, part.times):
-                made.slices.extend([at + turn * grown[of] for of, at in zip(source, slices, strict=True)])
-            for column in (made.traffics, made.cores, made.source):
+                    made.append(step, inner)
+            once = made.laps[begin:]
+            made.laps[begin:] = [lap + by for by in part.shifts() for lap in once]
+            for column in (made.traffics, made.cores, made.source, made.slices):
                 column.extend(column[begin:] * (part.times - 1))
-            counts = [count + (part.times - 1) * each for count, each in zip(counts, grown, strict=True)]
-        return made._replace(sources=tuple(sources), counts=tuple(counts))
+        columns = made.traffics, made.cores, made.source, made.slices, made.laps
+        return Layout(*columns, tuple(made.inner), tuple(made.counts), made.inner)
 
     def traffics(self, program: Program) -> Numbers:
         """Return the number of the traffic of every transfer, in program order."""
@@ -122,23 +134,62 @@ class Layouts:
         return np.concatenate(made)
 
 
-def _place(
-    step: Step, inner: Layout, nest: Nest, sources: dict[int, int], counts: list[int], made: Layout
-) -> None:
-    """Add to the layout of a nest of which source each transfer of a step is, and which slice of that.
+class _Nest:
+    """The layout of a nest while it is made: the columns of its transfers, and its sources."""
 
-    `sources` numbers those of the nest met so far; `counts` are the slices of each, which become more.
-    """
-    numbers, begins = [], []
-    for source, count in zip(inner.sources, inner.counts, strict=True):
-        number = sources.setdefault(source_in(step, source, nest), len(sources))
-        if number == len(counts):
-            counts.append(0)
-        numbers.append(number)
-        begins.append(counts[number])
-        counts[number] += count
-    made.source.extend([numbers[source] for source in inner.source])
-    made.slices.extend([begins[of] + at for of, at in zip(inner.source, inner.slices, strict=True)])
+    def __init__(self, nest: Nest) -> None:
+        self._nest = nest
+        self.traffics: list[int] = []
+        self.cores: list[int] = []
+        self.source: list[int] = []
+        self.slices: list[int] = []
+        self.laps: list[int] = []
+        self.inner: dict[int, list[Inner]] = {}
+        self.counts: list[int] = []
+        # Of each source of the nest its number; of each inner one where its slices begin there.
+        self._numbers: dict[int, int] = {}
+        self._begins: dict[Hashable, int] = {}
+
+    def append(self, step: Step, inner: Layout) -> None:
+        """Add the transfers of a step."""
+        numbers, begins, laps = [], [], []
+        for source, count in zip(inner.sources, inner.counts, strict=True):
+            outer = source_in(step, source, self._nest)
+            number = self._numbers.setdefault(outer, len(self._numbers))
+            if number == len(self.counts):
+                self.counts.append(0)
+                self.inner[outer] = []
+            found, lap = _inner_source(self._nest, step, source, outer)
+            # What follows from the nest's place or task alike is one, whichever round or step names it.
+            known = outer, id(step.unit), source, found.rest
+            begin = self._begins.get(known)
+            if begin is None:
+                begin = self._begins[known] = self.counts[number]
+                self.counts[number] += count
+                self.inner[outer].append(found)
+            numbers.append(number)
+            begins.append(begin)
+            laps.append(lap)
+        self.traffics.extend(inner.traffics)
+        self.cores.extend(inner.cores)
+        self.source.extend([numbers[of] for of in inner.source])
+        self.slices.extend([begins[of] + at for of, at in zip(inner.source, inner.slices, strict=True)])
+        self.laps.extend([laps[of] + by for of, by in zip(inner.source, inner.laps, strict=True)])
+
+
+def _inner_source(nest: Nest, step: Step, source: int, outer: int) -> tuple[Inner, int]:
+    """Return how a source of a step follows from one of the nest's, and the lap by which that is moved."""
+    part: Any = step.task
+    place: Any = () if source == TASK else step.places[source]
+    if outer == TASK:
+        # A place that none of the nest's begins: what it names is known for this step of this task alone.
+        rest: tuple[Any, ...] = (*part, place)
+    else:
+        rest = () if place == nest.places[outer] else place[1:]
+    if not rest:
+        return Inner(step.unit, source, part, rest, 0), step.shift
+    rest, lap = told_apart(rest)
+    return Inner(step.unit, source, part, rest, lap), lap + step.shift
 
 
 def source_in(step: Step, source: int, nest: Nest) -> int:

@@ -7,7 +7,7 @@ whatever the others do. So when a transfer over wide links lands is known as soo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -58,14 +58,18 @@ def transfer_tables(
     paired = any(len(run.program.sizes) > VECTOR_CORES for run in runs)
     spreading = Spreading(profile, in_pairs=paired or vectors > 2)
     width = len(outcomes)
+    # Which transfers occur in a program, as bytes, and how many cores run such programs: most are alike.
+    met: dict[bytes, int] = {}
     occur = np.zeros(2 * max(1, len(book.traffics)) * width, np.bool_)
-    keys = []
     for run in runs:
         kind: Any = KINDS.index(run.cores[0].kind)
         if len(run.program.sizes) > 1:
             kind = np.where(run.beside > 0, KINDS.index("vector"), kind)
-        keys.append((kind * len(book.traffics) + run.traffics) * width + run.outcomes)
-        occur[keys[-1]] = True
+        own = np.zeros(len(occur), np.bool_)
+        own[(kind * len(book.traffics) + run.traffics) * width + run.outcomes] = True
+        occur |= own
+        made = own.tobytes()
+        met[made] = met.get(made, 0) + len(run.cores)
     found = np.flatnonzero(occur)
     classes = np.full(len(occur), -1, np.int64)
     classes[found] = range(len(found))
@@ -75,15 +79,12 @@ def transfer_tables(
         traffic, outcome = divmod(rest, width)
         transfers.append(spreading.transfer(KINDS[of], book.traffics[traffic], outcomes[outcome]))
         pipes.append(book.pipes_of[traffic])
-    totals = {link: fixed_rate(profile.links[link].total_bytes_per_cycle) for link in f.LINK_NAMES}
-    # Of several cores of a program each has ports of its own, and which of them moves what is not asked here.
-    single = all(len(run.program.sizes) == 1 for run in runs)
     wide: set[str] = set()
-    if single:
-        met = np.zeros((len(runs), len(found)), np.bool_)
-        for own, of_run in zip(met, keys, strict=True):
-            own[classes[of_run]] = True
-        wide = _wide(transfers, pipes, [len(run.cores) for run in runs], met, totals)
+    # Of several cores of a program each has ports of its own, and which of them moves what is not asked here.
+    if all(len(run.program.sizes) == 1 for run in runs):
+        teams = [(cores, classes[np.frombuffer(made, np.bool_)].tolist()) for made, cores in met.items()]
+        totals = {link: fixed_rate(profile.links[link].total_bytes_per_cycle) for link in f.LINK_NAMES}
+        wide = {link for link, total in totals.items() if _is_wide(link, total, transfers, pipes, teams)}
     rows = np.zeros((len(found), f.TRANSFERS), np.int64)
     for number, transfer in enumerate(transfers):
         row = _row(transfer, wide)
@@ -91,32 +92,35 @@ def transfer_tables(
     return classes, rows
 
 
-def _wide(
+def _is_wide(
+    link: str,
+    total: int,
     transfers: Sequence[Transfer],
     pipes: Sequence[int],
-    weights: Sequence[int],
-    met: NDArray[np.bool_],
-    totals: Mapping[str, int],
-) -> set[str]:
-    """Return the links that are wide.
+    teams: Sequence[tuple[int, Sequence[int]]],
+) -> bool:
+    """Tell whether a link is wide, which carries `total`.
 
-    pipes    the pipes on which each transfer may move, as bits
-    weights  how many equal cores each program stands for
-    met      whether a program makes a transfer, [program, transfer]
-    totals   what each link carries
+    pipes   the pipes on which each transfer may move, as bits
+    teams   how many cores make some transfers, and which, by their numbers
     """
-    asked = {link: [0] * len(transfers) for link in totals}
-    used = {link: [0] * len(transfers) for link in totals}
-    for number, (flows, _) in enumerate(transfers):
-        for flow in flows:
-            asked[flow.link][number] += _limit(flow) if flow.crosses else 0
-            used[flow.link][number] = pipes[number]
-    # A pipe moves one transfer after the other, so a core asks for no more than one of them does.
-    most = np.where(met, np.array(list(asked.values()), np.int64)[:, None], 0).max(axis=2, initial=0)
-    each = np.bitwise_or.reduce(np.where(met, np.array(list(used.values()), np.int64)[:, None], 0), axis=2)
-    fits = most @ np.array(weights, np.int64) <= list(totals.values())
-    alone = ((each & (each - 1)) == 0).all(axis=1)
-    return {link for link, is_wide in zip(totals, (fits & alone).tolist(), strict=True) if is_wide}
+    # What each transfer on the link asks of it.
+    limits = {
+        number: sum([_limit(flow) for flow in own if flow.crosses])
+        for number, transfer in enumerate(transfers)
+        if (own := [flow for flow in transfer.flows if flow.link == link])
+    }
+    asked = 0
+    for cores, made in teams:
+        moving = [number for number in made if number in limits]
+        used = 0
+        for number in moving:
+            used |= pipes[number]
+        if used & (used - 1):
+            return False
+        # A pipe moves one transfer after the other, so a core asks for no more than one of them does.
+        asked += cores * max([limits[number] for number in moving], default=0)
+    return asked <= total
 
 
 def _limit(flow: Flow) -> int:

@@ -12,9 +12,9 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from ascendsim.program.loops.laps import moved, named, told_apart
-from ascendsim.program.units import Nest, Part, Step, Unit
+from ascendsim.program.units import Nest, Step, Unit
 from ascendsim.timing.fast.code import CodeBook
-from ascendsim.timing.fast.layouts import TASK, Layouts, source_in
+from ascendsim.timing.fast.layouts import TASK, Layouts
 
 # Slices of one source of a unit, found for one place or task: their numbers.
 Found = tuple[int, ...]
@@ -25,27 +25,6 @@ class Slice(NamedTuple):
 
     tensor: str
     index: tuple[Any, ...]  # type: ignore[assignment]  # hides tuple.index
-
-
-class Composed(NamedTuple):
-    """Slices of one source of a nest: for each segment its shifts, and numbers and laps of what it names."""
-
-    segments: tuple[tuple[range, tuple[tuple[int, int], ...]], ...]
-
-
-class _Inner(NamedTuple):
-    """A source of a step of a nest, and how it follows from one of the nest's.
-
-    `rest` is how the key of the source goes on from the nest's; `own` is the lap of the task itself, `lap`
-    the one by which what it names is moved.
-    """
-
-    unit: Unit | Nest
-    source: int
-    task: Part
-    rest: tuple[Any, ...]
-    own: int
-    lap: int
 
 
 class Namer:
@@ -60,7 +39,7 @@ class Namer:
         self._book = book
         self._asked = asked
         self._layouts = layouts
-        self.found: list[Found | Composed] = []
+        self.found: list[Found] = []
         self.slices: list[Slice] = []
         self.axes: dict[str, int] = {}
         # Numbers of what was found, by the code, the source, and the key of the place or the task.
@@ -71,7 +50,6 @@ class Namer:
         self._aims: dict[Hashable, int] = {}
         self._aimed: dict[tuple[Unit, int], list[tuple[int, int]]] = {}
         self._told: dict[int, tuple[Any, tuple[Any, int]]] = {}
-        self._inner: dict[Nest, dict[int, list[tuple[range, list[_Inner]]]]] = {}
 
     def of_step(self, step: Step, source: int) -> tuple[int, int]:
         """Return the number of what a source of a step names, as if its lap were 0, and the lap."""
@@ -106,7 +84,7 @@ class Namer:
         self.slices.append(slice_)
         return len(self.slices) - 1
 
-    def _add(self, found: Found | Composed) -> int:
+    def _add(self, found: Found) -> int:
         self.found.append(found)
         return len(self.found) - 1
 
@@ -159,53 +137,14 @@ class Namer:
             return self._aims.setdefault(own, len(self._aims))
 
     def _of_nest(self, nest: Nest, source: int, key: Any, task: Any) -> int:
-        segments = []
-        for shifts, inner in self._inner_of(nest)[source]:
-            made = []
-            for unit, at, part, rest, begin, lap in inner:
-                own = (key, *rest) if rest else key
-                number = self._known.get((id(unit), at, own))
-                if number is None:
-                    of_task = moved(part, -begin) if begin else part
-                    number = self._find(unit, at, own, of_task.within(task))
-                made.append((number, lap))
-            segments.append((shifts, tuple(made)))
-        once = all(len(shifts) == 1 and shifts[0] == 0 for shifts, _ in segments)
-        numbers = [number for _, made in segments for number, lap in made if not lap]
-        if once and len(numbers) == sum(len(made) for _, made in segments):
-            # Without laps of its own a nest names what its steps name, one after the other.
-            if len(numbers) == 1:
-                return numbers[0]
-            parts = [found for number in numbers if not isinstance(found := self.found[number], Composed)]
-            if len(parts) == len(numbers):
-                return self._add(tuple(chain.from_iterable(parts)))
-        return self._add(Composed(tuple(segments)))
-
-    def _inner_of(self, nest: Nest) -> dict[int, list[tuple[range, list[_Inner]]]]:
-        """Return which sources of its steps follow from each source of a nest, segment by segment."""
-        known = self._inner.get(nest)
-        if known is None:
-            known = self._inner[nest] = {source: [] for source in self._layouts.of(nest).sources}
-            for part in nest.segments:
-                found: dict[int, list[_Inner]] = {}
-                for step in nest.steps[part.first : part.last]:
-                    for at in self._layouts.of(step.unit).sources:
-                        outer = source_in(step, at, nest)
-                        found.setdefault(outer, []).append(_inner_source(nest, step, at, outer))
-                for outer, inner in found.items():
-                    known[outer].append((part.shifts(), inner))
-        return known
-
-
-def _inner_source(nest: Nest, step: Step, source: int, outer: int) -> _Inner:
-    part: Any = step.task
-    place: Any = () if source == TASK else step.places[source]
-    if outer == TASK:
-        # A place that none of the nest's begins: what it names is known for this step of this task alone.
-        rest: tuple[Any, ...] = (*part, place)
-    else:
-        rest = () if place == nest.places[outer] else place[1:]
-    if not rest:
-        return _Inner(step.unit, source, part, rest, 0, step.shift)
-    rest, lap = told_apart(rest)
-    return _Inner(step.unit, source, part, rest, lap, lap + step.shift)
+        numbers = []
+        for unit, at, part, rest, lap in self._layouts.of(nest).inner[source]:
+            own = (key, *rest) if rest else key
+            number = self._known.get((id(unit), at, own))
+            if number is None:
+                of_task = moved(part, -lap) if lap else part
+                number = self._find(unit, at, own, of_task.within(task))
+            numbers.append(number)
+        if len(numbers) == 1:
+            return numbers[0]
+        return self._add(tuple(chain.from_iterable([self.found[number] for number in numbers])))
