@@ -22,7 +22,7 @@ SYSTEM_BYTES = 16 * 2**20
 INNER = 561103  # ACLNN_ERR_INNER_NULLPTR
 # Larger calls are accepted by the rules and not planned: choosing how to cut one image, matching depths with
 # taps in depth, and numbering the base blocks of a gradient would take minutes and gigabytes. At these limits
-# it takes a second or two. Bytes and times are held in 64 bits, where a thousand devices' memory has room.
+# it takes seconds. Bytes and times are held in 64 bits, where a thousand devices' memory has room.
 LARGEST = {
     "elements in one tensor": 2**48,
     "pixels in one image": 2**25,
