@@ -168,7 +168,7 @@ class LoopBuilder(Reserved):
         """Let the tiles that rings hold be those of rounds further on."""
         for ring in self._rings:
             if ring.named:
-                ring.shift(by)
+                ring.take(ring.whole(), by)
 
     def _write(self, step: Step) -> None:
         """Note which slots a step writes."""

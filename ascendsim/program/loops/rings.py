@@ -79,6 +79,7 @@ class Ring:
 
     def restart(self) -> None:
         """Begin another program."""
+        # How it stands, which every task asks for, and known code sets.
         self.at = self._stands[None if self._unused is None else False][-1]
         self.forget()
 
@@ -171,18 +172,13 @@ class Ring:
 
     def whole(self, lap: int = 0) -> RingState:
         """Return all that the ring holds, told from a round of a loop: its laps are counted from there."""
-        tiles = [None if held is None else moved(tile_of(held), -lap) for held in self._holds]
-        return RingState(self.at.turn, self.at.fresh, tuple(tiles))
-
-    def shift(self, by: int) -> None:
-        """Let the tiles that it holds be those of rounds so much further on."""
-        tiles = [None if held is None else moved(tile_of(held), by) for held in self._holds]
-        self._holds = [None if tile is None else (tile[0], None, tile[1], 0) for tile in tiles]
+        tiles = tuple([None if held is None else tile_of(held) for held in self._holds])
+        return RingState(self.at.turn, self.at.fresh, moved(tiles, -lap) if lap else tiles)
 
     def take(self, state: RingState, lap: int = 0) -> None:
         """Take a state that `whole` has told, seen from another round."""
         self.at = self._stands[state.fresh][state.turn]
-        tiles = [moved(tile, lap) for tile in state.tiles]
+        tiles = moved(state.tiles, lap) if lap else state.tiles
         self._holds = [None if tile is None else (tile[0], None, tile[1], 0) for tile in tiles]
 
     def change(

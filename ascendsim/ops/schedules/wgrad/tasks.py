@@ -128,10 +128,11 @@ class WgradTasks(WgradCut):
         lefts: dict[Hashable, int] = defaultdict(count().__next__)
         rights: dict[Hashable, int] = defaultdict(count().__next__)
         met: list[Hashable] = []
+        several = self.shares_tiles
         for task in tasks:
             group, depth, part, row, _, (box, *_) = task
             tiles: Hashable = lefts[group, part, row], rights[group, part, box]
-            if self.shares_tiles:
+            if several:
                 tiles = tuple(
                     (lefts[group, small, row, run], rights[group, big, box, run])
                     for small, big, run in self.segments(task)
