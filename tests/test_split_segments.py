@@ -1,7 +1,6 @@
 """Is a long reduction of a kernel that the stride splits added in segments, phase by phase?
 
-910_95 takes segments of channels from 2048 products on in float32 and from 32768 in 16 bits; a split kernel
-counts the taps of its largest phase.
+A plan of the user's own may ask for segments of channels. The operator of 910_95 takes a split kernel whole.
 """
 
 from dataclasses import replace
@@ -118,15 +117,14 @@ def test_engines_agree_and_folded_cores_are_alike(name, axes):
 # --- which layers
 
 
-def test_a_layer_of_yolov5_gets_it_by_default():
-    # 512 channels x 4 taps of the largest phase are 2048, where segments begin: here one, of 512 channels.
+def test_the_operator_takes_a_split_kernel_whole():
+    # 512 channels x 4 taps of the largest phase are 2048, where float32 has segments in inner products.
     p = ConvProblem((1, 256, 40, 40), (512, 256, 3, 3), 2, 1)
     profile = load_profile("950PR_9589")
     plan = vendor_plan(p, "grad_input", "float32", profile)
     found = estimate(p, "float32", product=profile, output_mask=ONLY_INPUT).plans["grad_input"]
     assert (found.schedule, found.chosen_by) == ("dgrad_split", "product")
-    assert found.tiling.single_core_k == plan.k_segment == 512
-    assert found.tiling.k_split == 1
+    assert (found.tiling.single_core_k, plan.k_segment, found.tiling.k_split) == (0, 0, 1)
 
 
 def test_segments_that_do_not_cover_the_channels_are_refused():
@@ -134,16 +132,18 @@ def test_segments_that_do_not_cover_the_channels_are_refused():
         planned(PROBLEMS["3x3"], "hw", replace(SEGMENTS, k_split=2)).schedule("grad_input")
 
 
-def test_a_call_in_16_bits_runs_it_from_32768_products_on():
-    # 8256 channels x 4 taps: segments of 32768 / 4 = 8192 channels, and what is left.
+def test_a_call_in_16_bits_runs_it():
+    # 8256 channels: a segment of 8192, and what is left.
     p = ConvProblem((1, 16, 24, 24), (8256, 16, 3, 3), 2, 1)
     rng = np.random.default_rng(0)
     given = [rng.integers(-2, 3, shape).astype(np.float16) for shape in (p.grad_output, p.input, p.weight)]
-    options = {"product": "950PR_9589", "timing": False}
     attributes = [8256], 2, 1, 1, False, 0, 1, ONLY_INPUT, 0
-    plan = estimate(p, product="950PR_9589", output_mask=ONLY_INPUT).plans["grad_input"]
-    assert (plan.schedule, plan.tiling.single_core_k, plan.tiling.k_split) == ("dgrad_split", 8192, 2)
-    made = convolution_backward(*given, *attributes, **options)
+    whole = estimate(p, product="950PR_9589", output_mask=ONLY_INPUT).plans["grad_input"]
+    plan = replace(whole, tiling=replace(whole.tiling, k_split=2, single_core_k=8192))
+    assert plan.schedule == "dgrad_split"
+    made, other = (
+        convolution_backward(*given, *attributes, tiling=tiling, product="950PR_9589", timing=False)
+        for tiling in ({"grad_input": plan}, "search")
+    )
     # Integers are added exactly, in whatever order.
-    other = convolution_backward(*given, *attributes, tiling="search", **options)
     assert np.array_equal(made.grad_input, other.grad_input)

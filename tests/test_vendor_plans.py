@@ -247,10 +247,13 @@ def test_arch35_full_load_divides_rows_among_cores():
 
 def test_arch35_cuts_long_reductions_into_segments():
     # float32 and plain layouts: 2048 / 9 = 227 channels, in whole groups of 8.
-    given = problem(64, 512, batch=8)
+    given = problem(64, 512, batch=32)
     assert plan(given, "grad_input", PR, "float32").k_segment == 224
     # Of 16 bits 32768 / 9 channels, and there are fewer.
     assert plan(given, "grad_input", PR).k_segment == 0
+    # A quarter of the images are a small shape, which is added whole.
+    small = plan(problem(64, 512, batch=8), "grad_input", PR, "float32")
+    assert (small.strategy, small.k_segment) == ("small_shape", 0)
 
 
 def test_groups_are_merged_until_they_fill_fractals():

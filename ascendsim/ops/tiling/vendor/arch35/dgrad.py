@@ -27,7 +27,7 @@ def grad_input(given: Layer, machine: Machine) -> VendorPlan | None:
     split = split_part(layer, machine)
     plan = split_plan(split) if split is not None else None
     part = part_of(layer, machine)
-    # Small shapes end at one long reduction, and operands that stay, split or not, bound it themselves.
+    # Only blocks that fill L0C add a long reduction in segments; the kinds before take it whole.
     plan = plan or small_shape(part) or full_load(part) or inner_product(replace(part, cut=True))
     if plan is None:
         return None
