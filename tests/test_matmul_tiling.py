@@ -95,6 +95,13 @@ def test_more_blocks_than_cores_take_turns():
     assert plan.used_cores == 30
 
 
+def test_a_small_l1_shortens_what_a_large_l0_would_hold():
+    # 16 x 16 blocks of float32: half of L0A holds 512 of k, 48 KiB of L1 two times 192 of both operands.
+    small = load_profile("950PR_9589", overrides={"buffers.L1.capacity_bytes": 49152})
+    plan = matmul_tiling(gemm(MatmulProblem(5, 530, 3), "float32"), small)
+    assert (plan.base_m, plan.base_n, plan.base_k, plan.step_ka, plan.step_kb) == (16, 16, 192, 1, 1)
+
+
 def test_a_product_that_holds_no_fractal_is_refused():
     # One fractal of results is 16 x 16 x 4 bytes.
     small = load_profile("910A", overrides={"buffers.L0C.capacity_bytes": 512})

@@ -113,7 +113,11 @@ def _candidates(gemm: MatmulGemm, profile: Profile, cores: int, *, equal: bool =
             block = base_block(profile, itemsize, base_m, base_n, k0)
             if block is None:
                 continue
-            base_k = min(block.k, round_up(problem.k, k0))
+            # Two slices of both operands: a small L1 holds fewer of k than a large L0.
+            held = buffers["L1"].capacity_bytes // (2 * (base_m + base_n) * itemsize) // k0 * k0
+            base_k = min(block.k, round_up(problem.k, k0), held)
+            if not base_k:
+                continue
             blocks = problem.batch * ceil(problem.m / base_m) * ceil(problem.n / base_n)
             # The larger operand is walked once; the other again for every panel. Half the square panel leaves
             # more of L2 to it.
