@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from threading import Thread
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ascendsim.arguments import whole
@@ -36,6 +37,8 @@ Answer = TypeVar("Answer")
 PORTIONS = 16
 # Larger portions save nothing more: to send one takes a fifth of a millisecond.
 LARGEST_PORTION = 32
+# What it takes to start workers that import the package, two on two cores: 1.2 s.
+START_SECONDS = 1.2
 
 
 def usable_cores() -> int:
@@ -64,36 +67,54 @@ def in_order(
 ) -> list[Answer]:
     """Return what a function makes of each task.
 
-    workers  processes; 1: this one alone, None: one for each usable core
+    workers  processes; 1: this one alone, None: one for each usable core, if the tasks are worth a start
     advance  is told the number of a task before it begins; of another process, when its answer has come
     Raises   whatever `function` does, with the task's number in a note; WorkerError where a worker ends
              before its work; ConfigError where a task cannot be sent to one, or `workers` is no such number
     """
     count = worker_count(workers, len(tasks))
-    if count > 1:
-        return _spread(function, tasks, count, advance)
+    alone: Iterable[Task] = tasks if count == 1 else for_a_start(tasks) if workers is None else ()
     answers = []
-    for number, task in enumerate(tasks):
+    for number, task in enumerate(alone):
         advance(number)
         answers.append(_answer(function, number, task))
+    if len(answers) < len(tasks):
+        _spread(function, tasks, count, advance, answers)
     return answers
 
 
+def for_a_start(tasks: Iterable[Task]) -> Iterator[Task]:
+    """Yield tasks for as long as workers take to start; whoever does these alone may need none.
+
+    So a few short tasks do not wait for workers, and many take little longer than with workers from the first.
+    """
+    begin = perf_counter()
+    for task in tasks:
+        yield task
+        if perf_counter() - begin > START_SECONDS:
+            return
+
+
 def _spread(
-    function: Callable[[Task], Answer], tasks: Sequence[Task], workers: int, advance: Callable[[int], None]
-) -> list[Answer]:
+    function: Callable[[Task], Answer],
+    tasks: Sequence[Task],
+    workers: int,
+    advance: Callable[[int], None],
+    answers: list[Answer],
+) -> None:
+    """Append the answers to the tasks that have none yet."""
     # Here and not above: one process alone need not load what runs many.
     from concurrent.futures.process import BrokenProcessPool
 
-    answers: list[Answer] = []
+    left = len(tasks) - len(answers)
     # Before the first process: a task that cannot be sent is told at once.
-    sent, size = _sendable("the function", function), portion_size(len(tasks), workers)
+    sent, size = _sendable("the function", function), portion_size(left, workers)
     portions = [
         (first, [_sendable(first + at, task) for at, task in enumerate(tasks[first : first + size])])
-        for first in range(0, len(tasks), size)
+        for first in range(len(answers), len(tasks), size)
     ]
     try:
-        with _pool(workers) as pool:
+        with _pool(min(workers, left)) as pool:
             futures = deque(pool.submit(_work, sent, *portion) for portion in portions)
             while futures:
                 # Taken out, so that no answer is held twice.
@@ -107,7 +128,6 @@ def _spread(
             "which must be a file, not standard input; what it does belongs under "
             '`if __name__ == "__main__":`. With workers=1 everything is done in one process'
         ) from None
-    return answers
 
 
 def as_done(

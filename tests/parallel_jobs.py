@@ -2,6 +2,7 @@
 
 import os
 import time
+from multiprocessing import parent_process
 from pathlib import Path
 
 from ascendsim.errors import ConfigError
@@ -35,6 +36,11 @@ def slip_at_three(number):
 
 def end(_):
     os._exit(3)
+
+
+def end_elsewhere(_):
+    if parent_process() is not None:
+        os._exit(3)
 
 
 class Counting:

@@ -28,6 +28,11 @@ def counted(point):
     return Answer(f'{{"records": [{{"cycles": {point.changes["scalar.issue_cycles"]}, "time_us": 0.5}}]}}')
 
 
+def placed(point):
+    """Answer with the process that was asked in place of cycles."""
+    return Answer(f'{{"records": [{{"cycles": {os.getpid()}, "time_us": 0.5}}]}}')
+
+
 def measured(point):
     """The true answer, and a line in the same log."""
     with Path(os.environ["STUDY_LOG"]).open("a") as log:

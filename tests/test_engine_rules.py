@@ -270,6 +270,14 @@ def test_reads_and_writes_and_misses_use_their_own_links():
         check(kernel([(0, prog)] * 3 + [(1, program(read(100, tensor=X, place=2)))]), profile, l2_start=start)
 
 
+def test_tensors_to_which_only_later_phases_add_are_not_handed_over():
+    # L2 has room for X alone, which is here as it begins. Zeros of Y before it would have taken its place.
+    writes = [Fake("FIX", kind=kind, bytes=100, peak=7, tensor=Y, place=1) for kind in ("write", "atomic")]
+    made = kernel([program(read(100, place=1))], *[[program(write)] for write in writes])
+    times = check(made, PLAIN.but(l2_bytes=X.size_bytes), l2_start="handed")
+    assert times.bytes["memory_read"] == 0
+
+
 class ShortQueues(FakeProfile):
     """Vector cores with queues of one instruction."""
 

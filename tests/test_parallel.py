@@ -85,6 +85,33 @@ def test_a_number_of_workers_without_a_meaning(workers):
         worker_count(workers, 5)
 
 
+@pytest.fixture
+def three_cores(monkeypatch):
+    monkeypatch.setattr("ascendsim.parallel.usable_cores", lambda: 3)
+
+
+@pytest.mark.usefixtures("three_cores")
+def test_tasks_that_take_less_than_a_start_start_no_process():
+    assert set(in_order(jobs.process, range(50))) == {os.getpid()}
+
+
+@pytest.mark.usefixtures("three_cores")
+def test_what_is_left_after_as_long_as_a_start_goes_to_workers(monkeypatch):
+    monkeypatch.setattr("ascendsim.parallel.START_SECONDS", -1.0)
+    told = []
+    first, *others = in_order(jobs.process, range(8), None, told.append)
+    assert first == os.getpid()
+    assert os.getpid() not in others
+    assert told == list(range(8))
+    assert in_order(jobs.square, list(range(100))) == [number * number for number in range(100)]
+    # What is told counts all tasks, those done here too.
+    with pytest.raises(ConfigError) as error:
+        in_order(jobs.refuse_three, range(6))
+    assert error.value.__notes__[0] == "while working on item 3, counted from 0"
+    with pytest.raises(WorkerError, match="1 of 5 answers have come"):
+        in_order(jobs.end_elsewhere, range(5))
+
+
 def test_no_more_workers_than_tasks_and_by_default_the_usable_cores(monkeypatch):
     assert worker_count(8, 3) == 3
     assert worker_count(2, 3) == 2

@@ -2,12 +2,13 @@
 
 import io
 import json
+import os
 import sqlite3
 from dataclasses import replace
 
 import pytest
 import study_points
-from study_points import SMALL, counted, points
+from study_points import SMALL, counted, placed, points
 
 from ascendsim import ConvProblem, Plan, Tiling, estimate, load_profile, progress
 from ascendsim.errors import ConfigError, DataError
@@ -140,6 +141,20 @@ def test_one_process_and_two_make_the_same_table():
     # For each start two products, each with a change of layout of both operands and of what it makes, and a
     # cast, and zeros, 2 x 4 + 2; and a row for the point that failed.
     assert [row["label"] for row in one] == ["warm"] * 10 + ["cold"] * 10 + ["handed"] * 10 + ["refused"]
+
+
+def test_without_a_number_workers_are_started_only_for_what_takes_longer_than_that(monkeypatch):
+    def processes(jobs=None):
+        outcome = engine(jobs=jobs, compute=placed).answer(points(6))
+        return [row["cycles"] for row in rows_of(outcome)]
+
+    monkeypatch.setattr("ascendsim.studies.engine.run.usable_cores", lambda: 3)
+    assert processes() == [os.getpid()] * 6
+    monkeypatch.setattr("ascendsim.parallel.START_SECONDS", -1.0)
+    first, *others = processes()
+    assert first == os.getpid()
+    assert os.getpid() not in others
+    assert os.getpid() not in processes(jobs=2)
 
 
 def test_a_failed_point_keeps_its_reason(tmp_path):

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from ascendsim.errors import AscendSimError, ConfigError
-from ascendsim.parallel import as_done, usable_cores
+from ascendsim.parallel import as_done, for_a_start, usable_cores
 from ascendsim.studies.engine.measure import Answer, measure
 from ascendsim.studies.engine.point import Point
 from ascendsim.studies.engine.store import Store
@@ -88,7 +88,7 @@ class Engine:
     """Where and by whom points are computed.
 
     store      keeps the answers
-    jobs       processes; 1: this one alone, None: one for each usable core
+    jobs       processes; 1: this one alone, None: one for each usable core, where points are worth a start
     scheduler  address of a Dask scheduler, to which points are sent instead; "" without
     advance    is told each answer that was computed
     compute    a function of a module, or a class's, that answers a point
@@ -131,11 +131,18 @@ class Engine:
         if self.scheduler:
             from ascendsim.studies.engine.dask import on_dask
 
-            return on_dask(self.scheduler, self.compute, tasks)
-        jobs = usable_cores() if self.jobs is None else self.jobs
+            yield from on_dask(self.scheduler, self.compute, tasks)
+            return
+        second, jobs = _Second(self.compute), self.jobs
+        if jobs is None:
+            # A study asks for a few points again and again: workers for each of these take longer than they.
+            jobs = usable_cores()
+            for done in as_done(second, for_a_start(tasks), 1):
+                count -= 1
+                yield done
         if min(jobs, count) > 1:
             get_ready()
-        return as_done(_Second(self.compute), tasks, max(1, min(jobs, count)) if jobs > 0 else jobs)
+        yield from as_done(second, tasks, max(1, min(jobs, count)) if jobs > 0 else jobs)
 
 
 @dataclass(frozen=True, slots=True)

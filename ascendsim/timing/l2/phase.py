@@ -53,7 +53,9 @@ class Accesses(NamedTuple):
     def added_to(self) -> list[int]:
         """Return the numbers of the tensors that the phase adds to, in rising order."""
         table = self.table.reshape(-1, c.TRAFFIC)
-        return sorted(set(table[table[:, c.KIND] == c.ATOMIC, c.OF_TENSOR].tolist()))
+        # The table may have traffics of other phases, too.
+        here = np.bincount(self.traffics, minlength=len(table)) > 0
+        return sorted(set(table[here & (table[:, c.KIND] == c.ATOMIC), c.OF_TENSOR].tolist()))
 
 
 def prepared(phase: PhaseLanes, tensors: Mapping[str, int]) -> Accesses:
