@@ -79,8 +79,10 @@ class Block:
 
     @property
     def fits(self) -> bool:
-        """Tell whether L1 holds the tiles."""
+        """Tell whether L1 holds the tiles, and half of L0 a slice."""
         layer = self.layer
+        if self.base_k * max(self.base_m, self.base_n) * layer.itemsize > self.machine.l0_half:
+            return False
         a = min(2, self.depth_a) * self.step_ka * self.base_k * self.base_m
         channels = wgrad_channels(self.base_n, layer.taps, layer.c0)
         rows = wgrad_rows(layer, self.step_kb * self.base_k)
@@ -88,9 +90,12 @@ class Block:
         return (a + b) * layer.itemsize <= self.machine.l1
 
     def with_longest_k(self) -> Block:
-        """Return the block with the longest base_k of L0: whole rows where these are whole fractals."""
+        """Return the block with the longest base_k of L0: whole rows where these are whole fractals.
+
+        A fractal at least, which a small L0 may not hold beside sides as long.
+        """
         longest = self.machine.l0_half // self.layer.itemsize // max(self.base_m, self.base_n)
-        base_k = min(floor_to(longest, FRACTAL), align(self.layer.out_pixels))
+        base_k = min(max(FRACTAL, floor_to(longest, FRACTAL)), align(self.layer.out_pixels))
         width = self.layer.output[2]
         if width % FRACTAL == 0 and base_k > width:
             base_k = floor_to(base_k, width)
