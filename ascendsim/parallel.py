@@ -86,7 +86,7 @@ def in_order(
 def for_a_start(tasks: Iterable[Task]) -> Iterator[Task]:
     """Yield tasks for as long as workers take to start; whoever does these alone may need none.
 
-    So a few short tasks do not wait for workers, and many take little longer than with workers from the first.
+    So a few short tasks wait for no workers, and many take little longer than with workers from the first.
     """
     begin = perf_counter()
     for task in tasks:

@@ -28,7 +28,7 @@ def counted(point):
     return Answer(f'{{"records": [{{"cycles": {point.changes["scalar.issue_cycles"]}, "time_us": 0.5}}]}}')
 
 
-def placed(point):
+def placed(_):
     """Answer with the process that was asked in place of cycles."""
     return Answer(f'{{"records": [{{"cycles": {os.getpid()}, "time_us": 0.5}}]}}')
 

@@ -299,6 +299,34 @@ def test_a_reader_that_leaves_early_is_no_mistake():
     assert (done.returncode, done.stderr) == (141, "")
 
 
+SMALL_CALL = ["--input", "1,16,6,6", "--weight", "16,16,3,3", "--padding", "1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        (["tiling", "s5b1_3x3", "--batch", "1", "--tilings", "3", "--write-plan", "plan.toml"], "plan.toml"),
+        (["tiling", "s5b1_3x3", "--batch", "1", "--tilings", "3", "--export-top", "1"], "plans"),
+        (["hardware", "s5b1_3x3", "--batch", "1", "--change", "cores.cube=12", "--out", "."], "study.html"),
+        (["precision", *SMALL_CALL, "--out", "."], "study.html"),
+    ],
+)
+def test_a_reader_that_leaves_early_loses_no_file(words, written, tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    folder = ["--export", "plans"] if "--export-top" in words else []
+    interval = [] if words[0] == "precision" else ["--no-interval"]
+    command = [sys.executable, "-m", "ascendsim", "study", *words, *folder, *interval]
+    # Unbuffered, so that the first words already meet the closed pipe.
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    done = subprocess.run(
+        [*command, "--store", "store"], stdout=writing, stderr=subprocess.PIPE, cwd=tmp_path, env=environment
+    )
+    os.close(writing)
+    assert done.returncode == 141
+    assert (tmp_path / written).exists()
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no file that is always full here")
 def test_output_without_room_is_told_in_one_line():
     command = [sys.executable, "-m", "ascendsim", "profiles"]

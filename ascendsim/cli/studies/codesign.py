@@ -116,12 +116,15 @@ def _print(answer: DesignAnswer, arguments: Any) -> None:
         codesign_table,
     )
 
-    print_answer(
-        arguments,
-        answer,
-        codesign_record,
-        codesign_sentence,
-        lambda answer: [codesign_table(answer)],
-        lambda _: [f"Counted: {DEFINITIONS['counted']}"],
-    )
-    write_answer_page(arguments, answer, codesign_page)
+    # The page is written even where the reader of what is printed leaves early, as `head` does.
+    try:
+        print_answer(
+            arguments,
+            answer,
+            codesign_record,
+            codesign_sentence,
+            lambda answer: [codesign_table(answer)],
+            lambda _: [f"Counted: {DEFINITIONS['counted']}"],
+        )
+    finally:
+        write_answer_page(arguments, answer, codesign_page)

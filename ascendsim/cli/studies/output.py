@@ -90,17 +90,32 @@ class Report(Generic[AnswerT]):
 
 
 def tell(arguments: Any, answers: Sequence[AnswerT], told: Report[AnswerT]) -> None:
-    """Print answers and write their page where one is asked for; several are compared first."""
+    """Print answers and write their page where one is asked for; several are compared first.
+
+    Files are written even where the reader of what is printed leaves early, as `head` does.
+    """
     if len(answers) == 1:
         (answer,) = answers
-        print_answer(arguments, answer, told.record, told.sentence, told.tables, told.notes)
-        write_answer_page(arguments, answer, told.page)
+        try:
+            print_answer(arguments, answer, told.record, told.sentence, told.tables, told.notes)
+        finally:
+            write_answer_page(arguments, answer, told.page)
         return
+    try:
+        _print_compared(arguments, answers, told)
+    finally:
+        _write_compared(arguments, answers, told)
+
+
+def _print_compared(arguments: Any, answers: Sequence[AnswerT], told: Report[AnswerT]) -> None:
     if arguments.json:
         found = {"answer": told.compared(answers), "answers": [told.record(one) for one in answers]}
         print(json.dumps(found, indent=1))
     else:
         _print_several(answers, told)
+
+
+def _write_compared(arguments: Any, answers: Sequence[AnswerT], told: Report[AnswerT]) -> None:
     if arguments.out is None:
         return
     from ascendsim.report.studies.facts import facts

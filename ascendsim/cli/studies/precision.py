@@ -175,25 +175,38 @@ def _check(arguments: Any) -> None:
 
 
 def _print(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Sequence[Profile]) -> None:
-    from ascendsim.cli.studies.engine import write_study_page
-    from ascendsim.report.studies.facts import facts as study_facts
-    from ascendsim.report.studies.precision import precision_record, precision_rows
-    from ascendsim.report.studies.precision_page import precision_page, precision_title
-    from ascendsim.report.studies.precision_words import precision_compared
-    from ascendsim.report.studies.several import joined
+    from ascendsim.report.studies.precision import precision_rows
     from ascendsim.studies.engine.table import write_table
-    from ascendsim.studies.sweep import ranged_figures
 
-    several = len(studies) > 1
     # The table first: where it cannot be written, nothing is printed but the reason.
     if arguments.table is not None:
         write_table([row for study in studies for row in precision_rows(study)], arguments.table)
-    if arguments.json:
-        records = [precision_record(study) for study in studies]
-        said = {"answer": precision_compared(studies), "answers": records} if several else records[0]
-        print(json.dumps(said, indent=1, allow_nan=False))
-    else:
-        _print_tables(studies)
+    # The page is written even where the reader of what is printed leaves early, as `head` does.
+    try:
+        told = _print_json if arguments.json else _print_tables
+        told(studies)
+    finally:
+        _write_page(studies, arguments, profiles)
+
+
+def _print_json(studies: Sequence[PrecisionStudy]) -> None:
+    from ascendsim.report.studies.precision import precision_record
+    from ascendsim.report.studies.precision_words import precision_compared
+
+    records = [precision_record(study) for study in studies]
+    several = len(studies) > 1
+    said = {"answer": precision_compared(studies), "answers": records} if several else records[0]
+    print(json.dumps(said, indent=1, allow_nan=False))
+
+
+def _write_page(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Sequence[Profile]) -> None:
+    from ascendsim.cli.studies.engine import write_study_page
+    from ascendsim.report.studies.facts import facts as study_facts
+    from ascendsim.report.studies.precision_page import precision_page, precision_title
+    from ascendsim.report.studies.precision_words import precision_compared
+    from ascendsim.report.studies.several import joined
+    from ascendsim.studies.sweep import ranged_figures
+
     pages = []
     for study, profile in zip(studies, profiles, strict=True):
         assumed = len(ranged_figures(profile))
@@ -201,7 +214,7 @@ def _print(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Sequence
         pages.append(precision_page(study, facts))
     names = [study.variant for study in studies]
     page = pages[0]
-    if several:
+    if len(studies) > 1:
         page = joined(precision_title(studies), pages, names, precision_compared(studies))
     write_study_page(arguments, page)
 

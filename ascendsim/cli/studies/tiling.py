@@ -97,8 +97,12 @@ def tiling(arguments: Any) -> int:
         if arguments.table is not None:
             points = [point for _, tuner in found for point in tuner.timed.values()]
             write_table(rows_of(engine.answer(points)), arguments.table)
-    _print([answer for answer, _ in found], arguments)
-    export_top(found[0][1], arguments)
+    # Files are written even where the reader of what is printed leaves early, as `head` does.
+    try:
+        _print([answer for answer, _ in found], arguments)
+    finally:
+        _write_plan(found[0][0], arguments)
+        export_top(found[0][1], arguments)
     return 0
 
 
@@ -147,7 +151,6 @@ def _margin(percent: float | None) -> float:
 
 def _print(answers: Sequence[TilingAnswer], arguments: Any) -> None:
     from ascendsim.cli.studies.output import Report, tell
-    from ascendsim.ops.tiling.plan_files import write_plans
     from ascendsim.report.studies.tiling import (
         notes,
         tiling_page,
@@ -164,7 +167,12 @@ def _print(answers: Sequence[TilingAnswer], arguments: Any) -> None:
         brief=True,
     )
     tell(arguments, answers, told)
+
+
+def _write_plan(answer: TilingAnswer, arguments: Any) -> None:
+    from ascendsim.ops.tiling.plan_files import write_plans
+    from ascendsim.report.studies.tiling import tiling_sentence
+
     if arguments.write_plan is not None:
-        (answer,) = answers
         plans = {answer.question.gradient: answer.best.plan}
         write_plans(arguments.write_plan, plans, about=tiling_sentence(answer))
