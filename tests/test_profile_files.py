@@ -303,6 +303,9 @@ def test_overrides_replace_values_and_leave_a_trace(b2):
     ("overrides", "why"),
     [
         ({"cores.cub": 3}, "cores.cub: no such figure; did you mean cores.cube?"),
+        # A part of a path is nearer than another path of like letters, l2.capacity_bytes.
+        ({"L1.capacity_bytes": 3}, "no such figure; did you mean buffers.L1.capacity_bytes?"),
+        ({"buffers.l1": 3}, "did you mean buffers.L1.capacity_bytes or buffers.L1.alignment_bytes?"),
         ({"cores.cube": 0}, "cores.cube.value: got 0, expected an integer from 1 to 4096"),
         ({"paths.L0C_UB.bytes_per_cycle": 3}, "paths.L0C_UB.bytes_per_cycle: no such figure"),
         ({"sync.barrier_cycles": 3}, "it follows from barrier_us"),

@@ -152,11 +152,19 @@ def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
 
 
 def hint(name: str, known: tuple[str, ...]) -> str:
-    """Return `; did you mean ...?` for a near miss, or the list of what there is."""
-    near = nearest(name, known)
+    """Return `; did you mean ...?` for a part of a path or a near miss, or the list of what there is."""
+    near = _paths_with(name, known)[:3] or nearest(name, known)
     if near:
-        return f"; did you mean {near[0]}?"
+        return f"; did you mean {' or '.join(near)}?"
     return "; known are " + ", ".join(known) if known else ""
+
+
+def _paths_with(part: str, known: tuple[str, ...]) -> list[str]:
+    """Return the paths that begin or end with a part: L1.capacity_bytes is that of a buffer, not L2's."""
+    part = part.lower()
+    return [
+        path for path in known if path.lower().endswith(f".{part}") or path.lower().startswith(f"{part}.")
+    ]
 
 
 def _contradictions(tree: dict[str, Any]) -> Iterator[str]:
