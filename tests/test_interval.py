@@ -77,6 +77,20 @@ def test_an_end_at_the_value_and_a_text_are_not_tried(monkeypatch):
     assert made.figures == 2  # a model and a figure without a range are not moved
 
 
+def test_a_report_names_the_ends_that_are_left_out(record, tmp_path):
+    # 16 KiB of L1 hold no tile of the plan that 512 KiB have made.
+    own = tmp_path / "own.toml"
+    own.write_text(
+        'product = "own"\nbase = "910B2"\n[buffers.L1]\ncapacity_bytes = '
+        '{ value = 524288, source = "tried", confidence = "assumed", range = [1024, 524288] }\n'
+    )
+    [entry] = record(*WORDS, "--interval", "--product", str(own))["products"]
+    assert entry["interval"]["left_out"] == ["buffers.L1.capacity_bytes=1024"]
+    assert "left out, as this plan cannot be timed there: buffers.L1.capacity_bytes=1024." in interval_line(
+        entry
+    )
+
+
 def test_ends_that_contradict_each_other_are_taken_as_far_as_they_agree(monkeypatch):
     # Both low ends shorten the call, but the two must add up to at least 6: the larger effect is kept.
     def time(first, second):
@@ -97,6 +111,7 @@ def test_an_end_that_is_impossible_alone_is_left_out(monkeypatch):
 
     made, _ = made_up(monkeypatch, {"size": (3, (1, 4))}, time)
     assert (made.shortest_us, made.longest_us) == (3.0, 4.0)
+    assert made.left_out == ("size=1",)
 
 
 @pytest.mark.parametrize("product", ["910B", "910"])

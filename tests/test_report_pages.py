@@ -111,6 +111,7 @@ def test_an_interval_becomes_plain_values():
         "longest_us": 5.16,
         "least_cycles": 120,
         "most_cycles": 210,
+        "left_out": (),
         "effects": [
             # The rate shortens the call at its high end, 128, and stretches it at its low end, 32.
             {

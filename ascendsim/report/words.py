@@ -121,6 +121,9 @@ def interval_line(product: Entry) -> str:
         "assumed numbers lie anywhere in their ranges, all at once"
     )
     moved = f"most is moved by {largest}" if largest else "none moves this call"
+    # Such as a buffer in which the plan has no room: nobody knows what another plan would take.
+    if left := interval.get("left_out"):
+        moved += f"; left out, as this plan cannot be timed there: {', '.join(left)}"
     return f"{line}; {moved}. Other plans and what is not modelled come on top."
 
 

@@ -47,6 +47,12 @@ def interval(
         least_cycles=shortest.cycles,
         most_cycles=longest.cycles,
         effects=tuple(moving),
+        left_out=tuple(
+            f"{effect.figure}={end}"
+            for effect in found
+            for end, time_us in ((effect.low, effect.low_us), (effect.high, effect.high_us))
+            if time_us is None
+        ),
     )
 
 

@@ -72,6 +72,7 @@ class Interval:
     longest_us    microseconds with all figures at the ends that stretch it
     least_cycles  cube-clock cycles of the shortest call; `most_cycles` of the longest
     effects       of the figures that move the call at all, the widest span first
+    left_out      ends at which the call cannot be timed, as `figure=value`: the interval says nothing of them
     """
 
     figures: int
@@ -80,6 +81,7 @@ class Interval:
     least_cycles: int
     most_cycles: int
     effects: tuple[FigureEffect, ...]
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
