@@ -67,7 +67,8 @@ MORE = (
 
 GRADIENT_LEGEND = (
     "Errors are against float64, > 1e-3 too, where the rounding into a coarse format counts; equal bits: "
-    "those of the float64 value rounded once; standards: which acceptance rules of the field it fails."
+    "those of the float64 value rounded once; standards: which acceptance rules of the field it fails, as "
+    "sums that cancel may with nothing lost (docs/precision.md)."
 )
 
 
