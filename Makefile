@@ -46,7 +46,7 @@ bench: $(WITH_TOOLS) ## the speed figures, as ratios within one run
 	$(PY) -m benchmarks
 
 reports: $(WITH_TOOLS) ## write the pages under reports/ anew; validation.md needs the data that ASCENDSIM_DATA names
-	$(PY) -m pytest -m "slow or not slow" tests/test_reports_committed.py --update
+	$(PY) -m pytest -m "slow or not slow" tests/reports/test_reports_committed.py --update
 
 FUZZ_SECONDS = $(or $(SECONDS),60)
 

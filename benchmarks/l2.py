@@ -19,7 +19,7 @@ from ascendsim.timing.l2.account import account_of_lanes
 from ascendsim.timing.l2.lanes import lanes_of
 from ascendsim.workloads.loader import load_workload
 from benchmarks.timing import best_of
-from tests import oracles_l2
+from tests.helpers import oracles_l2
 
 TARGET_SECONDS = 0.15
 

@@ -1,5 +1,9 @@
 """Which of the fast tests concern a file of the package."""
 
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
 # The fast tests that concern a file, first those that are quick to fail: a name, or a name and which of it.
 FORMATS = ("test_casts", "test_hf32", "test_hifloat8", "test_formats", "test_controls", "test_metrics")
 PARTS = ("test_accumulation_parts", "test_accumulation_panels", "test_accumulation_packing")
@@ -99,15 +103,21 @@ TESTS = {
 }
 
 
+def file_of(name: str) -> str:
+    """Return the path of a test file, by its name without the ending, whichever folder it is in."""
+    [path] = (ROOT / "tests").glob(f"*/{name}.py")
+    return str(path.relative_to(ROOT))
+
+
 def tests_of(file: str) -> list[list[str]]:
     """Return the runs of pytest that concern a file, as its arguments."""
     names = next(tests for part, tests in TESTS.items() if file.startswith(part))
     runs: list[list[str]] = []
     for name, _, pick in (name.partition(" ") for name in names):
         if pick:
-            runs.append(["-k", pick, f"tests/{name}.py"])
+            runs.append(["-k", pick, file_of(name)])
         elif runs and "-k" not in runs[-1]:
-            runs[-1].append(f"tests/{name}.py")
+            runs[-1].append(file_of(name))
         else:
-            runs.append([f"tests/{name}.py"])
+            runs.append([file_of(name)])
     return runs

@@ -10,8 +10,8 @@ from ascendsim.aclnn import AclTensor, Out, aclCreateTensor, aclnnConvolutionBac
 from fuzz.judge import must
 from fuzz.odd import odd
 from fuzz.status import MOST_CHARACTERS, first_phase
-from tests.aclnn_calls import arguments_of
-from tests.rules_calls import conv, tbc
+from tests.helpers.aclnn_calls import arguments_of
+from tests.helpers.rules_calls import conv, tbc
 
 ONES = np.ones((1, 2, 4, 4), np.float16)
 OPTIONS = {

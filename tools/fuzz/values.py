@@ -9,8 +9,8 @@ from ascendsim.numerics.formats.casts import decode
 from ascendsim.ops.reference.float64 import gradients_float64
 from fuzz.draws import any_problem, any_view, described
 from fuzz.judge import must
-from tests.aclnn_calls import OUTPUTS, arguments_of, first_phase, random_array
-from tests.operator_calls import LAYS, ApiCall, check_against_reference
+from tests.helpers.aclnn_calls import OUTPUTS, arguments_of, first_phase, random_array
+from tests.helpers.operator_calls import LAYS, ApiCall, check_against_reference
 
 PLACES = (
     ("910B", "documented"),

@@ -1,0 +1,1 @@
+"""Tests, in folders named by what they ask; the first line of each file is its question."""

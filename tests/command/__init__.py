@@ -1,0 +1,1 @@
+"""Command: does the command do what it says, and answer every mistake?"""

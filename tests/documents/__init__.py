@@ -1,0 +1,1 @@
+"""Documents: are the words of README, docs and tutorials true?"""

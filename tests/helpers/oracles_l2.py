@@ -1,0 +1,291 @@
+"""The slow and obvious definition of the account of L2: transfers as objects, shares as fractions.
+
+`oracles_l2_slices.py` cuts tensors into slices, `oracles_l2_stack.py` is L2 itself. The package has the same
+as a compiled walk over integers (`timing/l2/`), and must give the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from ascendsim.errors import AscendSimError, ProgramError
+from ascendsim.profile import Profile
+from ascendsim.program.kernel import Kernel
+from ascendsim.timing.costing import CostBook, PricedProgram
+from ascendsim.timing.l2.accesses import HIT, Outcome, Outcomes
+from ascendsim.timing.l2.account import L2_STARTS, L2Account, Start
+from tests.helpers.oracles_l2_slices import Share, Slice, SliceTransfer, cut, transfers_of, whole
+from tests.helpers.oracles_l2_stack import L2State, Residency, Stack
+
+# A team of cores as this pass needs it: how many equal ones, and the program of one of them.
+Group = tuple[int, PricedProgram]
+
+
+class _Access(NamedTuple):
+    """Transfers that access one residency together, and how many cores of each transfer's group do.
+
+    `readers` of them wait for the same bytes.
+    """
+
+    residency: Residency
+    readers: Share
+    transfers: tuple[SliceTransfer, ...]
+    cores: tuple[Share, ...]
+
+
+class _Fetch:
+    """Bytes that came from main memory once, and the transfers that have found them since, until they go."""
+
+    __slots__ = ("cores", "fetched", "found", "groups")
+
+    def __init__(self, fetched: int) -> None:
+        self.fetched = fetched
+        self.cores: Share = 0
+        self.groups: set[int] = set()
+        self.found: list[tuple[SliceTransfer, Share, Share]] = []
+
+    def join(self, access: _Access) -> None:
+        """Let those of an access share the fetch that have not found its bytes before."""
+        for transfer, cores in zip(access.transfers, access.cores, strict=True):
+            # A core that comes again has had its part: what it finds then costs memory nothing.
+            if transfer.group not in self.groups:
+                self.groups.add(transfer.group)
+                self.cores += cores
+                self.found.append((transfer, cores, access.readers))
+
+
+class PhaseAccesses:
+    """All accesses of one phase, in rounds: the first transfer of every core, then the second of each, ...
+
+    Rounds stand for time, which is not known yet: how long transfers take depends on what L2 makes of them.
+    """
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self._cores = [cores for cores, _ in groups]
+        slices: dict[Hashable, Slice] = {}
+        self._lanes = [list(transfers_of(group, *work, slices)) for group, work in enumerate(groups)]
+        self._apart = cut(list(slices.values()))
+        self._residencies = [
+            residency for part in slices.values() for residency in (part.known, *part.own.values())
+        ]
+        self._ends: dict[str, int] = {}
+        for residency in self._residencies:
+            self._ends[residency.tensor] = self._ends.get(residency.tensor, 0) + residency.size
+        self._shares: dict[tuple[str, tuple[int, ...]], tuple[tuple[Share, ...], Share]] = {}
+        self._accesses: list[_Access] = []
+        for number in range(max((len(lane) for lane in self._lanes), default=0)):
+            self._accesses += self._round([lane[number] for lane in self._lanes if number < len(lane)])
+
+    def added_to(self) -> set[str]:
+        """Return the names of the tensors that the phase adds to."""
+        traffics = [access.transfers[0].traffic for access in self._accesses]
+        return {traffic.tensor.name for traffic in traffics if traffic.kind == "atomic"}
+
+    def _round(self, transfers: list[SliceTransfer]) -> Iterator[_Access]:
+        """Yield the accesses of one round: those of one slice together, then of those like it."""
+        together: dict[tuple[int, str], list[SliceTransfer]] = {}
+        for transfer in transfers:
+            together.setdefault((id(transfer.slice), transfer.traffic.kind), []).append(transfer)
+        for same in together.values():
+            part = same[0].slice
+            cores, total = self._accessing(part.tensor.name, tuple([transfer.group for transfer in same]))
+            yield _Access(part.known, total, tuple(same), cores)
+            for transfer in same if part.own else ():
+                if transfer.group in part.own:
+                    others = (self._cores[transfer.group] - 1) * self._apart[part.tensor.name]
+                    yield _Access(part.own[transfer.group], 1, (transfer,), (others,))
+
+    def _accessing(self, tensor: str, groups: tuple[int, ...]) -> tuple[tuple[Share, ...], Share]:
+        """Return how many cores of each group access the known slice that the groups name, and their sum."""
+        key = tensor, groups
+        if key not in self._shares:
+            # One core of each group names the slice itself; of the others, those that have none of their own.
+            apart = self._apart[tensor]
+            cores = tuple([1 + (self._cores[group] - 1) * (1 - apart) for group in groups])
+            self._shares[key] = cores, sum(cores)
+        return self._shares[key]
+
+    def run(self, stack: Stack) -> tuple[Outcomes, ...]:
+        """Send the phase through L2 and return what it makes of the traffic, group by group."""
+        stack.begin()
+        for residency in self._residencies:
+            residency.resident = residency.dirty = 0
+        # Where in its tensor a residency begins: behind those that were accessed for the first time before
+        # it.
+        begin = dict.fromkeys(self._ends, 0)
+        newest: dict[int, _Fetch | None] = {}
+        fetches: list[_Fetch] = []
+        pushed = 0
+        for access in self._accesses:
+            residency, traffic = access.residency, access.transfers[0].traffic
+            if id(residency) not in newest:
+                newest[id(residency)] = None
+                stack.find(residency, self._ends[residency.tensor], begin[residency.tensor])
+                begin[residency.tensor] += residency.size
+            fetched, through = stack.access(residency, traffic)
+            pushed += through + stack.make_room()
+            fetch = newest[id(residency)]
+            if fetched:
+                fetch = newest[id(residency)] = _Fetch(fetched)
+                fetches.append(fetch)
+            # A write needs nothing of what was fetched, so it has no part in the fetching.
+            if fetch is not None and traffic.kind != "write":
+                fetch.join(access)
+        return self._outcomes(fetches, pushed)
+
+    def _outcomes(self, fetches: Sequence[_Fetch], pushed: int) -> tuple[Outcomes, ...]:
+        """Say what every transfer meets, the mean over the cores of its group."""
+        made = self.together()
+        if pushed:
+            self._push(pushed, made)
+        # The program is one for all cores of a group, so each of its transfers has the mean of their
+        # outcomes. Equal outcomes are one object, here and below: timing looks them up by identity. Both
+        # sides are kept, so that no identity is used twice.
+        known: dict[Hashable, tuple[Outcome, Outcome]] = {}
+        for fetch in fetches:
+            for transfer, cores, readers in fetch.found:
+                moved = self._cores[transfer.group] * transfer.slice.bytes
+                mine = made[transfer.group]
+                before = mine.get(transfer.instruction, HIT)
+                key = id(before), fetch.fetched, cores, moved, fetch.cores, readers
+                if key not in known:
+                    part = Fraction(fetch.fetched * cores, moved) / fetch.cores
+                    known[key] = before, _both(before, part, readers)
+                mine[transfer.instruction] = known[key][1]
+        return made
+
+    def together(self) -> tuple[dict[int, Outcome], ...]:
+        """Say which bytes are read by several cores in one round, as if all of them were in L2."""
+        made: tuple[dict[int, Outcome], ...] = tuple({} for _ in self._cores)
+        known: dict[tuple[Share, int], Outcome] = {}
+        for access in self._accesses:
+            if access.readers > 1 and access.transfers[0].traffic.kind == "read":
+                for transfer, cores in zip(access.transfers, access.cores, strict=True):
+                    key = cores, self._cores[transfer.group]
+                    outcome = known.get(key)
+                    if outcome is None:
+                        outcome = known[key] = Outcome(together=whole(Fraction(*key)))
+                    made[transfer.group][transfer.instruction] = outcome
+        return made
+
+    def _push(self, pushed: int, made: tuple[dict[int, Outcome], ...]) -> None:
+        """Let transfers carry what is pushed out: the reads, or the writes if more is written."""
+        # Write-back goes on in the background and belongs to no transfer, but it takes its part of the link.
+        # Spread evenly over a phase it slows what moves most, and no single transfer waits for all of it.
+        moved = {"read": 0, "write": 0}
+        for lane in self._lanes:
+            for transfer in lane:
+                size = self._cores[transfer.group] * transfer.slice.bytes
+                moved[transfer.traffic.direction] += size
+        carrier = "read" if moved["read"] >= moved["write"] else "write"
+        part = Fraction(pushed, moved[carrier])
+        known: dict[int, tuple[Outcome, Outcome]] = {}
+        for lane, mine in zip(self._lanes, made, strict=True):
+            for transfer in lane:
+                if transfer.traffic.direction == carrier:
+                    before = mine.get(transfer.instruction, HIT)
+                    if id(before) not in known:
+                        known[id(before)] = before, before._replace(pushed_out=part)
+                    mine[transfer.instruction] = known[id(before)][1]
+
+
+def _both(outcome: Outcome, fetched: Share, readers: Share) -> Outcome:
+    """Add fetched bytes to an outcome; a core waits for all that it waits for."""
+    total = outcome.fetched + fetched
+    waited = outcome.fetched * outcome.readers + fetched * readers
+    return outcome._replace(fetched=whole(Fraction(total)), readers=whole(Fraction(waited) / total))
+
+
+def account(kernel: Kernel, profile: Profile, l2_start: Start = "warm") -> L2Account:
+    """Build and price the programs of a kernel, and decide what L2 makes of their traffic.
+
+    Raises   AscendSimError for an unknown `l2_start`; ProgramError for traffic of a tensor that the kernel
+             does not list
+    """
+    return account_of(_priced(kernel, profile), kernel, profile, l2_start)
+
+
+def left_by(kernel: Kernel, profile: Profile, l2_start: Start = "warm") -> L2State:
+    """Return what L2 holds after a kernel; another kernel may be timed with it as its `l2_start`.
+
+    Tensors are known by their names, which the kernels of one call share. A change of layout that the cube's
+    kernels make themselves gives its tensor another name, so what it would hand over in L2 is lost here.
+    """
+    phases = [PhaseAccesses(groups) for groups in _priced(kernel, profile)]
+    stack = _begun(phases, kernel, profile, l2_start)
+    for phase in phases:
+        phase.run(stack)
+    return stack.left()
+
+
+def _priced(kernel: Kernel, profile: Profile) -> list[list[Group]]:
+    """Return the priced programs of each phase, one for each group of equal cores."""
+    book = CostBook(profile)
+    return [
+        [(len(cores), book.price(work.build(), work.core.kind)) for work, cores in phase.folded()]
+        for phase in kernel.phases
+    ]
+
+
+def account_of(
+    phases: Sequence[Sequence[Group]], kernel: Kernel, profile: Profile, l2_start: Start
+) -> L2Account:
+    """Decide what L2 makes of the traffic of programs already priced, group by group."""
+    if isinstance(l2_start, str) and l2_start not in L2_STARTS:
+        raise AscendSimError(f"l2_start is {l2_start!r}; it must be one of {', '.join(L2_STARTS)}")
+    # Bytes between cores and L2 do not depend on what is in it.
+    moved = _bytes_moved(phases, kernel)
+    # Where cores lose nothing by reading the same bytes, nobody asks who reads what together.
+    contended = profile.links["l2_read"].shared_efficiency < 1
+    sizes = [tensor.size_bytes for tensor in kernel.tensors.values() if tensor.cached]
+    # A tensor that L2 does not keep is missed however large L2 is, so then nothing "fits".
+    fits = sum(sizes) <= profile.l2.capacity_bytes and len(sizes) == len(kernel.tensors)
+    if l2_start == "warm" and fits:
+        # Nothing is missed, so the only question is what cores read at the same time.
+        outcomes: tuple[tuple[Outcomes, ...], ...] = tuple(
+            PhaseAccesses(groups).together() if contended else tuple({} for _ in groups) for groups in phases
+        )
+        return L2Account(outcomes, moved | {"memory": 0, "memory_read": 0, "memory_write": 0})
+    accesses = [PhaseAccesses(groups) for groups in phases]
+    stack = _begun(accesses, kernel, profile, l2_start)
+    outcomes = tuple(phase.run(stack) for phase in accesses)
+    memory = stack.read_bytes + stack.written_bytes
+    by_memory = {"memory": memory, "memory_read": stack.read_bytes, "memory_write": stack.written_bytes}
+    return L2Account(outcomes, moved | by_memory)
+
+
+def _begun(phases: Sequence[PhaseAccesses], kernel: Kernel, profile: Profile, l2_start: Start) -> Stack:
+    """Return L2 as it is when the kernel begins."""
+    stack = Stack(profile.l2.capacity_bytes)
+    if not isinstance(l2_start, str):
+        stack.take(l2_start)
+    elif l2_start == "warm":
+        # This run only says what the next one finds; its own bytes count for nothing.
+        for phase in phases:
+            phase.run(stack)
+        stack.forget_bytes()
+    elif l2_start == "handed":
+        # The zeros to which the first phase adds, then the first input.
+        added = phases[0].added_to() if phases else set()
+        names = [name for name in kernel.tensors if name in added]
+        for name in dict.fromkeys([*names, next(iter(kernel.tensors))]):
+            stack.hold(name, kernel.tensors[name].size_bytes)
+    return stack
+
+
+def _bytes_moved(phases: Sequence[Sequence[Group]], kernel: Kernel) -> dict[str, int]:
+    """Return the bytes that the cores move through L2."""
+    moved = {"l2_read": 0, "l2_write": 0}
+    for groups in phases:
+        for cores, priced in groups:
+            for index in priced.moving:
+                traffic = priced.prices[index].traffic
+                if traffic.tensor.name not in kernel.tensors:
+                    raise ProgramError(
+                        f"kernel {kernel.name} moves bytes of {traffic.tensor.name}, which is not among its "
+                        f"tensors {', '.join(kernel.tensors)}; add it to Kernel.tensors"
+                    )
+                moved[f"l2_{traffic.direction}"] += cores * traffic.bytes
+    return moved

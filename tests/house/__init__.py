@@ -1,0 +1,1 @@
+"""House: do imports point one way, and does what is installed work?"""

@@ -1,0 +1,1 @@
+"""Instructions: does each mean, touch and cost what it says?"""

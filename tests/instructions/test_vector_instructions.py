@@ -1,0 +1,289 @@
+"""Does each instruction of the vector core mean and cost what it says?
+
+Costs are reckoned by hand from the round figures of the toy products (`toy_profiles.py`): both ways between
+GM and UB 64 bytes a cycle after 4 cycles, visible 100 (in) and 50 (out) later; a vector instruction takes 2
+cycles and then, for each 256 bytes, 1 (unary, cast), 2 (binary) or, for each row, 3 (reduce); vector and cube
+clock are the same unless a test says otherwise.
+"""
+
+import numpy as np
+import pytest
+
+from ascendsim.errors import UnsupportedError
+from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.program.instruction import Cost, Traffic
+from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill, vector_cost
+from ascendsim.vector.rearrange import Rearrange
+from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
+from tests.helpers.instruction_samples import MATH, counted, memory, put
+from tests.helpers.toy_profiles import toy_split
+
+TOY = toy_split()
+A, B = Slot("UB", 4096, "a", 0), Slot("UB", 4096, "b", 1)
+
+
+# --- between GM and UB
+
+
+def test_a_copy_to_ub_takes_the_slice_in_the_asked_shape():
+    x = GmTensor("x", (3, 4), "float16", 2)
+    mem = memory(x=counted(3, 4))
+    copy = CopyGmToUb(A, Gm(x, (slice(1, 3), slice(0, 2))), 8, (4,))
+    copy.execute(mem)
+    assert mem.tile(A).tolist() == [5, 6, 9, 10]
+    # a read takes whole sectors of 128 bytes of L2
+    assert copy.cost(TOY) == Cost(4, 100, Traffic(x, "read", 128, 64))
+    assert (copy.pipe, copy.reads, copy.writes) == ("MTE2", (), (A,))
+
+
+def test_a_copy_to_gm_stores_in_the_shape_of_the_slice_and_the_format_of_the_tensor():
+    y = GmTensor("y", (2, 3), "float16", 2, "output")
+    mem = memory(y=counted(2, 3))
+    put(mem, A, [2049, 1, 2, 3])  # 2049 is a tie in float16 and goes to the even 2048
+    copy = CopyUbToGm(Gm(y, (slice(0, 2), slice(1, 3))), A, 8)
+    copy.execute(mem)
+    assert mem.gm["y"].tolist() == [[1, 2048, 1], [4, 2, 3]]
+    assert copy.cost(TOY) == Cost(4, 50, Traffic(y, "write", 8, 64))
+    assert (copy.pipe, copy.reads, copy.writes) == ("MTE3", (A,), ())
+
+
+def test_an_atomic_copy_adds_in_float32():
+    y = GmTensor("y", (3,), "float32", 4, "output")
+    mem = memory(y=np.array([2.0**24, 1, np.inf], np.float32))
+    put(mem, A, [1, 1, -np.inf])
+    copy = CopyUbToGm(Gm(y, (slice(0, 3),)), A, 12, atomic=True)
+    with np.errstate(invalid="ignore"):
+        copy.execute(mem)
+    assert mem.gm["y"][:2].tolist() == [2.0**24, 2]  # the one is half an ulp and is lost
+    assert np.isnan(mem.gm["y"][2])
+    assert copy.cost(TOY).traffic.kind == "atomic"
+    assert copy.shape != CopyUbToGm(Gm(y, (slice(0, 3),)), A, 12).shape
+
+
+# --- fill, cast, add
+
+
+def test_fill_writes_plus_zero():
+    mem = memory()
+    put(mem, A, [-1, np.nan])
+    Fill(A, (2, 2), 16).execute(mem)
+    assert mem.tile(A).tobytes() == bytes(16)
+
+
+@pytest.mark.parametrize(("size", "cycles"), [(1, 3), (256, 3), (257, 4), (1024, 6)])
+def test_fill_costs_one_repeat_for_each_256_bytes(size, cycles):
+    assert Fill(A, (size,), size).cost(TOY).cycles == cycles
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "expected"),
+    [
+        ("float16", 1 + 2.0**-11, 1.0),  # a tie goes to the even significand
+        ("float16", 1 + 3 * 2.0**-11, 1 + 2.0**-9),
+        ("float16", 65520.0, np.inf),  # the tie above the largest value goes to the next power of two
+        ("bfloat16", 1 + 2.0**-8, 1.0),
+        ("bfloat16", 1 + 2.0**-8 + 2.0**-20, 1 + 2.0**-7),
+        ("float32", 0.1, np.float32(0.1)),
+    ],
+)
+def test_cast_rounds_to_nearest_even(dtype, value, expected):
+    mem = memory()
+    put(mem, A, [value])
+    Cast(B, A, dtype, 1, 4).execute(mem)
+    assert mem.tile(B)[0] == expected
+    assert mem.tile(A)[0] == np.float32(value)  # the source stays
+
+
+def test_cast_overflows_as_the_settings_of_the_kernel_say():
+    mem = memory(MathSettings(MATH.accumulation, overflow="saturate"))
+    put(mem, A, [1e6, -np.inf, np.nan])
+    Cast(B, A, "float16", 3, 4).execute(mem)
+    assert mem.tile(B).tolist() == [65504, -65504, 0]
+
+
+def test_cast_costs_one_repeat_for_each_256_bytes_of_the_wider_side():
+    assert Cast(B, A, "float16", 64, 4).cost(TOY).cycles == 2 + 1  # 64 float32 are 256 bytes
+    assert Cast(B, A, "float16", 65, 4).cost(TOY).cycles == 2 + 2
+    assert Cast(B, A, "float16", 128, 2).cost(TOY).cycles == 2 + 1
+
+
+def test_add_rounds_each_element_once_and_keeps_its_operand():
+    mem = memory()
+    put(mem, A, [2.0**24, 1, -0.0, 1])
+    put(mem, B, [1, 2, -0.0, -1])
+    add = Add(A, B, 4)
+    add.execute(mem)
+    assert mem.tile(A).tolist() == [2.0**24, 3, 0, 0]
+    assert np.signbit(mem.tile(A)).tolist() == [False, False, True, False]
+    assert mem.tile(B).tolist() == [1, 2, 0, -1]
+    assert (add.pipe, add.reads, add.writes) == ("V", (A, B), (A,))
+
+
+def test_add_costs_one_binary_repeat_for_each_64_elements():
+    assert Add(A, B, 64).cost(TOY).cycles == 2 + 2
+    assert Add(A, B, 65).cost(TOY).cycles == 2 + 4
+
+
+# --- sums over lanes
+
+
+def test_elements_are_added_to_lanes_64_at_a_time():
+    mem = memory()
+    put(mem, A, np.zeros((2, 64)))
+    put(mem, B, counted(2, 150))  # 64 + 64 + 22
+    AddLanes(A, B, 2, 150).execute(mem)
+    lanes = mem.tile(A)
+    assert lanes[0, 0] == 1 + 65 + 129
+    assert lanes[0, 21] == 22 + 86 + 150
+    assert lanes[0, 22] == 23 + 87  # the short last group leaves lane 22 alone
+    assert lanes[1, 0] == 151 + 215 + 279
+
+
+def test_lanes_go_on_from_what_they_hold_and_round_at_every_step():
+    mem = memory()
+    put(mem, A, np.full((1, 64), 2.0**24))
+    put(mem, B, np.ones((1, 128)))
+    AddLanes(A, B, 1, 128).execute(mem)
+    assert set(mem.tile(A).ravel()) == {2.0**24}  # each one is lost; added first they would not be
+
+
+def test_a_short_row_alone_goes_to_the_first_lanes():
+    mem = memory()
+    put(mem, A, np.zeros((1, 64)))
+    put(mem, B, counted(1, 3))
+    AddLanes(A, B, 1, 3).execute(mem)
+    assert mem.tile(A)[0, :4].tolist() == [1, 2, 3, 0]
+
+
+def test_each_64_elements_of_a_row_wait_for_those_before():
+    # 3 rows of ceil(100 / 64) = 2 groups: twice an instruction of 3 repeats (2 + 6), and a latency between.
+    assert AddLanes(A, B, 3, 100).cost(TOY).cycles == 2 * 8 + 10
+    # One group waits for nothing. Of 16 bits its 5 repeats are cast before: 2 + 5.
+    assert AddLanes(A, B, 5, 1).cost(TOY).cycles == 2 + 10
+    assert AddLanes(A, B, 5, 1, 2).cost(TOY).cycles == 2 + 10 + 7
+
+
+def test_lanes_are_added_by_halves():
+    values = np.zeros(64, np.float32)
+    values[[0, 32, 16, 48]] = 2.0**24, 1, 1, 1
+    mem = memory()
+    put(mem, A, [values])
+    SumLanes(B, A, 1).execute(mem)
+    # lanes 0 + 32: 2^24 + 1 is a tie and stays; 16 + 48 is 2, and 2^24 + 2 is exact
+    assert mem.tile(B).tolist() == [2.0**24 + 2]
+
+
+def test_sums_of_lanes_have_one_value_for_each_row():
+    mem = memory()
+    put(mem, A, counted(3, 64))
+    SumLanes(B, A, 3).execute(mem)
+    first = 64 * 65 // 2  # 1 + ... + 64
+    assert mem.tile(B).tolist() == [first, first + 64 * 64, first + 128 * 64]
+
+
+def test_summing_lanes_costs_one_reduction_for_each_row():
+    assert SumLanes(B, A, 5).cost(TOY).cycles == 2 + 5 * 3
+
+
+# --- short rows of many images
+
+
+def test_rows_are_added_to_a_sum_one_after_the_other():
+    mem = memory()
+    put(mem, A, [2.0**24, 1])
+    put(mem, B, [[1, 1], [1, 2]])
+    add = AddRows(A, B, 2, 2)
+    add.execute(mem)
+    assert mem.tile(A).tolist() == [2.0**24, 4]  # each one is lost; their sum would not be
+    assert (add.reads, add.writes) == ((A, B), (A,))
+    # a row of 65 elements: a cast and an addition of two repeats, (2 + 2) + (2 + 4) cycles, and 10 until the
+    # sum is there for the next row
+    assert AddRows(A, B, 3, 65).cost(TOY) == Cost(3 * 10 + 2 * 10, 10)
+
+
+def test_few_pixels_are_added_as_if_they_were_64_lanes():
+    mem = memory()
+    put(mem, A, [2.0**24, 1, 1, 1, 5, 6, 7, 8])
+    SumPixels(B, A, 2, 4).execute(mem)
+    # lanes 2 and 3 meet 0 and 1: (2^24 + 1) + (1 + 1), where the first one is lost
+    assert mem.tile(B).tolist() == [2.0**24 + 2, 26]
+    assert SumPixels(B, A, 5, 4).cost(TOY).cycles == 2 + 5 * 3
+
+
+def test_a_sum_of_minus_zeros_alone_is_plus_zero_beside_the_other_lanes():
+    mem = memory()
+    put(mem, A, [-0.0] * 4)
+    SumPixels(B, A, 1, 4).execute(mem)
+    assert not np.signbit(mem.tile(B)).any()
+    put(mem, A, [[-0.0] * 64])
+    SumLanes(B, A, 1).execute(mem)  # all 64 lanes hold it here
+    assert np.signbit(mem.tile(B)).all()
+
+
+# --- elements that lie scattered
+
+
+def test_rearranging_keeps_the_elements_and_costs_the_bytes_that_they_took():
+    mem = memory()
+    put(mem, A, counted(2, 3))
+    rearrange = Rearrange(B, A, 257)
+    rearrange.execute(mem)
+    assert mem.tile(B).tolist() == counted(2, 3).tolist()
+    mem.tile(A).fill(0)
+    assert mem.tile(B)[0, 0] == 1  # a copy
+    assert rearrange.cost(TOY) == Cost(2 + 2, 10)  # a repeat of 1 for each 256 bytes
+
+
+# --- shapes
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        Fill(A, (8,), 32),
+        Cast(A, B, "float16", 8, 4),
+        Add(A, B, 8),
+        AddLanes(A, B, 2, 64),
+        SumLanes(A, B, 2),
+        AddRows(A, B, 2, 8),
+        SumPixels(A, B, 2, 8),
+        Rearrange(A, B, 32),
+    ],
+    ids=lambda instruction: type(instruction).__name__,
+)
+def test_the_slots_of_an_instruction_do_not_change_its_shape(instruction):
+    other = instruction._replace(dst=Slot("UB", 64, "c", 2))
+    assert other != instruction
+    assert (other.shape, other.cost(TOY)) == (instruction.shape, instruction.cost(TOY))
+
+
+# --- clocks and waits
+
+
+def test_cycles_of_a_slower_vector_clock_are_rounded_up_once():
+    slow = toy_split(**{"clock.vector_mhz": 800})
+    # (2 + 3) vector cycles = 6.25 cube cycles
+    assert Fill(A, (192,), 768).cost(slow).cycles == 7
+
+
+def test_results_of_the_vector_unit_show_after_its_latency():
+    # 10 vector cycles in the toy; at 800 MHz they are 12.5 cycles of the cube clock
+    for instruction in (Fill(A, (1,), 4), Cast(B, A, "float16", 1, 4), Add(A, B, 1), SumLanes(B, A, 1)):
+        assert instruction.cost(TOY).latency_cycles == 10
+        assert instruction.cost(toy_split(**{"clock.vector_mhz": 800})).latency_cycles == 13
+
+
+def test_vector_instructions_declare_what_they_touch():
+    for instruction, reads, writes in (
+        (Fill(A, (1,), 4), (), (A,)),
+        (Cast(B, A, "float16", 1, 4), (A,), (B,)),
+        (AddLanes(A, B, 1, 64), (A, B), (A,)),
+        (SumLanes(B, A, 1), (A,), (B,)),
+    ):
+        assert (instruction.pipe, instruction.reads, instruction.writes) == ("V", reads, writes)
+
+
+def test_a_kind_without_a_figure_is_told():
+    with pytest.raises(UnsupportedError, match=r"repeat_cycles\.multiply is no figure .* it has unary, "):
+        vector_cost(TOY, "multiply", 1)

@@ -1,0 +1,1 @@
+"""Native: is compiled code kept, found again, and equal to its plain functions?"""

@@ -1,0 +1,1 @@
+"""Numerics: are the bits of formats, casts and accumulation right?"""

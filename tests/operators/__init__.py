@@ -1,0 +1,1 @@
+"""Operators: are the gradients of whole calls right, whatever is asked?"""

@@ -1,0 +1,180 @@
+"""Are the cycles of a matrix product possible, and what its plan says, with the unit flag and without?"""
+
+from dataclasses import replace
+from math import ceil
+
+import pytest
+
+from ascendsim import MatmulProblem, Tiling, estimate_matmul, load_profile
+from ascendsim import matmul as matmul_of
+from ascendsim.errors import ConfigError
+from ascendsim.timing.kernel import time_kernel
+from tests.helpers.oracles_timing import spans_of
+from tests.operators.test_matmul import FLAGGED, operands, turned
+
+# --- the unit flag
+
+
+def spans_of_pipe(pipe, flag, problem, plan, product="910B"):
+    """Start and end of what one pipe of core 0 does."""
+    plan = replace(plan, unit_flag=flag)
+    (kernel,) = estimate_matmul(problem, product=product, tiling=plan).kernels
+    core = kernel.timeline.phases[0].cores[0]
+    made = core.program.instructions
+    return [(core.start[i], core.end[i], core.done[i]) for i, it in enumerate(made) if it.pipe == pipe]
+
+
+BLOCK = Tiling(128, 256, 64, 4, 4)
+
+
+@pytest.mark.parametrize("product", ["910B", "910_95"])
+def test_fixpipe_begins_with_the_last_product_of_a_tile_if_the_unit_flag_is_on(product):
+    # One tile; from its begin on Fixpipe takes what it takes without, which is longer than a product. It
+    # begins with the last k0 of 16 in the last slice of 64, after three k0 of 8 x 16 fractals and the head.
+    problem = MatmulProblem(128, 1024, 256)
+    ((start, end, _),) = spans_of_pipe("FIX", False, problem, BLOCK, product)
+    *_, (last, _, _) = spans_of_pipe("M", True, problem, BLOCK, product)
+    ((_, flagged, _),) = spans_of_pipe("FIX", True, problem, BLOCK, product)
+    assert flagged == last + load_profile(product).cube.mmad_head_cycles + 3 * 8 * 16 + end - start
+
+
+def test_fixpipe_ends_a_piece_after_the_last_product():
+    # Two pieces of L0C, which Fixpipe could write before the product's latency has passed, but for its least.
+    # The last 512 bytes are read and become 256 bytes of float16, which leave at the path's rate.
+    profile = load_profile("910B", overrides={"fixpipe.matrix_least_cycles": 1})
+    problem, plan = MatmulProblem(16, 16, 16), Tiling(16, 16, 16)
+    ((_, _, visible),) = spans_of_pipe("M", True, problem, plan, profile)
+    ((_, end, _),) = spans_of_pipe("FIX", True, problem, plan, profile)
+    path, unit = profile.paths["L0C_GM"], profile.fixpipe
+    assert end - visible == ceil(256 / path.bytes_per_cycle + 512 / unit.read_bytes_per_cycle)
+
+
+@pytest.mark.parametrize("problem", [MatmulProblem(512, 512, 512), MatmulProblem(100, 1000, 300)])
+@pytest.mark.parametrize("plan", [BLOCK, *FLAGGED])
+def test_the_unit_flag_saves_at_most_the_last_products_and_their_way_to_fixpipe(problem, plan):
+    off, on = (
+        estimate_matmul(problem, tiling=replace(plan, unit_flag=flag)).kernels[-1] for flag in (False, True)
+    )
+    (tiles,) = {len(spans_of_pipe("FIX", flag, problem, plan)) for flag in (False, True)}
+    longest = max(done - start for start, _, done in spans_of_pipe("M", False, problem, plan))
+    flag_cycles = load_profile("910B").sync.flag_cycles
+    assert 0 < off.timeline.cycles - on.timeline.cycles <= tiles * (longest + flag_cycles)
+
+
+def test_with_the_unit_flag_fixpipe_counts_while_it_waits_for_the_cube():
+    # It is issued with the last 16 products of its tile still in their queue, of 520 cycles each or more.
+    problem = MatmulProblem(128, 64 * 64, 256)
+    ((start, end, _),) = spans_of_pipe("FIX", True, problem, BLOCK)
+    products = spans_of_pipe("M", True, problem, BLOCK)
+    assert products[-18][0] < start <= products[-16][0]
+    ((alone, over, _),) = spans_of_pipe("FIX", False, problem, BLOCK)
+    assert end - start > over - alone + 15 * 512
+
+
+@pytest.mark.parametrize("plan", [BLOCK, *FLAGGED])
+@pytest.mark.parametrize("product", ["910B", "910_95"])
+def test_folding_changes_no_cycle_with_the_unit_flag(plan, product):
+    problem = MatmulProblem(300, 640, 700)
+    plan = replace(plan, unit_flag=True, used_cores=5)
+    (kernel,) = estimate_matmul(problem, product=product, tiling=plan).kernels
+    profile = load_profile(product)
+    folded, unfolded = (time_kernel(kernel.kernel, profile, folded=flag) for flag in (True, False))
+    assert (folded.cycles, by_core(folded)) == (unfolded.cycles, by_core(unfolded))
+
+
+@pytest.mark.parametrize("product", ["310P", "910"])
+def test_a_product_without_fixpipe_has_no_unit_flag(product):
+    with pytest.raises(ConfigError, match=r"unit_flag is on, but .* has no unit flag"):
+        estimate_matmul(MatmulProblem(64, 64, 64), product=product, tiling=FLAGGED[0])
+
+
+PROBLEMS = [
+    MatmulProblem(512, 512, 512),
+    MatmulProblem(100, 1000, 300, transpose_a=True),
+    MatmulProblem(300, 64, 77, batch=5, transpose_b=True),
+    MatmulProblem(16, 4096, 16),
+]
+RATES = [("float16", "910B"), ("float32", "910B"), ("float8_e5m2", "910_95"), ("float16", "910")]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize(("fmt", "product"), RATES)
+def test_folding_equal_cores_changes_no_cycle(problem, fmt, product):
+    (kernel,) = estimate_matmul(problem, fmt, product=product).kernels
+    profile = load_profile(product)
+    folded, unfolded = (time_kernel(kernel.kernel, profile, folded=flag) for flag in (True, False))
+    assert (folded.cycles, folded.bytes) == (unfolded.cycles, unfolded.bytes)
+    assert by_core(folded) == by_core(unfolded)
+
+
+def test_cores_that_meet_their_pieces_in_another_order_are_not_equal():
+    # 4 x 4 blocks along n, dealt to 3 cores: rows of blocks of core 1 are 0 1 1 2 3, of core 2 are 0 1 2 2 3,
+    # and each keeps what its second visit to a row needs. Each
+    # has 5 tiles of two loads to L0, a product and a Fixpipe, and loads 4 pieces of a and 5 of b to L1.
+    plan = Tiling(16, 16, 64, used_cores=3)
+    (kernel,) = estimate_matmul(MatmulProblem(64, 64, 64), tiling=plan).kernels
+    folded, unfolded = (
+        time_kernel(kernel.kernel, load_profile("910B"), folded=flag) for flag in (True, False)
+    )
+    assert [len(core.program) for core in unfolded.phases[0].cores[1:]] == [29, 29]
+    assert by_core(folded) == by_core(unfolded)
+
+
+@pytest.mark.parametrize(("keep", "loads"), [(True, 4 + 2), (False, 8 + 8)])
+def test_pieces_stay_in_l1_for_the_next_tile_only_if_the_plan_says_so(keep, loads):
+    # One core, 4 x 2 tiles along n, the whole reduction in one piece: each of the 4 rows of a is met twice in
+    # a row; of b the two columns alternate, and both stay, in two slots.
+    plan = Tiling(16, 16, 64, single_core_m=64, single_core_n=32, reuse_l1=keep)
+    (kernel,) = estimate_matmul(MatmulProblem(64, 64, 32), tiling=plan).kernels
+    (work,) = kernel.kernel.phases[0].work
+    assert sum(instruction.pipe == "MTE2" for instruction in work.build().instructions) == loads
+
+
+def test_blocks_are_dealt_to_the_cores_in_turn():
+    # 7 x 3 blocks for 4 cores: 6, 5, 5 and 5, each with one Fixpipe.
+    plan = Tiling(16, 16, 16, used_cores=4)
+    (kernel,) = estimate_matmul(MatmulProblem(100, 16, 48), tiling=plan).kernels
+    counts = [
+        sum(instruction.pipe == "FIX" for instruction in work.build().instructions)
+        for work in kernel.kernel.phases[0].work
+    ]
+    assert counts == [6, 5, 5, 5]
+
+
+def by_core(timeline):
+    return {core: spans_of(team) for team in timeline.phases[0].cores for core in team.cores}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize(("fmt", "product"), RATES)
+@pytest.mark.parametrize("start", ["warm", "cold"])
+def test_cycles_are_no_fewer_than_products_and_bytes_take(problem, fmt, product, start):
+    (kernel,) = estimate_matmul(problem, fmt, product=product, l2_start=start).kernels
+    profile, p = load_profile(product), problem
+    size = {"float16": 2, "float32": 4, "float8_e5m2": 1}[fmt]
+    read, written = p.batch * (p.m + p.n) * p.k * size, p.batch * p.m * p.n * size
+    links = {name: link.total_bytes_per_cycle for name, link in profile.links.items()}
+    assert kernel.bytes["l2_read"] >= read
+    assert kernel.bytes["l2_write"] == written
+    assert kernel.cycles >= p.macs / (profile.cube.rates[fmt].macs_per_cycle * kernel.cores_used)
+    assert kernel.cycles >= kernel.bytes["l2_read"] / links["l2_read"]
+    assert kernel.cycles >= written / links["l2_write"]
+    if start == "cold":
+        # L2 parts a tensor among the steps of a walk in whole bytes, so a few are lost.
+        assert kernel.bytes["memory_read"] >= read * (1 - 1e-4)
+        assert kernel.cycles >= kernel.bytes["memory_read"] / links["memory"]
+
+
+def test_an_estimate_needs_the_cycles_of_the_run():
+    a, b = operands("float16", 100, 200, 60)
+    run = matmul_of(turned(a, 1), b, transpose_a=True)
+    told = estimate_matmul(MatmulProblem(100, 200, 60, transpose_a=True))
+    assert (told.cycles, told.time_us) == (run.cycles, run.time_us)
+
+
+@pytest.mark.parametrize("product", ["910", "310P", "910B", "910_93", "910_95"])
+def test_every_format_that_a_cube_has_a_rate_for_is_multiplied(product):
+    for rate in load_profile(product).cube.rates:
+        fmt, math = ("float32", 3) if rate == "hf32" else (rate, 0)
+        told = estimate_matmul(MatmulProblem(40, 70, 50), fmt, product=product, cube_math_type=math)
+        assert told.kernels[-1].kernel.compute_dtype == rate

@@ -1,0 +1,401 @@
+"""Are the products' plans executed: the kind that is chosen, its bits, and the instructions that show it?"""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ascendsim.cube.movers import CopyGmToL1
+from ascendsim.errors import CapacityError, UnsupportedError
+from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.tiling.choose import choose_tiling
+from ascendsim.ops.tiling.vendor.layer import Layouts
+from ascendsim.ops.tiling.vendor.operators import vendor_plan
+from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
+from ascendsim.profile import load_profile
+from tests.helpers.both_engines import time_kernel
+from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of
+from tests.plans.test_vendor_fits import CHANGED, changed, problems
+
+FEW = {"cores.cube": 4, "cores.vector": 8}
+ARCH22, ARCH35 = load_profile("910B2", FEW), load_profile("950PR_9599", FEW)
+ARCH35_WITH = {
+    size: load_profile("950PR_9599", {**FEW, "buffers.L1.capacity_bytes": size})
+    for size in (49152, 131072, 524288)
+}
+SHORT_L1 = ARCH35_WITH[49152]
+TWO_CORES = load_profile("950PR_9599", {"cores.cube": 2})
+B2, B3 = load_profile("910B2"), load_profile("910B3")
+MASKS = {"grad_input": (True, False, False), "grad_weight": (False, True, False)}
+
+
+def conv(channels, out, size, kernel=3, batch=1, stride=1, depth=1):
+    """A convolution with square kernels that are padded to keep sizes; with depth, of two taps along it."""
+    pad, shape = kernel // 2, (size, size)
+    if depth == 1:
+        return ConvProblem((batch, channels, *shape), (out, channels, kernel, kernel), stride, pad)
+    deep = (out, channels, 2, kernel, kernel)
+    return ConvProblem((batch, channels, depth, *shape), deep, (1, stride, stride), (0, pad, pad))
+
+
+# One depth, so that four of five kernel depths lie in the padding: five tasks for four cores.
+PADDED = ConvProblem((4, 16, 1, 9, 9), (16, 16, 5, 3, 3), 1, (2, 1, 1))
+# Two blocks of columns at three kernel depths, of which the middle one meets the image: in the last round are
+# the second block's middle and last one.
+HALF_PADDED = ConvProblem((4, 32, 1, 9, 9), (16, 32, 3, 3, 3), 1, 1)
+# (gradient, product, dtype, problem, strategy of the product, what else tells its kind)
+KINDS = {
+    "arch22 weights resident": (
+        *("grad_input", ARCH22, "float16", conv(32, 16, 12, batch=2)),
+        *("basic_block", {"bl1_buffers": 1, "mapping": "contiguous", "kernel_split": ""}),
+    ),
+    "arch22 both streamed": (
+        *("grad_input", ARCH22, "bfloat16", conv(24, 32, 9, depth=3)),
+        *("basic_block", {"al1_buffers": 2, "bl1_buffers": 2}),
+    ),
+    "arch22 zeros inserted": (
+        *("grad_input", ARCH22, "float16", conv(16, 16, 11, stride=2)),
+        *("basic_block", {"kernel_split": ""}),
+    ),
+    "arch22 grid of cores": (
+        *("grad_input", ARCH22, "float32", conv(16, 16, 18, batch=2)),
+        *("core_grid", {"grid": (("d", 1), ("batch", 2), ("m", 2), ("n", 1))}),
+    ),
+    "arch35 small shape": (
+        *("grad_input", ARCH35, "float16", conv(32, 48, 10)),
+        *("small_shape", {"mapping": "interleaved"}),
+    ),
+    "arch35 weights resident": (
+        *("grad_input", ARCH35, "float16", conv(16, 16, 8, batch=12)),
+        *("full_load", {"resident": "b", "mapping": "interleaved"}),
+    ),
+    "arch35 segments": (
+        # Two tasks, which two cores share evenly.
+        *("grad_input", TWO_CORES, "float32", conv(32, 240, 5, batch=2)),
+        *("inner_product", {"k_segment": 224}),
+    ),
+    "arch35 split along both axes": (
+        *("grad_input", ARCH35, "float16", conv(32, 272, 25, stride=2)),
+        *("kernel_split", {"kernel_split": "hw", "bl1_buffers": 2}),
+    ),
+    "arch35 split with whole operands": (
+        *("grad_input", ARCH35, "float16", conv(16, 32, 24, 4, batch=2, stride=2)),
+        *("kernel_split", {"kernel_split": "hw", "al1_buffers": 1, "bl1_buffers": 1}),
+    ),
+    "arch35 split along H": (
+        *("grad_input", ARCH35, "bfloat16", ConvProblem((1, 16, 12, 32), (16, 16, 3, 2), (2, 3), 1)),
+        *("kernel_split", {"kernel_split": "h"}),
+    ),
+    "arch35 blocks that fill L0C": (
+        *("grad_input", ARCH35, "float16", conv(48, 16, 6, batch=12)),
+        *("inner_product", {"mapping": "interleaved", "cl0_buffers": 2}),
+    ),
+    "arch35 a row of taps at a time": (
+        # Gaps between rows of taps that load3d cannot say.
+        *("grad_input", ARCH35, "float16", ConvProblem((2, 16, 12, 12), (32, 16, 3, 3), 1, *2 * [(260, 1)])),
+        *("inner_product", {"taps": "kh", "zero_first": True}),
+    ),
+    "arch35 a tap at a time": (
+        # 1024 pixels lie in three rows of 600, which for 16 channels take 57,600 bytes.
+        *("grad_input", SHORT_L1, "float16", ConvProblem((1, 16, 4, 600), (32, 16, 2, 3), 1, 1)),
+        *("inner_product", {"taps": "khkw", "zero_first": True}),
+    ),
+    "arch22 rows and pixels": (
+        *("grad_weight", ARCH22, "float16", conv(64, 32, 12, kernel=1, batch=2)),
+        *("basic_block", {"split": "mk", "resident": "a"}),
+    ),
+    "arch22 columns and pixels": (
+        *("grad_weight", ARCH22, "bfloat16", conv(32, 64, 12, kernel=1, batch=2)),
+        *("basic_block", {"split": "nk", "resident": "b"}),
+    ),
+    "arch22 rows and columns": (
+        *("grad_weight", ARCH22, "float16", conv(256, 160, 6, kernel=1, batch=2, stride=2)),
+        *("basic_block", {"split": "mn", "resident": ""}),
+    ),
+    "arch22 library in depth": (
+        *("grad_weight", ARCH22, "float32", conv(16, 16, 9, depth=3)),
+        *("library", {"split": "grid"}),
+    ),
+    "arch22 library": (
+        *("grad_weight", ARCH22, "float32", conv(16, 16, 12, batch=2)),
+        *("library", {"split": "grid"}),
+    ),
+    "arch22 deterministic": (
+        *("grad_weight", ARCH22, "float16", conv(16, 32, 12, batch=2)),
+        *("stream_k", {"stream_ways": 4, "stream_axis": "height", "mapping": "contiguous"}),
+    ),
+    "arch35 stream-K": (
+        *("grad_weight", ARCH35, "float16", conv(32, 48, 10, batch=4)),
+        *("stream_k", {"stream_ways": 2, "stream_axis": "batch_depth", "mapping": "interleaved"}),
+    ),
+    "arch35 strips of a line": (
+        *("grad_weight", ARCH35, "float16", ConvProblem((1, 16, 600), (16, 16, 3), 1, 1)),
+        *("stream_k", {"strip_w": 128}),
+    ),
+    "arch35 strips of several rows": (
+        *("grad_weight", ARCH35, "float16", ConvProblem((1, 16, 3, 600), (16, 16, 3, 3), 1, 1)),
+        *("stream_k", {"strip_w": 128, "stream_ways": 3, "stream_axis": "height"}),
+    ),
+    "arch35 taps too far apart": (
+        # 64 rows from one output pixel to the next, where load3d steps 63 at most.
+        *("grad_weight", ARCH35, "float16", ConvProblem((2, 16, 130, 9), (32, 16, 2, 3), (64, 1), 1)),
+        *("stream_k", {"taps": "khkw", "stream_ways": 2, "stream_axis": "batch_depth"}),
+    ),
+    "arch35 last round of padding alone": (
+        *("grad_weight", ARCH35, "float16", PADDED),
+        *("stream_k", {"tasks": 5, "stream_ways": 4, "stream_axis": "batch_depth"}),
+    ),
+    "arch35 last round with padding among its tasks": (
+        *("grad_weight", ARCH35, "float16", HALF_PADDED),
+        *("stream_k", {"tasks": 6, "stream_ways": 2, "stream_axis": "batch_depth"}),
+    ),
+    "arch22 grid of 20 cores": (
+        *("grad_weight", B3, "bfloat16", conv(32, 8, 12, batch=5)),
+        *("core_grid", {"split": "grid"}),
+    ),
+}
+
+
+def planned(name):
+    """Return the call of a kind under the product's plan, and the plan in the product's terms."""
+    gradient, profile, dtype, problem, *_ = KINDS[name]
+    fixed = {"deterministic": "deterministic" in name}
+    told = vendor_plan(problem, gradient, dtype, profile, **fixed)
+    plan = product_tiling(problem, gradient, dtype, profile, **fixed)
+    return call_of(problem, dtype, profile=profile, tilings={gradient: plan}, **fixed), told
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name][4] == "basic_block"])
+def test_there_are_as_many_tasks_as_the_product_counts(name):
+    gradient, *_ = KINDS[name]
+    call, told = planned(name)
+    schedule = call.schedule(gradient)
+    if gradient == "grad_weight":
+        assert len(schedule.units) == told.tasks
+    assert len(schedule.dealt()) == told.used_cores
+
+
+def kernel_of(name):
+    gradient, *_ = KINDS[name]
+    [kernel] = [kernel for kernel in lower(planned(name)[0], MASKS[gradient]).kernels if kernel.macs]
+    return kernel
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_kind_is_chosen(name):
+    *_, strategy, marks = KINDS[name]
+    told = planned(name)[1]
+    assert told.strategy == strategy
+    assert {field: getattr(told, field) for field in marks} == marks
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_bits_are_those_of_its_order(name):
+    gradient, _, dtype, problem, *_ = KINDS[name]
+    call, tensors = planned(name)[0], tensors_of(problem, dtype)
+    made, arrivals = run(call, tensors, "arrival", MASKS[gradient])
+    want = reference_gradients(call, **tensors, mask=MASKS[gradient], arrivals=arrivals)
+    assert_same_bits(made[gradient], want[gradient])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_engines_agree(name):
+    assert time_kernel(kernel_of(name), KINDS[name][1]).cycles > 0
+
+
+def counts(name):
+    """Return how many instructions of each kind all cores run while they multiply, and on how many cores."""
+    [phase] = [phase for phase in kernel_of(name).phases if phase.name == "compute"]
+    found = Counter(
+        type(instruction).__name__ for work in phase.work for instruction in work.build().instructions
+    )
+    return found, len(phase.work)
+
+
+def test_resident_weights_are_copied_once_a_core():
+    # 144 pixels of 12 rows: with a window of 9 * 16 = 144, k is 144 / 3 = 48 and m = 144 (of 336), n = 32. A
+    # task is a whole image, so two cores have one each: an image and the weights, 3 slices of 48.
+    found, cores = counts("arch22 weights resident")
+    assert cores == 2
+    assert (found["CopyGmToL1"], found["Mmad"], found["Fixpipe"]) == (2 * 2, 2 * 3, 2)
+
+
+def test_inserted_zeros_are_cleared_before_they_are_copied():
+    found, _ = counts("arch22 zeros inserted")
+    assert found["FillL1"] == found["CopyGmToL1"] - 1  # all but the weights
+
+
+def test_whole_operands_are_copied_once():
+    # 24 x 24 pixels under 4 x 4 taps are four phases of 12 x 12 pixels and 2 x 2 taps, in one task an image:
+    # the tile of grad_output, which all of them read, and the weights of each.
+    found, cores = counts("arch35 split with whole operands")
+    assert cores == 2
+    assert found["CopyGmToL1"] == 2 * (1 + 4)
+
+
+def test_a_line_is_worked_on_strip_by_strip():
+    # 600 columns are 4 strips of 128 and one of 88, each less than a slice of 336: one tile of either operand
+    # and one product.
+    found, _ = counts("arch35 strips of a line")
+    assert (found["CopyGmToL1"], found["Mmad"], found["Fixpipe"]) == (2 * 5, 5, 1)
+
+
+def test_a_grid_gives_each_core_one_task():
+    # 18 x 18 pixels in two parts of 9 rows, two images: 4 cores with 162 pixels of 16 channels each, which
+    # are one base block.
+    found, cores = counts("arch22 grid of cores")
+    assert (cores, found["Fixpipe"]) == (4, 4)
+
+
+def test_interleaved_tasks_leave_no_core_without_work():
+    # 12 images on 4 cores: three each, in turn.
+    gradient, *_ = KINDS["arch35 weights resident"]
+    dealt = planned("arch35 weights resident")[0].schedule(gradient).dealt()
+    assert [sorted({task.image for task in tasks}) for tasks in dealt] == [
+        [0, 4, 8],
+        [1, 5, 9],
+        [2, 6, 10],
+        [3, 7, 11],
+    ]
+
+
+def test_every_base_block_of_a_basic_plan_is_added_to_zeros():
+    # Two images meet in each element of the result, whatever axes are cut besides: no block may be written.
+    for name in ("arch22 rows and pixels", "arch22 columns and pixels", "arch22 rows and columns"):
+        kernel = kernel_of(name)
+        [compute] = [phase for phase in kernel.phases if phase.name == "compute"]
+        fixpipes = [
+            instruction
+            for work in compute.work
+            for instruction in work.build().instructions
+            if type(instruction).__name__ == "Fixpipe"
+        ]
+        assert all(fixpipe.atomic for fixpipe in fixpipes)
+        assert [phase.name for phase in kernel.phases] == ["compute"]
+        around = lower(planned(name)[0], MASKS["grad_weight"]).kernels
+        [at] = [number for number, one in enumerate(around) if one.macs]
+        assert around[at - 1].op_type == "MemSet"
+        assert set(around[at - 1].tensors) < set(kernel.tensors)
+
+
+@st.composite
+def large_problems(draw):
+    """Draw a convolution with long rows, or with steps, gaps or padding beyond what one load3d can say."""
+    height, width = draw(st.integers(1, 12)), draw(st.sampled_from((5, 40, 530, 700)))
+    axes = []
+    for size in (height, width):
+        kernel, gap = draw(st.integers(1, 4)), draw(st.sampled_from((1, 3, 260)))
+        padding = draw(st.sampled_from((0, 1, 150, 300)))
+        # At least one output pixel.
+        padding = max(padding, -(-((kernel - 1) * gap + 1 - size) // 2))
+        axes.append((kernel, draw(st.sampled_from((1, 2, 70))), padding, gap))
+    kernels, strides, paddings, gaps = zip(*axes, strict=True)
+    inputs, outputs = draw(st.sampled_from((3, 40, 130))), draw(st.sampled_from((5, 48, 200)))
+    batch = draw(st.integers(1, 2))
+    return ConvProblem((batch, inputs, height, width), (outputs, inputs, *kernels), strides, paddings, gaps)
+
+
+def require_built(problem, gradient, dtype, profile):
+    """Check that a product's plan, if it has one, deals every base block and fits in the buffers."""
+    try:
+        plan = product_tiling(problem, gradient, dtype, profile)
+    except (CapacityError, UnsupportedError):
+        return
+    call = call_of(problem, dtype, profile=profile, tilings={gradient: plan})
+    # Asking for the work deals all base blocks, and refuses what leaves one out; a program refuses what does
+    # not fit.
+    [phase] = [phase for phase in call.schedule(gradient).phases() if phase.name == "compute"]
+    assert len(phase.work) <= profile.cores.cube
+    built = [work.build() for work in (phase.work[0], phase.work[-1])]
+    assert any(program.instructions for program in built) or plan.tiling.tap_loop
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    problems(), st.sampled_from(CHANGED), st.sampled_from(["float16", "float32"]), st.sampled_from([*MASKS])
+)
+def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
+    require_built(problem, gradient, dtype, changed(*product))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    large_problems(),
+    st.sampled_from((49152, 131072, 524288)),
+    st.sampled_from(["float16", "float32"]),
+    st.sampled_from([*MASKS]),
+)
+def test_whatever_is_planned_of_large_layers_can_be_built(problem, l1, dtype, gradient):
+    require_built(problem, gradient, dtype, ARCH35_WITH[l1])
+
+
+def test_a_plan_without_a_loop_nest_is_refused():
+    with pytest.raises(UnsupportedError, match="blocks that end inside a group of 32 channels"):
+        product_tiling(conv(16, 32, 16), "grad_input", "hifloat8", ARCH35)
+
+
+# 25 pairs of image and depth for 24 cores; with a dilation in depth it is the library's.
+ODD = ConvProblem((5, 97, 7, 43, 43), (195, 97, 3, 3, 3), 1, 1, 2)
+
+
+def test_images_are_not_dealt_to_more_cores_than_get_any():
+    # 24 parts of 25 pairs would be two each, for 13 cores; 21 of 24 are used: 7 parts of channels, 3 depths.
+    plan = product_tiling(ODD, "grad_weight", "float16", load_profile("910B2"))
+    assert plan.tiling.batch_dim == 1
+    assert plan.tiling.used_cores == 21
+
+
+def test_what_the_library_keeps_in_l1_is_there_whole():
+    # All 41 x 41 = 1681 pixels of an image, 53 slices of 32, once for each task; grad_output comes by slices.
+    tiling = product_tiling(ODD, "grad_weight", "float16", load_profile("910B2")).tiling
+    assert (tiling.base_k, tiling.step_ka, tiling.al1_buffers) == (32, 1, 2)
+    assert (tiling.step_kb, tiling.bl1_buffers) == (53, 1)
+
+
+def test_an_operand_that_stays_is_loaded_once():
+    # input stays, so that a window of it holds all 53 slices of the test above.
+    plan = product_tiling(ODD, "grad_weight", "float16", B2)
+    assert copies_of_input(ODD, plan) == 1
+    assert copies_of_input(ODD, replace(plan, tiling=replace(plan.tiling, step_kb=1))) > 40
+
+
+def copies_of_input(problem, plan):
+    """Return how many tiles of input the first core of a grad_weight copies for its first base block."""
+    call = call_of(problem, profile=B2, tilings={"grad_weight": plan})
+    work = next(
+        w for phase in call.schedule("grad_weight").phases() for w in phase.work if w.core.kind == "cube"
+    )
+    count = 0
+    for instruction in work.build().instructions:
+        if instruction.pipe == "FIX":
+            return count
+        count += isinstance(instruction, CopyGmToL1) and instruction.src.tensor.name.startswith("input")
+    raise AssertionError("a base block leaves by Fixpipe")
+
+
+@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
+def test_images_with_a_depth_axis_are_planned_as_volumes(gradient):
+    # The interface goes by the rank: of five axes it launches the 3-D kernel, however many depths there are.
+    volume = ConvProblem((2, 64, 1, 64, 96), (64, 64, 1, 3, 3), padding=(0, 1, 1))
+    image = ConvProblem((2, 64, 64, 96), (64, 64, 3, 3), padding=1)
+    of = gradient, "float16", B2
+    assert choose_tiling(volume, *of) == replace(product_tiling(volume, *of), chosen_by="product")
+    assert choose_tiling(image, *of).schedule != choose_tiling(volume, *of).schedule
+
+
+def test_the_choice_follows_the_layouts_and_the_direction():
+    # With channels last the operator splits the kernel along H alone.
+    strided, of = conv(64, 64, 32, stride=2, batch=16), ("grad_input", "float16", load_profile("950PR_9599"))
+    last = Layouts(*["NDHWC"] * 3)
+    made = choose_tiling(strided, *of, layouts=last)
+    assert made == replace(product_tiling(strided, *of, layouts=last), chosen_by="product")
+    assert (made.tiling.kernel_split, choose_tiling(strided, *of).tiling.kernel_split) == ("h", "hw")
+    # Forwards it never takes basic blocks.
+    deep, of = conv(256, 256, 32, depth=8, batch=4), ("grad_input", "float16", B2)
+    made = choose_tiling(deep, *of, transposed_forward=True)
+    assert made == replace(product_tiling(deep, *of, transposed_forward=True), chosen_by="product")
+    assert made != choose_tiling(deep, *of)

@@ -1,0 +1,238 @@
+"""Are the plans those that the vendor's unit tests expect?
+
+The outside data has two kinds of record: "unit_test", what the rules of the operators give, and
+"runtime_kb", tilings that were tuned by hand. Base block and used cores must be equal; how far other fields
+agree is counted.
+"""
+
+from functools import cache
+
+import pytest
+
+from ascendsim.errors import CapacityError, ShapeError, UnsupportedError
+from ascendsim.ops.tiling.choose import choose_tiling
+from ascendsim.ops.tiling.vendor.layer import Layer, align
+from ascendsim.ops.tiling.vendor.operators import plan_of_layer, vendor_plan
+from ascendsim.ops.tiling.vendor.windows import rows_touched
+from ascendsim.profile import load_profile
+from tests.helpers.vendor_tilings import (
+    GRADIENTS,
+    PRODUCTS,
+    agreement,
+    expected,
+    gated,
+    layer_of,
+    layouts_of,
+    machine_of,
+    problem_of,
+    profile_of,
+    records,
+)
+
+FAMILIES = [("dX", "arch22"), ("dW", "arch22"), ("dX", "arch35"), ("dW", "arch35")]
+ARCHS = {"arch22": "2201", "arch35": "3510"}
+# No rule is known for grouped grad_input on arch22: the vendor's closed library tiles it.
+CLOSED = {"group_depth_g320_k2", "group_depth_g320_k2_f32"}
+# The library's search takes another grid here: 8 parts of the rows where ours cuts the channels in 24.
+MISSED = {"float32_NCDHW_net_ID_26"}
+
+
+def plan_of(record):
+    deterministic = bool(record.get("deterministic"))
+    dtype = record["dtype"].split("|")[0]
+    return plan_of_layer(
+        layer_of(record),
+        machine_of(record),
+        GRADIENTS[record["op"]],
+        dtype,
+        ARCHS[record["arch"]],
+        deterministic=deterministic,
+    )
+
+
+@cache
+def planned(data_dir, op, arch, kind="unit_test"):
+    """Return (plan, record) of all successful records that some rule is known for."""
+    return [
+        (plan_of(record), record)
+        for record in records(data_dir, op, arch, kind)
+        if record["success"] and record["case"] not in CLOSED
+    ]
+
+
+@pytest.mark.parametrize(
+    ("op", "arch", "count"),
+    [("dX", "arch22", 9), ("dW", "arch22", 21), ("dX", "arch35", 42), ("dW", "arch35", 14)],
+)
+def test_base_blocks_and_cores_are_the_operators(data_dir, op, arch, count):
+    found = planned(data_dir, op, arch)
+    assert len(found) == count
+    assert {record["case"] for plan, record in found if gated(plan) != expected(record)} == (
+        MISSED if (op, arch) == ("dW", "arch22") else set()
+    )
+
+
+def test_further_fields_agree_as_far_as_is_said_here(data_dir):
+    # Fields beside the base block, of all records of an operator together: (equal, said by the record).
+    found = {key: agreement(planned(data_dir, *key)) for key in FAMILIES}
+    for key in (("dX", "arch22"), ("dX", "arch35"), ("dW", "arch35")):
+        assert all(equal == said for equal, said in found[key].values()), (key, found[key])
+    # The record whose grid is missed has another block; all the others are equal in all that they say.
+    differing = {name: pair for name, pair in found["dW", "arch22"].items() if pair[0] != pair[1]}
+    assert differing == {"base_n": (20, 21), "base_k": (20, 21), "step_n": (20, 21)}
+
+
+AXES = {0: "", 1: "batch_depth", 2: "height"}
+TAPS = {"all": "all", "C04": "c04", "one kh per pass": "kh", "one kh,kw per pass": "khkw"}
+
+
+def test_the_last_round_of_grad_weight_is_cut_along_the_axis_that_records_say(data_dir):
+    records = list(planned(data_dir, "dW", "arch35"))
+    assert len(records) == 14
+    for plan, record in records:
+        assert plan.stream_axis == AXES[record["expected"]["streamkType"]], record["case"]
+
+
+def test_templates_of_grad_input_are_those_that_records_say(data_dir):
+    records = list(planned(data_dir, "dX", "arch35"))
+    assert len(records) == 42
+    for plan, record in records:
+        key, said = record["tiling_key_fields"], record["expected"]
+        assert plan.taps == TAPS[key["taps"]], record["case"]
+        assert plan.kernel_split == (key["kernel_split"] or "").lower(), record["case"]
+        assert (plan.group_merge > 1) == key["group_merge"], record["case"]
+        assert (plan.strategy == "full_load") == bool(said["enableFullLoad"]), record["case"]
+        single = (plan.al1_buffers, plan.bl1_buffers) == (1, 1)
+        assert (plan.kernel_split == "hw" and single) == bool(said["kSCoutFullLoad"]), record["case"]
+
+
+@pytest.mark.parametrize(("op", "arch"), FAMILIES)
+def test_a_problem_is_the_layer_that_a_record_says(data_dir, op, arch):
+    # A ConvProblem has one padding for both ends of depth, and one grad_output for its sizes.
+    beyond = {
+        "conv3d_dw_v2_dilation",  # pads 1 and 2 in depth
+        "aclnnConvolutionBackward_3DDW_SplitW_001",  # pads 4 and 5 in depth
+        "aclnnConvolutionBackward_3DDW_ShrinkBaseBlock",  # 3 channels of grad_output, of weight 1
+    }
+    seen = set()
+    for _, record in planned(data_dir, op, arch):
+        try:
+            problem = problem_of(record)
+        except ShapeError:
+            seen.add(record["case"])
+            continue
+        hf32 = record["hf32"]
+        layer = Layer.of(problem, record["dtype"], hf32=hf32, layouts=layouts_of(record))
+        assert layer == layer_of(record), record["case"]
+    assert seen == beyond & {record["case"] for _, record in planned(data_dir, op, arch)}
+
+
+NESTS = {"dX": "dgrad", "dW": "wgrad"}
+# The records whose kernels or rows are too large for plain nests, and the nests that run their plans.
+LARGE = {
+    "conv3d_dx_tiling_hk_wi_1": ("dgrad_passes", "kh"),
+    "conv3d_dx_split_k_NCDHW_1": ("dgrad_passes", "kh"),
+    "conv3d_dx_split_k_NDHWC_DHWCN_fp32": ("dgrad_passes", "khkw"),
+    "aclnnConvolutionBackward_3DDW_StrideHMax": ("wgrad_taps", "khkw"),
+    "aclnnConvolutionBackward_3DDW_StrideWMax": ("wgrad_taps", "khkw"),
+    "aclnnConvolutionBackward_3DDW_StrideWMax_NDHWC": ("wgrad_taps", "khkw"),
+    "aclnnConvolutionBackward_2DDW_SplitKernelOnKStartPtExceedLimit": ("wgrad_taps", "khkw"),
+}
+
+
+@pytest.mark.parametrize("op", GRADIENTS)
+def test_a_call_follows_every_plan_of_910_95(data_dir, op):
+    found, beyond = {}, 0
+    for told, record in planned(data_dir, op, "arch35"):
+        try:
+            problem = problem_of(record)
+        except ShapeError:
+            beyond += 1
+            continue
+        more = {"hf32": record["hf32"], "layouts": layouts_of(record)}
+        made = choose_tiling(problem, GRADIENTS[op], record["dtype"], profile_of(record), **more)
+        assert (made.chosen_by, made.tiling.base_m) == ("product", told.base_m), record["case"]
+        if made.tiling.tap_loop:
+            found[record["case"]] = made.schedule, made.tiling.tap_loop
+    # Two records of grad_weight are no convolutions of ours.
+    assert beyond == (2 if op == "dW" else 0)
+    assert found == {case: nest for case, nest in LARGE.items() if nest[0].startswith(NESTS[op])}
+
+
+def test_strips_take_whole_rows_of_grad_output(data_dir):
+    # Of the strips that are as wide as planned and of the last one the one that asks for more.
+    asked = []
+    for plan, record in planned(data_dir, "dW", "arch35"):
+        width, strip = record["ncdhw"]["dy"][4], record["expected"]["splitWo"]
+        if strip == width:
+            continue
+        pixels = plan.step_ka * plan.base_k
+        widths = {min(strip, width), width % strip} - {0}
+        most = max(align(rows_touched(pixels, columns) * columns) for columns in widths)
+        asked.append((plan.base_m * most, record["expected"]["al1Bound"]))
+    assert asked == [(15360, 15360), (512, 512)]
+
+
+def test_a_tile_of_one_tap_has_a_pixel_of_input_for_each_of_grad_output(data_dir):
+    told = [(plan, one) for plan, one in planned(data_dir, "dW", "arch35") if plan.taps == "khkw"]
+    assert len(told) == 5
+    for plan, record in told:
+        width, channels = record["ncdhw"]["dy"][4], align(record["ncdhw"]["x"][1])
+        pixels = rows_touched(plan.step_ka * plan.base_k, width) * width
+        assert record["expected"]["bl1Bound"] == pixels * channels
+
+
+def outcome(record):
+    """Return why a record that the operator refuses is refused here, too: the error, or what it is beyond."""
+    if record["soc"] == "8888":
+        return "no such product"
+    try:
+        problem = problem_of(record)
+    except ShapeError:
+        return "no convolution"
+    try:
+        profile = profile_of(record)
+        vendor_plan(problem, GRADIENTS[record["op"]], record["dtype"], profile, hf32=record["hf32"])
+    except (CapacityError, UnsupportedError) as refused:
+        return type(refused).__name__
+    return "planned"
+
+
+def test_what_the_operator_refuses_is_refused(data_dir):
+    refused = [record for key in FAMILIES for record in records(data_dir, *key) if not record["success"]]
+    assert {record["case"]: outcome(record) for record in refused} == {
+        # One expanded row of grad_output is 255 x 255 pixels: 2 MB of one C0 group.
+        "Conv3d_bp_input_exceed_l1_size": "CapacityError",
+        # A stride of 64, where load3d steps 63 at most.
+        "Conv3d_bp_filter_no_support_dma_flag": "UnsupportedError",
+        # 8 bits, which only grad_input takes.
+        "conv_stdit_01_hifp8": "UnsupportedError",
+        "conv3d_dx_22_soc_version_invalid": "no such product",
+        # Sizes that contradict each other, empty tensors, a stride over batch or channels, negative padding.
+        "Conv3d_bp_input_not_fit_conv_formula": "no convolution",
+        "Conv3d_bp_input_strides_batch_invalid": "no convolution",
+        "Conv3d_bp_input_strides_c_invalid": "no convolution",
+        "test_group_upper_bound": "no convolution",
+        "conv3d_dw_v2_w0": "no convolution",
+        "conv3d_dx_filter_c_shape_zero_failed": "no convolution",
+        "conv3d_dx_filter_channel_not_divisible_y_channel": "no convolution",
+        "conv3d_dx_out_backprop_shape_dim_invalid": "no convolution",
+        "aclnnConvolutionBackward_3DDW_CheckWoShapeErr": "no convolution",
+    }
+
+
+def test_grouped_grad_input_of_arch22_says_that_no_rule_is_known(data_dir):
+    grouped = [record for record in records(data_dir, "dX", "arch22") if record["case"] in CLOSED]
+    assert len(grouped) == 2
+    for record in grouped:
+        with pytest.raises(UnsupportedError, match="closed library"):
+            vendor_plan(problem_of(record), "grad_input", record["dtype"], load_profile(PRODUCTS["arch22"]))
+
+
+def test_how_many_tuned_tilings_the_rules_hit(data_dir):
+    # No aim, a figure: hand-tuned tilings are what the rules do not give.
+    hits = {
+        key: sum(gated(plan) == expected(record) for plan, record in planned(data_dir, *key, "runtime_kb"))
+        for key in (("dX", "arch35"), ("dW", "arch35"))
+    }
+    assert hits == {("dX", "arch35"): 2, ("dW", "arch35"): 0}

@@ -1,0 +1,1 @@
+"""Precision: are errors measured rightly, and are models and intervals told apart?"""

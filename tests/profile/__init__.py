@@ -1,0 +1,1 @@
+"""Profile: does every product load, and do bad files say why?"""

@@ -1,0 +1,213 @@
+"""Is every figure of a product sourced, and are structures and laws what the documents say?"""
+
+import re
+import tomllib
+from fractions import Fraction
+
+import pytest
+
+from ascendsim.errors import UnsupportedError
+from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.profile import configs_directory, load_profile
+from ascendsim.profile.units import Fixpipe
+from tests.helpers.shipped_products import EVERY, PLAIN
+
+# ---- Is every figure sourced?
+
+
+@EVERY
+def test_every_figure_has_source_and_confidence(profiles, variant):
+    known = {"vendor file", "vendor doc", "measured", "paper", "derived", "assumed"}
+    for path, figure in profiles[variant].figures.items():
+        assert len(figure.source) > 3, path
+        assert figure.confidence in known, path
+
+
+@EVERY
+def test_an_assumed_figure_has_a_range_around_it(profiles, variant):
+    for path, figure in profiles[variant].assumed().items():
+        if isinstance(figure.value, str | tuple | list):
+            assert figure.value in figure.range, path
+            assert len(figure.range) > 1, path
+        else:
+            low, high = figure.range
+            assert low <= figure.value <= high, path
+            assert low < high, path
+
+
+@pytest.mark.parametrize("plain", PLAIN)
+def test_source_tags_are_explained(plain):
+    """A source that starts with a tag in capitals points into the table of sources."""
+    profile = load_profile(plain)
+    for path, figure in profile.figures.items():
+        tag = re.match(r"[A-Z][A-Z0-9]+\b", figure.source)
+        assert tag is None or tag[0] in profile.sources, f"{path}: {figure.source}"
+
+
+@pytest.mark.parametrize("plain", PLAIN)
+def test_no_declared_source_is_unused(plain):
+    """Look in all variants: a tag may serve only one of them."""
+    text = (configs_directory() / f"{plain}.toml").read_text()
+    for tag in tomllib.loads(text)["sources"]:
+        assert re.search(rf'(source|note) = "[^"\n]*\b{tag}\b', text), tag
+
+
+def test_derived_figures_say_how(b2):
+    figure = b2.figures["links.memory.total_bytes_per_cycle"]
+    assert figure.confidence == "derived"
+    assert "efficiency" in figure.source
+
+
+@pytest.mark.parametrize("plain", PLAIN)
+def test_every_product_says_what_its_evidence_is(plain):
+    assert len(load_profile(plain).evidence) > 20
+    assert ("no kernel measurement" in load_profile(plain).evidence) == (plain == "310P")
+
+
+# ---- Are the structures what the documents say?
+
+
+def test_paths_of_the_910b_family():
+    for name in ("910B", "910_93"):
+        p = load_profile(name)
+        assert p.core_structure == "split"
+        assert p.has_path("L0C", "GM")
+        assert p.has_path("L1", "GM")
+        for absent in (("L0C", "UB"), ("UB", "L1"), ("L1", "UB")):
+            assert not p.has_path(*absent)
+
+
+def test_paths_of_the_910_95():
+    p = load_profile("910_95")
+    assert p.core_structure == "split"
+    for present in (("L0C", "GM"), ("L0C", "UB"), ("UB", "L1"), ("L0C", "L1")):
+        assert p.has_path(*present)
+    assert not p.has_path("L1", "GM")
+
+
+@pytest.mark.parametrize("name", ["310P", "910"])
+def test_unified_products_have_no_fixpipe(name):
+    p = load_profile(name)
+    assert p.core_structure == "unified"
+    assert not p.has_path("L0C", "GM")
+    assert p.path("L0C", "UB").pipe == "V"
+    assert "FIX" not in {path.pipe for path in p.paths.values()}
+    assert p.fixpipe == Fixpipe()
+    assert "BT" not in p.buffers
+
+
+def test_the_910b_has_the_documented_rates_and_not_the_file_s_stale_ones(b2):
+    assert b2.paths["L1_L0A"].bytes_per_cycle == 256
+    assert b2.paths["L1_L0B"].bytes_per_cycle == 128
+
+
+def test_cube_rates_by_dtype():
+    # MAC/cycle/core of the theoretical performance table
+    tables = {
+        "910B": {"float16": 4096, "bfloat16": 4096, "float32": 1024, "hf32": 2048, "int8": 8192},
+        "910": {"float16": 4096, "int8": 8192},
+        "910_95": {
+            "float16": 4096,
+            "bfloat16": 4096,
+            "float32": 256,
+            "hf32": 2048,
+            "int8": 8192,
+            "float8_e4m3fn": 8192,
+            "float8_e5m2": 8192,
+            "hifloat8": 8192,
+        },
+    }
+    for name, table in tables.items():
+        rates = load_profile(name).cube.rates
+        assert {dtype: rate.macs_per_cycle for dtype, rate in rates.items()} == table
+
+
+def test_k0_is_32_bytes_of_the_operand(b2):
+    assert {d: r.k0 for d, r in b2.cube.rates.items()} == {
+        "float16": 16,
+        "bfloat16": 16,
+        "float32": 8,
+        "hf32": 8,
+        "int8": 32,
+    }
+
+
+def test_hf32_width_differs_and_is_refused_where_there_is_none(b2):
+    assert b2.cube.hf32_mantissa_bits == 11
+    assert load_profile("910_95").cube.hf32_mantissa_bits == 10
+    with pytest.raises(UnsupportedError, match="hf32"):
+        _ = load_profile("910").cube.hf32_mantissa_bits
+
+
+def test_accumulation_blocks_are_the_cube_s_k_per_cycle():
+    for name in PLAIN:
+        p = load_profile(name)
+        for dtype, model in p.accumulation.items():
+            block_k = p.cube.rates[dtype].block_k
+            assert model == (f"block:{block_k}:RNE" if block_k > 1 else "seq:RNE")
+
+
+def test_only_the_950_is_deterministic_by_default():
+    assert {name for name in PLAIN if load_profile(name).deterministic_default} == {"910_95"}
+
+
+def test_queues_of_the_two_kinds_of_core(b2):
+    assert b2.queues["MTE2"] == 32
+    assert b2.vector_queues["MTE2"] == 16
+    assert b2.queues["V"] == b2.vector_queues["V"] == 64
+    unified = load_profile("910")
+    assert unified.queues == unified.vector_queues
+
+
+# ---- Are the rate laws the documents'?
+
+
+@pytest.mark.parametrize(
+    ("stride", "rows", "l0a_cycles", "l0b_cycles"),
+    [  # of a 512-byte fractal, from the theoretical performance table of the 2201
+        (1, 1, 2, 4),  # 256 and 128 bytes a cycle
+        (1, 2, 4, 6),  # n + 2, n + 4
+        (1, 16, 16, 18),  # 18 and 20, limited to 32 bytes a cycle and 512 / 18
+        (2, 1, 4, 6),  # 2 s, 2 s + 2
+        (4, 3, 11, 13),  # 2 s + n, 2 s + 2 + n
+        (8, 1, 16, 18),
+        (8, 4, 16, 18),
+        (3, 1, 16, 18),  # other strides
+        (5, 7, 16, 18),
+    ],
+)
+def test_load3d_follows_the_table(b2, stride, rows, l0a_cycles, l0b_cycles):
+    assert b2.load3d["L0A"].fractal_cycles(stride, rows) == l0a_cycles
+    assert b2.load3d["L0B"].fractal_cycles(stride, rows) == l0b_cycles
+    a5 = load_profile("910_95")
+    assert a5.load3d["L0B"].fractal_cycles(stride, rows) == l0a_cycles
+
+
+def test_totals_of_links_are_exact_and_follow_from_terabytes_and_clock(b2, profiles):
+    # 1.6 TB/s x 0.90 / 1.8 GHz = 800 bytes a cycle
+    assert b2.links["memory"].total_bytes_per_cycle == 800
+    # 5.2 x 0.95 / 1.8 = 2744.444..., rounded down to thousandths
+    assert b2.links["l2_read"].total_bytes_per_cycle == Fraction(2744444, 1000)
+    for profile in profiles.values():
+        for link in profile.links.values():
+            assert isinstance(link.total_bytes_per_cycle, int | Fraction)
+            assert Fraction(link.per_core_bytes_per_cycle).denominator <= 1000
+
+
+def test_times_become_cycles_of_the_cube_clock_rounded_up():
+    assert load_profile("910B").sync.barrier_cycles == 1800  # 1 us at 1800 MHz
+    assert load_profile("910B").scalar.start_cycles == 3942  # 2.19 us
+    assert load_profile("910B", {"sync.barrier_us": 0.3001}).sync.barrier_cycles == 541  # 540.18
+
+
+def test_launch_grows_with_the_cores(b2):
+    # the task durations of 910B2 convolutions exceed their core times by 1.5 to 5.2 us
+    assert b2.launch_us(1) < b2.launch_us(24)
+    assert 1.5 <= b2.launch_us(24) <= 5.2
+
+
+@pytest.mark.parametrize("plain", PLAIN)
+def test_default_models_and_their_alternatives_have_names_that_parse(plain):
+    for path, figure in load_profile(plain).figures.items():
+        if path.startswith("accumulation."):
+            assert [str(AccumulationModel.parse(text)) for text in figure.range] == list(figure.range)

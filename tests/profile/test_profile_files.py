@@ -1,0 +1,375 @@
+"""Do bad product files say why, and do a user's own file and overrides work?"""
+
+import os
+import re
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from ascendsim.cli.checks.check import _require_known
+from ascendsim.errors import ConfigError
+from ascendsim.profile import Product, configs_directory, list_products, load_profile
+from ascendsim.rules import resolve
+from tests.helpers.rules_calls import conv
+from tests.helpers.shipped_products import PLAIN, refusal, write
+from tests.helpers.toy_profiles import toy_split
+
+L1_BT = {"pipe": "MTE1", "bytes_per_cycle": 64, "head_cycles": 4, "latency_cycles": 10}
+# A cube that multiplies HF32, and nothing is said of its mantissa.
+CUBE = {
+    "m0": 16,
+    "n0": 16,
+    "rates": {name: {"k0": 8, "block_k": 8} for name in ("float16", "float32", "hf32")},
+    "mmad_head_cycles": 2,
+    "mmad_latency_cycles": 20,
+    "same_l0c_spacing_cycles": 10,
+}
+
+
+# ---- Do bad files say why?
+
+
+def test_all_problems_of_a_file_come_in_one_error(tmp_path):
+    path = write(
+        tmp_path,
+        """
+        base = "910B3"
+        [cores]
+        cube = { value = "20", source = "guess", confidence = "measured" }
+        vector = { value = 40, confidence = "sure" }
+        [links.memory]
+        efficency = { value = 0.9, source = "guess", confidence = "measured" }
+        efficiency = { value = 0.95, source = "guess", confidence = "assumed" }
+        [paths.GM_L0C]
+        [l2]
+        capacity_bytes = 5
+        line_bytes = { vaule = 512, source = "guess", confidence = "measured" }
+        """,
+    )
+    message = refusal(path)
+    assert f"{path}: 9 problems" in message
+    for line in (
+        "cores.cube.value: got '20', expected an integer from 1 to 4096",
+        "cores.vector.source: missing; expected a text that says where the value comes from",
+        "cores.vector.confidence: got 'sure', expected one of vendor file, vendor doc, measured",
+        "links.memory.efficency: unknown key; did you mean efficiency?",
+        "links.memory.efficiency: an assumed figure must carry a range",
+        "paths.GM_L0C: unknown key; did you mean",
+        "l2.line_bytes.value: missing; expected an integer of at least 1",
+        "l2.line_bytes.vaule: unknown key; did you mean value?",
+        "l2.capacity_bytes: got 5, expected a figure { value, source, confidence }, its value an integer",
+    ):
+        assert f"{path}: {line}" in message
+
+
+def test_a_missing_figure_is_named_and_never_filled_in(tmp_path):
+    text = (configs_directory() / "910B.toml").read_text()
+    path = write(tmp_path, re.sub(r"(?m)^issue_cycles = .*$", "", text))
+    assert "scalar.issue_cycles: missing; expected a figure" in refusal(path)
+
+
+def test_a_problem_in_a_variant_names_the_variant(tmp_path):
+    text = (configs_directory() / "910B.toml").read_text()
+    text = text.replace(
+        'cores.cube = { value = 24, source = "INI Ascend910B2.ini"', "cores.cube = { value = 0"
+    )
+    message = refusal(write(tmp_path, text))
+    assert "variants.910B2.cores.cube.value: got 0, expected an integer from 1 to 4096" in message
+    assert "variants.910B2.cores.cube.source: missing" in message
+
+
+@pytest.mark.parametrize(
+    ("figure", "why"),
+    [
+        ('value = 0.9, source = "x", confidence = "assumed", range = [0.95, 1.0]', "the value inside"),
+        ('value = 0.9, source = "x", confidence = "assumed", range = [0.9]', "[low, high]"),
+        ('value = 0.9, source = "", confidence = "measured"', "where the value comes from"),
+        ('value = nan, source = "x", confidence = "measured"', "a number from 0.01 to 1"),
+        ('value = true, source = "x", confidence = "measured"', "a number from 0.01 to 1"),
+        ('value = 0.9, source = "x", confidence = "measured", sorce = "y"', "did you mean source?"),
+    ],
+)
+def test_a_bad_figure_says_why(tmp_path, figure, why):
+    message = refusal(write(tmp_path, f'base = "910B"\n[links.memory]\nefficiency = {{ {figure} }}'))
+    assert "links.memory.efficiency" in message
+    assert why in message
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("load3d.L0A.cycles_per_stride", 0), ("cores.cube", 10**9), ("cores.vector", 4097)]
+)
+def test_a_figure_that_no_machine_has_is_refused(path, value):
+    assert f"{path}.value: got {value}, expected an integer" in refusal("910B", {path: value})
+
+
+def test_a_base_that_does_not_exist_is_told_with_the_file_that_names_it(tmp_path):
+    path = write(tmp_path, 'base = "nope"')
+    assert refusal(path).startswith(f"{path}: base: unknown product 'nope'")
+    above = write(tmp_path, 'base = "mine.toml"', "above.toml")
+    assert refusal(above).startswith(f"{above}: base: {path}: base: unknown product")
+
+
+def test_a_text_figure_must_be_among_its_alternatives(tmp_path):
+    figure = 'value = "seq:RNE", source = "x", confidence = "assumed", range = ["block:16:RNE"]'
+    message = refusal(write(tmp_path, f'base = "910B"\n[accumulation]\nfloat16 = {{ {figure} }}'))
+    assert "accumulation.float16: the range must list the alternatives" in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"cores__vector": 0}, "cores.vector: got 0"),
+        ({"paths.L0C_L1.pipe": "V", "queues": {"cube": {"M": 4}}}, "no queue depth"),
+        ({"accumulation": {"float16": "seq:RNE"}}, "accumulation.float32: missing"),
+        ({"paths.L1_BT": L1_BT}, "paths.L1_BT: goes through BT, but there is no buffers.BT"),
+        ({"cube": CUBE}, "cube.hf32_mantissa_bits: missing, though cube.rates.hf32 exists"),
+        (
+            {"paths.GM_L1.spread_cycles": 1000},
+            "paths.GM_L1.spread_cycles: got 1000, expected at most the latency_cycles",
+        ),
+    ],
+)
+def test_figures_that_contradict_each_other_are_refused(changes, why):
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        toy_split(**changes)
+
+
+def test_results_must_have_a_way_out_of_the_cube():
+    with pytest.raises(ConfigError, match="results cannot leave the cube"):
+        toy_split(without=("L0C_GM",))
+
+
+def test_broken_toml_says_the_line(tmp_path):
+    message = refusal(write(tmp_path, "[cores]\ncube = {\n"))
+    assert "is not valid TOML" in message
+    assert "line 2" in message
+
+
+def test_a_file_that_is_not_there_or_not_text(tmp_path):
+    assert "cannot be read: No such file" in refusal(tmp_path / "none.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    assert "not text in UTF-8" in refusal(tmp_path / "bytes.toml")
+
+
+def test_a_file_may_not_be_its_own_base(tmp_path):
+    write(tmp_path, 'base = "two.toml"', "one.toml")
+    write(tmp_path, 'base = "one.toml"', "two.toml")
+    assert "leads back to itself" in refusal(tmp_path / "one.toml")
+
+
+def test_what_a_file_says_about_itself_is_checked_too(tmp_path):
+    message = refusal(write(tmp_path, 'base = 910\nvariants = "B1"\nsources = 3'))
+    for key in ("base: got 910", "variants: got 'B1'", "sources: got 3"):
+        assert key in message
+    message = refusal(write(tmp_path, "[variants]\nsmall = 3"))
+    assert "variants.small: got 3, expected a table of figures" in message
+
+
+@pytest.mark.parametrize("name", ["x/../y", "x\\\\y", "", "x\\u0000", "x\\n"])
+def test_a_variant_is_a_name_that_files_can_have(tmp_path, name):
+    # Those of a report folder do: with a slash they would lie elsewhere, or nowhere.
+    file = tmp_path / "mine.toml"
+    file.write_text(f'base = "910B3"\nvariant = "{name}"\n')
+    with pytest.raises(ConfigError, match=r"variant: got '.*', expected a name without / and"):
+        load_profile(file)
+    file.write_text(f'base = "910B3"\n[variants."{name}".cores]\n')
+    with pytest.raises(ConfigError, match=r"variants: got '.*', expected a name without / and"):
+        load_profile(file)
+
+
+def test_an_unknown_product_gets_a_hint():
+    assert "did you mean 910B or 910B" in refusal("ascend910bx")
+    assert "did you mean 310P3 or 310P" in refusal("Ascend310P33")
+    # Several are equally near: one step away are 910 and the variants of its successor.
+    assert "did you mean 910B1 or 910 or 910B4-1?" in refusal("911")
+    products = "products are 310P, 910, 910B, 910_93, 910_95; `ascendsim profiles` lists their variants. "
+    assert f"unknown product 'gpu'; {products}The path of a .toml file" in refusal("gpu")
+
+
+def test_a_file_without_a_base_is_told_of_it(tmp_path):
+    words = 'with a line such as base = "910B2" a file says only what differs'
+    assert refusal(write(tmp_path, "")).endswith(words)
+    # Below a base no whole table can be missing.
+    assert words not in refusal(write(tmp_path, 'base = "910B2"\n[paths.L1_L0A]\npip = 3'))
+
+
+def test_the_name_of_a_family_leads_to_its_variants():
+    # The platform files have 950PR and 950DT variants alone; the nearest name of a product would be 910.
+    told = refusal("950pr")
+    assert "variants begin so, such as 950PR_" in told
+    assert "did you mean" not in told
+
+
+# ---- Do a user's own file and overrides work?
+
+
+def test_a_file_of_one_s_own_changes_what_it_says_and_nothing_else(tmp_path):
+    path = write(
+        tmp_path,
+        """
+        base = "910B3"
+        [links.memory]
+        efficiency = { value = 0.93, source = "our stream test", confidence = "measured" }
+        """,
+        "lab.toml",
+    )
+    mine, base = load_profile(path), load_profile("910B3")
+    assert (mine.product, mine.variant) == ("910B", "lab")
+    assert mine.figures["links.memory.efficiency"].source == "our stream test"
+    differing = {path for path in base.figures if mine.figures[path] != base.figures[path]}
+    totals = {f"links.memory.{which}_bytes_per_cycle" for which in ("total", "vector_total")}
+    assert differing == {"links.memory.efficiency", *totals}
+
+
+def test_a_base_beside_the_file_is_found_from_anywhere(tmp_path, monkeypatch):
+    write(tmp_path, 'base = "910"', "one.toml")
+    path = write(tmp_path, 'base = "one.toml"\nvariant = "two"', "two.toml")
+    monkeypatch.chdir("/")
+    assert load_profile(path).variant == "two"
+
+
+def test_a_product_is_made_once_as_long_as_nothing_changes():
+    # Loaded here: those that many others have come after are made again.
+    b2 = load_profile("910B2")
+    assert load_profile("910B") is load_profile("910B2") is b2
+    assert load_profile("910B1") is not b2
+    assert load_profile("910B", {}) is b2
+    assert load_profile("910B", {"cores.cube": 24}) is not b2
+
+
+CUBES = '[cores]\ncube = { value = %d, source = "guess", confidence = "measured" }\n'
+
+
+def test_an_edited_file_is_read_again_and_so_is_its_base(tmp_path):
+    # Texts of one length, and the times of the first ones: only what stands there tells them apart.
+    base = write(tmp_path, 'base = "910B3"\n' + CUBES % 11, "base.toml")
+    mine = write(tmp_path, 'base = "base.toml"\n')
+    times = {path: path.stat() for path in (base, mine)}
+    first = load_profile(mine)
+    assert first.cores.cube == 11
+    for path, text, cubes in (
+        (base, 'base = "910B3"\n' + CUBES % 12, 12),
+        (mine, 'base = "base.toml"\n' + CUBES % 13, 13),
+        (mine, 'base = "base.toml"\n' + CUBES % 14, 14),
+        (mine, 'base = "base.toml"\n', 12),
+        (base, 'base = "910B1"\n' + CUBES % 12, 12),
+    ):
+        path.write_text(text)
+        os.utime(path, ns=(times[path].st_atime_ns, times[path].st_mtime_ns))
+        assert load_profile(mine).cores.cube == cubes
+    assert first.cores.cube == 11
+
+
+def test_a_file_that_is_taken_away_is_missed(tmp_path):
+    mine = write(tmp_path, 'base = "910B3"\n')
+    load_profile(mine)
+    mine.unlink()
+    assert "cannot be read" in refusal(mine)
+
+
+def look_in(folder, monkeypatch):
+    """Take a folder for that of the shipped files."""
+    for module in ("files", "reading"):
+        monkeypatch.setattr(f"ascendsim.profile.{module}.configs_directory", lambda: folder)
+
+
+def test_an_edited_generation_is_read_again(tmp_path, monkeypatch):
+    folder = tmp_path / "configs"
+    shutil.copytree(configs_directory(), folder)
+    look_in(folder, monkeypatch)
+    before = load_profile("910B")
+    path = folder / "generations" / f"{before.npu_arch}.toml"
+    text = path.read_text()
+    assert before.generation.deterministic_sum == "in order"
+    path.write_text(
+        text.replace('deterministic_sum = { value = "in order"', 'deterministic_sum = { value = "tree"')
+    )
+    assert load_profile("910B").generation.deterministic_sum == "tree"
+
+
+def test_overrides_replace_values_and_leave_a_trace(b2):
+    p = load_profile("910B", {"cores.cube": 30, "links.memory.efficiency": 0.8})
+    assert p.cores.cube == 30
+    assert p.links["memory"].total_bytes_per_cycle == Fraction(711111, 1000)  # 1.6e6 x 0.8 / 1800
+    figure = p.figures["cores.cube"]
+    assert (figure.value, figure.confidence) == (30, "override")
+    assert "910B2 has 24" in figure.source
+    assert b2.cores.cube == 24
+
+
+@pytest.mark.parametrize(
+    ("overrides", "why"),
+    [
+        ({"cores.cub": 3}, "cores.cub: no such figure; did you mean cores.cube?"),
+        # A part of a path is nearer than another path of like letters, l2.capacity_bytes.
+        ({"L1.capacity_bytes": 3}, "no such figure; did you mean buffers.L1.capacity_bytes?"),
+        ({"buffers.l1": 3}, "did you mean buffers.L1.capacity_bytes or buffers.L1.alignment_bytes?"),
+        ({"cores.cube": 0}, "cores.cube.value: got 0, expected an integer from 1 to 4096"),
+        ({"paths.L0C_UB.bytes_per_cycle": 3}, "paths.L0C_UB.bytes_per_cycle: no such figure"),
+        ({"sync.barrier_cycles": 3}, "it follows from barrier_us"),
+        ({"cores.vector": 0}, "expected at least 1 where core_structure is split"),
+        ({"cores.cube": 200}, "cores.vector: got 48 for 200 cube cores, expected at least as many where"),
+    ],
+)
+def test_bad_overrides_say_why(overrides, why):
+    assert why in refusal("910B", overrides)
+
+
+# ---- Are the words true?
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "profiles.md"
+
+
+def test_the_documented_file_of_one_s_own_loads(tmp_path):
+    example = re.search(r"```toml\n(base = .*?)```", DOCUMENT.read_text(), re.S)[1]
+    mine = load_profile(write(tmp_path, example))
+    assert (mine.clock.cube_mhz, mine.links["memory"].efficiency) == (1650, 0.93)
+
+
+def test_the_documented_overrides_say_what_is_printed():
+    example = re.search(r"```python\n(.*?)```", DOCUMENT.read_text(), re.S)[1]
+    space = {}
+    exec(example, space)
+    printed = re.search(r"\.source +# (.*)", example)[1]
+    assert space["profile"].figures["cores.cube"].source == printed
+
+
+def test_the_document_names_what_plain_names_mean():
+    rows = re.findall(r"(?m)^\| (\S+) \| (\S+) \| [^|]*\|$", DOCUMENT.read_text())
+    assert dict(row for row in rows if row[0] in PLAIN) == PLAIN
+
+
+# ---- Is one more file in configs/ one more product?
+
+
+@pytest.fixture
+def one_more(tmp_path, monkeypatch):
+    """A copy of configs/ with a product that is nothing but a base and more cores."""
+    folder = tmp_path / "configs"
+    shutil.copytree(configs_directory(), folder)
+    figure = '{ value = 32, source = "made up", confidence = "derived" }'
+    write(folder, f'base = "910B"\n[cores]\ncube = {figure}\n', "910X.toml")
+    look_in(folder, monkeypatch)
+    return folder
+
+
+def test_a_file_more_is_a_product_with_one_variant(one_more):
+    found = {product.name: product for product in list_products()}
+    assert set(found) == {*PLAIN, "910X"}
+    assert found["910X"] == Product("910X", "910X", (), "910B")
+    made = load_profile("Ascend910X")
+    assert (made.product, made.variant, made.cores.cube) == ("910X", "910X", 32)
+    # Of one's own, elsewhere, it is still a 910B.
+    elsewhere = shutil.copy(one_more / "910X.toml", one_more.parent)
+    assert load_profile(elsewhere).product == "910B"
+
+
+@pytest.mark.usefixtures("one_more")
+def test_the_rules_know_it_by_its_architecture():
+    assert resolve(conv(), "910X").product == "910B"
+    assert resolve(conv(), "910x", "hardware") == resolve(conv(), load_profile("910X"), "hardware")
+    assert _require_known("910X") is None
+    with pytest.raises(ConfigError, match=r"rules: unknown product '910Y'; did you mean 910\?"):
+        resolve(conv(), "910Y")

@@ -1,0 +1,1 @@
+"""Program: are waits, loops and capacities right, and is synchronisation sufficient?"""

@@ -1,0 +1,1 @@
+"""Reports: are tables, pages, traces and plots true to the results?"""

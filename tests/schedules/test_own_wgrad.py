@@ -1,0 +1,136 @@
+"""Can a user write a loop nest of grad_weight from instructions on single tiles, and get the same bits?"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pytest
+
+from ascendsim.errors import ConfigError
+from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.plan import Plan, Tiling
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.schedules.base import Schedule
+from ascendsim.ops.schedules.blocks import BlockSchedule
+from ascendsim.ops.schedules.tiles import held, tile_rings
+from ascendsim.ops.schedules.wgrad.schedule import Wgrad
+from ascendsim.ops.schedules.wgrad.slices import Load
+from ascendsim.ops.schedules.wgrad.tiles import WgradTiles
+from ascendsim.ops.schedules.writeback import Writeback
+from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.loops.rings import Ring
+from ascendsim.timing.kernel import time_kernel
+from tests.helpers.conv_cases import SPLIT, UNIFIED, assert_same_bits, call_of, run, tensors_of
+
+ONLY_WEIGHT = (False, True, False)
+PROBLEMS = [
+    ConvProblem((3, 20, 9, 10), (24, 20, 3, 3), 1, 1),
+    ConvProblem((2, 20, 7, 6), (20, 40, 2, 2), 2, transposed=True),
+    ConvProblem((1, 18, 4, 5, 5), (18, 18, 2, 1, 2)),
+]
+
+
+@dataclass(frozen=True)
+class Forgetful(Wgrad):
+    """Nothing stays in L1: every segment loads both its tiles, and no loop repeats."""
+
+    name: ClassVar[str] = "forgetful"
+
+    def program(self, tasks):
+        cut, t, gemm = self.tasks, self.tiling, self.gemm
+        sizes, builder = cut.sizes(tasks), ProgramBuilder(self.profile, self.hazards)
+        left, right, l0a, l0b, l0c = tile_rings(builder, t, sizes, gemm.sliding.itemsize)
+        out = Writeback(builder, self.profile, self.target, sizes.m, sizes.n, 0)
+        tiles = WgradTiles(builder, cut)
+        for task in tasks:
+            accumulator, first = l0c.next(), True
+            for segment in cut.segments(task):
+                load, small, big = Load(task, segment), left.next(), right.next()
+                tiles.load_small(small, load)
+                tiles.load_big(big, load)
+                for at in range(0, segment.range.pixels, t.base_k):
+                    slice_ = at, min(t.base_k, segment.range.pixels - at)
+                    l0 = l0a.next(), l0b.next()
+                    tiles.multiply(accumulator, small, big, l0, load, slice_, first=first)
+                    first = False
+            find = tiles.output(apart=self.target is not gemm.output)
+            columns = task.columns.groups * gemm.sliding.c0
+            out.write(accumulator, task.rows, columns, find, task, atomic=self.atomic)
+        return builder.build()
+
+
+def planned(problem, schedule, split=1, profile=SPLIT):
+    tiling = Tiling(16, 32, 16, 2, 2, k_split=split, used_cores=2)
+    call = call_of(problem, profile=profile, deterministic=True)
+    return replace(call, plans=call.plans | {"grad_weight": Plan(schedule, tiling)})
+
+
+@pytest.mark.parametrize("profile", [SPLIT, UNIFIED], ids=lambda profile: profile.variant)
+@pytest.mark.parametrize("split", [1, 3])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_the_bits_are_those_of_the_definition(problem, split, profile):
+    call, tensors = planned(problem, Forgetful, split, profile), tensors_of(problem, data="wide")
+    made, _ = run(call, tensors, 3, ONLY_WEIGHT)
+    want = reference_gradients(call, **tensors, mask=ONLY_WEIGHT)
+    assert_same_bits(made["grad_weight"], want["grad_weight"])
+
+
+def test_it_loads_a_pair_of_tiles_for_every_task_where_the_usual_nest_keeps_them():
+    # 32 x 32 channels, one tap, 16 pixels: 2 x 2 tasks of one segment, each tile 16 pixels of 16 channels of
+    # 2 bytes. The usual nest loads two of the small side and, in its two slots, two of the big side.
+    tiling = Tiling(16, 16, 16, used_cores=1)
+    call, found = call_of(ConvProblem((1, 32, 4, 4), (32, 32, 1, 1))), {}
+    for name in ("wgrad", Forgetful):
+        kernel = lower(replace(call, plans={"grad_weight": Plan(name, tiling)}), ONLY_WEIGHT).kernels[0]
+        found[name] = time_kernel(kernel, SPLIT).bytes["l2_read"]
+    assert found == {"wgrad": (2 + 2) * 512, Forgetful: 4 * 2 * 512}
+
+
+# --- what all schedules share
+
+
+def test_a_schedule_must_say_what_it_does():
+    assert Schedule.__abstractmethods__ == {"tensors", "dealt", "program", "order"}
+    # A nest over base blocks adds its cut, and what emits its programs; all else follows from them.
+    assert BlockSchedule.__abstractmethods__ == {"tensors", "order", "tasks", "emitter"}
+
+
+def test_a_schedule_has_no_programs_for_cores_without_tasks():
+    # One group of 16 x 16 channels and one tap: a single base block, whatever number of cores is asked for.
+    schedule = planned(ConvProblem((1, 16, 3, 3), (16, 16, 1, 1)), "wgrad").schedule("grad_weight")
+    [phase] = schedule.phases()
+    assert [work.core.index for work in phase.work] == [0]
+    assert not schedule.casts_sums
+
+
+def test_tasks_are_dealt_in_ranges_of_their_sequence():
+    schedule = planned(PROBLEMS[0], "wgrad").schedule("grad_weight")
+    assert [task for tasks in schedule.dealt() for task in tasks] == list(schedule.sequence())
+    assert len(schedule.dealt()) == 2
+
+
+def test_a_tiling_is_refused_when_the_schedule_is_made():
+    schedule = planned(PROBLEMS[0], "wgrad").schedule("grad_weight")
+    with pytest.raises(ConfigError, match="swizzle is 2, but schedule wgrad does not read it"):
+        replace(schedule, tiling=replace(schedule.tiling, swizzle=2))
+    with pytest.raises(ConfigError, match="base_m is 8, which is no multiple of 16"):
+        replace(schedule, tiling=replace(schedule.tiling, base_m=8))
+
+
+def test_parts_without_pixels_are_told():
+    # 3 images of 90 pixels in ranges of 32: nine segments, so ten parts leave one without any.
+    assert not planned(PROBLEMS[0], "wgrad", 9).schedule("grad_weight").tasks.has_gaps
+    assert planned(PROBLEMS[0], "wgrad", 10).schedule("grad_weight").tasks.has_gaps
+
+
+def test_a_tile_is_loaded_where_no_slot_holds_it():
+    loaded = []
+    ring = Ring(ProgramBuilder(SPLIT).slots("L1", 32, "A1", 2))
+
+    def load(slot, place):
+        loaded.append((slot.name[-2], place))
+
+    slots = [held(ring, (place, None), load, place).name[-2] for place in "abacab"]
+    # Two slots: a and b stay until c takes the older one, a's; then a takes b's, and b takes c's.
+    assert loaded == [("0", "a"), ("1", "b"), ("0", "c"), ("1", "a"), ("0", "b")]
+    assert slots == ["0", "1", "0", "0", "1", "0"]

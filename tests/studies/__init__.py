@@ -1,0 +1,1 @@
+"""Studies: are the answers of the studies right, kept, and said plainly?"""

@@ -1,0 +1,278 @@
+"""Are designs timed under plans tuned for them, kept within the budget, and is the front the front?"""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ascendsim import estimate, load_profile
+from ascendsim.errors import ConfigError
+from ascendsim.profile import Cost, parse_changes
+from ascendsim.report.studies.codesign import (
+    codesign_page,
+    codesign_record,
+    codesign_sentence,
+    codesign_table,
+)
+from ascendsim.studies.codesign.designs import study_codesign
+from ascendsim.studies.codesign.records import Design, DesignAnswer, DesignQuestion
+from ascendsim.studies.engine.run import Budget, Engine
+from ascendsim.studies.engine.store import Store
+from tests.helpers.studied_hardware import LAYERS, STREAM
+
+PROFILE = load_profile("910B2")
+CORES, L0C = "cores.cube=12,x2", "buffers.L0C.capacity_bytes=x2"
+
+
+def question(*groups, cost="cores.cube", budget=None, tilings=2):
+    changes = tuple(parse_changes(text) for text in groups)
+    return DesignQuestion("a test", "910B2", LAYERS, changes, Cost(cost), budget, ("warm",), tilings)
+
+
+def answered(asked):
+    return study_codesign(asked, Engine(Store(), 1), Budget())
+
+
+# ---- Costs
+
+
+@pytest.mark.parametrize(
+    ("formula", "cost"),
+    [
+        ("3", 3),
+        ("cores.cube", 24),
+        # 24 + 131072 / 4096 - 2 x 1.6
+        ("cores.cube + buffers.L0C.capacity_bytes / 4096 - 2 * links.memory.nominal_tb_per_s", 52.8),
+        ("-(cores.cube - 4) * 2", -40),
+    ],
+)
+def test_a_formula_is_what_it_says(formula, cost):
+    assert Cost(formula).of(PROFILE) == pytest.approx(cost)
+
+
+@pytest.mark.parametrize(
+    ("formula", "told"),
+    [
+        ("cores.cub", "did you mean cores.cube"),
+        ("core_structure", "no number"),
+        ("1 / (cores.cube - 24)", "divides by 0"),
+        ("__import__('os')", "is not allowed"),
+        ("cores.cube ** 9999", "is not allowed"),
+        ("cores.cube +", "expected figures"),
+        ("", "expected figures"),
+    ],
+)
+def test_what_is_no_formula_is_told(formula, told):
+    with pytest.raises(ConfigError, match=told):
+        Cost(formula).of(PROFILE)
+
+
+# ---- Designs
+
+
+@pytest.fixture(scope="module")
+def answer():
+    return answered(question(CORES, L0C))
+
+
+def test_every_combination_is_a_design_once(answer):
+    # Two values of one figure and none, times one of another and none: 3 x 2.
+    assert [design.name for design in answer.designs] == [
+        "as it is",
+        L0C,
+        "cores.cube=12",
+        f"cores.cube=12 {L0C}",
+        "cores.cube=x2",
+        f"cores.cube=x2 {L0C}",
+    ]
+    assert [design.cost for design in answer.designs] == [24, 24, 12, 12, 48, 48]
+
+
+def test_usual_times_are_those_of_estimate(answer):
+    for design in answer.designs:
+        profile = load_profile("910B2", overrides=dict(design.figures) or None)
+        masks = ((True, False, False), (False, True, False))
+        kernels = (k for m in masks for k in estimate(STREAM, product=profile, output_mask=m).kernels)
+        # Changes of layout are not counted: no plan changes them.
+        alone = (kernel.time_us for kernel in kernels if not kernel.name.startswith("transdata_"))
+        assert design.usual_us == pytest.approx(sum(alone), abs=1e-9)
+
+
+def test_tuned_plans_are_never_slower_than_usual_ones(answer):
+    assert all(design.tuned_us <= design.usual_us for design in answer.designs)
+
+
+def test_what_is_over_the_budget_is_not_timed():
+    found = answered(question(CORES, budget=24, tilings=1))
+    assert [design.reason for design in found.designs] == ["", "", "over the budget"]
+    assert not any(design.refused for design in found.designs)
+    assert codesign_table(found).rows[2] == ("3", "cores.cube=x2", "48", "-", "-", "over the budget")
+    assert "within 24" in codesign_sentence(found)
+
+
+def test_a_design_that_cannot_be_has_its_reason():
+    # Fewer vector cores than cube cores, of which each needs one.
+    found = answered(question("cores.vector=12", tilings=1))
+    refused = found.designs[1]
+    assert refused.reason.startswith("cores.vector: got 12 for 24 cube cores")
+    assert refused.refused
+    # There is no such product, so that nothing of it has a cost.
+    assert refused.cost is None
+    row = codesign_table(found).rows[1]
+    assert row[1:5] == ("cores.vector=12", "-", "-", "-")
+    assert row[5].startswith("refused: ")
+    assert codesign_sentence(found).endswith("1 of 1 designs are on the front; 1 is refused.")
+    assert codesign_record(found)["designs"][1]["cost"] is None
+
+
+def test_a_figure_of_two_groups_is_refused():
+    with pytest.raises(ConfigError, match=r"cores\.cube is changed by two"):
+        answered(question("cores.cube=12", "cores.cube=20", tilings=1))
+
+
+@pytest.mark.parametrize("change", ["cores.cube=24", "cores.cube=x1", "cores.cube=12,24"])
+def test_what_the_product_has_already_is_no_design(change):
+    store = Store()
+    with pytest.raises(ConfigError, match=r"cores\.cube=\w+ is what 910B2 has: leave it out"):
+        study_codesign(question(change), Engine(store, 1), Budget())
+    assert store.count() == 0
+
+
+def test_a_change_of_two_figures_may_leave_one_as_it_is():
+    found = answered(question("cores.cube=24+cores.vector=24", tilings=1))
+    assert [design.name for design in found.designs] == ["as it is", "cores.cube=24+cores.vector=24"]
+
+
+def test_a_formula_of_no_figure_is_told_before_anything_is_timed():
+    store = Store()
+    with pytest.raises(ConfigError, match=r"did you mean cores\.cube"):
+        study_codesign(question(CORES, cost="cores.cub"), Engine(store, 1), Budget())
+    assert store.count() == 0
+
+
+def test_without_trials_the_study_says_how_to_go_on():
+    with pytest.raises(ConfigError, match="run the same command again"):
+        study_codesign(question(CORES), Engine(Store(), 1), Budget(trials=1))
+
+
+def test_a_design_with_fewer_plans_tried_is_none():
+    # The usual and the searched plan of both gradients are four calls, and plans beside them more: cut there,
+    # a design would be judged by fewer plans than the others.
+    asked, store, cuts = question("cores.cube=12", tilings=5), Store(), 0
+    wanted = Store()
+    whole = study_codesign(asked, Engine(wanted, 1), Budget())
+    while store.count() < wanted.count() - 3:
+        with pytest.raises(ConfigError, match=r"used up in design.*run the same command again to go on"):
+            study_codesign(asked, Engine(store, 1), Budget(trials=3))
+        cuts += 1
+    assert cuts > 2
+    assert study_codesign(asked, Engine(store, 1), Budget(trials=3)) == whole
+
+
+def test_the_front_is_what_nothing_beats_at_its_cost():
+    places = {"a": (1, 9.0), "b": (2, 9.0), "c": (2, 7.0), "d": (3, 8.0), "e": (4, 5.0)}
+    designs = [Design(name, {}, cost, us, us) for name, (cost, us) in places.items()]
+    designs.append(Design("f", {}, 0.5, reason="cannot be"))
+    answer = DesignAnswer(question(CORES), "910B2", "", 0, tuple(designs))
+    # b costs more than a for the same time, d more than c for a longer one, f was not timed.
+    assert [design.name for design in answer.front] == ["a", "c", "e"]
+
+
+@pytest.mark.parametrize(("margin", "told"), [(0.0, False), (0.04, True), (0.03, False)])
+def test_a_gain_below_the_margin_is_no_difference(margin, told):
+    # 100 us as it is, 96.5 us with a change: 3.5 % less.
+    designs = Design("as it is", {}, 24, 100.0, 100.0), Design("other", {}, 16, 96.5, 96.5)
+    asked = replace(question(CORES), margin=margin)
+    sentence = codesign_sentence(DesignAnswer(asked, "910B2", "", 0, designs))
+    assert "3.5 % less than the product as it is (24)" in sentence
+    assert ("not distinguishable, as estimated ratios of two plans are off by 4.0 %" in sentence) is told
+
+
+@pytest.mark.parametrize(
+    ("margin", "told"),
+    [
+        # 96 is 1 % more than 95, 100 is 5.0 % more and 120 much more: of the two within 4.3 % one is cheaper.
+        (
+            0.043,
+            "the cheapest that is not distinguishable from it is b, which costs 20 and takes 96.00 us",
+        ),
+        # 1 - 95 / 100 is exactly 5 %, which is less than 6.
+        (
+            0.06,
+            "the cheapest that is not distinguishable from it is c, which costs 16 and takes 100.00 us",
+        ),
+        (0.005, "takes 95.00 us; 4 of"),
+    ],
+)
+def test_the_cheapest_design_that_is_as_fast_is_named(margin, told):
+    times = {"a": (28, 95.0), "b": (20, 96.0), "c": (16, 100.0), "d": (12, 120.0)}
+    designs = [Design(name, {}, cost, us, us) for name, (cost, us) in times.items()]
+    asked = replace(question(CORES), margin=margin)
+    assert told in codesign_sentence(DesignAnswer(asked, "910B2", "", 0, tuple(designs)))
+
+
+def test_the_page_draws_the_front(answer):
+    page = codesign_page(answer, {})
+    svg = page.sections[0].pictures[0].svg
+    assert svg.count('class="marked"') == len(answer.front)
+    assert svg.count("<circle") == 6
+    # Each dot has the number of its design in the table beside it.
+    (table,) = page.sections[0].tables
+    assert [row[0] for row in table.rows] == list("123456")
+    assert all(f">{row[0]}</text>" in svg for row in table.rows)
+
+
+def test_the_command_answers_first(capsys, tmp_path):
+    from ascendsim.cli import main
+
+    words = ["study", "codesign", "s5b1_1x1a", "--cost", "cores.cube", "--change", "cores.cube=12"]
+    more = ["--tilings", "2", "--jobs", "1", "--store", str(tmp_path / "s"), "--l2-start", "warm"]
+    assert main([*words, *more, "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("On 910B2, s5b1_1x1a of ResNet-50 v1.5, batch 1: the fastest design is ")
+    assert (tmp_path / "study.html").exists()
+    assert main([*words, *more, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["designs"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "needs --change PATH=xFACTOR"),
+        (("--change", "cores.cube=12", "--table", "x.csv"), "writes no --table: its plans are tuned"),
+    ],
+)
+def test_a_question_that_is_not_whole_is_refused(refusal, words, told):
+    assert told in " ".join(refusal("study", "codesign", "s5b1_1x1a", "--cost", "cores.cube", *words).split())
+
+
+@pytest.mark.parametrize(("study", "listed"), [("codesign", False), ("hardware", True)])
+def test_the_help_lists_a_table_only_where_one_is_written(capsys, study, listed):
+    from ascendsim.cli import main
+
+    with pytest.raises(SystemExit):
+        main(["study", study, "--help"])
+    assert ("--table" in capsys.readouterr().out) == listed
+
+
+def test_designs_of_which_all_are_refused_are_a_mistake(refusal, tmp_path):
+    words = ["study", "codesign", "s5b1_1x1a", "--cost", "cores.cube", "--l2-start", "warm"]
+    words += ["--tilings", "2", "--jobs", "1", "--store", str(tmp_path / "s")]
+    change = ["--change", "cores.vector=12"]
+    told = " ".join(refusal(*words, *change).split())
+    assert "study codesign: every changed design is refused; cores.vector=12: cores.vector: got 12" in told
+    # One that can be timed makes an answer, with the refused one named.
+    from ascendsim.cli import main
+
+    assert main([*words, "--change", "cores.vector=12,x2"]) == 0
+
+
+def test_a_budget_that_no_design_keeps_is_told_with_the_cheapest(refusal, tmp_path):
+    words = ["study", "codesign", "s5b1_1x1a", "--cost", "cores.cube", "--l2-start", "warm", "--jobs", "1"]
+    words += ["--store", str(tmp_path / "s"), "--change", "cores.cube=20,28", "--budget", "16"]
+    told = " ".join(refusal(*words).split())
+    # 24 as it is, 20 and 28.
+    assert "no design costs at most 16; the cheapest of 3, cores.cube=20, costs 20: raise --budget" in told
+    # One that contradicts itself has no cost, and is none of them.
+    told = " ".join(refusal(*words, "--change", "cores.vector=12").split())
+    assert "no design costs at most 16; the cheapest of 3, cores.cube=20, costs 20" in told

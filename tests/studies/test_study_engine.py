@@ -1,0 +1,330 @@
+"""Does a study answer each point once, with what `estimate` says, whoever computes it?"""
+
+import io
+import json
+import os
+import sqlite3
+from dataclasses import replace
+
+import pytest
+
+from ascendsim import ConvProblem, Plan, Tiling, estimate, load_profile, progress
+from ascendsim.errors import ConfigError, DataError
+from ascendsim.studies.engine import point as point_module
+from ascendsim.studies.engine.measure import Answer, measure
+from ascendsim.studies.engine.plans import plan_of, plan_values
+from ascendsim.studies.engine.point import Point
+from ascendsim.studies.engine.run import Budget, Engine
+from ascendsim.studies.engine.store import Store
+from ascendsim.studies.engine.table import rows_of
+from tests.helpers import study_points
+from tests.helpers.study_points import SMALL, counted, placed, points
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """Labels of the points that were computed, in the order of their beginning."""
+    path = tmp_path / "log"
+    path.touch()
+    monkeypatch.setenv("STUDY_LOG", str(path))
+    return lambda: path.read_text().split("\n")[:-1]
+
+
+def engine(store=None, jobs=1, compute=counted):
+    return Engine(store or Store(), jobs, compute=compute)
+
+
+# ---- Points and keys
+
+
+def test_an_answer_is_what_estimate_says():
+    changed = {"paths.GM_L1.bytes_per_cycle": 64}
+    point = Point(SMALL, "910B2", changed, l2_start="cold", tiling="search")
+    mask = (True, True, False)
+    profile = load_profile("910B2", overrides=changed)
+    expected = estimate(SMALL, product=profile, output_mask=mask, l2_start="cold", tiling="search")
+    found = measure(point)
+    assert found.records == expected.to_records()
+    assert (found.cycles, found.time_us) == (expected.cycles, expected.time_us)
+    assert found.plans == {kernel.name: kernel.plan for kernel in expected.kernels if kernel.plan}
+
+
+OTHERS = {
+    "problem": {"problem": ConvProblem((1, 16, 6, 6), (32, 16, 3, 3), padding=0)},
+    "product": {"product": "910B3"},
+    "a figure": {"changes": {"scalar.issue_cycles": 7}},
+    "format": {"dtype": "bfloat16"},
+    "cubeMathType": {"cube_math_type": 1},
+    "mask": {"gradients": (True, False, False)},
+    "start": {"l2_start": "cold"},
+    "strategy": {"tiling": "search"},
+    "plan": {"tiling": {"grad_weight": Plan("wgrad", Tiling(16, 16, 16))}},
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_each_thing_that_an_answer_depends_on_makes_another_key(what):
+    point = Point(SMALL, "910B2")
+    assert replace(point, **OTHERS[what]).key != point.key
+
+
+def test_a_name_for_a_point_makes_no_other_key():
+    point = Point(SMALL, "910B2", label="one")
+    assert replace(point, label="two").key == point.key
+    # The plain name of a product is that of its usual variant, whose figures decide.
+    usual = load_profile("910B").variant
+    assert Point(SMALL, "910B").key == Point(SMALL, usual).key
+
+
+def test_a_figure_at_the_value_it_has_makes_no_other_key():
+    issue = load_profile("910B2").scalar.issue_cycles
+    assert Point(SMALL, "910B2", {"scalar.issue_cycles": issue}).key == Point(SMALL, "910B2").key
+
+
+def test_other_code_makes_other_keys(monkeypatch):
+    before = Point(SMALL, "910B2").key
+    monkeypatch.setattr(point_module, "code_version", lambda: "other code")
+    assert Point(SMALL, "910B2").key != before
+
+
+def test_a_product_file_that_is_edited_makes_another_key(tmp_path):
+    path = tmp_path / "lab.toml"
+    figure = '{{ value = {}, source = "our own count", confidence = "measured" }}'
+    figure = f'base = "910B2"\n[scalar]\nissue_cycles = {figure}\n'
+    path.write_text(figure.format(3))
+    point = Point(SMALL, path, {"sync.flag_cycles": 20})
+    before = point.key
+    assert point.profile.scalar.issue_cycles == 3
+    path.write_text(figure.format(4))
+    assert point.key != before
+
+
+def test_plans_go_through_plain_values():
+    plan = Plan("wgrad", Tiling(32, 48, 64, k_split=3, used_cores=6, al1_buffers=1), "search")
+    values = json.loads(json.dumps(plan_values(plan)))
+    assert plan_of(values) == plan
+    assert plan_of(values).chosen_by == "search"
+
+
+def test_a_class_is_no_schedule_for_a_study():
+    with pytest.raises(ConfigError, match="schedule is the class Own"):
+        plan_values(Plan(type("Own", (), {}), Tiling(16, 16, 16)))
+
+
+# ---- Who computes
+
+
+def test_equal_points_are_computed_once(log):
+    outcome = engine().answer([*points(3), *points(2)])
+    assert log() == ["point 0", "point 1", "point 2"]
+    # The answer of `counted` is the figure, 1 + its number.
+    assert [answer.cycles for _, answer in outcome] == [1, 2, 3, 1, 2]
+    assert outcome.computed == 3
+
+
+def test_a_second_run_computes_nothing(tmp_path, log):
+    path = tmp_path / "store.sqlite"
+    with Store(path) as store:
+        first = engine(store).answer(points())
+    with Store(path) as store:
+        second = engine(store).answer(points())
+    assert (first.computed, second.computed) == (6, 0)
+    assert len(log()) == 6
+    assert rows_of(second) == rows_of(first)
+
+
+def test_one_process_and_two_make_the_same_table():
+    asked = [Point(SMALL, "910B2", l2_start=start, label=start) for start in ("warm", "cold", "handed")]
+    asked.append(Point(SMALL, "910B2", {"scalar.issue_cycles": -1}, label="refused"))
+    one, two = (rows_of(engine(jobs=jobs, compute=measure).answer(asked)) for jobs in (1, 2))
+    assert one == two
+    # For each start two products, each with a change of layout of both operands and of what it makes, and a
+    # cast, and zeros, 2 x 4 + 2; and a row for the point that failed.
+    assert [row["label"] for row in one] == ["warm"] * 10 + ["cold"] * 10 + ["handed"] * 10 + ["refused"]
+
+
+def test_without_a_number_workers_are_started_only_for_what_takes_longer_than_that(monkeypatch):
+    def processes(jobs=None):
+        outcome = engine(jobs=jobs, compute=placed).answer(points(6))
+        return [row["cycles"] for row in rows_of(outcome)]
+
+    monkeypatch.setattr("ascendsim.studies.engine.run.usable_cores", lambda: 3)
+    # However slow the machine is on which this runs.
+    monkeypatch.setattr("ascendsim.parallel.START_SECONDS", 3600.0)
+    assert processes() == [os.getpid()] * 6
+    monkeypatch.setattr("ascendsim.parallel.START_SECONDS", -1.0)
+    first, *others = processes()
+    assert first == os.getpid()
+    assert os.getpid() not in others
+    assert os.getpid() not in processes(jobs=2)
+
+
+def test_a_failed_point_keeps_its_reason(tmp_path):
+    bad = Point(SMALL, "910B2", {"buffers.L0A.capacity_bytes": 0}, label="bad")
+    small = Point(SMALL, "910B2", {"buffers.L0A.capacity_bytes": 64}, label="small")
+    path = tmp_path / "store.sqlite"
+    with Store(path) as store:
+        first = engine(store, compute=measure).answer([bad, small])
+    with Store(path) as store:
+        second = engine(store, compute=measure).answer([bad, small])
+    reasons = [answer.reason for _, answer in second]
+    assert reasons == [answer.reason for _, answer in first]
+    assert "buffers.L0A.capacity_bytes.value: got 0" in reasons[0]
+    # Of L0A, in words: the name of a class says nothing to who reads a table.
+    assert reasons[1].endswith("need 1024 bytes, and L0A holds 64")
+    assert not any("Error" in reason for reason in reasons)
+    assert second.computed == 0
+    assert [row["status"] for row in rows_of(second)] == ["failed", "failed"]
+
+
+def test_trials_bound_what_is_new_and_the_rest_is_left_for_the_next_run(log):
+    store = Store()
+    first = engine(store).answer(points(), Budget(trials=4))
+    assert (first.computed, first.left) == (4, 2)
+    assert [row["status"] for row in rows_of(first)] == ["timed"] * 4 + ["left out"] * 2
+    # What is kept costs no trial.
+    second = engine(store).answer(points(), Budget(trials=2))
+    assert (second.computed, second.left) == (2, 0)
+    assert len(log()) == 6
+
+
+def test_no_time_computes_nothing(log):
+    outcome = engine().answer(points(), Budget(seconds=0))
+    assert (outcome.computed, outcome.left, log()) == (0, 6, [])
+
+
+@pytest.mark.parametrize("limit", [{"seconds": -1}, {"trials": -1}])
+def test_a_limit_below_nothing_is_refused(limit):
+    with pytest.raises(ConfigError, match="must be 0 or more"):
+        Budget(**limit)
+
+
+@pytest.mark.parametrize("jobs", [0, -2])
+def test_no_process_at_all_is_refused(jobs):
+    with pytest.raises(ConfigError, match=f"jobs is {jobs}"):
+        engine(jobs=jobs).answer(points(2))
+
+
+@pytest.mark.usefixtures("log")
+def test_progress_is_told_with_each_answer():
+    told = []
+    asked = Engine(Store(), 1, advance=lambda *words: told.append(words), compute=counted)
+    asked.answer(points(2))
+    assert [(done, total, point.label) for done, total, point in told] == [
+        (1, 2, "point 0"),
+        (2, 2, "point 1"),
+    ]
+
+
+@pytest.mark.usefixtures("log")
+def test_the_total_that_is_told_is_what_will_be_run():
+    told = []
+    store = Store()
+    asked = Engine(store, 1, advance=lambda done, total, _: told.append((done, total)), compute=counted)
+    # Two of six, as trials allow no more; then three of the four that are left; then the last, in no limit.
+    budget = Budget(trials=2)
+    asked.answer(points(), budget)
+    assert (told, budget.cut) == ([(1, 2), (2, 2)], True)
+    told.clear()
+    asked.answer(points(), Budget(trials=3))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    told.clear()
+    asked.answer(points())
+    assert told == [(1, 1)]
+    # Trials that are just enough cut nothing, and what is kept takes none.
+    told.clear()
+    budget = Budget(trials=0)
+    assert asked.answer(points(), budget).left == 0
+    assert (told, budget.cut) == ([], False)
+
+
+def test_a_pipe_gets_a_line_now_and_then_on_standard_error(capsys, monkeypatch):
+    now = iter((0.0, 9.0, 10.0, 10.0, 11.0))
+    monkeypatch.setattr(progress, "monotonic", lambda: next(now))
+    with progress.counted() as tell:
+        # After 9 seconds nothing, after 10 a line, a second later nothing.
+        for done in (1, 2, 3):
+            tell(done, 3, f"point {done}")
+    said = "2 of 3 points of this stage, 2 computed in all: point 2\n"
+    assert capsys.readouterr() == ("", said)
+
+
+class Terminal(io.StringIO):
+    """Standard error that is a terminal."""
+
+    def isatty(self):
+        """Say so."""
+        return True
+
+
+def test_a_bar_and_lines_tell_the_same_counts_over_all_stages(capsys, monkeypatch):
+    """Two stages, of 3 and of 2 points: both ways count the second stage anew, and the whole on."""
+    steps = [(1, 3, "a"), (2, 3, "b"), (3, 3, "c"), (1, 2, "d"), (2, 2, "e")]
+    monkeypatch.setattr(progress._LineNowAndThen, "SECONDS", 0)
+    with progress.counted() as tell:
+        for step in steps:
+            tell(*step)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-2:] == [
+        "1 of 2 points of this stage, 4 computed in all: d",
+        "2 of 2 points of this stage, 5 computed in all: e",
+    ]
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    for seen, step in enumerate(steps):
+        with progress.counted() as tell:
+            for before in steps[: seen + 1]:
+                tell(*before)
+        # The bar is drawn once more when it ends, with its last words.
+        assert lines[seen] in terminal.getvalue(), step
+    assert tell.computed == 5
+
+
+# ---- The store
+
+
+def test_an_answer_is_in_the_file_as_soon_as_it_is_put(tmp_path):
+    path = tmp_path / "deep" / "store.sqlite"
+    with Store(path) as writer, Store(path) as reader:
+        writer.put("key", Answer('{"reason": "why"}'))
+        assert reader.get(["key", "other"])["key"].reason == "why"
+        assert reader.count() == 1
+
+
+def test_the_file_is_in_wal_mode(tmp_path):
+    path = tmp_path / "store.sqlite"
+    with Store(path):
+        (mode,) = sqlite3.connect(path).execute("PRAGMA journal_mode").fetchone()
+    assert mode == "wal"
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but long enough for one" * 40])
+def test_another_file_is_refused_and_left_alone(tmp_path, content):
+    path = tmp_path / "mine.txt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"mine\.txt: is no store of answers.*--store"):
+        Store(path)
+    assert path.read_bytes() == content
+
+
+def test_a_database_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "other.sqlite"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE mine (a)")
+    other.commit()
+    other.close()
+    with pytest.raises(DataError, match="its format is 0, expected 1"):
+        Store(path)
+
+
+def test_a_folder_is_no_store(tmp_path):
+    with pytest.raises(DataError, match="is no store of answers"):
+        Store(tmp_path)
+
+
+def test_the_samples_log_what_they_answer(log):
+    # The tests above count by this log: a point that is not written down would pass for one not computed.
+    study_points.measured(points(1)[0])
+    assert log() == ["point 0"]

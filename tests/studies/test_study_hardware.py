@@ -1,0 +1,225 @@
+"""Does the study of changes say what they buy, by the times that the model gives, and how sure that is?"""
+
+import json
+
+import pytest
+
+from ascendsim import Plan, Tiling, estimate, load_profile
+from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.frozen import FrozenMap
+from ascendsim.ops.convolution_backward import plans_of_call
+from ascendsim.report.studies.hardware import hardware_table
+from ascendsim.report.studies.hardware_words import hardware_sentence, share
+from ascendsim.studies.engine.measure import Answer
+from ascendsim.studies.engine.plans import plan_values
+from ascendsim.studies.engine.run import Budget, Engine
+from ascendsim.studies.engine.store import Store
+from ascendsim.studies.hardware.gains import _better_plans, study_hardware
+from ascendsim.studies.hardware.records import Doubt, StudiedLayer
+from ascendsim.studies.tuning.records import TilingQuestion
+from ascendsim.studies.tuning.search import tune
+from ascendsim.studies.tuning.tune import Tuner
+from tests.helpers.studied_hardware import (
+    BOTH,
+    CORES,
+    L0C,
+    LARGE,
+    MEMORY,
+    SMALL_LAYERS,
+    STREAM,
+    answered,
+    doubtful_answer,
+    question,
+    time_us,
+)
+from tests.studies.test_study_engine import SMALL
+
+# ---- Gains
+
+
+@pytest.mark.parametrize("start", ["warm", "handed"])
+def test_times_are_those_of_estimate(start):
+    (gain,) = answered(question(CORES, starts=(start,))).gains
+    (layer,) = gain.layers
+    base = time_us({}, start)
+    plans = {kernel.name: kernel.plan for kernel in base.kernels if kernel.plan}
+    changed = {"cores.cube": 48}
+    assert gain.figures == {"cores.cube": (24, 48)}
+    assert layer.base_us == base.time_us
+    assert layer.same_us == time_us(changed, start, plans).time_us
+    assert layer.anew_us == time_us(changed, start).time_us
+
+
+@pytest.mark.parametrize(("change", "calls"), [(MEMORY, 2), (CORES, 3)])
+def test_planned_anew_is_timed_where_the_change_moves_a_plan(change, calls):
+    store = Store()
+    (gain,) = answered(question(change, starts=("handed",)), store).gains
+    # Before, and under the same plans; anew too, where twice the cores are planned for otherwise.
+    assert store.count() == calls
+    (layer,) = gain.layers
+    values = {path: new for path, (_, new) in gain.figures.items()}
+    anew = time_us(values, "handed")
+    assert layer.anew_us == anew.time_us
+    chosen = plans_of_call(STREAM, output_mask=BOTH, product=load_profile("910B2", overrides=values))
+    assert chosen == {kernel.name: kernel.plan for kernel in anew.kernels if kernel.plan}
+
+
+def test_better_is_never_worse_than_either_plan():
+    for gain in answered(question(CORES, MEMORY)).gains:
+        for layer in gain.layers:
+            assert layer.better_us <= min(layer.same_us, layer.anew_us)
+
+
+def test_memory_buys_nothing_with_a_warm_l2_and_something_with_a_handed_one():
+    warm, handed = answered(question(MEMORY, layers=(StudiedLayer("large", LARGE, BOTH),))).gains
+    # Warm, no byte crosses the link to memory: not one cycle can change.
+    assert (warm.share, warm.distinguishable) == (0, False)
+    assert handed.share > 0.01
+
+
+def test_added_cores_stay_idle_where_they_cost_more_than_they_save():
+    # 48 vector cores more take 0.1 us each to be launched, in each of nine kernels; the layer is small.
+    changes = (CORES + "+cores.vector=x2", CORES + "+cores.vector=x2+scalar.start_us=x0.5")
+    alone, with_more = answered(question(*changes, starts=("handed",), layers=SMALL_LAYERS)).gains
+    (layer,) = alone.layers
+    assert layer.better_us == layer.base_us < min(layer.same_us, layer.anew_us)
+    # What else changes is still there: the idle cores are all that is left out.
+    (layer,) = with_more.layers
+    base = time_us({}, "handed", problem=SMALL)
+    plans = {kernel.name: kernel.plan for kernel in base.kernels if kernel.plan}
+    started = {"scalar.start_us": load_profile("910B2").figures["scalar.start_us"].value / 2}
+    assert layer.better_us == time_us(started, "handed", plans, SMALL).time_us < base.time_us
+
+
+def test_the_doubt_of_idle_cores_leaves_them_idle():
+    layers = SMALL_LAYERS
+    (gain,) = answered(
+        question(CORES + "+cores.vector=x2", starts=("handed",), layers=layers, doubt=True)
+    ).gains
+    # Before and after are one call, whatever is assumed.
+    assert (gain.share, gain.doubt.low, gain.doubt.high) == (0, 0, 0)
+
+
+def test_tuned_plans_are_those_of_the_tuner_before_and_after():
+    asked = question(CORES, starts=("handed",), layers=SMALL_LAYERS, tilings=6)
+    (gain,) = answered(asked).gains
+    (layer,) = gain.layers
+    before, after = layer.tuned_us
+    assert before <= layer.base_us
+    assert after <= layer.better_us
+    found = []
+    for changes, usual in (({}, layer.base_us), ({"cores.cube": 48}, layer.better_us)):
+        plans = {}
+        for name in ("grad_input", "grad_weight"):
+            one = TilingQuestion(
+                "small", "910B2", SMALL, name, starts=("handed",), trials=6, changes=FrozenMap(changes)
+            )
+            plans[name] = tune(Tuner(one, Engine(Store(), 1), Budget(), "float16"))[1].plan
+        found.append(min(usual, time_us(changes, "handed", plans, SMALL).time_us))
+    assert (before, after) == gain.tuned_us == tuple(found)
+    answer = answered(asked)
+    row = dict(zip(hardware_table(answer).headings, hardware_table(answer).rows[0], strict=True))
+    assert row["tuned saves"] == f"{share(1 - after / before)} %"
+
+
+def test_nothing_is_tuned_unless_asked_for():
+    answer = answered(question(MEMORY, starts=("warm",), layers=SMALL_LAYERS))
+    assert answer.gains[0].tuned_us is None
+    assert "tuned us" not in hardware_table(answer).headings
+
+
+def answer_of(kernels, plans):
+    rows = [{"kernel": name, "cycles": us, "time_us": us} for name, us in kernels.items()]
+    values = {name: plan_values(Plan("s", Tiling(at, 16, 16))) for name, at in plans.items()}
+    return Answer(json.dumps({"records": rows, "plans": values}))
+
+
+def test_each_gradient_takes_its_better_plan():
+    old = answer_of({"grad_input": 5, "grad_weight": 9}, {"grad_input": 16, "grad_weight": 16})
+    # The cast belongs to grad_weight: 6 + 2 is less than 9, though 5 < 7 keeps the old plan of grad_input.
+    new = answer_of(
+        {"grad_input": 7, "grad_weight": 6, "cast_grad_weight": 2}, {"grad_input": 32, "grad_weight": 32}
+    )
+    expected = {"grad_input": Plan("s", Tiling(16, 16, 16)), "grad_weight": Plan("s", Tiling(32, 16, 16))}
+    assert _better_plans(old, new) == expected
+
+
+def test_no_third_plan_where_one_answer_has_both_better_gradients():
+    old = answer_of({"grad_input": 5, "grad_weight": 9}, {"grad_input": 16, "grad_weight": 16})
+    new = answer_of({"grad_input": 4, "grad_weight": 8}, {"grad_input": 32, "grad_weight": 32})
+    assert _better_plans(old, new) is None
+    assert _better_plans(Answer('{"reason": "does not fit"}'), new) is None
+
+
+def test_a_plan_that_does_not_fit_any_more_leaves_the_one_planned_anew():
+    # A quarter of L0C holds 8192 sums of float32; the plan of the whole one has more.
+    (gain,) = answered(question(L0C, starts=("warm",))).gains
+    assert gain.same_us is None
+    assert gain.better_us == gain.anew_us
+
+
+def test_a_change_that_contradicts_the_product_is_refused_with_its_reason():
+    answer = answered(question("buffers.L0A.capacity_bytes=64", MEMORY))
+    assert "buffers.L0A.capacity_bytes=64" in answer.refused
+    assert {gain.change for gain in answer.gains} == {MEMORY}
+    only = answered(question("buffers.L0A.capacity_bytes=64"))
+    assert "none of the changes can be timed" in hardware_sentence(only)
+
+
+def test_a_layer_that_the_product_cannot_run_is_told():
+    asked = question(MEMORY, dtype="float8_e4m3fn")
+    with pytest.raises(AscendSimError, match="stream on 910B2"):
+        answered(asked)
+
+
+def test_layers_add_up_to_the_network_with_their_counts():
+    layers = (StudiedLayer("one", STREAM, BOTH, 3), StudiedLayer("two", SMALL, (False, True, False), 2))
+    (gain,) = answered(question(MEMORY, layers=layers, starts=("handed",))).gains
+    one, two = gain.layers
+    assert gain.base_us == 3 * one.base_us + 2 * two.base_us
+    assert gain.better_us == 3 * one.better_us + 2 * two.better_us
+    assert (
+        two.base_us
+        == estimate(SMALL, product="910B2", output_mask=(False, True, False), l2_start="handed").time_us
+    )
+
+
+def test_a_study_without_trials_says_how_to_go_on_and_goes_on():
+    store = Store()
+    asked = question(CORES)
+    with pytest.raises(ConfigError, match="run the same command again to go on"):
+        study_hardware(asked, Engine(store, 1), Budget(trials=3))
+    assert store.count() == 3
+    assert answered(asked, store) == answered(asked)
+
+
+# ---- How sure that is
+
+
+@pytest.fixture
+def doubtful():
+    return doubtful_answer()
+
+
+def test_the_doubt_holds_the_gain(doubtful):
+    for gain in doubtful.gains:
+        assert gain.doubt.low <= gain.share <= gain.doubt.high
+
+
+def test_what_changes_nothing_is_sure_to_change_nothing(doubtful):
+    warm = doubtful.gains[0]
+    assert (warm.change, warm.start, warm.doubt) == (MEMORY, "warm", Doubt(0, 0, 0))
+
+
+def test_doubt_moves_a_figure_before_and_after_the_change(doubtful):
+    # A core that issues for 2 cycles and one that issues for 40: x2 costs in both, the second time much more.
+    gain = next(gain for gain in doubtful.gains if gain.change == "scalar.issue_cycles=x2")
+    at = {}
+    usual = time_us({}, "warm", problem=SMALL)
+    plans = {kernel.name: kernel.plan for kernel in usual.kernels if kernel.plan}
+    for end in (1, 20):
+        before = time_us({"scalar.issue_cycles": end}, "warm", plans, SMALL).time_us
+        after = time_us({"scalar.issue_cycles": 2 * end}, "warm", plans, SMALL).time_us
+        at[end] = 1 - after / before
+    assert gain.doubt.low <= min(at.values())
+    assert gain.doubt.high >= max(at.values())

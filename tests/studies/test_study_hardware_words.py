@@ -1,0 +1,232 @@
+"""Does the study of changes say in words, tables and pages what its answer holds, and no more?"""
+
+from dataclasses import replace
+
+import pytest
+
+from ascendsim.report.studies.hardware import hardware_page, hardware_record, hardware_table, notes
+from ascendsim.report.studies.hardware_words import hardware_sentence, share
+from ascendsim.studies.hardware.records import Doubt, Gain, LayerGain
+from tests.helpers.studied_hardware import (
+    CORES,
+    L0C,
+    MEMORY,
+    SMALL_LAYERS,
+    answered,
+    doubtful_answer,
+    question,
+)
+
+
+@pytest.fixture
+def doubtful():
+    return doubtful_answer()
+
+
+def gain(name, start, better, low, high):
+    return Gain(name, {}, start, (LayerGain("l", 1, 100.0, 100.0, better, better),), Doubt(low, high, 1))
+
+
+CASES = (
+    (96.0, 0.03, 0.05, "saves 4.0 % (3.0 to 5.0 %)"),
+    (96.0, -0.01, 0.05, "is not distinguishable from no change (-1.0 to 5.0 %)"),
+    (104.0, -0.05, -0.03, "costs 4.0 % (-5.0 to -3.0 %)"),
+    (100.0, 0.0, 0.0, "changes nothing"),
+    (100.0, -0.02, 0.0, "is not distinguishable from no change (-2.0 to 0.0 %)"),
+)
+
+
+@pytest.mark.parametrize(("better", "low", "high", "said"), CASES)
+def test_the_sentence_says_what_the_interval_allows(doubtful, better, low, high, said):
+    answer = replace(doubtful, gains=(gain("it", "warm", better, low, high),), refused={})
+    assert hardware_sentence(answer) == f"On 910B2, a test: it {said} with L2 warm."
+
+
+def planned(better, same, anew, *, new_plan=True, start="warm"):
+    layer = LayerGain("l", 1, 100.0, same, anew, better, new_plan=new_plan)
+    return Gain("it", {}, start, (layer,))
+
+
+PLANS = (
+    # All of 12 % comes of the new plan; the old one is as slow as before.
+    (planned(88.0, 100.0, 88.0), "saves 12.0 % by another plan (same plan 0.0 %, planned anew 12.0 %)"),
+    # Half of it: 6 of 12 %.
+    (planned(88.0, 94.0, 88.0), "saves 12.0 % by another plan (same plan 6.0 %, planned anew 12.0 %)"),
+    # 2 of 12 %. Of a mixed one the better time is below both.
+    (
+        planned(88.0, 90.0, 89.0),
+        "saves 12.0 % partly by another plan (same plan 10.0 %, planned anew 11.0 %)",
+    ),
+    # 1 of 12 % is less than a tenth.
+    (planned(88.0, 89.0, 88.0), "saves 12.0 %"),
+    # Cores that are left idle are no plan.
+    (planned(88.0, 100.0, 100.0, new_plan=False), "saves 12.0 %"),
+    (planned(88.0, None, 88.0), "saves 12.0 %, under new plans since old ones do not fit,"),
+    (
+        planned(98.0, None, 98.0),
+        "saves 2.0 %, under new plans since old ones do not fit, below the model's margin of 4.3 %,",
+    ),
+    (planned(98.0, 98.0, 98.0, new_plan=False), "saves 2.0 %, below the model's margin of 4.3 %,"),
+    (
+        planned(98.0, 100.0, 98.0),
+        "saves 2.0 % by another plan (same plan 0.0 %, planned anew 2.0 %), below the model's margin of "
+        "4.3 %,",
+    ),
+    (planned(103.0, 103.0, 104.0, new_plan=False), "costs 3.0 %, below the model's margin of 4.3 %,"),
+    (planned(96.0, 96.0, 96.0, new_plan=False), "saves 4.0 %, below the model's margin of 4.3 %,"),
+    (planned(95.0, 95.0, 95.0, new_plan=False), "saves 5.0 %"),
+)
+
+
+@pytest.mark.parametrize(("one", "said"), PLANS)
+def test_the_sentence_says_what_comes_of_another_plan_and_what_is_below_the_margin(doubtful, one, said):
+    asked = replace(doubtful.question, margin=0.043)
+    answer = replace(doubtful, question=asked, gains=(one,), refused={})
+    assert hardware_sentence(answer) == f"On 910B2, a test: it {said} with L2 warm."
+    # The table's verdict, where there is one, says the same in short.
+    table = hardware_table(answer)
+    cell = table.rows[0][-1] if table.headings[-1] == "verdict" else ""
+    assert ("another plan" in said, "below" in said) == ("another plan" in cell, "below the margin" in cell)
+    assert ("do not fit" in said) == ("does not fit" in cell)
+    assert hardware_record(answer)["gains"][0]["verdict"] == cell
+
+
+def test_a_new_plan_of_the_study_is_marked_as_one():
+    # Half the L0C: the old plan of grad_input does not fit, so that any gain or loss is of a new one.
+    (gained,) = answered(question(L0C, starts=("warm",))).gains
+    assert gained.layers[0].new_plan
+    assert gained.plan_share is None
+    # Faster memory moves no plan.
+    (gained,) = answered(question(MEMORY, starts=("handed",))).gains
+    assert not gained.layers[0].new_plan
+    assert gained.plan_share == 0
+    # Cores that are left idle follow the old plan.
+    change = CORES + "+cores.vector=x2+scalar.start_us=x0.5"
+    (gained,) = answered(question(change, starts=("handed",), layers=SMALL_LAYERS)).gains
+    assert not gained.layers[0].new_plan
+
+
+NONE_SAVES = (
+    # (changes, what is said)
+    (((100.0, 0.0, 0.0), (100.0, 0.0, 0.0)), "none of 2 changes changes anything with L2 warm."),
+    (
+        ((99.0, -0.01, 0.03), (100.0, 0.0, 0.0)),
+        "none of 2 changes is distinguishable from no change with L2 warm.",
+    ),
+    (
+        ((103.0, -0.04, -0.02), (101.0, -0.02, -0.01)),
+        "none of 2 changes saves time with L2 warm; c1, the least costly, costs 1.0 % (-2.0 to -1.0 %) with "
+        "L2 warm.",
+    ),
+    (
+        ((103.0, -0.04, -0.02), (100.0, 0.0, 0.0)),
+        "none of 2 changes surely saves time with L2 warm; 1 of them changes nothing.",
+    ),
+    (
+        ((103.0, -0.04, -0.02), (100.0, -0.01, 0.01), (100.0, 0.0, 0.0), (100.0, 0.0, 0.0)),
+        "none of 4 changes surely saves time with L2 warm; 2 of them change nothing; 1 of them cannot be "
+        "told from no change.",
+    ),
+)
+
+
+@pytest.mark.parametrize(("changes", "said"), NONE_SAVES)
+def test_where_nothing_saves_the_sentence_says_so(doubtful, changes, said):
+    gains = tuple(gain(f"c{at}", "warm", *one) for at, one in enumerate(changes))
+    asked = replace(doubtful.question, starts=("warm",))
+    answer = replace(doubtful, question=asked, gains=gains, refused={})
+    assert hardware_sentence(answer) == f"On 910B2, a test: {said}"
+
+
+def test_starts_of_which_the_same_is_true_are_told_together(doubtful):
+    gains = tuple(gain("it", start, 100.0, 0.0, 0.0) for start in ("warm", "handed"))
+    answer = replace(doubtful, gains=gains, refused={})
+    assert hardware_sentence(answer) == "On 910B2, a test: it changes nothing with L2 warm and handed."
+
+
+def test_of_several_the_one_that_surely_saves_most_is_named(doubtful):
+    gains = (gain("hope", "warm", 90.0, -0.05, 0.2), gain("sure", "warm", 98.0, 0.01, 0.03))
+    answer = replace(doubtful, gains=gains, refused={})
+    assert "of 2 changes sure buys most: it saves 2.0 %" in hardware_sentence(answer)
+    assert hardware_sentence(answer).endswith("; 1 of them cannot be told from no change.")
+
+
+@pytest.mark.parametrize(
+    ("part", "text"), [(0, "0.0"), (0.1234, "12.3"), (-0.00012, "-0.012"), (0.001, "0.1")]
+)
+def test_what_is_not_nothing_is_not_printed_as_nothing(part, text):
+    assert share(part) == text
+
+
+def test_columns_of_intervals_are_left_out_where_none_was_asked_for(doubtful):
+    assert hardware_table(doubtful).headings[-3:] == ("saves", "between", "verdict")
+    # With L2 handed a faster memory saves something, so that there is no verdict of "no change" either.
+    table = hardware_table(answered(question(MEMORY, starts=("handed",))))
+    assert table.headings[-2:] == ("better us", "saves")
+    assert {len(row) for row in table.rows} == {len(table.headings)}
+    # With L2 warm it changes nothing: a verdict without an interval.
+    warm = hardware_table(answered(question(MEMORY, starts=("warm",))))
+    assert warm.headings[-2:] == ("saves", "verdict")
+    assert warm.rows[0][-1] == "no change"
+
+
+def test_the_page_has_every_change_under_every_start(doubtful):
+    page = hardware_page(doubtful, {"command": "c"})
+    assert page.answer == hardware_sentence(doubtful)
+    (table,) = page.sections[0].tables
+    assert table == hardware_table(doubtful)
+    assert len(table.rows) == 2
+    (picture,) = page.sections[0].pictures
+    assert picture.caption == "What each change saves with L2 warm; the line is its interval."
+    # Without intervals there is no line to explain.
+    plain = replace(doubtful, gains=tuple(replace(gain, doubt=None) for gain in doubtful.gains))
+    (picture,) = hardware_page(plain, {}).sections[0].pictures
+    assert picture.caption == "What each change saves with L2 warm."
+    # Layer by layer: a table for each, whose last row is the total.
+    assert [t.rows[-1][0] for t in page.sections[-1].tables] == ["all"] * 2
+
+
+def test_of_many_changes_those_without_an_effect_are_told_in_a_line(doubtful):
+    def answer_of_changes(count):
+        quiet = tuple(gain(f"q{at}", "warm", 100.0, 0.0, 0.0) for at in range(count))
+        return replace(doubtful, gains=(*quiet, gain("sure", "warm", 98.0, 0.01, 0.03)), refused={})
+
+    few, many = answer_of_changes(3), answer_of_changes(20)
+    assert len(hardware_table(few, short=True).rows) == 4
+    assert [row[0] for row in hardware_table(many, short=True).rows] == ["sure"]
+    assert len(hardware_table(many).rows) == 21
+    # So does the picture of the page, whose table has all of them.
+    (section, *_) = hardware_page(many, {}).sections
+    (picture,) = section.pictures
+    assert picture.svg.count('class="whisker"') == 1
+    assert "those that change nothing are left out" in picture.caption
+    assert len(section.tables[0].rows) == 21
+    assert hardware_page(few, {}).sections[0].pictures[0].svg.count('class="whisker"') == 4
+    said = "20 changes, which the table leaves out, change nothing: q0, q1, q2"
+    assert any(note.startswith(said) for note in notes(many, short=True))
+    assert not any("leaves out" in note for note in (*notes(few, short=True), *notes(many)))
+
+
+def test_many_changes_stand_in_the_order_of_what_they_save(doubtful):
+    starts = ("warm", "handed")
+    # What a change saves most under any start: 1, 2, ... 20 %; the other start says less.
+    gains = tuple(
+        Gain(f"c{at}", {}, start, (LayerGain("l", 1, 100.0, 100.0, better, better),))
+        for at in range(1, 21)
+        for start, better in zip(starts, (99.9, 100.0 - at), strict=True)
+    )
+    many = replace(doubtful, gains=gains, refused={})
+    rows = hardware_table(many, short=True).rows
+    assert [row[:2] for row in rows[:4]] == [
+        ("c20", "warm"),
+        ("c20", "handed"),
+        ("c19", "warm"),
+        ("c19", "handed"),
+    ]
+    # Few, and those of the page, are in the order of the question.
+    assert [row[0] for row in hardware_table(replace(many, gains=gains[:6]), short=True).rows[::2]] == [
+        "c1",
+        "c2",
+        "c3",
+    ]
+    assert hardware_table(many).rows[0][0] == "c1"

@@ -1,0 +1,148 @@
+"""Does the page of a study of precision hold what it promises, and is it well formed?"""
+
+import math
+from dataclasses import replace
+from html.parser import HTMLParser
+
+from ascendsim.report.page.exponents import SHOWN, Bars, Range, exponents
+from ascendsim.report.page.html import render
+from ascendsim.report.studies.precision import DEFINITIONS, mode_table, precision_record, precision_rows
+from ascendsim.report.studies.precision_page import precision_page
+from ascendsim.report.studies.precision_words import precision_sentence, reasons
+from ascendsim.studies.modes.records import CaseErrors, GradientError, Histogram, ModeError, Share
+from ascendsim.studies.modes.study import PrecisionStudy
+from tests.helpers.headless import needs_chromium, opened
+
+
+def gradient(total, name="grad_input", failed=()):
+    return GradientError(name, total, total, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, failed)
+
+
+def study(*totals, limit=1e-3, name="a"):
+    """Return a study of one case under loss scales 1, 2, ..., with these errors."""
+    modes = tuple(
+        ModeError("float16", (0,), "float16", "block:16:RNE", float(at), 2.0, (gradient(total),))
+        for at, total in enumerate(totals, 1)
+    )
+    shares = tuple(
+        Share("grad_output", "float16", float(at), 0.5, 0.25, 0.0) for at in range(1, len(totals) + 1)
+    )
+    histograms = (Histogram("grad_output", -20, (1, 2, 3), 4, 0),)
+    case = CaseErrors(name, 1, modes, shares, histograms)
+    return PrecisionStudy("mine", "910B2", limit, 1, ("normal",), (case,))
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.opened, self.texts, self.stack = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.opened.append((tag, dict(attrs)))
+        if tag not in ("meta", "link"):
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.opened.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def read_page(page):
+    tags = Tags()
+    tags.feed(render(page))
+    assert tags.stack == []
+    return tags
+
+
+def test_the_page_holds_answer_reasons_tables_and_pictures():
+    made = study(1e-2, 1e-4)
+    tags = read_page(precision_page(made, {"command": "ascendsim study precision"}))
+    text = " ".join(tags.texts)
+    assert precision_sentence(made) in text
+    assert next(reasons(made)) in text
+    assert sum(tag == "svg" for tag, _ in tags.opened) == 2
+    assert sum(attrs.get("class") == "sortable" for tag, attrs in tags.opened if tag == "table") == 3
+    assert not [
+        attrs for _, attrs in tags.opened if {"src", "href"} & set(attrs) and attrs.get("href") != "data:,"
+    ]
+    assert "ascendsim study precision" in text
+
+
+def test_the_fastest_is_named_and_beside_it_what_is_more_exact_in_the_same_time():
+    first = study(1e-4)
+    (exact,) = first.cases[0].modes
+    quick = replace(
+        exact, cube_math_types=(1,), compute_dtype="hf32", time_us=1.98, gradients=(gradient(5e-4),)
+    )
+    both = replace(first.cases[0], modes=(exact, quick))
+    # 2.00 is 1 % more than 1.98: told apart without a margin, not with one of 4.3 %.
+    assert precision_sentence(replace(first, cases=(both,))).endswith("1.98 us, error 5.0e-04.")
+    made = replace(first, cases=(both,), margin=0.043)
+    assert precision_sentence(made).endswith(
+        "float16 with cubeMathType 1 (hf32 in the cube): 1.98 us, error 5.0e-04; more exact, and in time "
+        "not distinguishable from it, is float16 with cubeMathType 0 (2.00 us, error 1.0e-04): 4.3 % is the "
+        "model's own error."
+    )
+    # The table names the same mode as the sentence.
+    assert [row[12] for row in mode_table(made).rows] == ["yes", "yes, cheapest"]
+    assert precision_record(made)["margin"] == 0.043
+
+
+def test_the_table_does_not_say_that_a_mode_passes_and_fails():
+    headings = mode_table(study(1e-4)).headings
+    assert headings[12:14] == ("passes limit", "misses rules")
+    # Both are told what they mean, on the page too.
+    assert {"passes limit", "misses rules"} <= DEFINITIONS.keys()
+
+
+def test_names_of_the_user_are_text_on_the_page():
+    page = precision_page(study(1e-4, name="<script>alert(1)</script>"), {})
+    assert "<script>alert" not in render(page)
+
+
+def test_a_study_of_nothing_but_overflow_has_a_page():
+    made = study(math.inf, math.nan)
+    assert "no mode is" in precision_sentence(made)
+    read_page(precision_page(made, {}))
+    assert [row[12] for row in mode_table(made).rows] == ["no", "no"]
+
+
+def test_a_table_has_a_row_for_each_gradient():
+    rows = precision_rows(study(1e-2, 1e-4))
+    assert [(row["case"], row["name"], row["loss_scale"], row["total"]) for row in rows] == [
+        ("a", "grad_input", 1.0, 1e-2),
+        ("a", "grad_input", 2.0, 1e-4),
+    ]
+
+
+def test_subnormal_values_are_lighter_than_normal_ones():
+    # The caption says so; the colours of parts, which tell things apart, would not.
+    drawn = exponents(Bars(-20, (1,) * 20), [Range("float16", -24, -14, 16)])
+    assert drawn.count('class="normal"') == drawn.count('class="subnormal"') == 1
+    style = render(precision_page(study(1e-4), {}))
+    assert "svg .normal { fill: var(--good); }" in style
+    assert "svg .subnormal { fill: var(--good); fill-opacity: .35; }" in style
+
+
+def test_a_long_tail_is_one_bar():
+    drawn = exponents(Bars(-200, (1,) * 200), [Range("float16", -24, -14, 16, 12)])
+    tags = Tags()
+    tags.feed(drawn)
+    titles = [text for text in tags.texts if "values" in text]
+    assert len([one for one in titles if one.startswith(("2^", "below"))]) == SHOWN
+    # 200 binades, of which the last 59 stand alone and 141 together.
+    assert titles[0] == f"below 2^{1 - SHOWN}: 141 values, 70.50%"
+    # A loss scale of 4096 moves the range by 12 binades.
+    assert any("normal from 2^-26 to 2^4" in text for text in tags.texts)
+
+
+@needs_chromium
+def test_a_browser_opens_the_page_without_complaint(tmp_path):
+    page, log = opened(render(precision_page(study(1e-2, 1e-4), {})), tmp_path)
+    assert page.count("<svg") == 2
+    assert "CONSOLE" not in log

@@ -1,0 +1,1 @@
+"""Timing: are cycles and bytes right, and both engines equal?"""

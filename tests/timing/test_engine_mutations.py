@@ -1,0 +1,162 @@
+"""Would a wrong line of the compiled engine be noticed?  Change it in a copy: a test must fail.
+
+The tests that have to notice run the engine as plain Python, so that nothing is compiled anew. A row names
+the file, the text to change (it must occur exactly once) and what it becomes. Rows whose change cannot alter
+any cycle do not belong here: what only saves time, and what writes a figure that nobody reads.
+"""
+
+from tests.helpers.mutating import Mutation, checks_of
+
+TESTS = "test_engine_rules"
+FAST = "timing/fast/"
+
+CORES = [
+    Mutation("cores", "m[c + f.TIMES] -= 1", "m[c + f.TIMES] -= 2"),
+    Mutation("cores", "free = max(m[p + f.LANDED], m[entry + f.LAST])", "free = m[p + f.LANDED]"),
+    Mutation(
+        "cores",
+        "late = m[m[f.AT_TRANSFERS] + m[entry + f.CLASS] * f.TRANSFERS + f.LINK_LATENCY]",
+        "late = 0",
+    ),
+    Mutation(
+        "cores", "return ready(m, core, pipe, row, entry, m[row + f.TRAILS]) and begin(", "return begin("
+    ),
+    Mutation(
+        "cores",
+        "began = behind(m, core, pipe, row, begun, entry)",
+        "behind(m, core, pipe, row, begun, entry)",
+    ),
+    Mutation("cores", "max(free, m[entry + f.LAST]), late)", "free, late)"),
+    Mutation("cores", "if not ready(m, core, pipe, row, entry, 0):", "if False:"),
+    Mutation("cores", "== f.TRAILING:", "== f.FLYING:"),
+    Mutation("cores", "woken, pipe = m[c + f.WOKEN], 0", "woken, pipe = m[c + f.WOKEN] & 1, 0"),
+    Mutation("cores", "time = before + m[f.ISSUE_CYCLES]", "time = before"),
+    Mutation("cores", "+= room - time\n            time = room", "+= room - time"),
+    Mutation("cores", "+ pipe] += room - time", "+ pipe] += room"),
+    Mutation("cores", "if m[p + f.STARTED] <= ahead:", "if m[p + f.STARTED] < ahead:"),
+    Mutation("cores", "m[m[f.AT_DEPTHS] + m[c + f.KIND] * pipes + pipe]", "m[m[f.AT_DEPTHS] + pipe]"),
+    Mutation("cores", "m[m[f.AT_CORES] + core * f.CORES + f.HELD_PIPES] | needing", "m[f.MOVERS]"),
+]
+HELD = [
+    Mutation("held", "if trails and m[use] & 1 == 0:", "if False:"),
+    Mutation("held", "late = m[w + f.WRITES_HELD] != m[w + f.WRITES_OVER]", "late = False"),
+    Mutation("held", "late or (m[use] & 1 and m[w + f.READS_HELD] != m[w + f.READS_OVER])", "late"),
+    Mutation("held", "late = m[w + f.WRITES_OVER] != m[ticket] or", "late ="),
+    Mutation("held", " or m[w + f.READS_OVER] != m[ticket + 1]", ""),
+    Mutation("held", "late = not trails and m[w + f.WRITES_OVER] != m[ticket]", "late = False"),
+    Mutation("held", "late = not trails and", "late ="),
+    Mutation("held", "m[c + f.WOKEN] |= m[w + f.WAKES]", "pass"),
+    Mutation("cluster", "m[c + f.WOKEN] |= 1 << pipe", "pass", "test_handover"),
+    Mutation("held", "m[c + f.HELD_PIPES] |= 1 << pipe", "m[c + f.HELD_PIPES] = 1 << pipe"),
+    Mutation("held", "m[c + f.MOVED] += 1", "pass"),
+    Mutation("held", "(kind * m[f.TRAFFICS] + traffic)", "traffic"),
+    Mutation("held", "m[f.OUTCOMES] + outcome", "m[f.OUTCOMES]"),
+    Mutation("held", "m[p + f.UNISSUED] = m[p + f.TAIL] + 1", "pass", "test_handover"),
+    Mutation("cluster", "if index < first:", "if found < 0:", "test_handover"),
+]
+PIPES = [
+    Mutation("pipes", "ready = max(issued, m[p + f.FREE])", "ready = issued"),
+    Mutation("pipes", "(writes or not m[row + f.TRAILS])", "True"),
+    Mutation("pipes", "(m[w + f.W_DONE] == after and on > newest)", "False"),
+    Mutation("pipes", "(m[r + f.R_END] == after and on > newest)", "False"),
+    Mutation("pipes", "new = not m[f.TRAILED] or know(m, core, pipe, m[w + f.W_PIPE], on)", "new = True"),
+    Mutation("pipes", "new = not m[f.TRAILED] or on > m[known + other]", "new = True"),
+    Mutation("pipes", "if readers & 1 and other != pipe:", "if readers & 1:"),
+    Mutation("pipes", "time = after + m[f.FLAG_CYCLES]", "time = after"),
+    Mutation("pipes", "m[p + f.VISIBLE] >= time", "m[p + f.VISIBLE] > time"),
+    Mutation("pipes", "time, cause = m[p + f.VISIBLE], pipe", "time = m[p + f.VISIBLE]"),
+    Mutation("pipes", "cause] += time - ready", "cause] += time"),
+    Mutation("pipes", "m[price + f.LATENCY] + late", "m[price + f.LATENCY]"),
+    Mutation("pipes", "visible = max(m[p + f.VISIBLE], free + latency)", "visible = free + latency"),
+    Mutation("pipes", "if free < began + least:", "if free < begun + least:"),
+    Mutation(
+        "pipes",
+        "        free = began + least\n        visible = max(visible, free)",
+        "        free = began + least",
+    ),
+    Mutation("pipes", "+= free - begun", "+= free - began"),
+    Mutation("pipes", "begun + m[price + f.LEAD]", "begun"),
+    Mutation("pipes", "m[w + f.READERS] |= 1 << pipe", "m[w + f.READERS] = 1 << pipe"),
+    Mutation("pipes", "began = max(began, m[w + f.W_LEAD])", "began = m[w + f.W_LEAD]"),
+    Mutation("pipes", "m[w + f.W_DONE] + piece)", "m[w + f.W_DONE])"),
+    Mutation("pipes", " or outdone(m, core, row, other, on):", ":"),
+]
+FLOWS = [
+    Mutation("pipes", "* f.FLIGHT + f.F_BEGIN] < begin:", "* f.FLIGHT + f.F_BEGIN] > begin:"),
+    Mutation("flows", "ends = min(ends, m[row + f.END])", "ends = m[row + f.END]"),
+    Mutation("flows", "now = min(now, m[f.NEXT + link])", "now = m[f.NEXT + link]"),
+    Mutation("engine", "f.WOKEN] |= 1 << flight % m[f.PIPES]", "f.WOKEN] = 1 << flight % m[f.PIPES]"),
+    Mutation("flows", "if m[row + f.END] == now:", "if m[row + f.END] <= now + 1:"),
+    Mutation("flows", "if m[place + f.F_ON + link] == 1:", "if True:"),
+    Mutation("flows", "if m[place + f.F_ON + link] == 0:", "if True:"),
+    Mutation("flows", "if m[place + f.F_LEFT] == 0:", "if True:"),
+    Mutation("flows", "if full and m[row + f.F_CROSSES]:", "if full:"),
+    Mutation(
+        "flows", "if m[port + f.MOVING] > 1:\n                    part", "if False:\n                    part"
+    ),
+    Mutation("flows", "rate = min(rate, part)", "rate = part"),
+    Mutation("flows", "m[row + f.LEFT] -= m[row + f.RATE] * (now - m[row + f.SINCE])", "pass"),
+    Mutation("flows", "(m[row + f.LEFT] + rate - 1) // rate", "m[row + f.LEFT] // rate"),
+    Mutation("flows", "limit //= m[port + f.MOVING]", "pass"),
+    Mutation("flows", "limit = min(limit, m[row + f.F_PEAK])", "pass"),
+    Mutation("flows", "asked += limit * m[port + f.P_WEIGHT]", "asked += limit"),
+    Mutation(
+        "flows", "remaining -= m[port + f.DEMAND] * m[port + f.P_WEIGHT]", "remaining -= m[port + f.DEMAND]"
+    ),
+    Mutation("flows", "weights -= m[port + f.P_WEIGHT]", "weights -= 1"),
+    Mutation("flows", "weights += m[port + f.P_WEIGHT]", "weights += 1"),
+    Mutation(
+        "flows", "m[row + f.F_FLIGHT] // f.UNIT == port and m[row + f.F_CROSSES]", "m[row + f.F_CROSSES]"
+    ),
+    Mutation(
+        "flows",
+        "m[row + f.F_FLIGHT] // f.UNIT == port and m[row + f.F_CROSSES]",
+        "m[row + f.F_FLIGHT] // f.UNIT == port",
+    ),
+    Mutation("flows", "remaining -= limit", "remaining -= met"),
+]
+TABLES = [
+    Mutation("engine", "if dirty >> link & 1:", "if dirty & 1:"),
+    Mutation("tables", "table[:, f.FREE] = table[:, f.VISIBLE]", "table[:, f.VISIBLE]"),
+    Mutation("phase", "f.VISIBLE].max(axis=2)", "f.FREE].max(axis=2)"),
+    Mutation("tables", "moved += len(run.outcomes)", "pass"),
+    Mutation("tables", "slots += len(run.program.slots)", "pass"),
+    Mutation("moving", "in_pairs=paired or vectors > 2", "in_pairs=paired or vectors > 1"),
+    Mutation("moving", "return asked <= total", "return True"),
+    Mutation("moving", "if used & (used - 1):", "if False:"),
+    Mutation("moving", "asked += cores * max(", "asked += max("),
+    Mutation("moving", "if all(len(run.program.sizes) == 1 for run in runs):", "if True:", "test_handover"),
+    Mutation("moving", "lasts = max([-(-flow.size", "lasts = min([-(-flow.size"),
+    Mutation("moving", "wide.issuperset(links)", "wide.intersection(links)"),
+    Mutation("cores", "free, late = free + m[transfer + f.LASTS],", "free, late = free,"),
+    Mutation("cores", "m[transfer + f.LASTS], m[transfer + f.LINK_LATENCY]", "m[transfer + f.LASTS], 0"),
+    Mutation("tables", '= code["code"][:, f.TRAILS].any()', "= 0"),
+    Mutation("tables", "[len(run.cores) for run in runs]", "[1 for run in runs]"),
+    Mutation("tables", "= table[:, f.VISIBLE] = begin", "= begin"),
+    Mutation("kernel", '"S": size * issue_cycles', '"S": 0'),
+    Mutation("kernel", "(at, pipe // len(PIPES))", "(at, 0)", "test_handover"),
+    Mutation("kernel", "if pipe // len(PIPES) == core:", "if True:", "test_handover"),
+    Mutation("naming", "or name in self._asked else ()", "and False else ()"),
+    Mutation("kernel", "now += profile.sync.barrier_cycles", "pass"),
+    Mutation("code", "code[1:, f.FIRST_USE] = ends[:-1]", "pass"),
+    Mutation("code", "self._ends.extend([begin + end for", "self._ends.extend([end for"),
+    Mutation("lanes", "once[1] += once[2] * laps", "pass"),
+    Mutation("lanes", "made[1] += np.outer(shifts, once[2]).ravel()", "pass"),
+    Mutation("lanes", "laps + np.array(self.laps, np.int64)[places]", "laps"),
+    Mutation("layouts", "[lap + by for by in part.shifts()", "[lap for by in part.shifts()"),
+    Mutation("layouts", "[laps[of] + by for", "[by for"),
+    Mutation("layouts", "known = outer, id(step.unit), source, found.rest", "known = outer, source"),
+    Mutation("lanes", "found[0] * most + found[1] for found", "found[0] for found"),
+    Mutation("lanes", "type(index[axis]) is Lap, None", "True, None"),
+]
+# Compiled loops have a folder of their own; what makes their tables has not.
+LOOPS = ("cluster", "cores", "engine", "flows", "held", "pipes")
+EVERY = [
+    row._replace(file=FAST + ("compiled/" if row.file in LOOPS else "") + row.file)
+    for row in (*CORES, *HELD, *PIPES, *FLOWS, *TABLES)
+]
+
+STANDS, PASSES, FAILS = checks_of(EVERY, TESTS)
+test_the_line_to_change_exists_once = STANDS
+test_the_copy_passes_unchanged = PASSES
+test_a_changed_line_makes_a_test_fail = FAILS

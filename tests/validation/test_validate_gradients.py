@@ -1,0 +1,323 @@
+"""Are gradients counted and judged as distinct kernels, and tilings of one problem by their order?"""
+
+import io
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from ascendsim.report.committed import validation_page
+from ascendsim.report.validation.page import outcome_record
+from ascendsim.report.validation.terminal import print_validation
+from ascendsim.validate.compare import Case
+from ascendsim.validate.convolution import distinct, layer_kind, pipe_errors, slices
+from ascendsim.validate.coverage import comparison_line, coverage, coverage_text, known_coverage
+from ascendsim.validate.kinds.kernels import gradient_us
+from ascendsim.validate.quoted import quoted_rows, tuning_noise
+from ascendsim.validate.ranking import ranking_noise, rankings
+from ascendsim.validate.reading import Unusable, read_rows
+from ascendsim.validate.run import Validation, _profile, compare, compare_rows
+from tests.helpers.measured_samples import made
+
+OLD = "910B_old_1001"
+
+
+def case(name, measured, estimated, kind="grad_weight", counters=None, group="a network", **columns):
+    row = made(kind, id=name, variant=OLD, group=group, **columns)
+    assert not isinstance(row, Unusable), row
+    counters = counters or {}
+    bounds = frozenset(counters and {max(counters, key=lambda pipe: counters[pipe][0])}), frozenset({"M"})
+    about = "convolution" if kind.startswith("grad") else "matmul"
+    return Case(
+        name, about, group, OLD, "us", measured, estimated, "", counters=counters, bounds=bounds, row=row
+    )
+
+
+# --- kinds of layers and slices
+
+
+@pytest.mark.parametrize(
+    ("columns", "kind"),
+    [
+        # 32 channels of the input are few, whatever the kernel does.
+        ({"stride": "2x2"}, "few channels"),
+        ({"input_shape": "2x64x12x10", "weight_shape": "48x64x3x3", "stride": "2x2"}, "stride 2"),
+        ({"input_shape": "2x64x12x10", "weight_shape": "48x64x1x1"}, "1x1"),
+        ({"input_shape": "2x64x12x10", "weight_shape": "48x64x3x3"}, "3x3"),
+        ({"input_shape": "2x64x12x10", "weight_shape": "48x64x1x7"}, "other kernels"),
+        ({"input_shape": "2x64x4x12x10", "weight_shape": "48x64x3x3x3", "padding": "1x1x1"}, "3x3"),
+        # 128 channels in 4 groups are 32 a group.
+        ({"input_shape": "2x128x12x10", "weight_shape": "128x32x3x3", "groups": 4}, "few channels"),
+    ],
+)
+def test_a_layer_is_of_the_first_kind_that_fits(columns, kind):
+    assert layer_kind(made("grad_weight", **columns)) == kind
+
+
+def test_repeats_of_a_kernel_are_one_with_the_median():
+    repeats = [
+        case(f"x{us}", us, 100, counters={"M": (us / 2, 60.0), "MTE2": (1, 2)}) for us in (90, 110, 130)
+    ]
+    other = case("y", 50, 60, weight_shape="64x32x3x3")
+    found = distinct([*repeats, other, case("z", 1, 1, kind="matmul")])
+    assert [(item.id, item.measured) for item in found] == [("x90", 110), ("y", 50)]
+    # The middle counters are those of the middle repeat: 55 and 1.
+    assert found[0].counters == {"M": (55, 60.0), "MTE2": (1, 2)}
+
+
+def test_slices_have_signs_kinds_and_bounds():
+    rows = [
+        case("a", 100, 90, input_shape="2x64x12x10", weight_shape="48x64x1x1"),
+        case("b", 100, 80, input_shape="2x64x12x10", weight_shape="48x64x3x3", counters={"M": (60, 60)}),
+        case("c", 100, 150, input_shape="2x64x12x10", weight_shape="80x64x3x3", counters={"MTE2": (60, 60)}),
+    ]
+    whole, *kinds = slices(rows)
+    assert (whole.layers, whole.summary.count) == ("all", 3)
+    # Errors -10, -20 and +50 %: the median of sizes is 20 %, with signs -10 %.
+    assert (whole.summary.median, whole.summary.signed) == pytest.approx((0.2, -0.1))
+    # Nine tenths of the way from the first to the third of 0.1, 0.2, 0.5: four fifths past the second.
+    assert whole.summary.p90 == pytest.approx(0.44)
+    assert [(item.layers, item.summary.count) for item in kinds] == [("1x1", 1), ("3x3", 2)]
+    # Both have counters, one is bound by M as the model says.
+    assert (kinds[1].summary.bounds_right, kinds[1].summary.bounds_told) == (1, 2)
+    assert whole.bounds == {"M": 3}
+
+
+def test_a_chip_with_two_networks_has_a_total():
+    rows = [case("a", 100, 90), case("b", 100, 80, group="another", weight_shape="64x32x3x3")]
+    names = [(item.network, item.summary.count) for item in slices(rows)]
+    assert names == [("a network", 1), ("another", 1), (f"all of {OLD}", 2)]
+    assert [item.network for item in slices(rows[:1])] == ["a network"]
+
+
+def test_pipes_are_judged_where_they_were_counted():
+    rows = [case("a", 100, 90, counters={"M": (50, 60), "FIX": (0, 1)})]
+    # Fixpipe was not busy at all: there is nothing to divide by.
+    (found,) = pipe_errors(rows)
+    assert (found.pipe, found.kernels) == ("M", 1)
+    assert (found.median, found.signed) == pytest.approx((0.2, 0.2))
+
+
+# --- what was measured
+
+
+def test_coverage_counts_kernels_once_and_sums_apart():
+    rows = [
+        made("grad_weight", id="a", variant="910B2"),
+        made("grad_weight", id="b", variant="910B2"),
+        made("grad_weight", id="c", variant="910B2", compute_dtype="hf32"),
+        made("grad_weight_call", id="d", variant="950PR_9589"),
+        Unusable("e", "no reason"),
+        made("matmul"),
+    ]
+    cells = coverage(rows).cells
+    assert {cell[:4]: cell[4:] for cell in cells if cell.kernels or cell.calls} == {
+        ("910B", "grad_weight", 2, "float16"): (1, 0),
+        ("910B", "grad_weight", 2, "hf32"): (1, 0),
+        ("910_95", "grad_weight", 2, "float16"): (0, 1),
+    }
+    # Five products, two gradients, two ranks, four formats: what was not measured is said, too.
+    assert len(cells) == 5 * 2 * 2 * 4
+
+
+def test_pairs_of_products_share_problems():
+    rows = [
+        made("grad_weight", id="a", variant="910B2", measured_us=5),
+        made("grad_weight", id="b", variant="950PR_9589", measured_us=7),
+        made("grad_weight", id="c", variant="910B3", measured_us=7),
+        made("grad_input", id="d", variant="910A", measured_us=7),
+    ]
+    # 910B2 and 910B3 are of one product; the 910A made another gradient.
+    assert [tuple(pair) for pair in coverage(rows).pairs] == [
+        ("910B2", "950PR_9589", 1, 1),
+        ("910B3", "950PR_9589", 1, 0),
+    ]
+
+
+def test_the_committed_counts_are_those_of_the_table(measured_table):
+    found = coverage(read_rows(measured_table))
+    mine = tuple(cell for cell in found.cells if cell.kernels or cell.calls)
+    assert known_coverage() == found._replace(cells=mine), "run python tools/measured_coverage.py TABLE"
+
+
+def test_counts_survive_being_written():
+    known = known_coverage()
+    told = json.loads(coverage_text(known))
+    assert [tuple(cell.values()) for cell in told["cells"]] == [tuple(cell) for cell in known.cells]
+    assert [tuple(pair.values()) for pair in told["pairs"]] == [tuple(pair) for pair in known.pairs]
+
+
+def test_a_comparison_of_products_says_what_was_measured():
+    line = comparison_line(["910B", "910_95", "910B"])
+    assert line.count("910B:") == 1
+    assert "910B2 and 950PR_9589" in line
+    assert "310P: none; no problem was measured" not in line
+    line = comparison_line(["310P", "910"])
+    assert "310P: none" in line
+    assert "no problem was measured on two of them" in line
+
+
+def test_run_carries_it_where_products_are_compared(answer):
+    words = ("--input", "1,16,6,6", "--weight", "16,16,1,1", "--cycles-only")
+    both = ("run", *words, "--product", "910B", "--product", "310P")
+    assert "Convolution backward measured in public" in answer(*both)
+    assert json.loads(answer(*both, "--json"))["measured"] == comparison_line(["910B", "310P"])
+    assert "measured" not in json.loads(answer("run", *words, "--json"))
+    # Two variants of one product share their figures: there is no order of products to judge.
+    variants = ("run", *words, "--product", "910B2", "--product", "910B3", "--json")
+    assert "measured" not in json.loads(answer(*variants))
+
+
+# --- tilings of one problem
+
+
+def tilings(*times, **columns):
+    """Return cases of one product whose base_k tells them apart, as (measured, estimated)."""
+    return [
+        case(f"t{number}", *pair, kind="plan", base_k=16 * (number + 1), **columns)
+        for number, pair in enumerate(times)
+    ]
+
+
+def test_a_right_order_has_no_regret():
+    (found,) = rankings(tilings((100, 110), (200, 190), (150, 150), (300, 310)))
+    assert found.ids == ("t0", "t2", "t1", "t3")
+    assert (found.rank, found.regret, found.top3) == (1.0, 0.0, 1.0)
+    assert (found.pairs, found.pairs_right) == (6, 6)
+
+
+def test_a_wrong_favourite_costs_what_it_was_measured_to_take():
+    # The model takes the third for the fastest: 150 where 100 is best. Of the three fastest as measured
+    # (100, 150, 200) it has two among its own three (90, 110, 120).
+    (found,) = rankings(tilings((100, 110), (200, 190), (150, 90), (300, 120)))
+    assert (found.favourite, found.regret) == ("t2", 0.5)
+    assert found.top3 == pytest.approx(2 / 3)
+    # Wrong are (100, 150) and (200, 300).
+    assert (found.pairs, found.pairs_right) == (6, 4)
+
+
+def test_equal_estimates_are_not_told_apart():
+    # Whichever of the two is taken, it may be the slower one.
+    (found,) = rankings(tilings((100, 90), (120, 90)))
+    assert (found.pairs_right, found.favourite) == (0, "t1")
+    assert found.regret == pytest.approx(0.2)
+    assert math.isnan(found.rank)
+    assert math.isnan(found.top3)
+
+
+def test_noise_is_the_error_of_the_ratio():
+    # Measured 1 : 2, estimated 1 : 3: half as much again. An error that both share is none: 3 : 6 is 1 : 2.
+    assert ranking_noise(rankings(tilings((100, 100), (200, 300)))).median == pytest.approx(0.5)
+    assert ranking_noise(rankings(tilings((100, 300), (200, 600)))).p90 == pytest.approx(0)
+    assert ranking_noise([]) is None
+
+
+def test_only_tilings_of_one_problem_on_one_chip_are_ranked():
+    one, two = tilings((100, 100), (200, 300))
+    assert not rankings([one, replace(two, row=replace(two.row, k=512))])
+    assert not rankings([one, replace(two, row=replace(two.row, variant="910B1"))])
+    assert not rankings([one, replace(two, row=None)])
+    # A repeat of the same tiling is no other one.
+    assert not rankings([one, replace(one, id="again")])
+    # Without a tiling, or of one pipe, a row is no candidate.
+    assert not rankings([case("a", 1, 1, kind="matmul"), case("b", 2, 2, kind="matmul")])
+    assert not rankings([one, replace(two, row=replace(two.row, pipe="M"))])
+
+
+def test_the_quoted_tilings_have_a_noise_of_their_own():
+    noise = tuning_noise()
+    # Two problems, three tilings of several cores each.
+    assert noise.pairs == 6
+    assert 0 < noise.median <= noise.p90 < 0.5
+
+
+# --- the grid of a row
+
+
+def test_a_gradient_takes_the_blocks_of_its_row_if_asked():
+    layer = {"input_shape": "16x64x28x28", "weight_shape": "64x64x3x3", "variant": OLD}
+    row = made("grad_weight", **layer, blocks=32)
+    profile = _profile(OLD, ())
+    # By the rules 16 images are 16 blocks; with 32 of them each has half of the work.
+    told = gradient_us(row, profile, grid_from_row=True)
+    assert told.note.endswith("32 blocks as measured")
+    ruled = gradient_us(row, profile)
+    assert told.busy["M"] != ruled.busy["M"]
+    assert ruled == gradient_us(made("grad_weight", **layer), profile, grid_from_row=True)
+    # The door that tables go through.
+    assert compare(row, grid_from_row=True).estimated == told.value
+    assert compare_rows([row], grid_from_row=True).cases[0].estimated == told.value
+    assert compare_rows([row]).cases[0].estimated == ruled.value
+
+
+def test_a_grid_that_cannot_be_leaves_the_rules():
+    # 7919 is a prime and more than there are rows, columns or images.
+    row = made("grad_input", variant=OLD, blocks=7919)
+    profile = _profile(OLD, ())
+    assert gradient_us(row, profile, grid_from_row=True) == gradient_us(row, profile)
+
+
+# --- pages and terminals
+
+
+@pytest.fixture(scope="module")
+def outcome():
+    rows = [
+        made("grad_weight", id="a", group="net", m_us=3, mte2_us=5),
+        made("grad_input", id="b", group="net"),
+    ]
+    tuned = [row for row in quoted_rows() if row.id in ("ad-mm8192-case4-950", "ad-mm8192-case6-950")]
+    return compare_rows([*rows, *tuned])
+
+
+def test_tables_of_gradients_are_printed(outcome):
+    out = io.StringIO()
+    print_validation(outcome, console=Console(file=out, width=200))
+    shown = out.getvalue()
+    # What was measured stands above everything that is said of it.
+    assert shown.index("Measured convolution kernels") < shown.index("Convolution gradients: net")
+    assert "Convolution gradients by network and kind of layer" in shown
+    assert "Busy times of the pipes of gradients" in shown
+    assert "One problem under several tilings" in shown
+    assert "Ratio of two tilings' times, over 1 pairs" in shown
+
+
+def test_the_page_has_them_and_no_measured_number(outcome):
+    page = validation_page(outcome, outcome, [])
+    outside = page.partition("## All rows at hand")[2]
+    for words in ("Measured convolution kernels", "by network and kind of layer", "under several tilings"):
+        assert words in outside
+
+
+def test_json_has_them_as_numbers(outcome):
+    record = json.loads(json.dumps(outcome_record(outcome), allow_nan=False))
+    assert [item["gradient"] for item in record["convolution"]] == ["grad_weight", "grad_input"]
+    assert record["ranking_noise"]["pairs"] == 1
+    assert record["rankings"][0]["rank"] is None
+    assert sum(cell["kernels"] for cell in record["coverage"]) == 2
+    assert {item["pipe"] for item in record["pipes"]} == {"M", "MTE2"}
+
+
+@pytest.mark.parametrize("classes", [["matmul"], ["convolution"]])
+def test_what_was_measured_is_counted_over_the_whole_table_whatever_classes_are_asked_for(classes):
+    # A kernel, the sum of a call for another layer, and a product: each class compares one of them.
+    call = made("grad_weight_call", id="b", input_shape="4x32x12x10")
+    rows = [made("grad_weight", id="a", group="net"), call, made("matmul", id="c")]
+    found = compare_rows(rows, classes)
+    assert len(found.cases) + len(found.unusable) == 1
+    assert found.covered == coverage(rows)
+    cells = outcome_record(found)["coverage"]
+    assert [(sum(cell["kernels"] for cell in cells), sum(cell["calls"] for cell in cells))] == [(1, 1)]
+    out = io.StringIO()
+    print_validation(found, console=Console(file=out, width=200))
+    page = validation_page(found, found, [])
+    assert all("convolution kernels" in text for text in (out.getvalue(), page))
+
+
+def test_without_gradients_nothing_is_said_of_them():
+    out = io.StringIO()
+    print_validation(Validation((), ()), console=Console(file=out, width=200))
+    assert "convolution kernels" not in out.getvalue()
+    assert outcome_record(Validation((), ()))["coverage"] == []

@@ -1,0 +1,1 @@
+"""Workloads: are the networks the ones that the literature describes?"""
