@@ -85,12 +85,14 @@ class Phase(NamedTuple):
     """Work of all cores between two barriers.
 
     `at_once`, where there is one, does to the tensors in GM what all programs of the phase do together,
-    without instructions. It is there for results only, and must give the bits of the programs.
+    without instructions. It is there for results only, and must give the bits of the programs. `apart`
+    promises that no two transfers of the phase name the same slice, so that nobody has to compare slices.
     """
 
     name: str
     work: Sequence[CoreWork]
     at_once: Callable[[CoreMemory], None] | None = None
+    apart: bool = False
 
     def teams(self) -> Iterator[tuple[CoreWork, ...]]:
         """Yield the work of all cores of one kind with one signature, team after team."""

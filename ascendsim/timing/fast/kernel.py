@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ from ascendsim.timing.teams import Team, teams_of
 from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseTimes, stopped_words
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ascendsim.profile import Profile
     from ascendsim.timing.timeline import Timeline
 
@@ -100,7 +103,10 @@ def _run(
 
     phases = [teams_of(phase, folded, checked) for phase in kernel.phases]
     hits = only_hits(kernel, profile, l2_start)
-    lanes = [_lanes(teams, book, layouts, profile, hits) for teams in phases]
+    lanes = [
+        _lanes(teams, book, layouts, profile, apart=phase.apart, hits=hits)
+        for phase, teams in zip(kernel.phases, phases, strict=True)
+    ]
     account = account_of_lanes(lanes, kernel, profile, l2_start)
     now = profile.scalar.start_cycles
     timed: list[_Timed] = []
@@ -125,14 +131,42 @@ def _run(
 
 
 def _lanes(
-    teams: Sequence[Team[Program]], book: CodeBook, layouts: Layouts, profile: Profile, hits: bool
+    teams: Sequence[Team[Program]],
+    book: CodeBook,
+    layouts: Layouts,
+    profile: Profile,
+    *,
+    apart: bool,
+    hits: bool,
 ) -> PhaseLanes:
     """Return the transfers of a phase as the account of L2 takes them: one program of each team.
 
+    apart  whether each transfer has a slice of its own, so that none has to be found
     hits   whether the kernel only hits, so that only of some tensors the slices have to be found
     """
     programs = [team.programs[0] for team in teams]
     traffics = [layouts.traffics(program) for program in programs]
+    if apart:
+        ends = accumulate(map(len, traffics), initial=0)
+        named = [np.arange(first, end, dtype=np.int64) for first, end in pairwise(ends)]
+    else:
+        named = _named(programs, traffics, book, layouts, profile, hits)
+    lanes = [
+        Lane(len(team.cores), moved, numbers)
+        for team, moved, numbers in zip(teams, traffics, named, strict=True)
+    ]
+    return PhaseLanes(tuple(book.traffics), tuple(lanes))
+
+
+def _named(
+    programs: Sequence[Program],
+    traffics: Sequence[NDArray[np.int32]],
+    book: CodeBook,
+    layouts: Layouts,
+    profile: Profile,
+    hits: bool,
+) -> list[NDArray[np.int64]]:
+    """Return the numbers of the slices that the transfers of each program name."""
     asked = None
     if hits:
         # What another phase reads may be written here.
@@ -141,11 +175,7 @@ def _lanes(
     slices = SliceBook(book, layouts, asked)
     for program in programs:
         slices.meet(program)
-    lanes = [
-        Lane(len(team.cores), moved, numbers)
-        for team, moved, numbers in zip(teams, traffics, slices.numbers(), strict=True)
-    ]
-    return PhaseLanes(tuple(book.traffics), tuple(lanes))
+    return slices.numbers()
 
 
 def _core_times(runs: Sequence[Run], answer: Answer, issue_cycles: int) -> tuple[CoreTimes, ...]:

@@ -28,6 +28,9 @@ class DiagonalRelayout(TapRelayout):
     factor: int = 1
     small: int = 1
 
+    # A box has whole rows, and so do others that lie beside it.
+    apart: ClassVar[bool] = False
+
     @property
     def block(self) -> tuple[int, int]:
         """Channels of one group, on the small and on the big side."""

@@ -77,7 +77,7 @@ def _slices(*ranges: range) -> tuple[slice, ...]:
 
 def dilation(profile: Profile, spreading: Spreading) -> Phase:
     """Return the phase that spreads the pixels of a tensor over zeros."""
-    return Phase("dilation", Deferred(partial(_work, profile, spreading)))
+    return Phase("dilation", Deferred(partial(_work, profile, spreading)), apart=True)
 
 
 def _work(profile: Profile, spreading: Spreading) -> tuple[CoreWork, ...]:

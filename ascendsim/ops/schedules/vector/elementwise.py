@@ -43,13 +43,14 @@ def flat_phase(
 ) -> Phase:
     """Share `size` elements among all vector cores; `build(profile, first, count)` makes a program.
 
-    Equal counts must cost the same. `build` is kept by the kernel, and pickles if that is to.
+    Equal counts must cost the same, and programs of other elements move other slices. `build` is kept by
+    the kernel, and pickles if that is to.
     """
     work = (
         CoreWork(core, (last - first, itemsize), partial(build, profile, first, last - first))
         for core, first, last in _dealt(profile, size)
     )
-    return Phase(name, tuple(work))
+    return Phase(name, tuple(work), apart=True)
 
 
 def _dealt(profile: Profile, size: int) -> Iterator[tuple[Core, int, int]]:

@@ -54,6 +54,7 @@ class Relayout(ABC):
     """A change of layout between two tensors; `packs` tells which way it goes.
 
     channels   of one group, those that are brought together in groups of C0
+    apart      no two boxes have an element in common, in neither tensor
     """
 
     plain: GmTensor
@@ -62,6 +63,7 @@ class Relayout(ABC):
     packs: bool
 
     taps: ClassVar[bool] = True
+    apart: ClassVar[bool] = True
     c0_axis: ClassVar[int] = -1
 
     @property

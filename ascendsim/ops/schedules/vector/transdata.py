@@ -37,7 +37,8 @@ def transdata(profile: Profile, change: Relayout) -> Phase:
 
     Raises   CapacityError if UB does not hold a group of channels of one fractal
     """
-    return Phase("transdata", Deferred(partial(_work, profile, change)), partial(change_layout, change))
+    work = Deferred(partial(_work, profile, change))
+    return Phase("transdata", work, partial(change_layout, change), change.apart)
 
 
 def _work(profile: Profile, change: Relayout) -> tuple[CoreWork, ...]:
