@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import count
 
 from ascendsim.cube.load3d import row_spans
@@ -181,9 +181,19 @@ def _cost_of(tile: ImageTile, pixels: int) -> Hashable:
     # Gaps between pixels are cleared, and filled piece by piece; so all of such a tile counts.
     if tile.clear:
         return tile._replace(rows=None, cols=None)
+    return tile.gm_bytes, tile.window.stride, spans_of(tile, pixels)
+
+
+def spans_of(tile: ImageTile, pixels: int) -> frozenset[tuple[int, int]]:
+    """Return how many fractals of so many pixels of a tile span how many rows; reading it depends on that."""
     width = tile.window.out_width
-    spans = row_spans(tile.first_pixel % width, pixels, width)
-    return tile.gm_bytes, tile.window.stride, frozenset(spans.items())
+    return _spans(tile.first_pixel % width, pixels, width)
+
+
+# Blocks begin at few places of a row, and each asks for every one of its tiles.
+@lru_cache(maxsize=4096)
+def _spans(offset: int, pixels: int, width: int) -> frozenset[tuple[int, int]]:
+    return frozenset(row_spans(offset, pixels, width).items())
 
 
 def _kernel_slice(first: int, taps: int, extent: int, backwards: bool) -> slice:

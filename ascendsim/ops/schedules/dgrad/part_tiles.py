@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from ascendsim.cube.im2col import Im2col, Window
 from ascendsim.cube.movers import CopyGmToL1
+from ascendsim.cube.tile_reads import TapRows
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment
+from ascendsim.ops.schedules.dgrad.cut import spans_of
 from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.slices import DgradSlices
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
@@ -24,6 +26,13 @@ class Part(NamedTuple):
 
     task: Task
     number: int
+
+
+class Products(NamedTuple):
+    """The products of one segment of a part, by its number."""
+
+    part: Part
+    at: int
 
 
 class PartSlices(DgradSlices):
@@ -47,6 +56,15 @@ class PartSlices(DgradSlices):
         tile, (first, _, groups) = self.tile(part, at), slice_
         size = self._cut.gemm.sliding.itemsize
         return Im2col(tile.window, tile.first_pixel, part.task.pixels, first, groups, size)
+
+    def rows_of(self, products: Products, number: int) -> Im2col:
+        """Return how the left operand of one of them is read of the image tile."""
+        return self.rows(*products, self.segment(*products).slices[number])
+
+    def taps_of(self, products: Products, number: int) -> TapRows:
+        """Return how the right one is read of the weights."""
+        segment = self.segment(*products)
+        return self.taps(products.part.task, segment.right, segment.slices[number])
 
     def left(self, part: Part, pair: int, at: int) -> Index:
         """Return what the pixels of a block need of the source under the left box of a segment."""
@@ -113,6 +131,31 @@ class PartTiles(DgradTiles):
             return
         rows = self._b.view(self._slices.rows, part, at, slice_)
         self._multiply(accumulator, (image, l0[0], rows), (weights, l0[1]), part.task, segment, slice_, first)
+
+    def costs(self, products: Products) -> Hashable:
+        """Return all that the cost of these products depends on."""
+        find, pixels = self._slices, products.part.task.pixels
+        tile, segment = find.tile(*products), find.segment(*products)
+        groups = tuple([count for _, _, count in segment.slices])
+        image = pixels, tile.window.stride, spans_of(tile, pixels)
+        return image, find.taps(products.part.task, segment.right, segment.slices[0]).shape, groups
+
+    def multiply_one(
+        self,
+        accumulator: Slot,
+        image: Slot,
+        weights: Slot,
+        l0: tuple[Slot, Slot],
+        products: Products,
+        number: int,
+        *,
+        first: bool,
+    ) -> None:
+        """Load one slice of a segment into the slots of L0A and L0B, and add its product."""
+        rows = self._b.view(self._slices.rows_of, products, number)
+        taps = self._b.view(self._slices.taps_of, products, number)
+        sizes = rows.pixels, taps.groups * taps.c0, taps.columns
+        self._product(accumulator, (image, l0[0], rows), (weights, l0[1], taps), sizes, first=first)
 
     @property
     def written(self) -> Callable[[Part, int, int], Index]:

@@ -7,16 +7,23 @@ from functools import cached_property
 
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.schedules.blocks import BlockProgram
-from ascendsim.ops.schedules.dgrad.part_tiles import Part, PartTiles
+from ascendsim.ops.schedules.dgrad.part_tiles import Part, PartTiles, Products
 from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.room import inserts_in_ub
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
 from ascendsim.ops.schedules.tiles import Sizes, held
 from ascendsim.program.places import GmTensor
 
+# Where segments have so many products, these are tasks of their own: they recur from block to block. To look
+# fewer of them up takes longer than writing them down.
+MANY_PRODUCTS = 16
+
 
 class DgradProgram(BlockProgram):
-    """Emits the programs of grad_input; base blocks that are alike, and parts of them, share their code."""
+    """Emits the programs of grad_input; base blocks that are alike, and parts of them, share their code.
+
+    So do the products of segments that have many, whichever blocks they belong to.
+    """
 
     def __init__(self, cut: DgradTasks, sizes: Sizes, target: GmTensor, hazards: frozenset[str]) -> None:
         spread = inserts_in_ub(cut.gemm, cut.profile)
@@ -51,6 +58,9 @@ class DgradProgram(BlockProgram):
             for pair, (left, right) in enumerate(zip(lefts, rights, strict=True)):
                 for at, segment in enumerate(self.cut.parts[number]):
                     of_left, of_right = boxes[at]
+                    if self._products_apart:
+                        self._products(Products(part, at), pair, (left, of_left), (right, of_right))
+                        continue
                     image = held(self.left, (left, of_left), tiles.left, part, pair, at)
                     weights = held(self.right, (right, of_right), tiles.right, part, pair, at)
                     for slice_ in segment.slices:
@@ -59,6 +69,25 @@ class DgradProgram(BlockProgram):
             # L0C begins anew with every part, so several of them meet in GM.
             atomic = len(self.cut.parts) > 1
             self.out.write(accumulator, task.pixels, task.columns, tiles.written, part, atomic=atomic)
+
+    def _products(self, products: Products, pair: int, left: Hashable, right: Hashable) -> None:
+        """Append the tiles of a segment, and its products as a task of their own; the tiles are places."""
+        (part, at), tiles = products, self.tiles
+        image = held(self.left, (left, None), tiles.left, part, pair, at)
+        weights = held(self.right, (right, None), tiles.right, part, pair, at)
+        for _ in self.b.once(products, tiles.costs(products), {self.left: (left,), self.right: (right,)}):
+            for number in range(len(self.cut.parts[part.number][at].slices)):
+                l0, first = (self.l0a.next(), self.l0b.next()), self.l0c.begins()
+                tiles.multiply_one(self.l0c.last, image, weights, l0, products, number, first=first)
+
+    @cached_property
+    def _products_apart(self) -> bool:
+        """Whether the products of a segment are a task of their own.
+
+        Those of all segments or of none, so that a tile has one name in all segments that share it.
+        """
+        counts = [len(segment.slices) for part in self.cut.parts for segment in part]
+        return sum(counts) >= MANY_PRODUCTS * len(counts)
 
     @cached_property
     def _patterns(self) -> list[tuple[int, list[tuple[Taps, Taps]]]]:

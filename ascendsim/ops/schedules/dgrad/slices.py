@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ascendsim.cube.tile_reads import TapRows
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
@@ -48,3 +49,10 @@ class DgradSlices:
         columns = slice(task.first_column, task.first_column + task.columns)
         depth = self._cut.gemm.depths[task.depth][pair][0]
         return task.group, depth, *self._cut.kernel_slices[box], slice(None), columns
+
+    def taps(self, task: Task, box: Taps, slice_: tuple[int, int, int]) -> TapRows:
+        """Return how a slice of the reduction is read of the weights of a box for the columns of a task."""
+        gemm, (_, at, groups) = self._cut.gemm, slice_
+        s = gemm.sliding
+        # Im2col meets the taps from the first image row on, which going backwards is the last tap.
+        return TapRows(box.rows * box.cols, gemm.backwards, at, groups, s.c0, task.columns, s.itemsize)

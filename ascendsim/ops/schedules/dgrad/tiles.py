@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from ascendsim.cube.im2col import Im2col
 from ascendsim.cube.movers import CopyGmToL1
-from ascendsim.cube.tile_reads import TapRows
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment, Taps
 from ascendsim.ops.schedules.dgrad.pieces import Task
@@ -98,12 +97,9 @@ class DgradTiles(Tiles):
         first: bool,
     ) -> None:
         """Load one slice of an image, (slot in L1, slot in L0, view), and of weights, and add its product."""
-        gemm, pixels, columns = self._cut.gemm, task.pixels, task.columns
-        c0, size, box = gemm.sliding.c0, gemm.sliding.itemsize, segment.right
-        _, at, groups = slice_
-        # Im2col meets the taps from the first image row on, which going backwards is the last tap.
-        taps = TapRows(box.rows * box.cols, gemm.backwards, at, groups, c0, columns, size)
-        self._product(accumulator, image, (*weights, taps), (pixels, groups * c0, columns), first=first)
+        taps = self._slices.taps(task, segment.right, slice_)
+        sizes = task.pixels, taps.groups * taps.c0, task.columns
+        self._product(accumulator, image, (*weights, taps), sizes, first=first)
 
     @property
     def output(self) -> Callable[[Task, int, int], Index]:
