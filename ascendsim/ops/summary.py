@@ -12,9 +12,9 @@ def summarise(
     kernel: Kernel, profile: Profile, times: KernelTimes, timed: Retimed, engine: str
 ) -> KernelResult:
     """Return the cycles, microseconds and shares of one kernel."""
-    busy = average_busy(times)
     # Read off the times: `Kernel.blocks` and `Kernel.cores_used` would have the work of the cores planned.
-    cores = {core for phase in times.phases for work in phase.cores for core in work.cores}
+    cores = times.cores
+    busy = average_busy(times, cores)
     return KernelResult(
         name=kernel.name,
         cycles=times.cycles,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from ascendsim.program.instruction import PIPES
@@ -51,6 +51,11 @@ class KernelTimes(NamedTuple):
         """Cycles of every core's scalar unit from the entry of the kernel to its first instruction."""
         return self.phases[0].begin if self.phases else 0
 
+    @property
+    def cores(self) -> set[Core]:
+        """The cores that have work in at least one phase."""
+        return set().union(*[work.cores for phase in self.phases for work in phase.cores])
+
 
 class Occupation(NamedTuple):
     """The cycles of one pipe of one core by what they went into.
@@ -92,22 +97,21 @@ def occupation(times: KernelTimes, core: Core) -> dict[str, Occupation]:
     }
 
 
-def average_busy(times: KernelTimes) -> dict[str, float]:
+def average_busy(times: KernelTimes, used: Collection[Core] | None = None) -> dict[str, float]:
     """Return the busy cycles of each pipe, averaged over the used cores of a kind that has the pipe.
 
     Where cube and vector cores both have it, those count that are busier with it, as profilers list both
-    apart: vector cores that only add up what is left at the end would hide what binds the cubes.
+    apart: vector cores that only add up what is left at the end would hide what binds the cubes. `used` are
+    all cores, where they are known (`KernelTimes.cores`).
     """
     # A dict, as a Counter asks a method of its own for every sum that begins.
     totals: dict[tuple[str, str], int] = {}
-    used: set[Core] = set()
     for phase in times.phases:
         for work in phase.cores:
-            used.update(work.cores)
             kind, count = work.cores[0].kind, len(work.cores)
             for pipe, cycles in work.busy.items():
                 totals[pipe, kind] = totals.get((pipe, kind), 0) + cycles * count
-    cores = Counter([core.kind for core in used])
+    cores = Counter([core.kind for core in (times.cores if used is None else used)])
     busy: dict[str, float] = {}
     for pipe in PIPES:
         if means := [totals[pipe, kind] / cores[kind] for kind in cores if (pipe, kind) in totals]:

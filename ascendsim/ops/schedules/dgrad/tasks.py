@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 
@@ -21,7 +20,6 @@ from ascendsim.ops.schedules.ranges import Cells, TaskRange
 from ascendsim.ops.schedules.tiles import Sizes
 
 
-@dataclass(frozen=True)
 class DgradTasks(DgradCut):
     """The base blocks of a dgrad that is cut under one tiling on one product."""
 
@@ -47,14 +45,13 @@ class DgradTasks(DgradCut):
     @cached_property
     def blocks(self) -> list[Block]:
         """The base blocks of an image, channels fastest."""
+        return self._blocks_of(self.pixel_tiles, self.column_tiles)
+
+    def _blocks_of(self, rows: Sequence[tuple[int, int]], columns: Sequence[tuple[int, int]]) -> list[Block]:
+        """Return the base blocks of some pixel tiles and column tiles."""
         # Channels fastest: the next block needs the same image tile, which so stays in L1.
-        return [
-            (depth, *pixels, *columns)
-            for depth, pairs in enumerate(self.gemm.depths)
-            if pairs
-            for pixels in self.pixel_tiles
-            for columns in self.column_tiles
-        ]
+        depths = [depth for depth, pairs in enumerate(self.gemm.depths) if pairs]
+        return [(depth, *pixels, *own) for depth in depths for pixels in rows for own in columns]
 
     @cached_property
     def tasks(self) -> TaskRange | Cells:
@@ -74,9 +71,9 @@ class DgradTasks(DgradCut):
         for images in chunks(self.gemm.batch, t.batch_dim):
             for part in chunks(len(self.column_tiles), t.n_dim):
                 for tiles in chunks(len(self.pixel_tiles), t.m_dim):
-                    pixels = {self.pixel_tiles[at] for at in tiles}
-                    columns = {self.column_tiles[at] for at in part}
-                    own = [b for b in self.blocks if b[1:3] in pixels and b[3:] in columns]
+                    own = self._blocks_of(
+                        self.pixel_tiles[tiles.start : tiles.stop], self.column_tiles[part.start : part.stop]
+                    )
                     whole = range(self.gemm.groups), len(images), own, task_of
                     found.append(TaskRange(*whole, first_image=images.start, mark=(part, tiles)))
         return [cell for cell in found if len(cell)]

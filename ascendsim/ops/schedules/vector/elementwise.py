@@ -13,7 +13,7 @@ from ascendsim.ops.plan import shares
 from ascendsim.ops.schedules.vector import at_once
 from ascendsim.profile import Profile
 from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.kernel import Core, CoreWork, Phase
+from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
 from ascendsim.program.loops.rings import Ring
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import Program
@@ -46,11 +46,19 @@ def flat_phase(
     Equal counts must cost the same, and programs of other elements move other slices. `build` is kept by
     the kernel, and pickles if that is to.
     """
-    work = (
-        CoreWork(core, (last - first, itemsize), partial(build, profile, first, last - first))
-        for core, first, last in _dealt(profile, size)
+    return Phase(name, Deferred(partial(_flat_work, profile, size, itemsize, build)), apart=True)
+
+
+def _flat_work(
+    profile: Profile, size: int, itemsize: int, build: Callable[[Profile, int, int], Program]
+) -> tuple[CoreWork, ...]:
+    """Return the work of every core that has some."""
+    return tuple(
+        [
+            CoreWork(core, (last - first, itemsize), partial(build, profile, first, last - first))
+            for core, first, last in _dealt(profile, size)
+        ]
     )
-    return Phase(name, tuple(work), apart=True)
 
 
 def _dealt(profile: Profile, size: int) -> Iterator[tuple[Core, int, int]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 
@@ -23,7 +22,6 @@ from ascendsim.ops.schedules.wgrad.cut import WgradCut
 from ascendsim.ops.schedules.wgrad.pieces import PixelRange, Task
 
 
-@dataclass(frozen=True)
 class WgradTasks(WgradCut):
     """The base blocks of a wgrad that is cut under one tiling on one product."""
 
@@ -55,13 +53,15 @@ class WgradTasks(WgradCut):
     @property
     def cells(self) -> list[list[Task]]:
         """The cells of the grid: of parts of the reduction, then of columns, then of rows the fastest."""
-        t, rows = self.tiling, range(0, self.gemm.rows, self.tiling.base_m)
-        cells = (
-            list(self._blocks(part, rows[m.start : m.stop], self.column_blocks[n.start : n.stop]))
+        t, rows, blocks = self.tiling, range(0, self.gemm.rows, self.tiling.base_m), self.column_blocks
+        columns = [blocks[n.start : n.stop] for n in chunks(len(blocks), t.n_dim)]
+        parts = [rows[m.start : m.stop] for m in chunks(len(rows), t.m_dim)]
+        cells = [
+            list(self._blocks(part, some, own))
             for part in range(self.splits)
-            for n in chunks(len(self.column_blocks), t.n_dim)
-            for m in chunks(len(rows), t.m_dim)
-        )
+            for own in columns
+            for some in parts
+        ]
         return [cell for cell in cells if cell]
 
     @staticmethod
