@@ -14,6 +14,7 @@ from ascendsim.program.posts import VECTOR_CORES, pipe_on, seen_from
 from ascendsim.program.program import Program
 from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.compiled.state import NEVER
+from ascendsim.timing.fast.laid import Laid
 from ascendsim.timing.fast.lanes import SliceBook
 from ascendsim.timing.fast.layouts import Layouts
 from ascendsim.timing.fast.moving import Run
@@ -24,6 +25,8 @@ from ascendsim.timing.teams import Team, teams_of
 from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseTimes, stopped_words
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ascendsim.profile import Profile
     from ascendsim.timing.timeline import Timeline
 
@@ -100,19 +103,20 @@ def _run(
 
     phases = [teams_of(phase, folded, checked) for phase in kernel.phases]
     hits = only_hits(kernel, profile, l2_start)
-    lanes = [_lanes(teams, book, layouts, profile, hits) for teams in phases]
+    laid = [Laid(layouts, [team.programs[0] for team in teams]) for teams in phases]
+    lanes = [
+        _lanes(teams, own, book, layouts, profile, hits) for teams, own in zip(phases, laid, strict=True)
+    ]
     account = account_of_lanes(lanes, kernel, profile, l2_start)
     now = profile.scalar.start_cycles
     timed: list[_Timed] = []
-    for phase, teams, (numbers, outcomes) in zip(kernel.phases, phases, account.phases, strict=True):
+    for phase, teams, own, (numbers, outcomes) in zip(
+        kernel.phases, phases, laid, account.phases, strict=True
+    ):
         # Between phases all cores wait for each other; before the first there is nobody to wait for.
         if timed:
             now += profile.sync.barrier_cycles
-        runs = [
-            Run(cores, program, layouts.traffics(program), layouts.cores(program), made)
-            for team, made in zip(teams, numbers, strict=True)
-            for cores, program in team.each()
-        ]
+        runs = _runs(teams, own if folded else None, layouts, numbers)
         answer = run_phase(
             phase.name, runs, outcomes, now, book, profile, recorded=recorded, stop_above=stop_above
         )
@@ -125,27 +129,41 @@ def _run(
 
 
 def _lanes(
-    teams: Sequence[Team[Program]], book: CodeBook, layouts: Layouts, profile: Profile, hits: bool
+    teams: Sequence[Team[Program]],
+    laid: Laid,
+    book: CodeBook,
+    layouts: Layouts,
+    profile: Profile,
+    hits: bool,
 ) -> PhaseLanes:
     """Return the transfers of a phase as the account of L2 takes them: one program of each team.
 
+    laid   these programs
     hits   whether the kernel only hits, so that only of some tensors the slices have to be found
     """
-    programs = [team.programs[0] for team in teams]
-    traffics = [layouts.traffics(program) for program in programs]
     asked = None
     if hits:
         # What another phase reads may be written here.
-        met = np.flatnonzero(np.bincount(np.concatenate([np.empty(0, np.int32), *traffics])))
+        met = np.flatnonzero(np.bincount(laid.columns[0]))
         asked = asks_for_slices([book.traffics[number] for number in met.tolist()], profile)
-    slices = SliceBook(book, layouts, asked)
-    for program in programs:
-        slices.meet(program)
+    slices = SliceBook(book, layouts, laid, asked)
     lanes = [
         Lane(len(team.cores), moved, numbers)
-        for team, moved, numbers in zip(teams, traffics, slices.numbers(), strict=True)
+        for team, moved, numbers in zip(teams, laid.traffics(), slices.numbers(), strict=True)
     ]
     return PhaseLanes(tuple(book.traffics), tuple(lanes))
+
+
+def _runs(
+    teams: Sequence[Team[Program]], laid: Laid | None, layouts: Layouts, outcomes: Sequence[NDArray[np.int32]]
+) -> list[Run]:
+    """Return the programs of a phase with their transfers; `laid` has them if there is one for each team."""
+    each = [(*run, made) for team, made in zip(teams, outcomes, strict=True) for run in team.each()]
+    laid = laid or Laid(layouts, [program for _, program, _ in each])
+    return [
+        Run(cores, program, moved, beside, made)
+        for (cores, program, made), moved, beside in zip(each, laid.traffics(), laid.cores(), strict=True)
+    ]
 
 
 def _core_times(runs: Sequence[Run], answer: Answer, issue_cycles: int) -> tuple[CoreTimes, ...]:
