@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from ascendsim.timing.fast.phase import Answer, run_phase
 from ascendsim.timing.l2.account import Start, account_of_lanes, asks_for_slices, only_hits
 from ascendsim.timing.l2.lanes import Lane, PhaseLanes
 from ascendsim.timing.teams import Team, teams_of
-from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseTimes, stopped_words
+from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseAlone, PhaseTimes, stopped_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 
 # Of all pipes of a program, those of its first core first.
+EMPTY: Mapping[int, PhaseAlone] = {}
 _NAMES = tuple([pipe_on(core, pipe) for core in range(1 + VECTOR_CORES) for pipe in PIPES])
 
 
@@ -52,18 +54,16 @@ def times(
     folded: bool = True,
     l2_start: Start = "warm",
     stop_above: int | None = None,
+    alone: Mapping[int, PhaseAlone] = EMPTY,
 ) -> KernelTimes:
     """Return where the cycles of a kernel went; as `measure_kernel`."""
     stop = NEVER if stop_above is None else stop_above
-    phases, moved = _run(kernel, profile, folded, l2_start, recorded=False, stop_above=stop)
+    phases, moved = _run(kernel, profile, folded, l2_start, recorded=False, stop_above=stop, alone=alone)
     each = profile.scalar.issue_cycles
     made = [
-        PhaseTimes(
-            phase.name,
-            phase.begin,
-            phase.end,
-            _core_times(phase.runs, phase.answer, each),
-        )
+        phase
+        if isinstance(phase, PhaseTimes)
+        else PhaseTimes(phase.name, phase.begin, phase.end, _core_times(phase.runs, phase.answer, each))
         for phase in phases
     ]
     return KernelTimes(kernel.name, _end(phases, profile), tuple(made), moved)
@@ -77,6 +77,7 @@ def timeline(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_start:
     phases, moved = _run(kernel, profile, folded, l2_start, recorded=True)
     made = []
     for phase in phases:
+        assert isinstance(phase, _Timed)
         cores = [
             CoreTimeline(run.cores, run.program, *spans.T.tolist())
             for run, spans in zip(phase.runs, phase.answer.spans, strict=True)
@@ -93,7 +94,9 @@ def _run(
     *,
     recorded: bool,
     stop_above: int = NEVER,
-) -> tuple[list[_Timed], dict[str, int]]:
+    alone: Mapping[int, PhaseAlone] = EMPTY,
+) -> tuple[list[_Timed | PhaseTimes], dict[str, int]]:
+    """Run the phases of a kernel but for those that are known `alone`, by their numbers."""
     book = CodeBook(profile)
     layouts = Layouts(book)
 
@@ -101,7 +104,8 @@ def _run(
         book.check(program, kind)
         return program
 
-    phases = [teams_of(phase, folded, checked) for phase in kernel.phases]
+    others = [phase for number, phase in enumerate(kernel.phases) if number not in alone]
+    phases = [teams_of(phase, folded, checked) for phase in others]
     hits = only_hits(kernel, profile, l2_start)
     laid = [Laid(layouts, [team.programs[0] for team in teams]) for teams in phases]
     lanes = [
@@ -109,13 +113,19 @@ def _run(
     ]
     account = account_of_lanes(lanes, kernel, profile, l2_start)
     now = profile.scalar.start_cycles
-    timed: list[_Timed] = []
-    for phase, teams, own, (numbers, outcomes) in zip(
-        kernel.phases, phases, laid, account.phases, strict=True
-    ):
+    timed: list[_Timed | PhaseTimes] = []
+    found = zip(phases, laid, account.phases, strict=True)
+    for number, phase in enumerate(kernel.phases):
         # Between phases all cores wait for each other; before the first there is nobody to wait for.
         if timed:
             now += profile.sync.barrier_cycles
+        if number in alone:
+            timed.append(alone[number].begun(now))
+            now = timed[-1].end
+            if now > stop_above:
+                raise StoppedError(stopped_words(kernel.name, stop_above))
+            continue
+        teams, own, (numbers, outcomes) = next(found)
         runs = _runs(teams, own if folded else None, layouts, numbers)
         answer = run_phase(
             phase.name, runs, outcomes, now, book, profile, recorded=recorded, stop_above=stop_above
@@ -125,7 +135,10 @@ def _run(
         end = int(answer.done.max(initial=now))
         timed.append(_Timed(phase.name, now, end, runs, answer))
         now = end
-    return timed, dict(account.bytes)
+    moved = Counter(account.bytes)
+    for each in alone.values():
+        moved.update(each.bytes)
+    return timed, dict(moved)
 
 
 def _lanes(
@@ -192,5 +205,5 @@ def _core_times(runs: Sequence[Run], answer: Answer, issue_cycles: int) -> tuple
     return tuple(made)
 
 
-def _end(phases: Sequence[_Timed], profile: Profile) -> int:
+def _end(phases: Sequence[_Timed | PhaseTimes], profile: Profile) -> int:
     return phases[-1].end if phases else profile.scalar.start_cycles
