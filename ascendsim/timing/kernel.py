@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ascendsim.errors import ConfigError, StoppedError
@@ -15,7 +16,7 @@ from ascendsim.native.collector import collector_paused
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.l2.account import Start
 from ascendsim.timing.teams import teams_of
-from ascendsim.timing.times import KernelTimes, stopped_words
+from ascendsim.timing.times import KernelTimes, PhaseAlone, stopped_words
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -56,11 +57,13 @@ def measure_kernel(
     l2_start: Start = "warm",
     engine: str = "compiled",
     stop_above: int | None = None,
+    alone: Mapping[int, PhaseAlone] | None = None,
 ) -> KernelTimes:
     """Return where the cycles of a kernel went: as `time_kernel`, without spans.
 
     A kernel of at most `stop_above` cycles is timed as without a bound. Of a longer one the compiled engine
-    stops on its way, as soon as something is under way after that cycle; SimPy says so at the end.
+    stops on its way, as soon as something is under way after that cycle; SimPy says so at the end. Phases
+    that are known `alone`, by their numbers, the compiled one does not run again.
 
     Raises   also StoppedError for a kernel that takes more than `stop_above` cycles
     """
@@ -68,7 +71,9 @@ def measure_kernel(
         if _compiled(engine):
             from ascendsim.timing.fast.kernel import times
 
-            return times(kernel, profile, folded=folded, l2_start=l2_start, stop_above=stop_above)
+            return times(
+                kernel, profile, folded=folded, l2_start=l2_start, stop_above=stop_above, alone=alone or {}
+            )
         from ascendsim.timing.timeline import times_of
 
         found = times_of(_simpy(kernel, profile, folded, l2_start))

@@ -34,6 +34,19 @@ class PhaseTimes(NamedTuple):
     cores: tuple[CoreTimes, ...]
 
 
+class PhaseAlone(NamedTuple):
+    """A phase as it runs in any kernel that misses nothing in L2: its times, and the bytes that it moves."""
+
+    times: PhaseTimes
+    bytes: Mapping[str, int]
+
+    def begun(self, at: int) -> PhaseTimes:
+        """Return its times if it begins in another cycle."""
+        by = at - self.times.begin
+        cores = [core._replace(done=core.done + by) for core in self.times.cores]
+        return PhaseTimes(self.times.name, at, self.times.end + by, tuple(cores))
+
+
 class KernelTimes(NamedTuple):
     """The cycles of a kernel; the first phase begins when the scalar units are through with its entry.
 

@@ -16,6 +16,7 @@ from ascendsim.program.units import Part, Segment, Step, Unit
 from ascendsim.program.uses import Uses
 from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.compiled import state as f
+from ascendsim.timing.fast.laid import Laid
 from ascendsim.timing.fast.lanes import SliceBook
 from ascendsim.timing.fast.layouts import Layouts
 from ascendsim.timing.fast.rows import CodeRows
@@ -206,15 +207,14 @@ def named_by(programs):
     """The number of every transfer's slice as the compiled engine sees it, and the slice itself."""
     book = CodeBook(TOY)
     layouts = Layouts(book)
-    slices = SliceBook(book, layouts)
-    for program in programs:
-        slices.meet(program)
+    laid = Laid(layouts, programs)
     found, named = [], []
-    for program, numbers in zip(programs, slices.numbers(), strict=True):
+    columns = SliceBook(book, layouts, laid).numbers(), laid.traffics(), laid.cores()
+    for program, numbers, moved, cores in zip(programs, *columns, strict=True):
         moving = [made for made in program.instructions if made.gm is not None]
-        traffics = [book.traffics[number] for number in layouts.traffics(program)]
+        traffics = [book.traffics[number] for number in moved]
         assert [traffic.tensor for traffic in traffics] == [made.gm.tensor for made in moving]
-        assert layouts.cores(program).tolist() == [0] * len(moving)
+        assert cores.tolist() == [0] * len(moving)
         found += numbers.tolist()
         named += [(made.gm.tensor.name, str(made.gm.index)) for made in moving]
     return found, named
@@ -284,12 +284,12 @@ def test_a_tile_is_found_once_for_all_tasks_and_rounds_that_name_its_place():
     program = b.build()
     written = len(calls)
     book = CodeBook(TOY)
-    slices = SliceBook(book, Layouts(book))
-    slices.meet(program)
+    layouts = Layouts(book)
+    slices = SliceBook(book, layouts, Laid(layouts, [program]))
+    (numbers,) = slices.numbers()
     # Once for each unit: 150 transfers, but the rings are found in few ways.
     assert len(program) == 150
     assert len(calls) - written == len(program.units) < 8
-    (numbers,) = slices.numbers()
     # Three times the row of each round.
     assert [len(set(numbers[at : at + 3].tolist())) for at in range(0, 150, 3)] == [1] * 50
     assert len(set(numbers.tolist())) == 50

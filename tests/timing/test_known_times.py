@@ -6,7 +6,8 @@ from weakref import ref
 
 import pytest
 
-from ascendsim import ConvProblem, estimate
+from ascendsim import ConvProblem, estimate, legal_tilings, load_profile
+from ascendsim.errors import StoppedError
 from ascendsim.frozen import FrozenMap
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops import known_times as known
@@ -26,6 +27,7 @@ STARTS = ("warm", "cold", "handed")
 @pytest.fixture(autouse=True)
 def _nothing_is_known():
     known._remembered.cache_clear()
+    known._remembered_phase.cache_clear()
 
 
 def kernels(profile, add, given=()):
@@ -147,3 +149,67 @@ def test_a_second_call_takes_what_it_knows_and_says_the_same():
     vector = [kernel for kernel in second.kernels if kernel.plan is None]
     assert after.misses == before.misses
     assert after.hits - before.hits == len(vector) - 1  # grad_output is changed twice, and found in the call
+
+
+# --- phases of kernels of the cube
+
+
+def cube_kernels(profile, count=6):
+    """Kernels of both gradients under some tilings, of layers of several sizes and formats."""
+    made = []
+    for dtype, channels in (("float16", 32), ("bfloat16", 32), ("float16", 40)):
+        problem = ConvProblem((2, channels, 9, 9), (48, channels, 3, 3), padding=1)
+        if dtype not in profile.cube.rates:
+            continue
+        for gradient in ("grad_input", "grad_weight"):
+            mask = (gradient == "grad_input", gradient == "grad_weight", False)
+            for tiling in legal_tilings(problem, gradient, profile, dtype).sample(count, seed=3):
+                given = {gradient: tiling}
+                timed = estimate(problem, dtype, product=profile, tiling=given, output_mask=mask)
+                made += [each.kernel for each in timed.kernels if each.kernel.macs]
+    return made
+
+
+@pytest.mark.parametrize("product", ["910B2", "950PR_9589", "310P3", "910A"])
+def test_no_phase_is_given_the_times_of_another(product):
+    profile = load_profile(product)
+    made = cube_kernels(profile)
+    names = {phase.name for kernel in made for phase in kernel.phases if phase.recipe}
+    assert {"zero fill", "cast"} <= names
+    known._remembered_phase.cache_clear()
+    for folded in (True, False):
+        # Twice: the second time all phases are known.
+        for _ in range(2):
+            for kernel in made:
+                timed = measure_kernel(kernel, profile, folded=folded)
+                assert known.known_times(kernel, profile, folded=folded, l2_start="warm") == timed
+
+
+def test_phases_are_remembered_only_where_nothing_is_missed():
+    profile = load_profile("910B2")
+    made = cube_kernels(profile, count=2)
+    known._remembered_phase.cache_clear()
+    for kernel in made:
+        for start in ("cold", "handed"):
+            timed = measure_kernel(kernel, profile, l2_start=start)
+            assert known.known_times(kernel, profile, folded=True, l2_start=start) == timed
+    assert known._remembered_phase.cache_info().currsize == 0
+
+
+def test_a_kernel_with_known_phases_stops_where_it_would():
+    profile = load_profile("910B2")
+    for kernel in cube_kernels(profile):
+        cycles = measure_kernel(kernel, profile).cycles
+        found = known.known_times(kernel, profile, folded=True, l2_start="warm", stop_above=cycles)
+        assert found.cycles == cycles
+        with pytest.raises(StoppedError):
+            known.known_times(kernel, profile, folded=True, l2_start="warm", stop_above=cycles - 1)
+
+
+def test_known_phases_keep_no_kernel_alive():
+    made = cube_kernels(load_profile("910B2"), count=3)
+    assert known._remembered_phase.cache_info().currsize
+    gone = [ref(kernel) for kernel in made]
+    del made
+    gc.collect()
+    assert [one() for one in gone] == [None] * len(gone)

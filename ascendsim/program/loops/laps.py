@@ -74,6 +74,20 @@ def told_apart(value: Any) -> tuple[Any, int]:
 
     Laps count from the first one; and the number 3 is no lap 3, although they are equal.
     """
+    first = None
+    if isinstance(value, tuple):
+        # Most are laps among plain numbers: one pass over those, where all others take several.
+        parts: list[Any] = []
+        for part in value:
+            if type(part) is Lap:
+                first = int(part) if first is None else first
+                parts.append((Lap, int(part) - first))
+            elif type(part) is int:
+                parts.append(part)
+            else:
+                break
+        else:
+            return (value, 0) if first is None else (tuple(parts), first)
     first = first_lap(value)
     return (value, 0) if first is None else (_key(value, int(first)), int(first))
 

@@ -54,6 +54,8 @@ class CodeBook:
         # Of each the pipes on which it moves, as bits; and of all of them, those of further cores included.
         self.pipes_of: list[int] = []
         self.movers = 0
+        # Whether any transfer names no slice.
+        self.unnamed = False
         self._depths: dict[str, dict[str, int]] = {}
         self._units: dict[Unit, UnitCode] = {}
         self._copies = Copies()
@@ -135,11 +137,13 @@ class CodeBook:
         for at in moving:
             self.movers |= 1 << self._pipes[prices[at]] + f.UNIT * cores.get(at, 0)
         named = {at: number for number, at in enumerate(unit.on_gm)}
+        places = tuple([named.get(at, -1) for at in moving])
+        self.unnamed = self.unnamed or -1 in places
         return UnitCode(
             first,
             first + len(prices),
             tuple([moved[prices[at]] for at in moving]),
-            tuple([named.get(at, -1) for at in moving]),
+            places,
             tuple([cores.get(at, 0) for at in moving]),
             bool(trailing),
         )

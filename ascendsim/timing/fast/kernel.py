@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +16,7 @@ from ascendsim.program.posts import VECTOR_CORES, pipe_on, seen_from
 from ascendsim.program.program import Program
 from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.compiled.state import NEVER
+from ascendsim.timing.fast.laid import Laid
 from ascendsim.timing.fast.lanes import SliceBook
 from ascendsim.timing.fast.layouts import Layouts
 from ascendsim.timing.fast.moving import Run
@@ -22,7 +24,7 @@ from ascendsim.timing.fast.phase import Answer, run_phase
 from ascendsim.timing.l2.account import Start, account_of_lanes, asks_for_slices, only_hits
 from ascendsim.timing.l2.lanes import Lane, PhaseLanes
 from ascendsim.timing.teams import Team, teams_of
-from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseTimes, stopped_words
+from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseAlone, PhaseTimes, stopped_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 
 # Of all pipes of a program, those of its first core first.
+EMPTY: Mapping[int, PhaseAlone] = {}
 _NAMES = tuple([pipe_on(core, pipe) for core in range(1 + VECTOR_CORES) for pipe in PIPES])
 
 
@@ -52,18 +55,16 @@ def times(
     folded: bool = True,
     l2_start: Start = "warm",
     stop_above: int | None = None,
+    alone: Mapping[int, PhaseAlone] = EMPTY,
 ) -> KernelTimes:
     """Return where the cycles of a kernel went; as `measure_kernel`."""
     stop = NEVER if stop_above is None else stop_above
-    phases, moved = _run(kernel, profile, folded, l2_start, recorded=False, stop_above=stop)
+    phases, moved = _run(kernel, profile, folded, l2_start, recorded=False, stop_above=stop, alone=alone)
     each = profile.scalar.issue_cycles
     made = [
-        PhaseTimes(
-            phase.name,
-            phase.begin,
-            phase.end,
-            _core_times(phase.runs, phase.answer, each),
-        )
+        phase
+        if isinstance(phase, PhaseTimes)
+        else PhaseTimes(phase.name, phase.begin, phase.end, _core_times(phase.runs, phase.answer, each))
         for phase in phases
     ]
     return KernelTimes(kernel.name, _end(phases, profile), tuple(made), moved)
@@ -77,6 +78,7 @@ def timeline(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_start:
     phases, moved = _run(kernel, profile, folded, l2_start, recorded=True)
     made = []
     for phase in phases:
+        assert isinstance(phase, _Timed)
         cores = [
             CoreTimeline(run.cores, run.program, *spans.T.tolist())
             for run, spans in zip(phase.runs, phase.answer.spans, strict=True)
@@ -93,7 +95,9 @@ def _run(
     *,
     recorded: bool,
     stop_above: int = NEVER,
-) -> tuple[list[_Timed], dict[str, int]]:
+    alone: Mapping[int, PhaseAlone] = EMPTY,
+) -> tuple[list[_Timed | PhaseTimes], dict[str, int]]:
+    """Run the phases of a kernel but for those that are known `alone`, by their numbers."""
     book = CodeBook(profile)
     layouts = Layouts(book)
 
@@ -101,24 +105,30 @@ def _run(
         book.check(program, kind)
         return program
 
-    phases = [teams_of(phase, folded, checked) for phase in kernel.phases]
+    others = [phase for number, phase in enumerate(kernel.phases) if number not in alone]
+    phases = [teams_of(phase, folded, checked) for phase in others]
     hits = only_hits(kernel, profile, l2_start)
+    laid = [Laid(layouts, [team.programs[0] for team in teams]) for teams in phases]
     lanes = [
-        _lanes(teams, book, layouts, profile, apart=phase.apart, hits=hits)
-        for phase, teams in zip(kernel.phases, phases, strict=True)
+        _lanes(teams, own, book, layouts, profile, apart=phase.apart, hits=hits)
+        for phase, teams, own in zip(others, phases, laid, strict=True)
     ]
     account = account_of_lanes(lanes, kernel, profile, l2_start)
     now = profile.scalar.start_cycles
-    timed: list[_Timed] = []
-    for phase, teams, (numbers, outcomes) in zip(kernel.phases, phases, account.phases, strict=True):
+    timed: list[_Timed | PhaseTimes] = []
+    found = zip(phases, laid, account.phases, strict=True)
+    for number, phase in enumerate(kernel.phases):
         # Between phases all cores wait for each other; before the first there is nobody to wait for.
         if timed:
             now += profile.sync.barrier_cycles
-        runs = [
-            Run(cores, program, layouts.traffics(program), layouts.cores(program), made)
-            for team, made in zip(teams, numbers, strict=True)
-            for cores, program in team.each()
-        ]
+        if number in alone:
+            timed.append(alone[number].begun(now))
+            now = timed[-1].end
+            if now > stop_above:
+                raise StoppedError(stopped_words(kernel.name, stop_above))
+            continue
+        teams, own, (numbers, outcomes) = next(found)
+        runs = _runs(teams, own if folded else None, layouts, numbers)
         answer = run_phase(
             phase.name, runs, outcomes, now, book, profile, recorded=recorded, stop_above=stop_above
         )
@@ -127,11 +137,15 @@ def _run(
         end = int(answer.done.max(initial=now))
         timed.append(_Timed(phase.name, now, end, runs, answer))
         now = end
-    return timed, dict(account.bytes)
+    moved = Counter(account.bytes)
+    for each in alone.values():
+        moved.update(each.bytes)
+    return timed, dict(moved)
 
 
 def _lanes(
     teams: Sequence[Team[Program]],
+    laid: Laid,
     book: CodeBook,
     layouts: Layouts,
     profile: Profile,
@@ -141,16 +155,17 @@ def _lanes(
 ) -> PhaseLanes:
     """Return the transfers of a phase as the account of L2 takes them: one program of each team.
 
+    laid   these programs
     apart  whether each transfer has a slice of its own, so that none has to be found
     hits   whether the kernel only hits, so that only of some tensors the slices have to be found
     """
-    programs = [team.programs[0] for team in teams]
-    traffics = [layouts.traffics(program) for program in programs]
+    traffics = laid.traffics()
+    named: Sequence[NDArray[np.int64]]
     if apart:
         ends = accumulate(map(len, traffics), initial=0)
         named = [np.arange(first, end, dtype=np.int64) for first, end in pairwise(ends)]
     else:
-        named = _named(programs, traffics, book, layouts, profile, hits)
+        named = _named(laid, book, layouts, profile, hits)
     lanes = [
         Lane(len(team.cores), moved, numbers)
         for team, moved, numbers in zip(teams, traffics, named, strict=True)
@@ -159,23 +174,27 @@ def _lanes(
 
 
 def _named(
-    programs: Sequence[Program],
-    traffics: Sequence[NDArray[np.int32]],
-    book: CodeBook,
-    layouts: Layouts,
-    profile: Profile,
-    hits: bool,
-) -> list[NDArray[np.int64]]:
+    laid: Laid, book: CodeBook, layouts: Layouts, profile: Profile, hits: bool
+) -> Sequence[NDArray[np.int64]]:
     """Return the numbers of the slices that the transfers of each program name."""
     asked = None
     if hits:
         # What another phase reads may be written here.
-        met = np.flatnonzero(np.bincount(np.concatenate([np.empty(0, np.int32), *traffics])))
+        met = np.flatnonzero(np.bincount(laid.columns[0]))
         asked = asks_for_slices([book.traffics[number] for number in met.tolist()], profile)
-    slices = SliceBook(book, layouts, asked)
-    for program in programs:
-        slices.meet(program)
-    return slices.numbers()
+    return SliceBook(book, layouts, laid, asked).numbers()
+
+
+def _runs(
+    teams: Sequence[Team[Program]], laid: Laid | None, layouts: Layouts, outcomes: Sequence[NDArray[np.int32]]
+) -> list[Run]:
+    """Return the programs of a phase with their transfers; `laid` has them if there is one for each team."""
+    each = [(*run, made) for team, made in zip(teams, outcomes, strict=True) for run in team.each()]
+    laid = laid or Laid(layouts, [program for _, program, _ in each])
+    return [
+        Run(cores, program, moved, beside, made)
+        for (cores, program, made), moved, beside in zip(each, laid.traffics(), laid.cores(), strict=True)
+    ]
 
 
 def _core_times(runs: Sequence[Run], answer: Answer, issue_cycles: int) -> tuple[CoreTimes, ...]:
@@ -204,5 +223,5 @@ def _core_times(runs: Sequence[Run], answer: Answer, issue_cycles: int) -> tuple
     return tuple(made)
 
 
-def _end(phases: Sequence[_Timed], profile: Profile) -> int:
+def _end(phases: Sequence[_Timed | PhaseTimes], profile: Profile) -> int:
     return phases[-1].end if phases else profile.scalar.start_cycles

@@ -1,23 +1,22 @@
 """The slices of global memory that the transfers of a phase name, by numbers, for the account of L2.
 
-What is done for each transfer is done by numpy; `naming.py` finds each slice once.
+What is done for each transfer is done by numpy; each slice is found once (`naming.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ascendsim.program.loops.laps import Lap
+from ascendsim.program.loops.laps import Lap, moved, named, told_apart
 from ascendsim.program.program import Program
-from ascendsim.program.units import Nest, Segment, Step, Unit
+from ascendsim.program.units import Unit
 from ascendsim.timing.fast.code import CodeBook
+from ascendsim.timing.fast.laid import Laid
 from ascendsim.timing.fast.layouts import Layouts
-from ascendsim.timing.fast.naming import Namer, Slice
-from ascendsim.timing.fast.ragged import numbers_of
+from ascendsim.timing.fast.naming import TASK
 from ascendsim.timing.l2.lanes import next_place
 
 if TYPE_CHECKING:
@@ -33,48 +32,24 @@ class Sequential(NamedTuple):
     bytes: int
 
 
-class _Run(NamedTuple):
-    """A segment of a program: the numbers of its steps among all of the book, and how its laps are moved."""
+class Slice(NamedTuple):
+    """A slice of a tensor, as if its lap were 0; without an index where nobody asks which one it is."""
 
-    shifts: range
-    steps: NDArray[np.int64]
-
-
-class _Sources(NamedTuple):
-    """Of some code what its layout says, and for each of its sources the number of what is not told apart."""
-
-    columns: NDArray[np.int32]
-    sources: list[tuple[int, int | None]]
+    tensor: str
+    index: tuple[Any, ...]  # type: ignore[assignment]  # hides tuple.index
 
 
-class _Steps:
-    """The transfers of steps, each step once, one step after the other.
+class _Keys(NamedTuple):
+    """By number what tells places and tasks apart.
 
-    For each transfer which of `named` it is from, which slice of that, and by how much it is moved.
-    `named` are numbers of what was found, `laps` by how much each of them is moved. `sizes` are the transfers
-    of each step.
+    For each step `numbers` has those of its places, then that of its task; `laps` are by how much they are
+    moved, and `begins` says where those of each step begin.
     """
 
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-        self.named: list[int] = []
-        self.laps: list[int] = []
-        # Of each step what its layout says, and where its own begin in `named`.
-        self._columns: list[NDArray[np.int32]] = [np.empty((3, 0), np.int32)]
-        self._begins: list[int] = []
-
-    def append(self, columns: NDArray[np.int32], begin: int) -> int:
-        """Add a step whose own begin there in `named`; return its number."""
-        self.sizes.append(columns.shape[1])
-        self._columns.append(columns)
-        self._begins.append(begin)
-        return len(self.sizes) - 1
-
-    def columns(self) -> tuple[Numbers, NDArray[np.int32], Numbers]:
-        """Return for each transfer its place in `named`, which slice it is of that, and its laps."""
-        source, slices, laps = np.concatenate(self._columns, axis=1)
-        places = source + np.repeat(np.array(self._begins, np.int64), self.sizes)
-        return places, slices, laps + np.array(self.laps, np.int64)[places]
+    keys: list[Hashable]
+    numbers: Numbers
+    laps: Numbers
+    begins: Numbers
 
 
 class SliceBook:
@@ -84,113 +59,107 @@ class SliceBook:
     the tensors of which slices are told apart, None: all; all transfers of another one have one number.
     """
 
-    def __init__(self, book: CodeBook, layouts: Layouts, asked: frozenset[str] | None = None) -> None:
+    def __init__(
+        self, book: CodeBook, layouts: Layouts, laid: Laid, asked: frozenset[str] | None = None
+    ) -> None:
         self._book = book
         self._layouts = layouts
-        self._asked = asked
-        self._programs: list[list[_Run]] = []
-        self._steps = _Steps()
-        # The numbers of steps, by identity: programs share them (`program/loops/chains.py`). With each the
-        # step itself, which so is kept alive.
-        self._known: dict[int, tuple[int, Step]] = {}
-        self._namer = Namer(book, layouts, asked)
-        self._sources: dict[Unit | Nest, _Sources] = {}
+        self._laid = laid
+        self._slices: list[Slice] = []
+        # Of each traffic whether slices of its tensor are told apart.
+        names = [traffic.tensor.name for traffic in book.traffics]
+        self._told_apart = np.array([asked is None or name in asked for name in names], np.bool_)
 
-    def meet(self, program: Program) -> None:
-        """Take in a program, after those before it."""
-        if any(min(self._book.unit(unit).moving, default=0) < 0 for unit in program.units):
-            self._programs.append([self._one_by_one(program)])
-        else:
-            self._programs.append([self._run(program, part) for part in program.segments])
+    def numbers(self) -> list[Numbers]:
+        """Return for each program the number of the slice of every transfer, in program order."""
+        alone = {at for at, program in enumerate(self._laid.programs) if self._goes_on(program)}
+        laid = self._laid
+        if alone:
+            others = [program for at, program in enumerate(laid.programs) if at not in alone]
+            laid = Laid(self._layouts, others)
+        one_by_one = {at: self._one_by_one(self._laid.programs[at]) for at in sorted(alone)}
+        slices, by = self._of_steps(laid)
+        numbers, laps, moves = _told(self._slices)
+        by = laps[slices] + moves[slices] * by
+        shifts = 0 if laid.shifts is None else laid.shifts
+        most = 1 + max(0, int(laps.max(initial=0)), int(by.max(initial=0))) + int(np.max(shifts, initial=0))
+        made: Numbers = (numbers[slices] * most + by)[laid.at]
+        if laid.shifts is not None:
+            made += moves[slices][laid.at] * laid.shifts
+        usual = iter(laid.each(made))
+        return [
+            numbers[one_by_one[at]] * most + laps[one_by_one[at]] if at in alone else next(usual)
+            for at in range(len(self._laid.programs))
+        ]
 
-    def _one_by_one(self, program: Program) -> _Run:
-        """Return all transfers of a program of which some name no slice: these go on from each other."""
+    def _goes_on(self, program: Program) -> bool:
+        """Tell whether some transfers of a program name no slice: these go on from each other."""
+        return self._book.unnamed and any(
+            min(self._book.unit(unit).moving, default=0) < 0 for unit in program.units
+        )
+
+    def _one_by_one(self, program: Program) -> list[int]:
+        """Return the slices of all transfers of a program, of which some go on from each other."""
         newest: dict[str, int] = {}
-        slices: list[Slice] = []
-        for (_, unit), made in zip(program.placed(), _pieces(program), strict=True):
+        slices = []
+        made: Sequence[Any] = program.instructions
+        for begin, unit in program.placed():
             code = self._book.unit(unit)
             for number, traffic in zip(code.moving, code.traffics, strict=True):
                 if number < 0:
                     unnamed = self._book.traffics[traffic]
-                    slices.append(Slice(unnamed.tensor.name, Sequential(*next_place(unnamed, newest))))
+                    slice_ = Slice(unnamed.tensor.name, Sequential(*next_place(unnamed, newest)))
                 else:
-                    tensor, index = made[unit.on_gm[number]].gm
-                    slices.append(Slice(tensor.name, index))
-        count = len(slices)
-        named = self._namer.note(slices)
-        columns = np.zeros((3, count), np.int32)
-        columns[1] = np.arange(count)
-        begin = len(self._steps.named)
-        self._steps.named.append(named)
-        self._steps.laps.append(0)
-        return _Run(range(1), np.array([self._steps.append(columns, begin)]))
+                    tensor, index = made[begin + unit.on_gm[number]].gm
+                    slice_ = Slice(tensor.name, index)
+                slices.append(self._numbered(slice_))
+        return slices
 
-    def _run(self, program: Program, part: Segment) -> _Run:
-        """Return the transfers of a segment."""
-        known = self._known
-        steps = program.steps[part.first : part.last]
-        for step in steps:
-            if id(step) not in known:
-                known[id(step)] = self._number(step), step
-        return _Run(part.shifts(), np.array([known[id(step)][0] for step in steps], np.int64))
+    def _numbered(self, slice_: Slice) -> int:
+        self._slices.append(slice_)
+        return len(self._slices) - 1
 
-    def _number(self, step: Step) -> int:
-        """Take in a step; return its number."""
-        columns, sources = self._sources.get(step.unit) or self._sources_of(step.unit)
-        steps, shift = self._steps, step.shift
-        begin = len(steps.named)
-        for at, number in sources:
-            lap = 0
-            if number is None:
-                number, lap = self._namer.of_step(step, at)
-            steps.named.append(number)
-            steps.laps.append(lap + shift)
-        return steps.append(columns, begin)
+    def _of_steps(self, laid: Laid) -> tuple[Numbers, Numbers]:
+        """Return for each transfer of the distinct steps its slice, and by how much that is moved."""
+        traffics, _, sources, finders, laps = laid.columns
+        # A tensor as a whole stands for each of its slices.
+        wholes = [self._numbered(Slice(each.tensor.name, ())) for each in self._book.traffics]
+        slices, by = np.array(wholes, np.int64)[traffics], np.zeros(len(traffics), np.int64)
+        told = np.flatnonzero(self._told_apart[traffics])
+        if not len(told):
+            return slices, by
+        sources, steps = sources[told], np.repeat(np.arange(len(laid.counts)), laid.counts)[told]
+        keys = _keys(laid, tasks=bool((sources == TASK).any()))
+        # The task stands behind the places.
+        at = keys.begins[steps + (sources == TASK)] + sources
+        finds = self._layouts.finders
+        kinds, same = np.unique(keys.numbers[at] * len(finds) + finders[told], return_inverse=True)
+        # Of each kind any of its transfers.
+        some = np.empty(len(kinds), np.int64)
+        some[same] = np.arange(len(told))
+        numbers = []
+        for number, step, lap in zip(
+            kinds.tolist(), steps[some].tolist(), keys.laps[at[some]].tolist(), strict=True
+        ):
+            find, task = finds[number % len(finds)], laid.steps[step].task
+            index = find.slice(moved(task, -lap) if lap else task)
+            numbers.append(self._numbered(Slice(find.tensor, index)))
+        slices[told] = np.array(numbers, np.int64)[same]
+        shifts = np.array([step.shift for step in laid.steps], np.int64)
+        by[told] = laps[told] + keys.laps[at] + shifts[steps]
+        return slices, by
 
-    def _sources_of(self, code: Unit | Nest) -> _Sources:
-        """Return the sources of some code, with a number where nobody asks for slices."""
-        layout = self._layouts.of(code)
-        names = [self._book.traffics[number].tensor.name for number in layout.traffics]
-        sources: list[tuple[int, int | None]] = []
-        for number, source in enumerate(layout.sources):
-            own = {
-                at: name
-                for name, of, at in zip(names, layout.source, layout.slices, strict=True)
-                if of == number
-            }
-            told = self._asked is None or not self._asked.isdisjoint(own.values())
-            # A tensor as a whole stands for each of its slices.
-            whole = None if told else self._namer.note([Slice(own[at], ()) for at in sorted(own)])
-            sources.append((source, whole))
-        columns = np.array([layout.source, layout.slices, layout.laps], np.int32)
-        made = self._sources[code] = _Sources(columns, sources)
-        return made
 
-    def numbers(self) -> list[Numbers]:
-        """Return for each program the number of the slice of every transfer, in program order."""
-        steps, found = self._steps, self._namer.found
-        begins = np.cumsum([0, *map(len, found)])
-        known: dict[Hashable, int] = {}
-        told = np.array([self._told(each, known) for each in self._namer.slices], np.int64).reshape(-1, 3).T
-        flat = np.array(list(chain.from_iterable(found)), np.int64)
-        places, slices, laps = steps.columns()
-        once = told[:, flat[begins[np.array(steps.named, np.int64)][places] + slices]]
-        once[1] += once[2] * laps
-        sizes = np.array(steps.sizes, np.int64)
-        firsts = np.cumsum(sizes) - sizes
-        result = []
-        for runs in self._programs:
-            made = [np.empty((3, 0), np.int64)]
-            for shifts, own in runs:
-                made.append(_rounds(once[:, numbers_of(firsts[own], sizes[own])], shifts))
-            result.append(np.concatenate(made, axis=1)[:2])
-        most = 1 + max((int(found[1].max(initial=0)) for found in result), default=0)
-        return [found[0] * most + found[1] for found in result]
-
-    def _told(self, slice_: Slice, known: dict[Hashable, int]) -> tuple[int, int, bool]:
-        """Return the number of a slice without its lap, its lap, and whether it moves."""
-        name, index = slice_
-        axis = self._namer.axes.get(name, -1) if index and type(index) is not Sequential else -1
+def _told(slices: Sequence[Slice]) -> NDArray[np.int64]:
+    """Return three rows: of each slice its number without its lap, its lap, and whether loops move it."""
+    axes: dict[str, int] = {}
+    for name, index in slices:
+        if name not in axes and (axis := named(index)) >= 0:
+            axes[name] = axis
+    known: dict[Hashable, int] = {}
+    told = []
+    for name, index in slices:
+        axis = axes.get(name, -1) if index and type(index) is not Sequential else -1
         # A slice of several laps is no lap; what it has in common with others is not looked for anyway.
         if axis >= 0 and isinstance(index[axis], slice):
             axis = -1
@@ -199,19 +168,30 @@ class SliceBook:
         lap, moves = 0, False
         if axis >= 0:
             lap, moves, key[1 + axis] = int(index[axis]), type(index[axis]) is Lap, None
-        return known.setdefault(tuple(key), len(known)), lap, moves
+        told.append((known.setdefault(tuple(key), len(known)), lap, moves))
+    return np.array(told, np.int64).reshape(-1, 3).T
 
 
-def _pieces(program: Program) -> Sequence[Sequence[Any]]:
-    """Return all instructions in order, unit by unit."""
-    made = program.instructions
-    return [made[begin : begin + len(unit)] for begin, unit in program.placed()]
-
-
-def _rounds(once: NDArray[np.int64], shifts: range) -> NDArray[np.int64]:
-    """Lay the rows of one round end to end for all, with what moves moved."""
-    if len(shifts) == 1 and shifts[0] == 0:
-        return once
-    made = np.tile(once, len(shifts))
-    made[1] += np.outer(shifts, once[2]).ravel()
-    return made
+def _keys(laid: Laid, *, tasks: bool) -> _Keys:
+    """Return the keys of the places of distinct steps, and of their tasks if somebody asks for these."""
+    known: dict[Hashable, int] = {None: 0}
+    numbers: list[int] = []
+    laps: list[int] = []
+    told: dict[int, tuple[Any, int]] = {}
+    for unit, task, _, places, in_loop, _ in laid.steps:
+        # What is as it is written follows from no task.
+        written = not tasks or (isinstance(unit, Unit) and unit.aims is None)
+        own = (*places, None if written else task)
+        if not in_loop:
+            numbers += [known.setdefault(place, len(known)) for place in own]
+            laps += [0] * len(own)
+            continue
+        for place in own:
+            # By identity, as a lap equals a number.
+            if id(place) not in told:
+                told[id(place)] = told_apart(place)
+            key, lap = told[id(place)]
+            numbers.append(known.setdefault(key, len(known)))
+            laps.append(lap)
+    begins = np.cumsum([0, *[1 + len(step.places) for step in laid.steps]])
+    return _Keys(list(known), np.array(numbers, np.int64), np.array(laps, np.int64), begins)

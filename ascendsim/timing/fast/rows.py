@@ -18,7 +18,8 @@ class CodeRows:
     def __init__(self, book: CodeBook) -> None:
         self._book = book
         self.steps: list[int] = []
-        self._nests: dict[tuple[Nest, Turns | None], list[int]] = {}
+        # Of code with turns: the rows of a unit, the segments of a nest.
+        self._known: dict[tuple[Unit | Nest, Turns | None], tuple[int, int] | list[int]] = {}
 
     def laid(
         self, steps: Sequence[Step], segments: Sequence[Segment], turns: Turns | None = None
@@ -28,36 +29,37 @@ class CodeRows:
         turns   those of the code that the steps belong to
         """
         made: list[int] = []
+        # For every step of every program: so what is usual asks for nothing but what is known.
+        laid, known = self.steps, self._known
         for part in segments:
             once: list[int] = []
-            begin = self._count
-            for step in steps[part.first : part.last]:
-                own = joined(turns, step.turns)
-                if isinstance(step.unit, Unit):
-                    self.steps += self._book.rows(step.unit, own)
+            begin = len(laid)
+            for unit, _, _, _, _, own in steps[part.first : part.last]:
+                if turns is not None:
+                    own = joined(turns, own)
+                end = len(laid)
+                rows = known.get((unit, own))
+                if rows is None:
+                    rows = known[unit, own] = self._rows(unit, own)
+                if type(rows) is tuple:
+                    laid += rows
                     continue
-                end = self._count
-                inner = self._nest(step.unit, own)
-                once += self._once(begin, end)
-                once += inner
-                begin = self._count
+                once += _once(begin, end)
+                once += rows
+                begin = len(laid)
             if once:
-                made += [*once, *self._once(begin, self._count)] * part.times
-            elif self._count > begin:
-                made += begin, self._count, part.times
+                made += [*once, *_once(begin, len(laid))] * part.times
+            elif len(laid) > begin:
+                made += begin // 2, len(laid) // 2, part.times
         return made
 
-    @property
-    def _count(self) -> int:
-        return len(self.steps) // 2
+    def _rows(self, code: Unit | Nest, turns: Turns | None) -> tuple[int, int] | list[int]:
+        """Return the rows of a unit, or the segments of a nest, whose steps are entered."""
+        if isinstance(code, Unit):
+            return self._book.rows(code, turns)
+        return self.laid(code.steps, code.segments, turns)
 
-    def _once(self, begin: int, end: int) -> tuple[int, ...]:
-        """Return the segment of steps that run once; the engine knows none without steps."""
-        return (begin, end, 1) if end > begin else ()
 
-    def _nest(self, nest: Nest, turns: Turns | None) -> list[int]:
-        """Return the segments of a nest; its steps are entered when it is met first with these turns."""
-        known = self._nests.get((nest, turns))
-        if known is None:
-            known = self._nests[nest, turns] = self.laid(nest.steps, nest.segments, turns)
-        return known
+def _once(begin: int, end: int) -> tuple[int, ...]:
+    """Return the segment of steps, two numbers each, that run once; the engine knows none without steps."""
+    return (begin // 2, end // 2, 1) if end > begin else ()

@@ -97,7 +97,7 @@ def zero_fill(profile: Profile, tensor: GmTensor, value: float = 0.0) -> Phase:
     """Return the phase that sets a whole flat tensor to zero (or another value, in its format)."""
     build = partial(_fill_program, tensor, value)
     phase = flat_phase("zero fill", profile, tensor.shape[0], tensor.itemsize, build)
-    return phase._replace(at_once=partial(at_once.fill, tensor, value))
+    return phase._replace(at_once=partial(at_once.fill, tensor, value), recipe=("fill", *_told(tensor)))
 
 
 def _fill_program(tensor: GmTensor, value: float, profile: Profile, first: int, count: int) -> Program:
@@ -120,7 +120,13 @@ def cast(profile: Profile, source: GmTensor, target: GmTensor) -> Phase:
     widest = max(source.itemsize, target.itemsize)
     build = partial(_cast_program, source, target, widest)
     phase = flat_phase("cast", profile, source.shape[0], widest, build)
-    return phase._replace(at_once=partial(at_once.convert, source, target))
+    recipe = "cast", *_told(source), *_told(target)
+    return phase._replace(at_once=partial(at_once.convert, source, target), recipe=recipe)
+
+
+def _told(tensor: GmTensor) -> tuple[Any, ...]:
+    """Return all of a flat tensor that cycles may follow from."""
+    return tensor.shape, tensor.dtype, tensor.itemsize, tensor.cached
 
 
 def _cast_program(
