@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from itertools import chain
 from typing import Any
 
 from ascendsim.errors import ProgramError
@@ -12,7 +11,7 @@ from ascendsim.program.loops.labels import place_in
 from ascendsim.program.loops.rings import Ring
 from ascendsim.program.places import Slot
 from ascendsim.program.posts import Post
-from ascendsim.program.units import Aim, Nest, Part, Segment, Step, Unit, View, count
+from ascendsim.program.units import Aim, Nest, Part, Segment, Step, Unit, View, count, has, wrong_views
 from ascendsim.program.uses import Uses
 
 
@@ -128,24 +127,15 @@ class Frame:
 
     def _views_by_user(self) -> dict[int, View]:
         """Return the views by the numbers of the instructions that have them, one each, in order."""
-        if not self._views:
-            return {}
         # By identity: an equal one may be found in another way.
         open_, found, at = self._open, {}, -1
         for first, view in self._views:
             at = max(first, at + 1)
-            while at < len(open_) and not _has(open_[at], view):
+            while at < len(open_) and not has(open_[at], view):
                 at += 1
+            if at >= len(open_):
+                raise wrong_views([view for _, view in self._views], open_)
             found[at] = view
-        # Counted for all instructions at once, as most have none.
-        wanted = {id(view.written) for _, view in self._views}
-        count = sum(map(wanted.__contains__, map(id, chain.from_iterable(open_))))  # type: ignore[arg-type]
-        if at >= len(open_) or count != len(self._views):
-            names = ", ".join(sorted({view.find.__name__ for _, view in self._views}))
-            raise ProgramError(
-                f"a unit of code finds {len(self._views)} views by {names}, and {count} of its "
-                "instructions have one; hand each view as it is to one instruction, the next one"
-            )
         return found
 
     def _whole_aims(self) -> tuple[Aim, ...] | None:
@@ -153,7 +143,7 @@ class Frame:
         if not self.of_task:
             return None
         found = zip(self._aims, self._fills, strict=False)
-        return tuple([Aim(find, args, place) for (find, args, _), place in found])
+        return tuple([aim if place < 0 else Aim(aim.find, aim.args, place) for aim, place in found])
 
     def append(self, step: Step) -> None:
         """Append a step; that of a task tells it as a part of the task that is written down."""
@@ -195,12 +185,3 @@ class Frame:
         if not others and task == Part() and turns is None and self.segments == [Segment(0, 1)]:
             return unit
         return Nest(tuple(self.steps), tuple(self.segments), self._places)
-
-
-def _has(instruction: Any, view: View) -> bool:
-    """Tell whether an instruction has a view."""
-    # By hand: a generator for each instruction would be what is slow.
-    for field in instruction:  # noqa: SIM110
-        if field is view.written:
-            return True
-    return False

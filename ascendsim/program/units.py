@@ -50,6 +50,7 @@ class Unit:
     __slots__ = (
         *(
             "_places",
+            "_views_checked",
             "aims",
             "instructions",
             "names",
@@ -73,9 +74,12 @@ class Unit:
     ) -> None:
         self.instructions = instructions
         self.views = views or {}
+        self._views_checked = not self.views
         self.posts = posts or {}
         self.uses = Uses.of(instructions, self.posts) if uses is None else uses
-        self.touched, self.written = self.uses.touched, self.uses.written
+        different = set(self.uses.slots)
+        self.touched = {use >> 1 for use in different}
+        self.written = {use >> 1 for use in different if use & 1}
         found = [(at, place) for at, made in enumerate(instructions) if (place := made.gm) is not None]
         self.on_gm = tuple([at for at, _ in found])
         # The slices of those, as they are written.
@@ -133,10 +137,42 @@ class Unit:
             old = made[at]
             fields = [Gm(tensor, index) if isinstance(field, Gm) else field for field in old]
             made[at] = type(old)(*fields)
+        if not self._views_checked:
+            self._require_views_once()
         for at, (find, args, written) in self.views.items():
             view, old = find(task, *args), made[at]
             made[at] = type(old)(*[view if field is written else field for field in old])
         return made
+
+    def _require_views_once(self) -> None:
+        """Refuse a view that two instructions have: only one of them would be found anew.
+
+        Raises   ProgramError
+        """
+        # When somebody runs them, and once: who only asks what they cost has no views to find.
+        wanted = {id(view.written) for view in self.views.values()}
+        if sum(map(wanted.__contains__, map(id, chain.from_iterable(self.instructions)))) != len(self.views):  # type: ignore[arg-type]
+            raise wrong_views([*self.views.values()], self.instructions)
+        self._views_checked = True
+
+
+def has(instruction: Any, view: View) -> bool:
+    """Tell whether an instruction has a view."""
+    # By hand: a generator for each instruction would be what is slow.
+    for field in instruction:  # noqa: SIM110
+        if field is view.written:
+            return True
+    return False
+
+
+def wrong_views(views: Sequence[View], instructions: Sequence[Instruction]) -> ProgramError:
+    """Return the error of views of which not each is had by one instruction."""
+    count = sum([has(made, view) for made in instructions for view in views])
+    names = ", ".join(sorted({view.find.__name__ for view in views}))
+    return ProgramError(
+        f"a unit of code finds {len(views)} views by {names}, and {count} of its "
+        "instructions have one; hand each view as it is to one instruction, the next one"
+    )
 
 
 class Step(NamedTuple):
