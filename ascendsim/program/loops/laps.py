@@ -51,11 +51,22 @@ def moved(value: Any, by: int) -> Any:
     """Return a value with every lap in it moved: a lap, or a tuple of anything, records included."""
     if type(value) is Lap:
         return Lap(int(value) + by)
-    if isinstance(value, tuple):
+    if not isinstance(value, tuple):
+        return value
+    parts: list[Any] | None = None
+    for at, part in enumerate(value):
         # Most parts are plain numbers, and a call for each would be what is slow.
-        parts = [moved(part, by) if type(part) is Lap or isinstance(part, tuple) else part for part in value]
-        return tuple(parts) if type(value) is tuple else type(value)(*parts)
-    return value
+        if type(part) is int or not (type(part) is Lap or isinstance(part, tuple)):
+            continue
+        new = moved(part, by)
+        if new is not part:
+            if parts is None:
+                parts = list(value)
+            parts[at] = new
+    # Most tuples name no lap, and to make them anew takes longer than to look.
+    if parts is None:
+        return value
+    return tuple(parts) if type(value) is tuple else type(value)(*parts)
 
 
 def first_lap(value: Any) -> Lap | None:

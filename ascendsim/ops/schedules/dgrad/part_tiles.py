@@ -38,14 +38,23 @@ class Products(NamedTuple):
 class PartSlices(DgradSlices):
     """Finds slices of GM for parts; their segments are counted from the first one of the part."""
 
+    def __init__(self, cut: DgradTasks) -> None:
+        super().__init__(cut)
+        # The tile that was found last: all slices of a segment are read of it.
+        self._met: tuple[Part, int, ImageTile] | None = None
+
     def segment(self, part: Part, at: int) -> Segment:
         """Return a segment of a part."""
         return self._cut.parts[part.number][at]
 
     def tile(self, part: Part, at: int) -> ImageTile:
         """Return the image tile that a block needs under the left box of a segment."""
-        task = part.task
-        return self._cut.left_tiles[task.first_pixel, task.pixels, self.segment(part, at).left]
+        met = self._met
+        if met is None or met[0] is not part or met[1] != at:
+            task = part.task
+            tile = self._cut.left_tiles[task.first_pixel, task.pixels, self.segment(part, at).left]
+            met = self._met = part, at, tile
+        return met[2]
 
     def window(self, part: Part, at: int) -> Window:
         """Return the place of that tile in the convolution."""
