@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
+from ascendsim import legal_tilings
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -103,6 +104,41 @@ def test_cores_are_alike_that_are_alike_when_all_tiles_are_numbered(seed, monkey
     made = partition([schedule.signature(tasks) for tasks in dealt])
     monkeypatch.setattr(StreamTasks, "shares_tiles", True)
     assert made == partition([WgradTasks.signature(schedule.tasks, tasks) for tasks in dealt])
+
+
+def told_by_boxes(cut, tasks):
+    """The signature of the tasks of a core of grad_weight, with all boxes of taps in it as they are."""
+    lefts, rights, met = {}, {}, []
+    for task in tasks:
+        group, depth, part, row, rows, (box, first_group, groups, _) = task
+        # Numbered whether or not kernel depths share tiles.
+        tiles = _numbered(lefts, (group, part, row)), _numbered(rights, (group, part, box))
+        if len(cut.gemm.depths) > 1:
+            tiles = tuple(
+                (_numbered(lefts, (group, small, row, run)), _numbered(rights, (group, big, box, run)))
+                for small, big, run in cut.segments(task)
+            )
+        met.append((rows, box[1:], first_group, groups, cut._part_shapes[depth, part], tiles))
+    return tuple(met)
+
+
+def _numbered(known, key):
+    return known.setdefault(key, len(known))
+
+
+@pytest.mark.parametrize("size", [(12, 9), (5, 9, 8)])
+def test_cores_of_grad_weight_are_alike_by_numbers_as_they_are_by_boxes(size):
+    kernel = (3,) * len(size)
+    problem = ConvProblem((3, 32, *size), (48, 32, *kernel), padding=1)
+    profile = load_profile("950PR_9589")
+    for tiling in legal_tilings(problem, "grad_weight", profile).sample(12, seed=3):
+        schedule = call_of(problem, "float16", profile=profile, tilings={"grad_weight": tiling}).schedule(
+            "grad_weight"
+        )
+        dealt = [tasks for tasks in schedule.dealt() if tasks]
+        signatures = [schedule.signature(tasks) for tasks in dealt]
+        listed = [told_by_boxes(schedule.tasks, tasks) for tasks in dealt]
+        assert partition(signatures) == partition(listed), tiling
 
 
 def programs(call, gradient):

@@ -127,21 +127,48 @@ class WgradTasks(WgradCut):
         """
         lefts: dict[Hashable, int] = defaultdict(count().__next__)
         rights: dict[Hashable, int] = defaultdict(count().__next__)
+        # One tuple of numbers for all tasks: it is compared with those of all other cores.
         met: list[Hashable] = []
-        several = self.shares_tiles
+        several, parts = self.shares_tiles, self._part_shapes
         for task in tasks:
-            group, depth, part, row, _, (box, *_) = task
-            tiles: Hashable = lefts[group, part, row], rights[group, part, box]
+            group, depth, part, row, rows, columns = task
+            _, box, shape = self._told(columns)
+            # A strip that is met takes a number, with several kernel depths, too: which cores are told apart
+            # hangs on it.
+            left, right = lefts[group, part, row], rights[group, part, box]
+            met += rows, shape, parts[depth, part]
             if several:
-                tiles = tuple(
+                tiles = [
                     (lefts[group, small, row, run], rights[group, big, box, run])
                     for small, big, run in self.segments(task)
-                )
-            met.append((self._shape_of(task), self._part_shapes[depth, part], tiles))
+                ]
+                met.append(tuple(tiles))
+            else:
+                met += left, right
         return tuple(met)
 
-    @staticmethod
-    def _shape_of(task: Task) -> Hashable:
-        """Return the sizes of a task's tiles."""
-        columns = task.columns
-        return task.rows, columns.box[1:], columns.first_group, columns.groups
+    def _shape_of(self, task: Task) -> Hashable:
+        """Return what the sizes of a task's tiles are told by."""
+        return task.rows, self._told(task.columns)[2]
+
+    def _told(self, columns: Columns) -> tuple[Columns, int, int]:
+        """Return a block of columns, the number of its box, and that of the sizes that follow from it."""
+        # By identity, as all tasks of some columns have one block, and to compare boxes takes longer.
+        known = self._columns.get(id(columns))
+        if known is None or known[0] is not columns:
+            box, first_group, groups, _ = columns
+            shape = self._column_shapes[box[1:], first_group, groups]
+            known = self._columns[id(columns)] = columns, self._boxes[box], shape
+        return known
+
+    @cached_property
+    def _columns(self) -> dict[int, tuple[Columns, int, int]]:
+        return {}
+
+    @cached_property
+    def _boxes(self) -> dict[Hashable, int]:
+        return defaultdict(count().__next__)
+
+    @cached_property
+    def _column_shapes(self) -> dict[Hashable, int]:
+        return defaultdict(count().__next__)
