@@ -299,6 +299,21 @@ def test_overrides_replace_values_and_leave_a_trace(b2):
     assert b2.cores.cube == 24
 
 
+def test_vector_cores_follow_cube_cores_that_are_changed_alone(tmp_path, b2):
+    for given, vectors in (({"cores.cube": 30}, 60), ({"cores.cube": 30, "cores.vector": 30}, 30)):
+        p = load_profile("910B", given)
+        assert (p.cores.cube, p.cores.vector) == (30, vectors)
+    figure = load_profile("910B", {"cores.cube": 30}).figures["cores.vector"]
+    assert figure.source == "2 beside each of cores.cube, as before that was changed"
+    assert figure.confidence == "derived"
+    assert load_profile("910B", {"cores.cube": 24}).figures["cores.vector"] == b2.figures["cores.vector"]
+    assert load_profile(write(tmp_path, 'base = "910B3"\n' + CUBES % 11)).cores.vector == 22
+    # Cores of the 310P are no pairs.
+    assert load_profile("310P", {"cores.cube": 4}).cores.vector == load_profile("310P").cores.vector
+    # More than there may be do not follow.
+    assert "got 48 for 4000 cube cores" in refusal("910B", {"cores.cube": 4000})
+
+
 @pytest.mark.parametrize(
     ("overrides", "why"),
     [
@@ -310,7 +325,15 @@ def test_overrides_replace_values_and_leave_a_trace(b2):
         ({"paths.L0C_UB.bytes_per_cycle": 3}, "paths.L0C_UB.bytes_per_cycle: no such figure"),
         ({"sync.barrier_cycles": 3}, "it follows from barrier_us"),
         ({"cores.vector": 0}, "expected at least 1 where core_structure is split"),
-        ({"cores.cube": 200}, "cores.vector: got 48 for 200 cube cores, expected at least as many where"),
+        (
+            {"cores.cube": 200, "cores.vector": 48},
+            "got 48 for 200 cube cores, expected equally many for each",
+        ),
+        (
+            {"cores.vector": 50},
+            "got 50 for 24 cube cores, expected equally many for each where core_structure",
+        ),
+        ({"cores.vector": 50}, "such as 48 or 72"),
     ],
 )
 def test_bad_overrides_say_why(overrides, why):

@@ -44,7 +44,7 @@ def test_times_are_those_of_estimate(start):
     base = time_us({}, start)
     plans = {kernel.name: kernel.plan for kernel in base.kernels if kernel.plan}
     changed = {"cores.cube": 48}
-    assert gain.figures == {"cores.cube": (24, 48)}
+    assert gain.figures == {"cores.cube": (24, 48), "cores.vector": (48, 96)}
     assert layer.base_us == base.time_us
     assert layer.same_us == time_us(changed, start, plans).time_us
     assert layer.anew_us == time_us(changed, start).time_us

@@ -185,7 +185,10 @@ def _with_cores_idle(
     added = {path for path, value in values.items() if path in CORES and value > figures[path].value}
     if not added:
         return {}
-    others = FrozenMap[str, Any]({path: value for path, value in values.items() if path not in added})
+    kept = {path: value for path, value in values.items() if path not in added}
+    # The product's number of the one is said beside another number of the other, which it would follow else.
+    said = {path: figures[path].value for path in added if kept.keys() & set(CORES)}
+    others = FrozenMap[str, Any](kept | said)
     if not others:  # the product as it is, which has been timed
         return {place: replace(point, changes=others, tiling="product") for place, point in same.items()}
     return {place: replace(point, changes=others) for place, point in same.items()}
