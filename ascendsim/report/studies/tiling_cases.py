@@ -53,10 +53,9 @@ def cases_tables(answers: Sequence[TilingAnswer]) -> list[TextTable]:
 
 
 def _rows(answer: TilingAnswer) -> Iterator[tuple[str, ...]]:
-    same = answer.best.plan == answer.usual.plan
     won = "winner" if answer.question.doubt else "winner, ends not tried"
     lost = "no winner yet" if answer.undecided else "no winner"
-    verdict = "the usual plan" if same else won if answer.wins else lost
+    verdict = "the usual plan" if answer.keeps else won if answer.wins else lost
     for start in answer.question.starts:
         times = (microseconds(trial.times_us[start]) for trial in (answer.usual, answer.best))
         saved = f"{share(answer.saved(start))} %"
