@@ -58,6 +58,8 @@ def override_layer(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> Lay
             below = below.setdefault(group, {})
         # "derived" only to pass the checks, which let an assumed figure have no value without a range;
         # `mark_overridden` puts "override" there.
+        # A list that names something, as those of points do, is a tuple.
+        value = list(value) if isinstance(value, tuple) else value
         below[last] = {"value": value, "source": "given by the caller", "confidence": "derived"}
     return Layer("overrides", "", layer)
 
