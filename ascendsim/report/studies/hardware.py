@@ -95,17 +95,19 @@ def hardware_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
     headings = (
         "change",
         "L2",
-        "before us",
-        "same plan us",
-        "planned anew us",
-        "better us",
+        "before",
+        "same plan",
+        "planned anew",
+        "better",
         "saves",
         "plan alone",
         "itself",
         "between",
         "verdict",
     )
-    table = TextTable("What each change buys", headings, frozenset({0, 1, len(headings) - 1}), rows)
+    table = TextTable(
+        "What each change buys, in microseconds", headings, frozenset({0, 1, len(headings) - 1}), rows
+    )
     # Without intervals nothing lies between, and seldom there is a verdict, or a new plan without the change.
     return without_empty(table, ("plan alone", "itself", "between", "verdict"))
 
@@ -125,8 +127,8 @@ def tuned_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
             before, after = gain.tuned_us
             times = microseconds(before), microseconds(after)
             rows.append((gain.change, gain.start, *times, saving(1 - after / before)))
-    headings = ("change", "L2", "before us", "after us", "saves")
-    return TextTable("Under plans tuned for each", headings, frozenset({0, 1}), tuple(rows))
+    headings = ("change", "L2", "before", "after", "saves")
+    return TextTable("Under plans tuned for each, in microseconds", headings, frozenset({0, 1}), tuple(rows))
 
 
 def hardware_tables(answer: HardwareAnswer) -> list[TextTable]:
@@ -172,8 +174,8 @@ def layer_table(gain: Gain) -> TextTable:
         microseconds(gain.better_us),
         saving(gain.share),
     )
-    headings = ("layer", "count", "before us", "same plan us", "planned anew us", "better us", "saves")
-    title = f"{gain.change}, L2 {gain.start}: one call of each layer, and all with their counts"
+    headings = ("layer", "count", "before", "same plan", "planned anew", "better", "saves")
+    title = f"{gain.change}, L2 {gain.start}, in microseconds: one call of each layer, all with their counts"
     return TextTable(title, headings, frozenset({0}), (*rows, last), total=True)
 
 

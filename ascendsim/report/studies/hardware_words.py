@@ -13,8 +13,8 @@ NAMED = 3
 
 UNCLEAR, NOTHING = "not distinguishable", "no change"
 ONLY_PLAN = "another plan alone"
-NEEDS, PARTLY = "by a plan that needs it", "partly by a plan that needs it"
-NO_FIT, BELOW = "old plan does not fit", "below the margin"
+NEEDS, PARTLY = "needs a new plan", "partly needs a new plan"
+NO_FIT, BELOW = "old plan does not fit", "below margin"
 
 
 def hardware_sentence(answer: HardwareAnswer) -> str:
@@ -183,7 +183,8 @@ def _own_saving(gain: Gain, margin: float) -> str:
     if plans == NO_FIT:
         clauses.append("under new plans since old ones do not fit")
     elif plans:
-        said += f" {plans} ({', '.join(_two_plans(gain))})"
+        partly = "partly " if plans == PARTLY else ""
+        said += f" {partly}by a plan that needs it ({', '.join(_two_plans(gain))})"
     if BELOW in told:
         clauses.append(f"below the model's margin of {share(margin)} %")
     return ", ".join([said, *clauses]) + ("," if clauses and not gain.plan_share else "")
