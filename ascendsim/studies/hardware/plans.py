@@ -47,11 +47,11 @@ def better_plans(same: Answer, anew: Answer) -> Mapping[str, Plan] | None:
     """Return the faster plan of each gradient, if they come from different answers; else None."""
     if same.reason:
         return None
-    keeps = {name: _gradient_us(same, name) <= _gradient_us(anew, name) for name in GRADIENTS}
+    stays = {name: _gradient_us(same, name) <= _gradient_us(anew, name) for name in GRADIENTS}
     named = [name for name in GRADIENTS if name in same.plans]
-    if len({keeps[name] for name in named}) < 2:
+    if len({stays[name] for name in named}) < 2:
         return None
-    return {name: (same if keeps[name] else anew).plans[name] for name in named}
+    return {name: (same if stays[name] else anew).plans[name] for name in named}
 
 
 def _gradient_us(answer: Answer, gradient: str) -> float:
