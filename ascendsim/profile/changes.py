@@ -12,6 +12,7 @@ from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.profile.change_values import value_on
 from ascendsim.profile.check import problem_lines
+from ascendsim.profile.consistency import vector_cores_beside
 from ascendsim.profile.files import load_profile
 from ascendsim.profile.records import Profile
 
@@ -31,10 +32,22 @@ class Change(NamedTuple):
     def on(self, profile: Profile) -> FrozenMap[str, Any]:
         """Return the values on a product: dotted path -> value, whole where the product's is whole.
 
+        Where cube cores change and nothing is said of the vector cores beside them, these follow.
         Raises   ConfigError for a path that is no figure, a factor of what is no number, or a value that the
                  figure cannot have
         """
-        return FrozenMap({path: value_on(path, said, profile) for path, said in self.figures.items()})
+        values = {path: value_on(path, said, profile) for path, said in self.figures.items()}
+        return FrozenMap(values | _following(values, profile))
+
+
+def _following(values: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
+    """Return what `load_profile` lets follow these values."""
+    if "cores.cube" not in values or "cores.vector" in values:
+        return {}
+    cores = {"cube": {"value": profile.cores.cube}, "vector": {"value": profile.cores.vector}}
+    tree = {"core_structure": {"value": profile.core_structure}, "cores": cores}
+    beside = vector_cores_beside(values["cores.cube"], tree)
+    return {} if beside in (None, profile.cores.vector) else {"cores.vector": beside}
 
 
 def parse_changes(text: str) -> tuple[Change, ...]:

@@ -1,16 +1,16 @@
 """Merge the layers a product is made of, check the result, and tell every mistake in one error."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ascendsim.errors import ConfigError, close_matches
+from ascendsim.profile.consistency import contradictions, vector_cores_beside
 from ascendsim.profile.kinds import Kind
 from ascendsim.profile.problems import FIELDS, Problem, problems_of
 from ascendsim.profile.schema import (
     ABOUT_TABLES,
     ABOUT_TEXTS,
     CONFIDENCES,
-    INTEGER_DTYPES,
     TREE,
     child,
     children,
@@ -30,8 +30,23 @@ def merge(layers: list[Layer]) -> dict[str, Any]:
     """Lay the layers over each other; a figure is replaced whole, so a new value names its own source."""
     merged: dict[str, Any] = {}
     for layer in layers:
+        beside = _vector_cores(layer.tree.get("cores"), merged)
         _merge_into(merged, layer.tree, TREE)
+        if beside is not None:
+            merged["cores"]["vector"] = beside
     return merged
+
+
+def _vector_cores(cores: Any, below: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the figure of the vector cores that follow a layer's cube cores; None where none follow."""
+    if not isinstance(cores, Mapping) or "vector" in cores or not isinstance(cores.get("cube"), Mapping):
+        return None
+    cubes = cores["cube"].get("value")
+    beside = vector_cores_beside(cubes, below)
+    if beside is None or beside == below["cores"]["vector"]["value"]:
+        return None
+    source = f"{beside // cubes} beside each of cores.cube, as before that was changed"
+    return {"value": beside, "source": source, "confidence": "derived"}
 
 
 def _merge_into(target: dict[str, Any], tree: Mapping[str, Any], node: Any) -> None:
@@ -46,15 +61,17 @@ def _merge_into(target: dict[str, Any], tree: Mapping[str, Any], node: Any) -> N
             target[key] = value
 
 
-def check(layers: list[Layer]) -> dict[str, Any]:
-    """Merge the layers and return the tree of figures, or raise one ConfigError with every problem."""
+def check(layers: list[Layer], about: Sequence[str] = ()) -> dict[str, Any]:
+    """Merge the layers and return the tree of figures, or raise one ConfigError with every problem.
+
+    about   problems of what the files say beside their figures, which are told with those of the figures
+    """
     tree = merge(layers)
     # Checked after merging, because only the whole must be complete; `_where` finds the layer to blame.
     found = list(problems_of(TREE, tree))
-    problems = [_tell(layers, problem) for problem in found]
-    if not problems:
-        # Only of a tree that is well formed: contradictions read the values as they are.
-        problems = [f"{layers[-1].file}: {text}" for text in _contradictions(tree)]
+    problems = [*about, *(_tell(layers, problem) for problem in found)]
+    broken = {problem.place[0] for problem in found}
+    problems += [f"{layers[-1].file}: {text}" for text in contradictions(tree, broken)]
     if problems:
         text = problems_text(layers[-1].file, problems)
         # A base has every table: where a whole one is missing, none is named.
@@ -165,42 +182,3 @@ def _paths_with(part: str, known: tuple[str, ...]) -> list[str]:
     return [
         path for path in known if path.lower().endswith(f".{part}") or path.lower().startswith(f"{part}.")
     ]
-
-
-def _contradictions(tree: dict[str, Any]) -> Iterator[str]:
-    """Find figures that are well formed one by one but do not fit each other."""
-    paths, buffers, rates = tree["paths"], tree["buffers"], tree["cube"]["rates"]
-    queues = {pipe for table in tree["queues"].values() for pipe in table}
-    for name, path in paths.items():
-        # GM is no buffer of the core.
-        missing = [end for end in name.split("_") if end != "GM" and end not in buffers]
-        if missing:
-            yield f"paths.{name}: goes through {missing[0]}, but there is no buffers.{missing[0]}"
-        # Its instructions would be issued into a queue that does not exist.
-        if path["pipe"]["value"] not in queues:
-            yield f"paths.{name}.pipe: {path['pipe']['value']} has no queue depth in queues"
-        spread, latency = (path.get(key, {}).get("value", 0) for key in ("spread_cycles", "latency_cycles"))
-        # The nearest part of L2 would answer before it is asked.
-        if spread > latency:
-            yield f"paths.{name}.spread_cycles: got {spread}, expected at most the latency_cycles, {latency}"
-    if "L0C_GM" not in paths and "L0C_UB" not in paths:
-        yield "paths: results cannot leave the cube; expected L0C_GM or L0C_UB"
-    for dtype in rates:
-        # Sums of int8 products are exact in int32: there is no model to choose.
-        if dtype not in INTEGER_DTYPES and dtype not in tree["accumulation"]:
-            yield f"accumulation.{dtype}: missing, though cube.rates.{dtype} exists; expected a model's text"
-    # It differs by product, 11 or 10, so that no default would be right.
-    if "hf32" in rates and "hf32_mantissa_bits" not in tree["cube"]:
-        yield "cube.hf32_mantissa_bits: missing, though cube.rates.hf32 exists"
-    # Casts, sums and the bias gradient run there.
-    if tree["core_structure"]["value"] == "split" and not tree["cores"]["vector"]["value"]:
-        yield "cores.vector: got 0, expected at least 1 where core_structure is split"
-    # A cube core hands its results to the vector cores beside it.
-    cubes, vectors = (tree["cores"][kind]["value"] for kind in ("cube", "vector"))
-    if tree["core_structure"]["value"] == "split" and 0 < vectors < cubes:
-        yield (
-            f"cores.vector: got {vectors} for {cubes} cube cores, expected at least as many where "
-            "core_structure is split"
-        )
-    if tree["core_structure"]["value"] == "split" and "vector" not in tree["queues"]:
-        yield "queues.vector: missing; a split core has queues of its own on the vector side"

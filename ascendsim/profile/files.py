@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
 from ascendsim.profile.build import build_profile
-from ascendsim.profile.check import Layer, check, hint, merge, nearest
-from ascendsim.profile.overrides import mark_overridden, override_layer
+from ascendsim.profile.check import Layer, check, hint, merge, nearest, problems_text
+from ascendsim.profile.overrides import evidence_of, mark_overridden, override_layer
 from ascendsim.profile.reading import ProductFile, configs_directory, read_product, toml_files
 from ascendsim.profile.records import Profile
+from ascendsim.profile.schema import leaves
 
 LONGEST_NAME = 4096  # no system has longer paths; a message should stay short
 
@@ -25,11 +26,19 @@ class Product(NamedTuple):
     base: str
 
 
+class _Measured(NamedTuple):
+    """What the evidence is of: a variant, and of how many of the lowest files it is made."""
+
+    variant: str
+    files: int
+
+
 class _Choice(NamedTuple):
     """Meaning of a name: files, each with the variant chosen in it, lowest first; what to call the result."""
 
     files: tuple[tuple[ProductFile, str], ...]
     names: tuple[tuple[str, str], ...]
+    measured: _Measured | None = None
 
     @property
     def layers(self) -> list[Layer]:
@@ -41,10 +50,26 @@ class _Choice(NamedTuple):
                 found.append(Layer(file.label, f"variants.{variant}.", file.variants[variant]))
         return found
 
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with what the files say beside their figures."""
+        return [problem for file, _ in self.files for problem in file.problems]
+
     def profile(self, tree: Mapping[str, Any]) -> Profile:
         """Return the profile of a checked tree of figures."""
         sources = {key: text for file, _ in self.files for key, text in file.sources.items()}
-        return build_profile(dict(self.names), tree, sources)
+        return build_profile(dict(self.names) | {"evidence": self._evidence(tree)}, tree, sources)
+
+    def _evidence(self, tree: Mapping[str, Any]) -> str:
+        """Return the evidence, and of which product it is where files above that one change figures."""
+        text = dict(self.names).get("evidence", "")
+        if self.measured is None or self.measured.files == len(self.files):
+            return text
+        below = dict(leaves(merge(_Choice(self.files[: self.measured.files], ()).layers)))
+        changed = [
+            path for path, figure in leaves(tree) if figure["value"] != below.get(path, {}).get("value")
+        ]
+        return evidence_of(self.measured.variant, text, changed)
 
 
 def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -> Profile:
@@ -66,7 +91,7 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
     if not overrides:
         return _built(choice)
     below = merge(choice.layers)
-    tree = check([*choice.layers, override_layer(below, overrides)])
+    tree = check([*choice.layers, override_layer(below, overrides)], choice.problems)
     return mark_overridden(choice.profile(tree), below, overrides)
 
 
@@ -74,7 +99,7 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
 # process that edits a file has a new profile for each edit.
 @lru_cache(maxsize=32)
 def _built(choice: _Choice) -> Profile:
-    return choice.profile(check(choice.layers))
+    return choice.profile(check(choice.layers, choice.problems))
 
 
 def profile_from_tree(tree: Mapping[str, Any], product: str) -> Profile:
@@ -106,19 +131,23 @@ def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
     base = file.texts.get("base")
     below = _base(path, file, base, above) if base else _Choice((), ())
     if file.variants and chosen not in file.variants:
-        raise ConfigError(
-            f"{file.label}: unknown variant {shown(chosen)}{hint(chosen, tuple(file.variants))}"
-        )
-    inherited = dict(below.names)
+        unknown = f"{file.label}: unknown variant {shown(chosen)}{hint(chosen, tuple(file.variants))}"
+        # Perhaps it is one of those that cannot be read.
+        raise ConfigError(problems_text(file.label, [*file.problems, unknown]) if file.problems else unknown)
+    inherited, shipped = dict(below.names), path.parent == configs_directory()
     # A file of one's own keeps the product of its base; one that is shipped is a product itself.
-    product = path.stem if path.parent == configs_directory() else inherited.get("product", path.stem)
+    product = path.stem if shipped else inherited.get("product", path.stem)
     names = {
         "product": file.texts.get("product", product),
         # Reports print the variant: a file of one's own goes by its own name, not by that of its base.
         "variant": chosen or file.texts.get("variant", path.stem),
         "evidence": file.texts.get("evidence", inherited.get("evidence", "")),
     }
-    return _Choice((*below.files, (file, chosen if file.variants else "")), tuple(names.items()))
+    files = (*below.files, (file, chosen if file.variants else ""))
+    # Nobody has measured what a file of one's own only says.
+    says = shipped or "evidence" in file.texts
+    measured = _Measured(names["variant"], len(files)) if says else below.measured
+    return _Choice(files, tuple(names.items()), measured)
 
 
 def _on_generation(choice: _Choice, overrides: Mapping[str, Any]) -> _Choice:
@@ -128,7 +157,8 @@ def _on_generation(choice: _Choice, overrides: Mapping[str, Any]) -> _Choice:
     arch = given[-1].get("value") if given and isinstance(given[-1], Mapping) else None
     files = {path.stem: path for path in toml_files(configs_directory() / "generations")}
     file = read_product(files.get(str(overrides.get("npu_arch", arch)), files["other"]), "generation")
-    return _Choice(((file, ""), *choice.files), choice.names)
+    measured = choice.measured and choice.measured._replace(files=choice.measured.files + 1)
+    return _Choice(((file, ""), *choice.files), choice.names, measured)
 
 
 def _base(path: Path, file: ProductFile, base: str, above: tuple[str, ...]) -> _Choice:

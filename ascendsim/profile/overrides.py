@@ -1,6 +1,6 @@
 """Replace figures of a product by values of the caller's, and say so in their provenance."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,9 @@ from ascendsim.profile.check import Layer, hint, problems_text
 from ascendsim.profile.records import Figure, Profile
 from ascendsim.profile.schema import leaves
 
+# So many changed figures are named in a line.
+NAMED = 4
+
 
 def mark_overridden(profile: Profile, below: Mapping[str, Any], overrides: Mapping[str, Any]) -> Profile:
     """Give the overridden figures the confidence "override" and the value they replace as source."""
@@ -20,7 +23,23 @@ def mark_overridden(profile: Profile, below: Mapping[str, Any], overrides: Mappi
         # The replaced value stays readable in every report of the run.
         source = f"given by the caller; {profile.variant} has {old['value']} ({old['source']})"
         figures[path] = Figure(figures[path].value, source, "override")
-    return replace(profile, figures=FrozenMap(figures))
+    changed = [path for path, old in replaced.items() if figures[path].value != old["value"]]
+    evidence = evidence_of(profile.variant, profile.evidence, changed)
+    return replace(profile, figures=FrozenMap(figures), evidence=evidence)
+
+
+def evidence_of(variant: str, evidence: str, changed: Sequence[str]) -> str:
+    """Return what was measured, and of which product where figures of it are changed.
+
+    Nobody has measured the changed one. Whether what was measured holds of it too depends on what is changed,
+    which is therefore named.
+    """
+    if not evidence or not changed:
+        return evidence
+    named = [*changed[:NAMED], f"{len(changed) - NAMED} more"] if len(changed) > NAMED else list(changed)
+    *first, last = named
+    figures = f"{', '.join(first)} and {last}" if first else last
+    return f"of {variant} as it is, without the change of {figures}: {evidence}"
 
 
 def override_layer(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> Layer:
@@ -39,6 +58,8 @@ def override_layer(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> Lay
             below = below.setdefault(group, {})
         # "derived" only to pass the checks, which let an assumed figure have no value without a range;
         # `mark_overridden` puts "override" there.
+        # A list that names something, as those of points do, is a tuple.
+        value = list(value) if isinstance(value, tuple) else value
         below[last] = {"value": value, "source": "given by the caller", "confidence": "derived"}
     return Layer("overrides", "", layer)
 

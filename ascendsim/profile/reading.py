@@ -17,13 +17,17 @@ from ascendsim.profile.schema import ABOUT_TABLES, ABOUT_TEXTS
 # Equal only to itself: the same content is parsed once, and identity costs nothing to compare.
 @dataclass(frozen=True, eq=False)
 class ProductFile:
-    """A product file as read: texts and tables about it, and its tree of figures."""
+    """A product file as read: texts and tables about it, and its tree of figures.
+
+    problems   what is wrong with the texts and tables, which are left out; figures are not checked yet
+    """
 
     label: str
     texts: Mapping[str, str]
     variants: Mapping[str, Any]
     sources: Mapping[str, str]
     tree: Mapping[str, Any]
+    problems: tuple[str, ...] = ()
 
 
 @cache
@@ -73,31 +77,37 @@ def _parsed(path: Path, written: bytes, table: str) -> ProductFile:
         content = tomllib.loads(written.decode("utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from None
-    problems = [f"{label}: {problem}" for problem in _about_problems(content)]
-    if problems:
-        raise ConfigError(problems_text(label, problems))
+    wrong = dict(_about_problems(content))
+    problems = tuple(f"{label}: {problem}" for problem in wrong.values())
+    # Which figures lie below is not known without it.
+    if "base" in wrong:
+        raise ConfigError(problems_text(label, list(problems)))
     # What is left are figures: the schema knows nothing else.
-    texts = {key: content.pop(key) for key in ABOUT_TEXTS if key in content}
-    variants, sources = content.pop("variants", {}), content.pop("sources", {})
-    return ProductFile(label, texts, variants, sources, {table: content} if table else content)
+    about = {key: content.pop(key) for key in (*ABOUT_TEXTS, *ABOUT_TABLES) if key in content}
+    texts = {key: about[key] for key in ABOUT_TEXTS if key in about and key not in wrong}
+    variants, sources = ({} if key in wrong else about.get(key, {}) for key in ABOUT_TABLES)
+    variants = {name: tree for name, tree in variants.items() if f"variants.{name}" not in wrong}
+    tree = {table: content} if table else content
+    return ProductFile(label, texts, variants, sources, tree, problems)
 
 
-def _about_problems(content: Mapping[str, Any]) -> Iterator[str]:
+def _about_problems(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the path of each text or table that is wrong, and what to say of it."""
     for key in ABOUT_TEXTS:
         if not isinstance(content.get(key, ""), str):
-            yield f"{key}: got {content[key]!r}, expected a text"
+            yield key, f"{key}: got {content[key]!r}, expected a text"
     variant = content.get("variant", "-")
     if isinstance(variant, str) and not _names_files(variant):
-        yield f"variant: got {variant!r}, expected {_A_NAME}"
+        yield "variant", f"variant: got {variant!r}, expected {_A_NAME}"
     for key in ABOUT_TABLES:
         if not isinstance(content.get(key, {}), dict):
-            yield f"{key}: got {content[key]!r}, expected a table"
+            yield key, f"{key}: got {content[key]!r}, expected a table"
     variants = content.get("variants", {})
     for name, variant in variants.items() if isinstance(variants, dict) else ():
         if not _names_files(name):
-            yield f"variants: got {name!r}, expected {_A_NAME}"
-        if not isinstance(variant, dict):
-            yield f"variants.{name}: got {variant!r}, expected a table of figures"
+            yield f"variants.{name}", f"variants: got {name!r}, expected {_A_NAME}"
+        elif not isinstance(variant, dict):
+            yield f"variants.{name}", f"variants.{name}: got {variant!r}, expected a table of figures"
 
 
 _A_NAME = "a name without / and \\, since files of reports are called after it"

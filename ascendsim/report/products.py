@@ -8,6 +8,9 @@ from ascendsim.report.columns import TIME_PARTS, Entry
 from ascendsim.report.numbers import microseconds
 from ascendsim.report.tables import TextTable
 
+# So many names of variants keep a row within 160 columns.
+NAMES = 7
+
 
 def products_table(products: Sequence[Entry]) -> TextTable:
     """Show the products side by side: the whole time, and that on the cores once the kernels have begun.
@@ -53,7 +56,7 @@ def _speed(first_us: float, time_us: float) -> str:
 
 
 def product_table(rows: Sequence[Entry]) -> TextTable:
-    """List products; variants that differ in nothing shown share a row.
+    """List products; variants that differ in nothing shown share a row, so many as fit.
 
     A star marks the variant that the plain name means.
     """
@@ -64,6 +67,10 @@ def product_table(rows: Sequence[Entry]) -> TextTable:
         numbers = (str(row["cube_mhz"]), str(row["figures"]), str(row["assumed"]))
         name = row["variant"] + ("*" if row["default"] else "")
         alike.setdefault((row["product"], row["core_structure"], cores, *numbers), []).append(name)
-    cells = tuple((*key, ", ".join(names)) for key, names in alike.items())
+    cells = tuple(
+        (*key, ", ".join(names[first : first + NAMES]))
+        for key, names in alike.items()
+        for first in range(0, len(names), NAMES)
+    )
     headings = ("product", "cores", "cube or AI + vector", "MHz", "figures", "assumed", "variants")
     return TextTable("Products", headings, frozenset({0, 1, 6}), cells)

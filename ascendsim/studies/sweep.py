@@ -42,6 +42,11 @@ def ends(figure: Figure) -> tuple[Any, Any]:
     return figure.range[0], figure.range[-1]
 
 
+def hashable(end: Any) -> Any:
+    """Return a value of a figure by which points can be named: of one that is a list, a tuple."""
+    return tuple(end) if isinstance(end, list) else end
+
+
 def sweep_size(profile: Profile) -> int:
     """Return how many calls a sweep times; an end at which a figure already stands needs none."""
     return sum(end != figure.value for figure in ranged_figures(profile).values() for end in ends(figure))

@@ -145,6 +145,9 @@ def _make(tree: dict, name: str, changes: dict) -> Profile:
         for group in groups:
             below = below[group]
         below[last] = value  # the reader of profiles refuses a figure that no profile has
+    # An AI core of split products is one cube core with two vector cores.
+    if tree["core_structure"] == "split" and "cores.cube" in changes and "cores.vector" not in changes:
+        tree["cores"]["vector"] = 2 * tree["cores"]["cube"]
     return profile_from_tree(_as_figures(tree), name)
 
 

@@ -64,6 +64,44 @@ def test_all_problems_of_a_file_come_in_one_error(tmp_path):
         assert f"{path}: {line}" in message
 
 
+def test_texts_keys_values_and_what_does_not_fit_are_told_together(tmp_path):
+    text = """
+        base = "910B3"
+        variant = "a/b"
+        evidence = 3
+        sources = "mine"
+        fou = 1
+        [cores]
+        cube = { value = 30, source = "guess", confidence = "measured" }
+        vector = { value = 20, source = "guess", confidence = "measured" }
+        [links.memory]
+        efficiency = { value = "many", source = "guess", confidence = "measured" }
+        """
+    path = write(tmp_path, text)
+    message = refusal(path)
+    assert f"{path}: 6 problems" in message
+    for line in (
+        "evidence: got 3, expected a text",
+        "variant: got 'a/b', expected a name",
+        "sources: got 'mine', expected a table",
+        "fou: unknown key",
+        "links.memory.efficiency.value: got 'many'",
+        "cores.vector: got 20 for 30 cube cores",
+    ):
+        assert f"{path}: {line}" in message
+    # Nobody asks whether what is wrong by itself fits: 20 vector cores may be right beside what was meant.
+    message = refusal(write(tmp_path, text.replace("value = 30", 'value = "ten"')))
+    assert "cores.cube.value: got 'ten'" in message
+    assert "got 20 for" not in message
+
+
+def test_a_variant_that_cannot_be_read_is_told_with_why(tmp_path):
+    path = write(tmp_path, 'base = "910B3"\ndefault_variant = "b"\n[variants]\nb = 3\n[variants.c]\n')
+    message = refusal(path)
+    assert f"{path}: variants.b: got 3, expected a table of figures" in message
+    assert f"{path}: unknown variant 'b'" in message
+
+
 def test_a_missing_figure_is_named_and_never_filled_in(tmp_path):
     text = (configs_directory() / "910B.toml").read_text()
     path = write(tmp_path, re.sub(r"(?m)^issue_cycles = .*$", "", text))
@@ -299,6 +337,46 @@ def test_overrides_replace_values_and_leave_a_trace(b2):
     assert b2.cores.cube == 24
 
 
+def test_vector_cores_follow_cube_cores_that_are_changed_alone(tmp_path, b2):
+    for given, vectors in (({"cores.cube": 30}, 60), ({"cores.cube": 30, "cores.vector": 30}, 30)):
+        p = load_profile("910B", given)
+        assert (p.cores.cube, p.cores.vector) == (30, vectors)
+    figure = load_profile("910B", {"cores.cube": 30}).figures["cores.vector"]
+    assert figure.source == "2 beside each of cores.cube, as before that was changed"
+    assert figure.confidence == "derived"
+    assert load_profile("910B", {"cores.cube": 24}).figures["cores.vector"] == b2.figures["cores.vector"]
+    assert load_profile(write(tmp_path, 'base = "910B3"\n' + CUBES % 11)).cores.vector == 22
+    # Cores of the 310P are no pairs.
+    assert load_profile("310P", {"cores.cube": 4}).cores.vector == load_profile("310P").cores.vector
+    # More than there may be do not follow.
+    assert "got 48 for 4000 cube cores" in refusal("910B", {"cores.cube": 4000})
+
+
+def test_what_was_measured_is_said_to_be_of_the_product_without_changes(tmp_path, b2):
+    b3 = load_profile("910B3")
+    assert b3.evidence.startswith("cube, paths and streams measured")
+    mine = write(tmp_path, 'base = "910B3"\n' + CUBES % 11)
+    changed = "without the change of cores.cube and cores.vector"
+    assert load_profile(mine).evidence == f"of 910B3 as it is, {changed}: {b3.evidence}"
+    # A file above it counts all that differs from what was measured, and one that changes nothing nothing.
+    above = write(tmp_path, 'base = "mine.toml"\n[clock]\n' + CLOCK, "above.toml")
+    told = "without the change of cores.cube, cores.vector and clock.cube_mhz"
+    assert load_profile(above).evidence == f"of 910B3 as it is, {told}: {b3.evidence}"
+    assert load_profile(write(tmp_path, 'base = "910B3"\n', "same.toml")).evidence == b3.evidence
+    # Who measured the file's own product says so.
+    said = write(tmp_path, 'base = "910B3"\nevidence = "our own runs"\n' + CUBES % 11, "said.toml")
+    assert load_profile(said).evidence == "our own runs"
+    told = "of 910B2 as it is, without the change of links.memory.efficiency: "
+    assert load_profile("910B", {"links.memory.efficiency": 0.8}).evidence == told + b2.evidence
+    assert load_profile("910B", {"links.memory.efficiency": 0.9}).evidence == b2.evidence
+    many = {f"buffers.{name}.capacity_bytes": 98304 for name in ("L1", "L0A", "L0B", "L0C")}
+    told = load_profile("910B", many | {"clock.cube_mhz": 1000}).evidence
+    assert " and 1 more: cube, paths" in told
+
+
+CLOCK = 'cube_mhz = { value = 1650, source = "power-capped rack", confidence = "measured" }\n'
+
+
 @pytest.mark.parametrize(
     ("overrides", "why"),
     [
@@ -310,7 +388,15 @@ def test_overrides_replace_values_and_leave_a_trace(b2):
         ({"paths.L0C_UB.bytes_per_cycle": 3}, "paths.L0C_UB.bytes_per_cycle: no such figure"),
         ({"sync.barrier_cycles": 3}, "it follows from barrier_us"),
         ({"cores.vector": 0}, "expected at least 1 where core_structure is split"),
-        ({"cores.cube": 200}, "cores.vector: got 48 for 200 cube cores, expected at least as many where"),
+        (
+            {"cores.cube": 200, "cores.vector": 48},
+            "got 48 for 200 cube cores, expected equally many for each",
+        ),
+        (
+            {"cores.vector": 50},
+            "got 50 for 24 cube cores, expected equally many for each where core_structure",
+        ),
+        ({"cores.vector": 50}, "such as 48 or 72"),
     ],
 )
 def test_bad_overrides_say_why(overrides, why):

@@ -169,6 +169,12 @@ def test_variants_that_differ_in_nothing_shown_share_a_row():
     table = product_table(rows)
     assert [row[-1] for row in table.rows] == ["toy1*, toy2", "toy3*"]
     assert table.rows[0][:4] == ("toy", "split", "2 + 4", "1000")
+    # Of many names each row says all that is true of its own, and fits a wide terminal.
+    many = [one | {"variant": f"950DT_95{at:02}x", "default": False} for at in range(16)]
+    shown = product_table(many).rows
+    assert [len(row[-1].split(", ")) for row in shown] == [7, 7, 2]
+    assert len({row[:-1] for row in shown}) == 1
+    assert max(len(row[-1]) for row in shown) <= 160 - 65
 
 
 @pytest.mark.parametrize(

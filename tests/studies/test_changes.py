@@ -40,8 +40,18 @@ def test_a_share_is_multiplied_in_tenths_and_not_in_binary():
 
 
 def test_a_value_replaces_the_figure():
-    assert only("cores.cube=20").on(PROFILE) == {"cores.cube": 20}
+    assert only("clock.cube_mhz=20").on(PROFILE) == {"clock.cube_mhz": 20}
     assert only(f"{MEMORY}=2.5").on(PROFILE) == {MEMORY: 2.5}
+
+
+def test_vector_cores_follow_the_cube_cores_that_they_stand_beside():
+    # An AI core of the 910B is a cube core with two vector cores.
+    assert only("cores.cube=20").on(PROFILE) == {"cores.cube": 20, "cores.vector": 40}
+    # Who says both asks for another core, and who says the vector cores alone does.
+    assert only("cores.cube=20+cores.vector=20").on(PROFILE) == {"cores.cube": 20, "cores.vector": 20}
+    assert only("cores.vector=72").on(PROFILE) == {"cores.vector": 72}
+    # AI cores of the 310P hold their vector unit; seven vector cores beside eight of them are others.
+    assert only("cores.cube=4").on(load_profile("310P")) == {"cores.cube": 4}
 
 
 def test_a_list_makes_a_change_of_each_value():
@@ -139,7 +149,7 @@ def test_figures_that_no_product_can_have_together_are_told_in_a_line():
     # Each alone may have the value; 12 vector cores cannot stand beside 24 cube cores.
     assert contradiction("910B2", {"cores.cube": 20}) == ""
     told = contradiction("910B2", {"cores.vector": 12})
-    assert told.startswith("cores.vector: got 12 for 24 cube cores, expected at least as many")
+    assert told.startswith("cores.vector: got 12 for 24 cube cores, expected equally many for each")
     assert "\n" not in told
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.report.page.held import Curve, held
-from ascendsim.report.studies.tiling import tiling_page, tiling_record, tiling_tables
+from ascendsim.report.studies.tiling import notes, tiling_page, tiling_record, tiling_tables
 from ascendsim.report.studies.tiling_courses import (
     buffers_picture,
     buffers_table,
@@ -203,6 +203,29 @@ def test_the_page_has_all_paths_and_a_picture_of_the_buffers_for_every_start(ans
     assert len(sections["The critical paths"].tables) == starts
     assert len(sections["What the buffers hold"].pictures) == starts
     assert len(sections["Fill, steady and drain"].tables) == 1
+
+
+def test_where_no_plan_beats_the_usual_one_it_is_shown_once(answer):
+    found, _ = answer
+    kept = replace(found, best=found.usual)
+    for both, one in zip(tiling_tables(found), tiling_tables(kept), strict=True):
+        assert not {"best", "difference"} & {*one.headings, *(cell for row in one.rows for cell in row)}
+        shown = [
+            at for at, heading in enumerate(both.headings) if heading not in ("best", "difference", "plan")
+        ]
+        usual = [row for row in both.rows if "plan" not in both.headings or row[1] == "usual"]
+        # Plans that were set otherwise have fields of their own in the table of both.
+        expected = [tuple(row[at] for at in shown) for row in usual]
+        assert set(one.rows) <= set(expected) if one.title == "The usual plan" else list(one.rows) == expected
+    assert not any("the best came from" in note for note in notes(kept))
+    assert any("the best came from" in note for note in notes(found))
+    # Nor does the page draw it twice, or call it both.
+    for section in tiling_page(kept, {}).sections:
+        for picture in section.pictures:
+            assert "best" not in picture.svg
+            assert "both" not in picture.caption
+        for table in section.tables:
+            assert "best" not in {*table.headings, *(cell for row in table.rows for cell in row)}
 
 
 def test_the_record_has_all_of_it_but_the_curves(answer):

@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from ascendsim.report.studies.hardware import hardware_page, hardware_record, hardware_table, notes
+from ascendsim.report.numbers import value
+from ascendsim.report.studies.hardware import (
+    figure_table,
+    hardware_page,
+    hardware_record,
+    hardware_table,
+    hardware_tables,
+    notes,
+)
 from ascendsim.report.studies.hardware_words import hardware_sentence, share
 from ascendsim.studies.hardware.records import Doubt, Gain, LayerGain
 from tests.helpers.studied_hardware import (
@@ -29,10 +37,10 @@ def gain(name, start, better, low, high):
 
 CASES = (
     (96.0, 0.03, 0.05, "saves 4.0 % (3.0 to 5.0 %)"),
-    (96.0, -0.01, 0.05, "is not distinguishable from no change (-1.0 to 5.0 %)"),
-    (104.0, -0.05, -0.03, "costs 4.0 % (-5.0 to -3.0 %)"),
+    (96.0, -0.01, 0.05, "is not distinguishable from no change (costs 1.0 to saves 5.0 %)"),
+    (104.0, -0.05, -0.03, "costs 4.0 % (3.0 to 5.0 %)"),
     (100.0, 0.0, 0.0, "changes nothing"),
-    (100.0, -0.02, 0.0, "is not distinguishable from no change (-2.0 to 0.0 %)"),
+    (100.0, -0.02, 0.0, "is not distinguishable from no change (costs 0.0 to 2.0 %)"),
 )
 
 
@@ -49,13 +57,19 @@ def planned(better, same, anew, *, new_plan=True, start="warm"):
 
 PLANS = (
     # All of 12 % comes of the new plan; the old one is as slow as before.
-    (planned(88.0, 100.0, 88.0), "saves 12.0 % by another plan (same plan 0.0 %, planned anew 12.0 %)"),
+    (
+        planned(88.0, 100.0, 88.0),
+        "saves 12.0 % by a plan that needs it (same plan 0.0 %, planned anew 12.0 %)",
+    ),
     # Half of it: 6 of 12 %.
-    (planned(88.0, 94.0, 88.0), "saves 12.0 % by another plan (same plan 6.0 %, planned anew 12.0 %)"),
+    (
+        planned(88.0, 94.0, 88.0),
+        "saves 12.0 % by a plan that needs it (same plan 6.0 %, planned anew 12.0 %)",
+    ),
     # 2 of 12 %. Of a mixed one the better time is below both.
     (
         planned(88.0, 90.0, 89.0),
-        "saves 12.0 % partly by another plan (same plan 10.0 %, planned anew 11.0 %)",
+        "saves 12.0 % partly by a plan that needs it (same plan 10.0 %, planned anew 11.0 %)",
     ),
     # 1 of 12 % is less than a tenth.
     (planned(88.0, 89.0, 88.0), "saves 12.0 %"),
@@ -69,8 +83,8 @@ PLANS = (
     (planned(98.0, 98.0, 98.0, new_plan=False), "saves 2.0 %, below the model's margin of 4.3 %,"),
     (
         planned(98.0, 100.0, 98.0),
-        "saves 2.0 % by another plan (same plan 0.0 %, planned anew 2.0 %), below the model's margin of "
-        "4.3 %,",
+        "saves 2.0 % by a plan that needs it (same plan 0.0 %, planned anew 2.0 %), below the model's margin "
+        "of 4.3 %,",
     ),
     (planned(103.0, 103.0, 104.0, new_plan=False), "costs 3.0 %, below the model's margin of 4.3 %,"),
     (planned(96.0, 96.0, 96.0, new_plan=False), "saves 4.0 %, below the model's margin of 4.3 %,"),
@@ -86,7 +100,7 @@ def test_the_sentence_says_what_comes_of_another_plan_and_what_is_below_the_marg
     # The table's verdict, where there is one, says the same in short.
     table = hardware_table(answer)
     cell = table.rows[0][-1] if table.headings[-1] == "verdict" else ""
-    assert ("another plan" in said, "below" in said) == ("another plan" in cell, "below the margin" in cell)
+    assert ("that needs it" in said, "below" in said) == ("needs a new plan" in cell, "below margin" in cell)
     assert ("do not fit" in said) == ("does not fit" in cell)
     assert hardware_record(answer)["gains"][0]["verdict"] == cell
 
@@ -95,15 +109,130 @@ def test_a_new_plan_of_the_study_is_marked_as_one():
     # Half the L0C: the old plan of grad_input does not fit, so that any gain or loss is of a new one.
     (gained,) = answered(question(L0C, starts=("warm",))).gains
     assert gained.layers[0].new_plan
-    assert gained.plan_share is None
+    assert gained.needing_share is None
     # Faster memory moves no plan.
     (gained,) = answered(question(MEMORY, starts=("handed",))).gains
     assert not gained.layers[0].new_plan
-    assert gained.plan_share == 0
+    assert (gained.plan_share, gained.needing_share) == (0, 0)
     # Cores that are left idle follow the old plan.
     change = CORES + "+cores.vector=x2+scalar.start_us=x0.5"
     (gained,) = answered(question(change, starts=("handed",), layers=SMALL_LAYERS)).gains
     assert not gained.layers[0].new_plan
+
+
+ANOTHER = "another plan that the product as it is can follow saves"
+BETTER = "(same plan 0.0 %, planned anew 10.0 %)"
+PARTS = (
+    # (the product as it is under the new plan; the changed one under the old plan and the new; between what
+    # the change itself saves; what is said; the table's saving and verdict)
+    (97.0, 97.0, 97.0, None, f"itself changes nothing, but {ANOTHER} 3.0 %,", "3.0 %", "another plan alone"),
+    (95.0, 95.0, 90.0, None, f"itself saves 5.0 %, and {ANOTHER} 5.0 %,", "10.0 %", ""),
+    (
+        *(95.0, 104.0, 99.0, None),
+        f"itself costs 4.0 %, below the model's margin of 4.5 %, but {ANOTHER} 5.0 %,",
+        *("1.0 %", "below margin"),
+    ),
+    (
+        *(95.0, 100.0, 95.0, (-0.01, 0.02)),
+        f"itself is not distinguishable from no change (costs 1.0 to saves 2.0 %), but {ANOTHER} 5.0 %,",
+        *("5.0 %", "not distinguishable"),
+    ),
+    # No saving of the product as it is: all is the change's.
+    (
+        101.0,
+        100.0,
+        90.0,
+        None,
+        f"saves 10.0 % by a plan that needs it {BETTER}",
+        "10.0 %",
+        "needs a new plan",
+    ),
+)
+
+
+@pytest.mark.parametrize(("there", "same", "after", "between", "said", "saves", "word"), PARTS)
+def test_what_a_plan_saves_without_the_change_is_not_the_change_s(
+    doubtful, there, same, after, between, said, saves, word
+):
+    layer = LayerGain("l", 1, 100.0, same, after, after, new_plan=True, plan_us=there)
+    one = Gain("it", {}, "warm", (layer,), Doubt(*between, 1) if between else None)
+    asked = replace(doubtful.question, margin=0.045)
+    answer = replace(doubtful, question=asked, gains=(one,), refused={})
+    assert hardware_sentence(answer) == f"On 910B2, a test: it {said} with L2 warm."
+    table = hardware_table(answer)
+    row = dict(zip(table.headings, table.rows[0], strict=True))
+    assert row["saves"] == saves
+    assert row.get("verdict", "") == word
+    parts = hardware_record(answer)["gains"][0]
+    assert parts["saved_by_plans_share"] + parts["saved_itself_share"] == parts["saved_share"]
+    assert ("itself" in row) == (there < 100)
+
+
+def test_what_buys_most_goes_by_what_the_change_itself_saves(doubtful):
+    plan = Gain(
+        "smaller", {}, "warm", (LayerGain("l", 1, 100.0, None, 90.0, 90.0, new_plan=True, plan_us=90.0),)
+    )
+    own = Gain("faster", {}, "warm", (LayerGain("l", 1, 100.0, 98.0, 98.0, 98.0),))
+    answer = replace(doubtful, gains=(plan, own), refused={})
+    assert "of 2 changes faster buys most: it saves 2.0 %" in hardware_sentence(answer)
+    assert hardware_sentence(answer).endswith(
+        "; of 1 of them only another plan helps, which needs no change."
+    )
+    alone = replace(answer, gains=(plan, replace(plan, change="tiny")))
+    said = "none of 2 changes saves time itself with L2 warm"
+    asked = replace(doubtful.question, starts=("warm",))
+    assert said in hardware_sentence(replace(alone, question=asked))
+
+
+@pytest.mark.parametrize(
+    ("figures", "name"),
+    [
+        ({"links.l": (1.6, 2.4)}, "links.l=x1.5 (1.6 to 2.4)"),
+        # A name that says no figure gets it.
+        ({"cores.cube": (24, 32)}, "links.l=x1.5 (cores.cube 24 to 32)"),
+        ({"links.l": (1, 2), "l2.c": (100, 200000)}, "links.l=x1.5 (links.l 1 to 2, l2.c 100 to 200,000)"),
+        ({f"f{at}": (1, 2) for at in range(9)}, "links.l=x1.5"),
+    ],
+)
+def test_a_change_is_named_with_what_its_figures_were_and_become(doubtful, figures, name):
+    one = replace(gain("links.l=x1.5", "warm", 96.0, 0.03, 0.05), figures=figures)
+    answer = replace(doubtful, gains=(one,), refused={})
+    assert hardware_sentence(answer) == f"On 910B2, a test: {name} saves 4.0 % (3.0 to 5.0 %) with L2 warm."
+    table = figure_table(answer)
+    # Shown where the sentence does not say it all.
+    other = replace(answer, gains=(one, gain("other", "warm", 100.0, 0.0, 0.0)))
+    assert figure_table(other) in hardware_tables(other)
+    assert (table in hardware_tables(answer)) == (name == one.change)
+    assert table.headings == ("change", "figure", "from", "to")
+    assert [row[1] for row in table.rows] == list(figures)
+    (row, *_) = table.rows
+    assert row[2:] == tuple(map(value, next(iter(figures.values()))))
+
+
+def test_two_figures_that_change_together_fit_a_wide_terminal(doubtful):
+    name = "buffers.L0C.capacity_bytes=x2+buffers.L1.capacity_bytes=x2"
+    layer = LayerGain("l", 1, 110.02, 110.02, 107.79, 107.79, (103.61, 101.7), new_plan=True)
+    one = Gain(name, {}, "handed", (layer,), Doubt(0.02, 0.021, 1))
+    asked = replace(doubtful.question, margin=0.043, tilings=10)
+    answer = replace(doubtful, question=asked, gains=(one, one), refused={})
+    tables = hardware_tables(answer)
+    assert tables[0].rows[0][-1] == "needs a new plan; below margin"
+    assert tables[1].title == "Under plans tuned for each, in microseconds"
+    for table in tables:
+        widths = [max(map(len, column)) for column in zip(table.headings, *table.rows, strict=True)]
+        assert sum(widths) + 2 * (len(widths) - 1) <= 160
+
+
+def test_a_loss_is_called_one_and_a_dash_is_explained(doubtful):
+    misfit = "tiling of grad_input: L0C of 910B2 holds 64 bytes"
+    layer = LayerGain("l", 1, 100.0, None, 1088.5, 1088.5, new_plan=True, misfit=misfit)
+    answer = replace(doubtful, gains=(Gain("it", {}, "warm", (layer,)),), refused={})
+    table = hardware_table(answer)
+    row = dict(zip(table.headings, table.rows[0], strict=True))
+    assert (row["same plan"], row["saves"]) == ("-", "costs 988.5 %")
+    said = f"A dash: plans of 910B2 as it is do not fit the changed product. So with it: l: {misfit}."
+    assert said in notes(answer)
+    assert not any("dash" in note for note in notes(doubtful))
 
 
 NONE_SAVES = (
@@ -115,7 +244,7 @@ NONE_SAVES = (
     ),
     (
         ((103.0, -0.04, -0.02), (101.0, -0.02, -0.01)),
-        "none of 2 changes saves time with L2 warm; c1, the least costly, costs 1.0 % (-2.0 to -1.0 %) with "
+        "none of 2 changes saves time with L2 warm; c1, the least costly, costs 1.0 % (1.0 to 2.0 %) with "
         "L2 warm.",
     ),
     (
@@ -162,7 +291,7 @@ def test_columns_of_intervals_are_left_out_where_none_was_asked_for(doubtful):
     assert hardware_table(doubtful).headings[-3:] == ("saves", "between", "verdict")
     # With L2 handed a faster memory saves something, so that there is no verdict of "no change" either.
     table = hardware_table(answered(question(MEMORY, starts=("handed",))))
-    assert table.headings[-2:] == ("better us", "saves")
+    assert table.headings[-2:] == ("better", "saves")
     assert {len(row) for row in table.rows} == {len(table.headings)}
     # With L2 warm it changes nothing: a verdict without an interval.
     warm = hardware_table(answered(question(MEMORY, starts=("warm",))))
@@ -177,11 +306,11 @@ def test_the_page_has_every_change_under_every_start(doubtful):
     assert table == hardware_table(doubtful)
     assert len(table.rows) == 2
     (picture,) = page.sections[0].pictures
-    assert picture.caption == "What each change saves with L2 warm; the line is its interval."
+    assert picture.caption == "What each change itself saves with L2 warm; the line is its interval."
     # Without intervals there is no line to explain.
     plain = replace(doubtful, gains=tuple(replace(gain, doubt=None) for gain in doubtful.gains))
     (picture,) = hardware_page(plain, {}).sections[0].pictures
-    assert picture.caption == "What each change saves with L2 warm."
+    assert picture.caption == "What each change itself saves with L2 warm."
     # Layer by layer: a table for each, whose last row is the total.
     assert [t.rows[-1][0] for t in page.sections[-1].tables] == ["all"] * 2
 

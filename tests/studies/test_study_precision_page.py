@@ -6,9 +6,15 @@ from html.parser import HTMLParser
 
 from ascendsim.report.page.exponents import SHOWN, Bars, Range, exponents
 from ascendsim.report.page.html import render
-from ascendsim.report.studies.precision import DEFINITIONS, mode_table, precision_record, precision_rows
+from ascendsim.report.studies.precision import (
+    DEFINITIONS,
+    mode_table,
+    parts_table,
+    precision_record,
+    precision_rows,
+)
 from ascendsim.report.studies.precision_page import precision_page
-from ascendsim.report.studies.precision_words import precision_sentence, reasons
+from ascendsim.report.studies.precision_words import error_text, precision_sentence, reasons
 from ascendsim.studies.modes.records import CaseErrors, GradientError, Histogram, ModeError, Share
 from ascendsim.studies.modes.study import PrecisionStudy
 from tests.helpers.headless import needs_chromium, opened
@@ -66,7 +72,7 @@ def test_the_page_holds_answer_reasons_tables_and_pictures():
     assert precision_sentence(made) in text
     assert next(reasons(made)) in text
     assert sum(tag == "svg" for tag, _ in tags.opened) == 2
-    assert sum(attrs.get("class") == "sortable" for tag, attrs in tags.opened if tag == "table") == 3
+    assert sum(attrs.get("class") == "sortable" for tag, attrs in tags.opened if tag == "table") == 4
     assert not [
         attrs for _, attrs in tags.opened if {"src", "href"} & set(attrs) and attrs.get("href") != "data:,"
     ]
@@ -89,15 +95,33 @@ def test_the_fastest_is_named_and_beside_it_what_is_more_exact_in_the_same_time(
         "model's own error."
     )
     # The table names the same mode as the sentence.
-    assert [row[12] for row in mode_table(made).rows] == ["yes", "yes, cheapest"]
+    assert [row[6] for row in mode_table(made).rows] == ["yes", "yes, cheapest"]
     assert precision_record(made)["margin"] == 0.043
 
 
 def test_the_table_does_not_say_that_a_mode_passes_and_fails():
     headings = mode_table(study(1e-4)).headings
-    assert headings[12:14] == ("passes limit", "misses rules")
+    assert headings[6:8] == ("passes limit", "misses rules")
     # Both are told what they mean, on the page too.
     assert {"passes limit", "misses rules"} <= DEFINITIONS.keys()
+
+
+def test_tables_of_modes_are_not_wider_than_a_wide_terminal():
+    # The widest names that there are: of a format, of the worst gradient in a layer of a network.
+    first = study(1e-4)
+    (mode,) = first.cases[0].modes
+    wide = replace(mode, dtype="float8_e4m3fn", cube_math_types=(0, 1, 2, 3), compute_dtype="float8_e4m3fn")
+    error = replace(gradient(1e-4), name="grad_weight", failed=(("st", "r"), ("stat", "r"), ("mixed", "r")))
+    case = replace(first.cases[0], name="bottleneck_3_conv_2_1x1", modes=(replace(wide, gradients=(error,)),))
+    made = replace(first, cases=(case, replace(case, name="other")))
+    for table in (mode_table(made), parts_table(made)):
+        widths = [max(map(len, column)) for column in zip(table.headings, *table.rows, strict=True)]
+        assert sum(widths) + 2 * len(widths) <= 160
+    # What an error is made of stands beside it.
+    assert parts_table(made).headings[3:8] == ("error", "storage", "cast", "output", "sums")
+    (row, *_) = parts_table(made).rows
+    assert row[:3] == ("float8_e4m3fn", "0/1/2/3", mode_table(made).rows[0][3])
+    assert row[4:8] == tuple(map(error_text, (error.storage, error.cast, error.output, error.accumulation)))
 
 
 def test_names_of_the_user_are_text_on_the_page():
@@ -109,7 +133,7 @@ def test_a_study_of_nothing_but_overflow_has_a_page():
     made = study(math.inf, math.nan)
     assert "no mode is" in precision_sentence(made)
     read_page(precision_page(made, {}))
-    assert [row[12] for row in mode_table(made).rows] == ["no", "no"]
+    assert [row[6] for row in mode_table(made).rows] == ["no", "no"]
 
 
 def test_a_table_has_a_row_for_each_gradient():

@@ -59,7 +59,7 @@ def test_several_products_are_answered_as_each_alone(study, asked, tmp_path):
 def test_the_terminal_compares_first_and_has_a_table_for_each_product(study, asked, tmp_path):
     text = asked(study, *PRODUCTS, "--table", str(tmp_path / "t.csv"))
     headings = {
-        "hardware": "What each change buys:",
+        "hardware": "What each change buys, in microseconds:",
         "precision": "Modes:",
         "tiling": "under the usual and the",
     }

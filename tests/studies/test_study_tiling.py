@@ -17,6 +17,7 @@ from ascendsim.report.studies.tiling import (
 )
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.engine.store import Store
+from ascendsim.studies.sweep import ranged_figures
 from ascendsim.studies.tuning.moves import neighbours, nests_of
 from ascendsim.studies.tuning.records import TilingQuestion, Trial
 from ascendsim.studies.tuning.search import _told
@@ -335,6 +336,15 @@ def test_parts_add_up_to_the_cycles_of_both_plans(found):
         differences = [int(row[-1].replace(",", "")) for row in table.rows]
         # The last row is the total, of the same numbers.
         assert sum(differences[:-1]) == differences[-1] == waits.after - waits.before
+
+
+def test_figures_that_are_lists_are_moved_to_their_ends_too():
+    # The strides that load3d of the 910A is fast at are assumed; points could not be named by a list.
+    asked = question("grad_input", trials=3, starts=("warm",), doubt=True)
+    asked = replace(asked, product="910A", problem=ConvProblem((1, 128, 28, 28), (128, 128, 3, 3), padding=1))
+    assert any(isinstance(figure.value, list) for figure in ranged_figures(load_profile("910A")).values())
+    answer, _ = studied(asked)
+    assert answer.ends
 
 
 def test_cycles_and_launches_make_the_time(found):

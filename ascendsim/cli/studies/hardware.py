@@ -149,7 +149,7 @@ def _print(answers: Sequence[HardwareAnswer], arguments: Any) -> None:
     from ascendsim.report.studies.hardware import (
         hardware_page,
         hardware_record,
-        hardware_table,
+        hardware_tables,
         hardware_title,
         notes,
     )
@@ -158,7 +158,7 @@ def _print(answers: Sequence[HardwareAnswer], arguments: Any) -> None:
     told = Report(
         hardware_record,
         hardware_sentence,
-        lambda answer: [hardware_table(answer, short=True)],
+        hardware_tables,
         partial(notes, short=True),
         hardware_page,
         hardware_title,

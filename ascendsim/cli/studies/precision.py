@@ -220,7 +220,7 @@ def _write_page(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Seq
 
 
 def _print_tables(studies: Sequence[PrecisionStudy]) -> None:
-    from ascendsim.report.studies.precision import DEFINITIONS, mode_table, refusals, share_table
+    from ascendsim.report.studies.precision import DEFINITIONS, mode_table, parts_table, refusals, share_table
     from ascendsim.report.studies.precision_words import precision_compared, precision_sentence, reasons
     from ascendsim.report.terminal import make_console, print_table, print_text
 
@@ -233,6 +233,7 @@ def _print_tables(studies: Sequence[PrecisionStudy]) -> None:
         for line in reasons(study):
             print_text(out, line)
         print_table(out, mode_table(study))
+        print_table(out, parts_table(study))
         print_table(out, share_table(study, every=False))
         out.print()
         for line in refusals(study):

@@ -10,14 +10,16 @@ from ascendsim.report.page.charts import Bar, tornado
 from ascendsim.report.page.records import Page, Picture, Section
 from ascendsim.report.studies.hardware_words import (
     BELOW,
-    BY_PLAN,
+    NAMED,
+    NEEDS,
     NO_FIT,
     NOTHING,
+    ONLY_PLAN,
     PARTLY,
     UNCLEAR,
     hardware_sentence,
     interval,
-    share,
+    saving,
     verdict,
 )
 from ascendsim.report.studies.several import listed
@@ -37,14 +39,18 @@ DEFINITIONS = {
     "them left idle where that is faster: kernels beside the products are launched on all vector cores.",
     "tuned": "Each gradient of each layer under the best plan that is found for it, before and after the "
     "change alike; what that saves is what the change buys once plans are made for it.",
-    "saves": "The part of the time before that the change saves, under the better plans; below 0 it costs.",
-    "between": "The saving with assumed figures at the ends of their ranges: each alone, then all that lower "
-    "it and all that raise it together.",
+    "saves": "The part of the time before that the change saves, under the better plans.",
+    "plan alone, itself": "Of this what the unchanged product saves too, under new plans where they fit, "
+    "or by leaving unused what the change takes away; and the rest, which needs the change. Where neither "
+    "column is shown, all is the change's. What buys most is said of the change itself.",
+    "between": "What the change itself saves with assumed figures at the ends of their ranges: each alone, "
+    "then all that lower it and all that raise it together.",
     UNCLEAR: "0 lies in that interval: whether the change helps is not known.",
     NOTHING: "Not one cycle of any layer changes, wherever assumed figures lie.",
-    f"{BY_PLAN}, {PARTLY}": "At least half, or a tenth, of the saving comes of plans that the operators "
-    "choose for the changed product alone: with the same plans it is that much less.",
-    NO_FIT: "A plan of the unchanged product does not fit any more: what comes of the new one is not known.",
+    ONLY_PLAN: "All that is saved is saved by a new plan, on the unchanged product as well.",
+    f"{NEEDS}, {PARTLY}": "At least half, or a tenth, of what the change itself saves comes of new plans "
+    "that do not fit the unchanged product, or save less there: with the same plans it is that much less.",
+    NO_FIT: "A plan of the unchanged product does not fit the changed one, so that new ones are followed.",
     BELOW: "Less than the model's own margin: the median error of the estimated ratio of two plans' times. "
     "How far ratios of two products are off, nobody has measured.",
     **L2_STARTS,
@@ -71,9 +77,6 @@ def _best_first(answer: HardwareAnswer) -> Sequence[Gain]:
 
 def hardware_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
     """Show every change under every start; `short`: of many those that change something, the best first."""
-    left_out = set(_quiet(answer)) if short else set()
-    gains = _best_first(answer) if short else answer.gains
-    tuned = answer.question.tilings > 0
     rows = tuple(
         (
             gain.change,
@@ -82,47 +85,70 @@ def hardware_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
             "-" if gain.same_us is None else microseconds(gain.same_us),
             microseconds(gain.anew_us),
             microseconds(gain.better_us),
-            f"{share(gain.share)} %",
+            saving(gain.share),
+            *((saving(gain.plan_share), saving(gain.own_share)) if gain.plan_share else ("", "")),
             interval(gain) if gain.doubt else "",
-            *(_tuned(gain.tuned_us) if tuned else ()),
             verdict(gain, answer.question.margin),
         )
-        for gain in gains
-        if gain.change not in left_out
+        for gain in _shown(answer, short=short)
     )
     headings = (
         "change",
         "L2",
-        "before us",
-        "same plan us",
-        "planned anew us",
-        "better us",
+        "before",
+        "same plan",
+        "planned anew",
+        "better",
         "saves",
+        "plan alone",
+        "itself",
         "between",
-        *(("tuned us", "tuned saves") if tuned else ()),
         "verdict",
     )
-    table = TextTable("What each change buys", headings, frozenset({0, 1, len(headings) - 1}), rows)
-    # Without intervals nothing lies between, and seldom there is a verdict.
-    return without_empty(table, ("between", "verdict"))
+    table = TextTable(
+        "What each change buys, in microseconds", headings, frozenset({0, 1, len(headings) - 1}), rows
+    )
+    # Without intervals nothing lies between, and seldom there is a verdict, or a new plan without the change.
+    return without_empty(table, ("plan alone", "itself", "between", "verdict"))
 
 
-def _tuned(tuned_us: tuple[float, float] | None) -> tuple[str, str]:
-    if tuned_us is None:
-        return "-", ""
-    before, after = tuned_us
-    return f"{microseconds(before)} to {microseconds(after)}", f"{share(1 - after / before)} %"
+def _shown(answer: HardwareAnswer, *, short: bool) -> Sequence[Gain]:
+    """Return the gains that tables show; `short`: of many those that change something, the best first."""
+    left_out = set(_quiet(answer)) if short else set()
+    gains = _best_first(answer) if short else answer.gains
+    return [gain for gain in gains if gain.change not in left_out]
 
 
-def figure_table(answer: HardwareAnswer) -> TextTable:
-    """Show the figures that changes replace."""
+def tuned_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
+    """Show the times under tuned plans, before each change and after it; no row where none were asked for."""
+    rows = []
+    for gain in _shown(answer, short=short):
+        if gain.tuned_us:
+            before, after = gain.tuned_us
+            times = microseconds(before), microseconds(after)
+            rows.append((gain.change, gain.start, *times, saving(1 - after / before)))
+    headings = ("change", "L2", "before", "after", "saves")
+    return TextTable("Under plans tuned for each, in microseconds", headings, frozenset({0, 1}), tuple(rows))
+
+
+def hardware_tables(answer: HardwareAnswer) -> list[TextTable]:
+    """Return what a terminal shows."""
+    tables = [tuned_table(answer, short=True)]
+    # The sentence says what the figures of a single change were and become.
+    if len({gain.change for gain in answer.gains}) > 1 or any(len(g.figures) > NAMED for g in answer.gains):
+        tables.append(figure_table(answer, short=True))
+    return [hardware_table(answer, short=True), *(table for table in tables if table.rows)]
+
+
+def figure_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
+    """Show the figures that changes replace, from what the product has to what it becomes."""
     rows = dict.fromkeys(
         (gain.change, path, value(old), value(new))
-        for gain in answer.gains
+        for gain in _shown(answer, short=short)
         for path, (old, new) in gain.figures.items()
     )
-    headings = ("change", "figure", "product", "changed")
-    return TextTable("Figures of the user's own", headings, frozenset({0, 1}), tuple(rows))
+    headings = ("change", "figure", "from", "to")
+    return TextTable("Figures that are changed", headings, frozenset({0, 1}), tuple(rows))
 
 
 def layer_table(gain: Gain) -> TextTable:
@@ -135,7 +161,7 @@ def layer_table(gain: Gain) -> TextTable:
             "-" if row.same_us is None else microseconds(row.same_us),
             microseconds(row.anew_us),
             microseconds(row.better_us),
-            f"{share(row.share)} %",
+            saving(row.share),
         )
         for row in gain.layers
     )
@@ -146,10 +172,10 @@ def layer_table(gain: Gain) -> TextTable:
         same,
         microseconds(gain.anew_us),
         microseconds(gain.better_us),
-        f"{share(gain.share)} %",
+        saving(gain.share),
     )
-    headings = ("layer", "count", "before us", "same plan us", "planned anew us", "better us", "saves")
-    title = f"{gain.change}, L2 {gain.start}: one call of each layer, and all with their counts"
+    headings = ("layer", "count", "before", "same plan", "planned anew", "better", "saves")
+    title = f"{gain.change}, L2 {gain.start}, in microseconds: one call of each layer, all with their counts"
     return TextTable(title, headings, frozenset({0}), (*rows, last), total=True)
 
 
@@ -164,6 +190,13 @@ def notes(answer: HardwareAnswer, *, short: bool = False) -> list[str]:
     quiet = _quiet(answer) if short else []
     if quiet:
         found.append(f"{len(quiet)} changes, which the table leaves out, change nothing: {', '.join(quiet)}.")
+    misfits = [(gain.change, row) for gain in answer.gains for row in gain.layers if row.misfit]
+    if misfits:
+        change, row = misfits[0]
+        found.append(
+            f"A dash: plans of {answer.variant} as it is do not fit the changed product. So with {change}: "
+            f"{row.layer}: {row.misfit}."
+        )
     found += [f"{name} cannot be timed: {reason}" for name, reason in answer.refused.items()]
     return found
 
@@ -183,12 +216,13 @@ def hardware_page(answer: HardwareAnswer, made: Mapping[str, str]) -> Page:
     pictures = tuple(
         Picture(
             tornado([_bar(gain) for gain in drawn if gain.start == start], "% of the time saved"),
-            f"What each change saves with L2 {start}{line}.",
+            f"What each change itself saves with L2 {start}{line}.",
         )
         for start in dict.fromkeys(gain.start for gain in drawn)
     )
+    tuned = [table for table in [tuned_table(answer)] if table.rows]
     sections = [
-        Section("What each change buys", tuple(notes(answer)), pictures, (hardware_table(answer),)),
+        Section("What each change buys", tuple(notes(answer)), pictures, (hardware_table(answer), *tuned)),
         Section("What is changed", (), (), (figure_table(answer),)),
     ]
     layers = tuple(layer_table(gain) for gain in answer.gains)
@@ -197,8 +231,8 @@ def hardware_page(answer: HardwareAnswer, made: Mapping[str, str]) -> Page:
 
 
 def _bar(gain: Gain) -> Bar:
-    low, high = (gain.doubt.low, gain.doubt.high) if gain.doubt else (gain.share, gain.share)
-    return Bar(gain.change, 100 * gain.share, 100 * low, 100 * high)
+    low, high = (gain.doubt.low, gain.doubt.high) if gain.doubt else (gain.own_share, gain.own_share)
+    return Bar(gain.change, 100 * gain.own_share, 100 * low, 100 * high)
 
 
 def hardware_record(answer: HardwareAnswer) -> dict[str, Any]:
@@ -225,10 +259,13 @@ def _gain_record(gain: Gain, margin: float) -> dict[str, Any]:
         "anew_us": gain.anew_us,
         "better_us": gain.better_us,
         "tuned_us": gain.tuned_us,
+        "unchanged_us": gain.unchanged_us,
         "saved_share": gain.share,
-        "saved_between": None if doubt is None else [doubt.low, doubt.high],
-        "figures_that_move_it": None if doubt is None else doubt.figures,
         "saved_by_plans_share": gain.plan_share,
+        "saved_itself_share": gain.own_share,
+        "saved_itself_between": None if doubt is None else [doubt.low, doubt.high],
+        "figures_that_move_it": None if doubt is None else doubt.figures,
+        "saved_by_plans_that_need_it_share": gain.needing_share,
         "distinguishable": gain.distinguishable,
         "verdict": verdict(gain, margin),
         "layers": [_layer_record(row) for row in gain.layers],
@@ -245,5 +282,7 @@ def _layer_record(row: Any) -> dict[str, Any]:
         "better_us",
         "tuned_us",
         "new_plan",
+        "plan_us",
+        "misfit",
     )
     return {name: getattr(row, name) for name in names}

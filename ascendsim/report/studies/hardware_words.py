@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
+from ascendsim.report.numbers import value
 from ascendsim.studies.hardware.records import Gain, HardwareAnswer
 
+# So many figures of a change are told with their values in a sentence.
+NAMED = 3
+
 UNCLEAR, NOTHING = "not distinguishable", "no change"
-BY_PLAN, PARTLY, NO_FIT = "by another plan", "partly by another plan", "old plan does not fit"
-BELOW = "below the margin"
+ONLY_PLAN = "another plan alone"
+NEEDS, PARTLY = "needs a new plan", "partly needs a new plan"
+NO_FIT, BELOW = "old plan does not fit", "below margin"
 
 
 def hardware_sentence(answer: HardwareAnswer) -> str:
@@ -19,12 +24,12 @@ def hardware_sentence(answer: HardwareAnswer) -> str:
     if not by_name:
         return f"{where}: none of the changes can be timed; {next(iter(answer.refused.values()))}"
     best = _best(by_name)
-    said = _said(by_name[best], answer.question.margin)
+    said, name = _said(by_name[best], answer.question.margin), named(by_name[best][0])
     if len(by_name) == 1:
-        return f"{where}: {best} {said}."
+        return f"{where}: {name} {said}."
     if not _saves(by_name[best]):
         return f"{where}: {_none_saves(answer, by_name, best)}."
-    return f"{where}: of {len(by_name)} changes {best} buys most: it {said}{_idle(by_name)}."
+    return f"{where}: of {len(by_name)} changes {name} buys most: it {said}{_idle(by_name)}."
 
 
 def hardware_compared(answers: Sequence[HardwareAnswer]) -> str:
@@ -36,7 +41,7 @@ def hardware_compared(answers: Sequence[HardwareAnswer]) -> str:
             found.append(((-inf, -inf), f"on {answer.variant} no change can be timed"))
             continue
         best = _best(by_name)
-        said = f"{best} {_said(by_name[best], answer.question.margin)}"
+        said = f"{named(by_name[best][0])} {_said(by_name[best], answer.question.margin)}"
         if len(by_name) > 1 and not _saves(by_name[best]):
             said = f"none of {len(by_name)} changes surely saves time"
         found.append((_surely(by_name[best]), f"on {answer.variant} {said}"))
@@ -45,18 +50,36 @@ def hardware_compared(answers: Sequence[HardwareAnswer]) -> str:
     return f"{answers[0].question.title}, what saves most first: {'; '.join(parts)}."
 
 
+def named(gain: Gain) -> str:
+    """Name a change with what its figures are on the product and become: a factor says neither."""
+    moved = [(path, f"{value(old)} to {value(new)}") for path, (old, new) in gain.figures.items()]
+    if len(moved) > NAMED or not moved:
+        return gain.change
+    # The name of a change that is no name of its own has the figure's path.
+    alone = len(moved) == 1 and moved[0][0] in gain.change
+    return f"{gain.change} ({moved[0][1] if alone else ', '.join(' '.join(pair) for pair in moved)})"
+
+
 def verdict(gain: Gain, margin: float) -> str:
-    """Say that a gain is none, or may be none, or comes of other plans; "" where nothing is to be said."""
+    """Say that the change itself saves nothing, or may, or by plans that need it; "" where it just saves."""
     if not gain.distinguishable:
-        moved = gain.share or (gain.doubt and (gain.doubt.low or gain.doubt.high))
-        return UNCLEAR if moved else NOTHING
-    return "; ".join(filter(None, (_of_plans(gain), BELOW if abs(gain.share) < margin else "")))
+        moved = gain.own_share or (gain.doubt and (gain.doubt.low or gain.doubt.high))
+        return UNCLEAR if moved else ONLY_PLAN if gain.plan_share else NOTHING
+    return "; ".join(filter(None, (_of_plans(gain), BELOW if abs(gain.own_share) < margin else "")))
 
 
 def interval(gain: Gain) -> str:
-    """Print between what a gain lies."""
+    """Print between what the saving of the change itself lies."""
     assert gain.doubt is not None
-    return f"{share(gain.doubt.low)} to {share(gain.doubt.high)} %"
+    low, high = gain.doubt.low, gain.doubt.high
+    if high <= 0 and low < 0:
+        return f"costs {share(abs(high))} to {share(-low)} %"
+    return f"costs {share(-low)} to saves {share(high)} %" if low < 0 else f"{share(low)} to {share(high)} %"
+
+
+def saving(part: float) -> str:
+    """Print what is saved under a heading that says so; a loss as what it is."""
+    return f"costs {share(-part)} %" if part < 0 else f"{share(part)} %"
 
 
 def share(part: float) -> str:
@@ -78,8 +101,8 @@ def _best(by_name: Mapping[str, Sequence[Gain]]) -> str:
 
 
 def _surely(gains: Sequence[Gain]) -> tuple[float, float]:
-    """Return what a change saves at least under its worst start, and then under its best one."""
-    least = [gain.doubt.low if gain.doubt else gain.share for gain in gains]
+    """Return what a change itself saves at least under its worst start, and then under its best one."""
+    least = [gain.doubt.low if gain.doubt else gain.own_share for gain in gains]
     return min(least), max(least)
 
 
@@ -99,8 +122,10 @@ def _none_saves(answer: HardwareAnswer, by_name: Mapping[str, Sequence[Gain]], b
         return f"{none} is distinguishable from no change {starts}"
     if nothing + unclear:
         return f"{none} surely saves time {starts}{_idle(by_name)}"
+    if any(_needless(gains) for gains in by_name.values()):
+        return f"{none} saves time itself {starts}{_idle(by_name)}"
     said = _said(by_name[best], answer.question.margin)
-    return f"{none} saves time {starts}; {best}, the least costly, {said}"
+    return f"{none} saves time {starts}; {named(by_name[best][0])}, the least costly, {said}"
 
 
 def _unlike(by_name: Mapping[str, Sequence[Gain]]) -> tuple[int, int]:
@@ -114,7 +139,15 @@ def _idle(by_name: Mapping[str, Sequence[Gain]]) -> str:
     """Say how many changes are none, as the end of a sentence."""
     nothing, unclear = _unlike(by_name)
     change = f"; {nothing} of them {'changes' if nothing == 1 else 'change'} nothing" if nothing else ""
-    return change + (f"; {unclear} of them cannot be told from no change" if unclear else "")
+    change += f"; {unclear} of them cannot be told from no change" if unclear else ""
+    alone = sum(_needless(gains) for gains in by_name.values())
+    return change + (f"; of {alone} of them only another plan helps, which needs no change" if alone else "")
+
+
+def _needless(gains: Sequence[Gain]) -> bool:
+    """Tell whether all that comes with a change comes of plans that the unchanged product can follow."""
+    verdicts = {verdict(gain, 0.0) for gain in gains}
+    return ONLY_PLAN in verdicts and verdicts <= {ONLY_PLAN, NOTHING}
 
 
 def _said(gains: Sequence[Gain], margin: float) -> str:
@@ -126,35 +159,50 @@ def _said(gains: Sequence[Gain], margin: float) -> str:
 
 
 def _saving(gain: Gain, margin: float) -> str:
-    told = verdict(gain, margin)
-    if told == NOTHING:
-        return "changes nothing"
+    said = _own_saving(gain, margin)
+    if not gain.plan_share:
+        return said
+    also = "and" if gain.own_share > 0 and gain.distinguishable else "but"
+    return (
+        f"{said}, {also} another plan that the product as it is can follow saves {share(gain.plan_share)} %,"
+    )
+
+
+def _own_saving(gain: Gain, margin: float) -> str:
+    """Say what the change itself saves, beside plans that need no change."""
+    told, itself = verdict(gain, margin), "itself " if gain.plan_share else ""
+    if told in (NOTHING, ONLY_PLAN):
+        return f"{itself}changes nothing"
     within = f" ({interval(gain)})" if gain.doubt else ""
     if told == UNCLEAR:
-        return f"is {UNCLEAR} from no change{within}"
-    said = f"{'saves' if gain.share > 0 else 'costs'} {share(abs(gain.share))} %{within}"
+        return f"{itself}is {UNCLEAR} from no change{within}"
+    verb = "saves" if gain.own_share > 0 else "costs"
+    # The verb is said once.
+    said = f"{itself}{verb} {share(abs(gain.own_share))} %{within.replace('(costs ', '(')}"
     plans, clauses = _of_plans(gain), []
     if plans == NO_FIT:
         clauses.append("under new plans since old ones do not fit")
     elif plans:
-        each = (f"{name} {share(1 - us / gain.base_us)} %" for name, us in _two_plans(gain))
-        said += f" {plans} ({', '.join(each)})"
+        partly = "partly " if plans == PARTLY else ""
+        said += f" {partly}by a plan that needs it ({', '.join(_two_plans(gain))})"
     if BELOW in told:
         clauses.append(f"below the model's margin of {share(margin)} %")
-    return ", ".join([said, *clauses]) + ("," if clauses else "")
+    return ", ".join([said, *clauses]) + ("," if clauses and not gain.plan_share else "")
 
 
-def _two_plans(gain: Gain) -> tuple[tuple[str, float], ...]:
+def _two_plans(gain: Gain) -> tuple[str, ...]:
     assert gain.same_us is not None
-    return ("same plan", gain.same_us), ("planned anew", gain.anew_us)
+    times = (("same plan", gain.same_us), ("planned anew", gain.anew_us))
+    return tuple(f"{name} {saving(1 - us / gain.base_us)}" for name, us in times)
 
 
 def _of_plans(gain: Gain) -> str:
-    """Say how much of a saving comes of plans that are chosen for the changed product alone."""
-    if gain.share <= 0:
+    """Say how much of what the change itself saves comes of plans that help the changed product alone."""
+    own, needing = gain.own_share, gain.needing_share
+    if own <= 0:
         return ""
-    if gain.plan_share is None:
+    if needing is None:
         return NO_FIT
-    if gain.plan_share >= gain.share / 2:
-        return BY_PLAN
-    return PARTLY if gain.plan_share >= gain.share / 10 else ""
+    if needing >= own / 2:
+        return NEEDS
+    return PARTLY if needing >= own / 10 else ""

@@ -43,13 +43,23 @@ DEFINITIONS = {
 
 
 def mode_table(study: PrecisionStudy) -> TextTable:
-    """Show every mode over all cases."""
+    """Show every mode over all cases: its time, its error, and whether it passes."""
     headings = (
-        *("format", "cubeMathType", "in the cube", "loss scale", "us", "error", "storage", "cast", "output"),
-        *("sums", "of terms", "other bits", "passes limit", "misses rules", "worst"),
+        *("format", "cubeMathType", "in the cube", "loss scale", "us", "error"),
+        *("passes limit", "misses rules", "worst"),
     )
-    left = frozenset({0, 1, 2, 12, 13, 14})
+    left = frozenset({0, 1, 2, 6, 7, 8})
     return TextTable("Modes", headings, left, tuple(_mode_row(study, row) for row in _told(study)))
+
+
+def parts_table(study: PrecisionStudy) -> TextTable:
+    """Show what the error of every mode is made of, for the gradient whose error is the worst."""
+    headings = (
+        *("format", "cubeMathType", "loss scale", "error", "storage", "cast", "output", "sums", "of terms"),
+        "other bits",
+    )
+    rows = tuple(_parts_row(row) for row in study.rows if row.worst is not None)
+    return TextTable("What the errors are made of", headings, frozenset({0, 1}), rows)
 
 
 def _told(study: PrecisionStudy) -> Iterator[ModeSummary]:
@@ -66,21 +76,26 @@ def _told(study: PrecisionStudy) -> Iterator[ModeSummary]:
 def _mode_row(study: PrecisionStudy, row: ModeSummary) -> tuple[str, ...]:
     first = (row.dtype, math_numbers(row), " or ".join(row.compute_dtypes))
     if row.worst is None:
-        return (*first, *("",) * 9, "refused", "", "")
+        return (*first, *("",) * 3, "refused", "", "")
     e = row.worst.error
-    parts = (error_text(one) for one in (e.storage, e.cast, e.output, e.accumulation, e.of_terms))
     several = len(study.cases) > 1
     return (
         *first,
         f"{row.loss_scale:g}",
         microseconds(row.time_us),
         error_range(row.least, row.most),
-        *parts,
-        percent(row.different),
         "yes, cheapest" if row == study.cheapest else "yes" if row.passes(study.limit) else "no",
         " ".join(rule for rule, _ in row.failed),
         f"{e.name} of {row.worst.case}" if several else e.name,
     )
+
+
+def _parts_row(row: ModeSummary) -> tuple[str, ...]:
+    assert row.worst is not None
+    e = row.worst.error
+    parts = (error_text(one) for one in (e.storage, e.cast, e.output, e.accumulation, e.of_terms))
+    error = error_range(row.least, row.most)
+    return (row.dtype, math_numbers(row), f"{row.loss_scale:g}", error, *parts, percent(row.different))
 
 
 def refusals(study: PrecisionStudy) -> Iterator[str]:

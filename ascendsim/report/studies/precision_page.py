@@ -9,7 +9,14 @@ from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.report.page.charts import Stack, stacked
 from ascendsim.report.page.exponents import Bars, Range, exponents
 from ascendsim.report.page.records import Page, Picture, Section
-from ascendsim.report.studies.precision import DEFINITIONS, mode_table, model_table, refusals, share_table
+from ascendsim.report.studies.precision import (
+    DEFINITIONS,
+    mode_table,
+    model_table,
+    parts_table,
+    refusals,
+    share_table,
+)
 from ascendsim.report.studies.precision_words import math_numbers, precision_sentence, reasons
 from ascendsim.report.studies.several import listed
 from ascendsim.studies.modes.records import CaseErrors
@@ -24,7 +31,7 @@ def precision_page(study: PrecisionStudy, facts: Mapping[str, str]) -> Page:
     """Return the page: reasons, modes, where errors come from, exponents, and every gradient."""
     sections = (
         Section("Why", (*reasons(study), *refusals(study))),
-        Section("Modes", tables=(mode_table(study),)),
+        Section("Modes", tables=(mode_table(study), parts_table(study))),
         Section("Where the error comes from", pictures=_parts(study)),
         Section("Exponents and ranges", pictures=_exponents(study), tables=(share_table(study, every=True),)),
         Section("Every gradient under every model", tables=(model_table(study),), collapsed=True),

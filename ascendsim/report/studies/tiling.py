@@ -12,10 +12,13 @@ from ascendsim.report.page.records import Page, Picture, Section
 from ascendsim.report.studies.hardware_words import share
 from ascendsim.report.studies.tiling_courses import (
     BRIEF,
+    SIDES,
     course_record,
     course_sections,
     deciding,
+    of_one_plan,
     path_table,
+    plans_in_words,
     stages_table,
 )
 from ascendsim.report.studies.tiling_courses import DEFINITIONS as COURSES
@@ -53,7 +56,7 @@ def tiling_sentence(answer: TilingAnswer) -> str:
     question = answer.question
     where = f"On {answer.variant}, {question.gradient} of {question.title}"
     tried = sum(answer.tried.values())
-    if answer.best.plan == answer.usual.plan:
+    if answer.keeps:
         return f"{where}: none of {tried} plans beats the usual one."
     saved = " and ".join(_saved(answer, start) for start in question.starts)
     # One verb for all starts where they agree.
@@ -96,7 +99,14 @@ def plan_table(answer: TilingAnswer) -> TextTable:
         rows.append((f"us, L2 {start}", usual_us, best_us))
     before_us, after_us = answer.waits[0].launch_us
     rows.append(("of them launch us", microseconds(before_us), microseconds(after_us)))
-    return TextTable("Plan against plan", ("", "usual", "best"), frozenset({0}), tuple(rows))
+    table = TextTable("Plan against plan", ("", "usual", "best"), frozenset({0}), tuple(rows))
+    return of_one_plan(table, "The usual plan") if answer.keeps else table
+
+
+def waits_tables(answer: TilingAnswer) -> tuple[TextTable, ...]:
+    """Show where the cycles go under every start; of one plan where none beats it."""
+    tables = map(waits_table, answer.waits)
+    return tuple(of_one_plan(table, table.title) if answer.keeps else table for table in tables)
 
 
 def waits_table(waits: Waits) -> TextTable:
@@ -110,8 +120,10 @@ def waits_table(waits: Waits) -> TextTable:
 
 def tiling_tables(answer: TilingAnswer) -> list[TextTable]:
     """Return what a terminal shows: of the critical paths those of the start that decides, in brief."""
-    path = path_table(deciding(answer), BRIEF)
-    return [plan_table(answer), *map(waits_table, answer.waits), stages_table(answer.courses), path]
+    courses = [stages_table(answer.courses), path_table(deciding(answer), BRIEF)]
+    if answer.keeps:
+        courses = [of_one_plan(table, table.title) for table in courses]
+    return [plan_table(answer), *waits_tables(answer), *courses]
 
 
 def _row(what: str, before: int, after: int) -> tuple[str, ...]:
@@ -121,9 +133,9 @@ def _row(what: str, before: int, after: int) -> tuple[str, ...]:
 def notes(answer: TilingAnswer) -> list[str]:
     """Return what a reader of the tables must know."""
     tried = ", ".join(f"{count} {what}" for what, count in answer.tried.items())
+    best = "" if answer.keeps else f"; the best came from {FOUND_BY[answer.best.found_by]}"
     found = [
-        f"{sum(answer.tried.values())} plans: {tried}. The usual plan is "
-        f"{_chosen(answer)}; the best came from {FOUND_BY[answer.best.found_by]}.",
+        f"{sum(answer.tried.values())} plans: {tried}. The usual plan is {_chosen(answer)}{best}.",
         f"Counted: {DEFINITIONS['counted']}",
     ]
     if answer.cut or answer.untried:
@@ -144,16 +156,18 @@ def _chosen(answer: TilingAnswer) -> str:
 
 def tiling_page(answer: TilingAnswer, made: Mapping[str, str]) -> Page:
     """Return the page of a study; `made` says how."""
+    sides = SIDES[:1] if answer.keeps else SIDES
     stacks = [
         Stack(f"{name}, L2 {waits.start}", tuple((part.what, getattr(part, when)) for part in waits.parts))
         for waits in answer.waits
-        for name, when in (("usual", "before"), ("best", "after"))
+        for name, when in sides
     ]
-    picture = Picture(stacked(stacks, "cycles"), "Where the cycles go under both plans.")
+    picture = Picture(stacked(stacks, "cycles"), f"Where the cycles go under {plans_in_words(sides)}.")
+    plans = plan_table(answer)
     sections = (
-        Section("Plan against plan", tuple(notes(answer)), (), (plan_table(answer),)),
-        Section("Why", (), (picture,), tuple(waits_table(waits) for waits in answer.waits)),
-        *course_sections(answer.courses),
+        Section(plans.title, tuple(notes(answer)), (), (plans,)),
+        Section("Why", (), (picture,), waits_tables(answer)),
+        *course_sections(answer.courses, one=answer.keeps),
         Section("The best plan as a file", (plan_text(answer),), collapsed=True),
     )
     title = f"What beats the plan of {answer.question.gradient}? {answer.question.title} on {answer.variant}"

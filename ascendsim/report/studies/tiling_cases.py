@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ascendsim.report.numbers import microseconds
-from ascendsim.report.studies.hardware_words import share
+from ascendsim.report.studies.hardware_words import saving, share
 from ascendsim.report.studies.several import listed
 from ascendsim.report.tables import TextTable
 from ascendsim.studies.tuning.records import TilingAnswer
@@ -53,11 +53,10 @@ def cases_tables(answers: Sequence[TilingAnswer]) -> list[TextTable]:
 
 
 def _rows(answer: TilingAnswer) -> Iterator[tuple[str, ...]]:
-    same = answer.best.plan == answer.usual.plan
     won = "winner" if answer.question.doubt else "winner, ends not tried"
     lost = "no winner yet" if answer.undecided else "no winner"
-    verdict = "the usual plan" if same else won if answer.wins else lost
+    verdict = "the usual plan" if answer.keeps else won if answer.wins else lost
     for start in answer.question.starts:
         times = (microseconds(trial.times_us[start]) for trial in (answer.usual, answer.best))
-        saved = f"{share(answer.saved(start))} %"
+        saved = saving(answer.saved(start))
         yield answer.question.title, start, *times, saved, str(sum(answer.tried.values())), verdict

@@ -14,7 +14,8 @@ from ascendsim.studies.tuning.records import BufferUse, Course, Part, TilingAnsw
 
 # So many causes of the critical path fit beside the other tables of a terminal.
 BRIEF = 6
-SIDES = (("usual", "before"), ("best", "after"))
+Sides = tuple[tuple[str, str], ...]
+SIDES: Sides = (("usual", "before"), ("best", "after"))
 DEFINITIONS = {
     "entry, fill, steady, drain": "The cycles of the product, on the core whose cube ends last: up to its "
     "first instruction; until the cube takes up its first product of tiles; until the last one has left the "
@@ -28,6 +29,19 @@ DEFINITIONS = {
     "their copies take, whether they hold something or not. Of the cube core that ends last, and of the "
     "vector core that does.",
 }
+
+
+def of_one_plan(table: TextTable, title: str) -> TextTable:
+    """Return a table of both plans as one of the usual plan, which is the best: nothing is told twice."""
+    shown = [at for at, heading in enumerate(table.headings) if heading not in ("best", "difference", "plan")]
+    at = table.headings.index("plan") if "plan" in table.headings else None
+    rows = [row for row in table.rows if at is None or row[at] == "usual"]
+    return table._replace(
+        title=title,
+        headings=tuple(table.headings[at] for at in shown),
+        left=frozenset(new for new, at in enumerate(shown) if at in table.left),
+        rows=tuple(tuple(row[at] for at in shown) for row in rows),
+    )
 
 
 def stages_table(courses: Sequence[Course]) -> TextTable:
@@ -78,10 +92,10 @@ def buffers_table(course: Course) -> TextTable:
     return TextTable(title, headings, frozenset({0, 1, 2}), rows)
 
 
-def _uses(course: Course) -> Iterator[tuple[BufferUse, str]]:
+def _uses(course: Course, sides: Sides = SIDES) -> Iterator[tuple[BufferUse, str]]:
     """Yield the use of each buffer by each plan, buffer after buffer."""
     for buffer in dict.fromkeys(use.buffer for use in (*course.before, *course.after)):
-        for name, when in SIDES:
+        for name, when in sides:
             yield from ((use, name) for use in getattr(course, when) if use.buffer == buffer)
 
 
@@ -95,33 +109,39 @@ def _buffer_row(use: BufferUse, name: str) -> tuple[str, ...]:
     return use.buffer, name, tiles, *sizes, f"{use.most_bytes:,}", f"{use.mean_bytes:,.0f}"
 
 
-def buffers_picture(course: Course) -> Picture:
+def buffers_picture(course: Course, sides: Sides = SIDES) -> Picture:
     """Draw how full each buffer is over the product's time, the usual plan on the left."""
     curves = [
         Curve(use.buffer, name, use.curve, use.reserved_bytes, use.capacity_bytes)
-        for use, name in _uses(course)
+        for use, name in _uses(course, sides)
     ]
+    both = "both plans on one scale of" if len(sides) > 1 else "of"
     caption = (
-        f"Bytes held of each buffer over the time of the product with L2 {course.start}, both plans on one "
-        f"scale of {course.cycles:,} cycles. The frame is the capacity, the line what is reserved."
+        f"Bytes held of each buffer over the time of the product with L2 {course.start}, {both} "
+        f"{course.cycles:,} cycles. The frame is the capacity, the line what is reserved."
     )
-    return Picture(held(curves, [name for name, _ in SIDES], course.cycles), caption)
+    return Picture(held(curves, [name for name, _ in sides], course.cycles), caption)
 
 
-def stages_picture(courses: Sequence[Course]) -> Picture:
+def stages_picture(courses: Sequence[Course], sides: Sides = SIDES) -> Picture:
     """Draw the stages of both plans under every start."""
     parts = {course.start: course.stages for course in courses}
-    return _stacked(parts, "Entry, fill, steady and drain of both plans.")
+    return _stacked(parts, f"Entry, fill, steady and drain of {plans_in_words(sides)}.", sides)
 
 
-def paths_picture(courses: Sequence[Course]) -> Picture:
+def paths_picture(courses: Sequence[Course], sides: Sides = SIDES) -> Picture:
     """Draw the critical paths of both plans under every start; the causes that take least as one."""
     largest: dict[str, int] = {}
     for part in (part for course in courses for part in course.path):
         largest[part.what] = max(largest.get(part.what, 0), part.before, part.after)
     shown = sorted(largest, key=lambda name: -largest[name])[:BRIEF]
     parts = {course.start: _brief(course.path, shown) for course in courses}
-    return _stacked(parts, "What the critical paths of both plans spend their cycles on.")
+    return _stacked(parts, f"What the cycles on the critical path go to, of {plans_in_words(sides)}.", sides)
+
+
+def plans_in_words(sides: Sides) -> str:
+    """Name the plans that are drawn."""
+    return "both plans" if len(sides) > 1 else "the usual plan"
 
 
 def _brief(parts: Sequence[Part], shown: Sequence[str]) -> tuple[Part, ...]:
@@ -133,26 +153,28 @@ def _brief(parts: Sequence[Part], shown: Sequence[str]) -> tuple[Part, ...]:
     return (*(known[name] for name in shown if name in known), *others)
 
 
-def _stacked(parts: Mapping[str, Sequence[Part]], caption: str) -> Picture:
+def _stacked(parts: Mapping[str, Sequence[Part]], caption: str, sides: Sides) -> Picture:
     stacks = [
         Stack(f"{name}, L2 {start}", tuple((part.what, getattr(part, when)) for part in found))
         for start, found in parts.items()
-        for name, when in SIDES
+        for name, when in sides
     ]
     return Picture(stacked(stacks, "cycles"), caption)
 
 
-def course_sections(courses: Sequence[Course]) -> tuple[Section, ...]:
-    """Return the sections of a page."""
+def course_sections(courses: Sequence[Course], *, one: bool = False) -> tuple[Section, ...]:
+    """Return the sections of a page; `one`: of the usual plan alone, which is the best."""
+    sides = SIDES[:1] if one else SIDES
+    stages, *others = (
+        of_one_plan(table, table.title) if one else table
+        for table in (stages_table(courses), *map(path_table, courses), *map(buffers_table, courses))
+    )
+    paths, buffers = others[: len(courses)], others[len(courses) :]
+    drawn = tuple(buffers_picture(course, sides) for course in courses)
     return (
-        Section("Fill, steady and drain", (), (stages_picture(courses),), (stages_table(courses),)),
-        Section("The critical paths", (), (paths_picture(courses),), tuple(map(path_table, courses))),
-        Section(
-            "What the buffers hold",
-            (),
-            tuple(map(buffers_picture, courses)),
-            tuple(map(buffers_table, courses)),
-        ),
+        Section("Fill, steady and drain", (), (stages_picture(courses, sides),), (stages,)),
+        Section("The critical paths", (), (paths_picture(courses, sides),), tuple(paths)),
+        Section("What the buffers hold", (), drawn, tuple(buffers)),
     )
 
 

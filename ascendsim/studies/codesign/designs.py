@@ -41,14 +41,15 @@ def _combinations(question: DesignQuestion) -> Iterator[tuple[str, FrozenMap[str
         _require_another_product(change, profile)
     for chosen in product(*((None, *group) for group in question.groups)):
         changes = [change for change in chosen if change is not None]
-        values: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         for change in changes:
-            own = change.on(profile)
-            shared = sorted(values.keys() & own.keys())
+            shared = sorted(figures.keys() & change.figures.keys())
             if shared:
                 raise ConfigError(f"{shared[0]} is changed by two of {', '.join(c.name for c in changes)}")
-            values |= own
-        yield " ".join(change.name for change in changes) or NO_CHANGE, FrozenMap(values)
+            figures |= change.figures
+        name = " ".join(change.name for change in changes) or NO_CHANGE
+        # As one change: what follows one of them may be said by another.
+        yield name, Change(name, figures).on(profile)
 
 
 def _require_another_product(change: Change, profile: Profile) -> None:

@@ -2,43 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
-from ascendsim.ops.plan import Plan
 from ascendsim.profile import Change, load_profile
 from ascendsim.studies.engine.measure import Answer
 from ascendsim.studies.engine.point import Point
+from ascendsim.studies.hardware.plans import Asking
 from ascendsim.studies.hardware.records import Doubt, StudiedLayer
-from ascendsim.studies.sweep import ends, ranged_figures
+from ascendsim.studies.sweep import ends, hashable, ranged_figures
 
+WHEN = ("before", "unchanged", "after")
 Move = tuple[str, Any]  # path of an assumed figure, and an end of its range
-Asking = Callable[[Mapping[Any, Point]], dict[Any, Answer]]
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One change under one start: the calls before and after it, whose plans both are kept.
+    """One change under one start: the calls before and after it, whose plans are kept; points by layer.
 
-    before  points on the unchanged product by layer, whose answers are in `answers`
-    after   points on the changed product by layer, under the better plans
+    before     on the unchanged product under its own plans
+    unchanged  on it under the better of these and those of `after` where these fit, or with a part unused
+    after      on the changed product under the better plans
     """
 
     change: Change
     start: str
     before: Mapping[StudiedLayer, Point]
-    answers: Mapping[tuple[StudiedLayer, str], Answer]
+    unchanged: Mapping[StudiedLayer, Point]
     after: Mapping[StudiedLayer, Point]
 
 
 def doubts(
     product: str | Path, pairs: Sequence[Pair], shares: Sequence[float], asking: Asking
 ) -> list[Doubt]:
-    """Return the doubt of each gain.
+    """Return the doubt of what each change itself saves.
 
     Each figure is moved alone to both ends of its range, before and after the change alike; then all that
     lower the gain together, and all that raise it. As in `interval`, the two are no bounds that hold whatever
@@ -49,8 +50,8 @@ def doubts(
     moves: list[Move] = [
         (path, end)
         for path, figure in figures.items()
-        for end in dict.fromkeys(ends(figure))
-        if end != figure.value
+        for end in dict.fromkeys(map(hashable, ends(figure)))
+        if end != hashable(figure.value)
     ]
     alone = _shares(product, pairs, [[(move,) for move in moves]] * len(pairs), asking)
     together = []
@@ -93,16 +94,18 @@ def _shares(
             if values is None or not move:
                 continue
             for layer, point in pair.before.items():
-                kept = FrozenMap[str, Plan](pair.answers[layer, pair.start].plans)
-                points[at, move, "before", layer] = replace(point, changes=FrozenMap(move), tiling=kept)
+                for when, unchanged in (("before", point), ("unchanged", pair.unchanged[layer])):
+                    # What the unchanged product leaves unused stays so.
+                    moved = FrozenMap[str, Any](dict(move) | dict(unchanged.changes))
+                    points[at, move, when, layer] = replace(unchanged, changes=moved)
                 points[at, move, "after", layer] = _after(pair.after[layer], values, dict(move))
     answers = asking(points)
     found = []
     for at, (pair, own) in enumerate(zip(pairs, moves, strict=True)):
         row: dict[Moves, float | None] = {}
         for move in own:
-            before, after = (_total_us(answers, pair, (at, move, when)) for when in ("before", "after"))
-            row[move] = None if before is None or after is None else 1 - after / before
+            times = [us for when in WHEN if (us := _total_us(answers, pair, (at, move, when))) is not None]
+            row[move] = (times[1] - times[2]) / times[0] if len(times) == len(WHEN) else None
         found.append(row)
     return found
 

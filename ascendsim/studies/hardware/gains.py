@@ -6,23 +6,28 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
-from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.ops.plan import Plan
 from ascendsim.profile import Change, Profile, contradiction, load_profile
 from ascendsim.studies.engine.measure import Answer
 from ascendsim.studies.engine.point import NETWORK, Before, Point
 from ascendsim.studies.engine.run import Budget, Engine, Outcome, require_answer
 from ascendsim.studies.hardware.doubt import Pair, doubts
-from ascendsim.studies.hardware.records import Gain, HardwareAnswer, LayerGain, Question, StudiedLayer
+from ascendsim.studies.hardware.plans import (
+    Place,
+    keeps,
+    left_unused,
+    mixed,
+    under,
+    without_added_cores,
+    without_change,
+)
+from ascendsim.studies.hardware.records import Gain, HardwareAnswer, LayerGain, Question
 from ascendsim.studies.hardware.tuned import with_tuned
 from ascendsim.studies.sweep import ranged_figures
 
 Name = TypeVar("Name", bound=Hashable)
-Place = tuple[StudiedLayer, str]  # a layer, and a start of L2
-GRADIENTS = ("grad_input", "grad_weight")
-CORES = ("cores.cube", "cores.vector")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +70,28 @@ def study_hardware(question: Question, engine: Engine, budget: Budget) -> tuple[
     timed = list(points.values())
     gains, pairs, refused = list[Gain](), list[Pair](), dict[str, str]()
     for change in question.changes:
-        outcome = _change(question, change.on(profile), base, asking)
+        outcome = _change(question, change.on(profile), points, base, asking)
         if isinstance(outcome, str):
             refused[change.name] = outcome
             continue
         for start in question.starts:
             rows = tuple(outcome.gains[layer, start] for layer in question.layers)
             gains.append(Gain(change.name, FrozenMap(figures[change.name]), start, rows))
-            chosen = {layer: outcome.better[layer, start] for layer in question.layers}
-            pairs.append(Pair(change, start, {layer: points[layer, start] for layer in chosen}, base, chosen))
+            places = {layer: (layer, start) for layer in question.layers}
+            pairs.append(
+                Pair(
+                    change,
+                    start,
+                    {layer: under(points[at], base[at].plans) for layer, at in places.items()},
+                    {layer: outcome.unchanged[at] for layer, at in places.items()},
+                    {layer: outcome.better[at] for layer, at in places.items()},
+                )
+            )
         timed += outcome.points
     if question.tilings:
         gains = with_tuned(question, gains, pairs, engine, budget)
     if question.doubt:
-        found = doubts(question.product, pairs, [gain.share for gain in gains], asking)
+        found = doubts(question.product, pairs, [gain.own_share for gain in gains], asking)
         gains = [replace(gain, doubt=doubt) for gain, doubt in zip(gains, found, strict=True)]
     assumed = len(ranged_figures(profile))
     digest = profile.content.hex()
@@ -110,27 +123,37 @@ def _run_before(question: Question, at: int) -> tuple[Before, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """A change on all layers and starts: gains, the points under the better plans, all points."""
+    """A change on all layers and starts.
+
+    better     the points under the better plans; `unchanged` those on the unchanged product under the better
+               of its own plans and these
+    points     all that were timed
+    """
 
     gains: Mapping[Place, LayerGain]
     better: Mapping[Place, Point]
+    unchanged: Mapping[Place, Point]
     points: list[Point]
 
 
 def _change(
     question: Question,
     values: FrozenMap[str, Any],
+    points: Mapping[Place, Point],
     base: Mapping[Place, Answer],
     asking: Asking,
 ) -> _Changed | str:
-    """Time one change; a text says why it cannot be timed at all."""
+    """Time one change; a text says why it cannot be timed at all.
+
+    points  on the unchanged product, with their answers `base`
+    """
     impossible = contradiction(question.product, values)
     if impossible:
         return impossible
-    changed = {place: replace(point, changes=values) for place, point in base_points(question).items()}
-    same = {place: replace(point, tiling=FrozenMap(base[place].plans)) for place, point in changed.items()}
+    changed = {place: replace(point, changes=values) for place, point in points.items()}
+    same = {place: under(point, base[place].plans) for place, point in changed.items()}
     # Few figures have a say in plans: where none changes, planning anew is the same call.
-    moved = {place: p for place, p in changed.items() if not _keeps(p, base[place].plans)}
+    moved = {place: p for place, p in changed.items() if not keeps(p, base[place].plans)}
     tried = asking(
         {("same", place): point for place, point in same.items()}
         | {("anew", place): point for place, point in moved.items()}
@@ -141,13 +164,13 @@ def _change(
     for place, point in changed.items():
         if tried["anew", place].reason:
             return f"{point.label}: {tried['anew', place].reason}"
-    mixed = _mixed(changed, tried)
-    mixes = asking(mixed)
-    gains, better = {}, {}
+    both = mixed(changed, tried)
+    mixes = asking(both)
+    gains, better, new = dict[Place, LayerGain](), dict[Place, Point](), dict[Place, Mapping[str, Plan]]()
     for place, point in changed.items():
         options = [(tried["same", place], same[place]), (tried["anew", place], point)]
-        if place in mixed:
-            options.append((mixes[place], mixed[place]))
+        if place in both:
+            options.append((mixes[place], both[place]))
         if place in fewer:
             options.append((idle[place], fewer[place]))
         # Of equal ones the first: plans stay unless new ones are faster.
@@ -162,15 +185,21 @@ def _change(
             tried["anew", place].time_us,
             best.time_us,
             new_plan=at is not same[place] and at is not fewer.get(place),
+            misfit=old.reason,
         )
-        better[place] = replace(at, tiling=FrozenMap(best.plans))
-    return _Changed(gains, better, [*same.values(), *moved.values(), *mixed.values(), *fewer.values()])
-
-
-def _mixed(changed: Mapping[Place, Point], tried: Mapping[tuple[str, Place], Answer]) -> dict[Place, Point]:
-    """Return the calls whose gradients are best under plans of both kinds, each under its better one."""
-    plans = {place: _better_plans(tried["same", place], tried["anew", place]) for place in changed}
-    return {place: replace(changed[place], tiling=FrozenMap(own)) for place, own in plans.items() if own}
+        better[place] = under(at, best.plans)
+        if gains[place].new_plan:
+            new[place] = best.plans
+    timed = [*same.values(), *moved.values(), *both.values(), *fewer.values()]
+    less = left_unused(values, load_profile(question.product))
+    spared = {place: replace(point, changes=less) for place, point in better.items()} if less else {}
+    there, more = without_change(new, spared, points, base, asking)
+    unchanged = {place: under(point, base[place].plans) for place, point in points.items()}
+    for place, (point, time_us) in there.items():
+        gains[place] = replace(gains[place], plan_us=time_us)
+        if time_us < base[place].time_us:
+            unchanged[place] = point
+    return _Changed(gains, better, unchanged, [*timed, *more])
 
 
 def _with_cores_idle(
@@ -181,45 +210,12 @@ def _with_cores_idle(
     The kernels beside the products run on all vector cores, whatever their number: what more of them take to
     be launched may be more than they save.
     """
-    figures = profile.figures
-    added = {path for path, value in values.items() if path in CORES and value > figures[path].value}
-    if not added:
+    others = without_added_cores(values, profile)
+    if others is None:
         return {}
-    others = FrozenMap[str, Any]({path: value for path, value in values.items() if path not in added})
     if not others:  # the product as it is, which has been timed
         return {place: replace(point, changes=others, tiling="product") for place, point in same.items()}
     return {place: replace(point, changes=others) for place, point in same.items()}
-
-
-def _keeps(point: Point, plans: Mapping[str, Plan]) -> bool:
-    """Tell whether a call chooses just these plans."""
-    call = point.problem, point.dtype, point.cube_math_type
-    try:
-        chosen = plans_of_call(*call, output_mask=point.gradients, product=point.profile)
-    except AscendSimError:
-        return False  # timing it will say why
-    # Who chose a plan is no part of it.
-    return _values(chosen) == _values(plans)
-
-
-def _values(plans: Mapping[str, Plan]) -> dict[str, object]:
-    return {name: plan.to_dict() for name, plan in plans.items()}
-
-
-def _better_plans(same: Answer, anew: Answer) -> Mapping[str, Plan] | None:
-    """Return the faster plan of each gradient, if they come from different answers; else None."""
-    if same.reason:
-        return None
-    keeps = {name: _gradient_us(same, name) <= _gradient_us(anew, name) for name in GRADIENTS}
-    named = [name for name in GRADIENTS if name in same.plans]
-    if len({keeps[name] for name in named}) < 2:
-        return None
-    return {name: (same if keeps[name] else anew).plans[name] for name in named}
-
-
-def _gradient_us(answer: Answer, gradient: str) -> float:
-    """Return the microseconds of the kernels that make a gradient, casts of it included."""
-    return float(sum(row["time_us"] for row in answer.records if str(row["kernel"]).endswith(gradient)))
 
 
 def _figures(change: Change, profile: Profile) -> dict[str, tuple[object, object]]:

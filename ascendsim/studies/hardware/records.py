@@ -59,6 +59,10 @@ class LayerGain:
     tuned_us   microseconds before and after the change, each with every gradient under the best plan that the
                tuner finds for it; None where it was not asked for
     new_plan   whether the better time is that of a plan which the unchanged product does not have
+    plan_us    the unchanged product under what needs no change of the better time: new plans where they fit,
+               each gradient under the better of its two, and leaving unused what the change takes away; None
+               where there is nothing of this
+    misfit     why the plans of the unchanged product do not fit the changed one; "" where they do
     """
 
     layer: str
@@ -69,10 +73,17 @@ class LayerGain:
     better_us: float
     tuned_us: tuple[float, float] | None = None
     new_plan: bool = False
+    plan_us: float | None = None
+    misfit: str = ""
+
+    @property
+    def unchanged_us(self) -> float:
+        """What the unchanged product takes at best, under its own plans or as `plan_us` says."""
+        return self.base_us if self.plan_us is None else min(self.base_us, self.plan_us)
 
     @property
     def share(self) -> float:
-        """The part of the time that the change saves; below 0 where it costs."""
+        """The part of the time that change and plans save; below 0 where they cost."""
         return 1 - self.better_us / self.base_us
 
 
@@ -80,7 +91,7 @@ class LayerGain:
 class Doubt:
     """Between what a gain lies if assumed figures lie anywhere in their ranges.
 
-    low, high  parts of the time, as `Gain.share`
+    low, high  parts of the time, as `Gain.own_share`
     figures    number of assumed figures that move the gain
     """
 
@@ -135,24 +146,43 @@ class Gain:
         return sum(count * us for count, us, _ in each), sum(count * us for count, _, us in each)
 
     @property
-    def share(self) -> float:
-        """The part of the time that the change saves; below 0 where it costs."""
-        return 1 - self.better_us / self.base_us
+    def unchanged_us(self) -> float:
+        """Microseconds on the unchanged product, which may follow the plans of the better time as well."""
+        return sum(layer.count * layer.unchanged_us for layer in self.layers)
 
     @property
-    def plan_share(self) -> float | None:
-        """The part of the time that new plans save beside the change; None where old ones do not fit."""
+    def share(self) -> float:
+        """The part of the time that change and plans save; below 0 where they cost."""
+        return self.plan_share + self.own_share
+
+    @property
+    def plan_share(self) -> float:
+        """The part that is saved by plans alone: the unchanged product saves it if it follows them."""
+        return (self.base_us - self.unchanged_us) / self.base_us
+
+    @property
+    def own_share(self) -> float:
+        """The part that the change itself saves, below 0 where it costs: the rest, which needs the change."""
+        return (self.unchanged_us - self.better_us) / self.base_us
+
+    @property
+    def needing_share(self) -> float | None:
+        """The part of it that also needs new plans: under the old ones the change saves so much less.
+
+        None where old plans do not fit the changed product.
+        """
         new = [layer for layer in self.layers if layer.new_plan]
         if any(layer.same_us is None for layer in new):
             return None
-        saved = sum(layer.count * ((layer.same_us or 0.0) - layer.better_us) for layer in new)
-        return saved / self.base_us
+        by_plans = sum(layer.count * ((layer.same_us or 0.0) - layer.better_us) for layer in new)
+        without = sum(layer.count * (layer.base_us - layer.unchanged_us) for layer in new)
+        return (by_plans - without) / self.base_us
 
     @property
     def distinguishable(self) -> bool:
-        """Whether the gain is on one side of 0 wherever assumed figures lie."""
+        """Whether what the change itself saves is on one side of 0 wherever assumed figures lie."""
         if self.doubt is None:
-            return self.share != 0
+            return self.own_share != 0
         return self.doubt.low > 0 or self.doubt.high < 0
 
 

@@ -12,6 +12,7 @@ from ascendsim.profile import load_profile
 from ascendsim.studies.engine.point import Point
 from ascendsim.studies.engine.run import Budget, Engine, require_answer
 from ascendsim.studies.hardware.doubt import Pair
+from ascendsim.studies.hardware.plans import without_added_cores
 from ascendsim.studies.hardware.records import Gain, Question
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
@@ -61,9 +62,14 @@ def with_tuned(
     for gain, pair in zip(gains, pairs, strict=True):
         values, rows = pair.change.on(profile), []
         for row, (_, point) in zip(gain.layers, pair.before.items(), strict=True):
+            changed = [replace(point, changes=values)]
+            # Added cores may stay idle under tuned plans, too.
+            idle = without_added_cores(values, profile)
+            if idle is not None:
+                changed.append(replace(point, changes=idle))
             ends = [
-                min(usual, _tuned_us(asked, question.tilings, engine, budget))
-                for usual, asked in ((row.base_us, point), (row.better_us, replace(point, changes=values)))
+                min(usual, *(_tuned_us(one, question.tilings, engine, budget) for one in asked))
+                for usual, asked in ((row.base_us, [point]), (row.better_us, changed))
             ]
             rows.append(replace(row, tuned_us=(ends[0], ends[1])))
         found.append(replace(gain, layers=tuple(rows)))

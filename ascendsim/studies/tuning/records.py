@@ -172,6 +172,11 @@ class TilingAnswer:
         return 1 - self.best.times_us[start] / self.usual.times_us[start]
 
     @property
+    def keeps(self) -> bool:
+        """Whether the usual plan is the best of all."""
+        return self.best.plan == self.usual.plan
+
+    @property
     def wins(self) -> bool:
         """Whether the best is faster under every start by more than the margin, wherever figures lie."""
         return self._leads and not self.untried
@@ -184,4 +189,4 @@ class TilingAnswer:
     @property
     def _leads(self) -> bool:
         sure = all(self.saved(start) > self.question.margin for start in self.question.starts)
-        return self.best.plan != self.usual.plan and sure and not self.lost
+        return not self.keeps and sure and not self.lost

@@ -10,7 +10,7 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate
 from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.sweep import ends, ranged_figures
+from ascendsim.studies.sweep import ends, hashable, ranged_figures
 from ascendsim.studies.tuning.courses import course_of
 from ascendsim.studies.tuning.records import TilingAnswer, TilingQuestion
 from ascendsim.studies.tuning.search import tune
@@ -70,8 +70,8 @@ def _doubted(answer: TilingAnswer, tuner: Tuner) -> TilingAnswer:
     """Time both plans at both ends of each assumed figure, and name those at which the best is slower."""
     points = {}
     for path, figure in ranged_figures(tuner.profile).items():
-        for end in dict.fromkeys(ends(figure)):
-            if end == figure.value:
+        for end in dict.fromkeys(map(hashable, ends(figure))):
+            if end == hashable(figure.value):
                 continue
             for start in answer.question.starts:
                 for trial in (answer.usual, answer.best):
