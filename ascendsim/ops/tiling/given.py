@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.ops.plan import Plan, Tiling
+from ascendsim.ops.plan import USER, Plan, Tiling
 from ascendsim.ops.plan_text import saying_whose
 from ascendsim.ops.problems.as_product import gradient_product
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -143,10 +143,10 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
         tiling = tiling.of(problem, wanted.compute_dtype) if isinstance(problem, ConvProblem) else None
     strategy = tiling if isinstance(tiling, str) else "product"
     if isinstance(tiling, Plan):
-        return replace(tiling, schedule=schedule or tiling.schedule, chosen_by="", instead="")
+        return replace(tiling, schedule=schedule or tiling.schedule, chosen_by=USER, instead="")
     # A tiling without a nest is for the usual one: those of the products read fields of their own.
     if isinstance(tiling, Tiling):
-        return Plan(schedule or USUAL[wanted.gradient], tiling)
+        return Plan(schedule or USUAL[wanted.gradient], tiling, chosen_by=USER)
     partial = isinstance(tiling, PartialPlan)
     # A nest that the user names is one of convolution kernels.
     by_rule = strategy == "product" and not partial and not schedule
@@ -172,7 +172,7 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
         wanted = wanted._replace(group_merge=tiling.fields.get("group_merge", 0))
         return completed(tiling, Filling(wanted.gemm(profile), profile, sums, wanted.choose))
     assert chosen is not None
-    return replace(chosen, schedule=schedule or chosen.schedule)
+    return replace(chosen, schedule=schedule).given_in_part() if schedule else chosen
 
 
 def _knows(schedule: str | type, tiling: Tiling) -> bool:
