@@ -195,6 +195,8 @@ class Plan:
                fields. Plans that say the same are equal, whoever chose them
     instead    of a search: why the product's own plan was not taken, where that is known
     file       the file of plans that it was read from; "": none
+
+    Raises     ConfigError for a schedule or a tiling that is none
     """
 
     schedule: str | type
@@ -202,6 +204,16 @@ class Plan:
     chosen_by: str = field(default="", compare=False)
     instead: str = field(default="", compare=False)
     file: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no schedule and no tiling."""
+        if not isinstance(self.schedule, str | type):
+            raise ConfigError(f"plan: schedule is {shown(self.schedule)}; it must be a name or a class")
+        if not isinstance(self.tiling, Tiling):
+            raise ConfigError(
+                f"plan: tiling is {shown(self.tiling)}; it must be a Tiling; a plan that leaves some of its "
+                "fields open may be passed as a dict"
+            )
 
     @property
     def nest(self) -> str:
@@ -238,6 +250,9 @@ class Plan:
         Raises   ConfigError for an unknown field, with the nearest name, and for one that every nest reads
                  and that is missing
         """
+        if not isinstance(values, Mapping):
+            rule = 'its fields by name, such as {"schedule": "dgrad", "base_m": 64, ...}'
+            raise ConfigError(f"plan: values is {shown(values)}; it must be {rule}")
         fields = dict(values)
         schedule = fields.pop("schedule", None)
         lacking = [name for name in ("schedule", *WHOLE) if name not in values]
