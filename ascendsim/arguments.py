@@ -8,6 +8,8 @@ from itertools import islice
 from operator import index
 from typing import Any
 
+from ascendsim.errors import ConfigError
+
 # Longer lists of numbers are nothing that an operator takes; reading them could take for ever.
 LONGEST = 64
 SHOWN = 60
@@ -47,7 +49,14 @@ def shown(value: Any) -> str:
         text = _SHORT.repr(value)
     except Exception:  # likewise
         text = f"a {type(value).__name__}"
+    # An array is written in lines, a message in one.
+    text = " ".join(text.split())
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def refusal(name: str, given: object, rule: str) -> ConfigError:
+    """Return the error for a value without a meaning: what it is of, what was got, and what it must be."""
+    return ConfigError(f"{name} is {shown(given)}; it must be {rule}")
 
 
 def truth(value: Any) -> bool | None:

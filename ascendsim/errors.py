@@ -98,3 +98,21 @@ def did_you_mean(word: str, known: Collection[str], otherwise: str = "") -> str:
     """Return the hint about an unknown word: what was probably meant, else `otherwise`, or what there is."""
     near = close_matches(word, known)
     return f"did you mean {near[0]}?" if near else otherwise or f"there is {', '.join(known)}"
+
+
+def install_hint(extra: str) -> str:
+    """Return the command that installs an extra: of a copy from a folder another one than from an index."""
+    # Imported here, as above.
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        # Which folder or address an installer took it from (PEP 610); none of an index.
+        told = json.loads(distribution("ascendsim").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        # Nobody has installed it: it is run where it lies.
+        told = {"dir_info": {"editable": True}, "url": "file://its checkout"}
+    if "dir_info" not in told:
+        return f"pip install 'ascendsim[{extra}]'"
+    editable = "-e " if told["dir_info"].get("editable") else ""
+    return f"pip install {editable}'.[{extra}]' in {told['url'].removeprefix('file://')}"

@@ -23,7 +23,7 @@ from threading import Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ascendsim.arguments import whole
+from ascendsim.arguments import refusal, whole
 from ascendsim.errors import ConfigError, WorkerError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def worker_count(workers: Any, tasks: int) -> int:
     """
     asked = usable_cores() if workers is None else whole(workers)
     if asked is None or asked < 1:
-        raise ConfigError(f"workers is {workers!r}; it must be 1 or more, or None: one for each usable core")
+        raise refusal("workers", workers, "1 or more, or None: one for each usable core")
     return max(1, min(asked, tasks))
 
 
@@ -142,7 +142,7 @@ def as_done(
     """
     count = whole(workers)
     if count is None or count < 1:
-        raise ConfigError(f"jobs is {workers!r}; it must be 1 or more, or None: one for each usable core")
+        raise refusal("jobs", workers, "1 or more, or None: one for each usable core")
     if count == 1:
         for number, task in enumerate(tasks):
             yield task, _answer(function, number, task)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ascendsim.arguments import refusal
 from ascendsim.numerics.metrics import ErrorMetrics, error_metrics
 from ascendsim.studies.arithmetic.errors import Attribution, Judged, attribute, spread
 from ascendsim.studies.arithmetic.formats import format_of, quantise
@@ -51,4 +52,6 @@ def identify(folder: str | Path) -> tuple[Identification, ...]:
 
     Raises   ConfigError for a folder without a probe or without answers
     """
+    if not isinstance(folder, str | Path):
+        raise refusal("identify: folder", folder, "the path of a folder that `ascendsim probe` wrote")
     return identify_outputs(read_outputs(Path(folder)))

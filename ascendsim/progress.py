@@ -45,8 +45,8 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
 class Counted:
     """Tells how far a study is, in the same words and numbers on a terminal and in a pipe.
 
-    A study has stages, each with points of its own, and how many will come is not known before: so two counts
-    are told, of the stage and of the whole. `computed` is the second one.
+    A study makes calls in rounds, and what it asks next hangs on their answers: how many rounds will come is
+    not known before. So two counts are told, of the round and of the whole. `computed` is the second one.
     """
 
     def __init__(self, show: Callable[[int, int, str], None]) -> None:
@@ -54,15 +54,15 @@ class Counted:
         self._show = show
 
     def __call__(self, done: int, total: int, name: str) -> None:
-        """Take in that a point was computed: the `done`th of `total` of its stage."""
+        """Take in that a point was computed: the `done`th of `total` of its round."""
         self.computed += 1
-        said = f"{done} of {total} points of this stage, {self.computed} computed in all: {name}"
+        said = f"{done} of {total} calls of this round, {self.computed} in all rounds so far: {name}"
         self._show(done, total, said)
 
 
 @contextmanager
 def counted() -> Iterator[Counted]:
-    """Give what to call with (done, all of this stage, name of the one just done).
+    """Give what to call with (done, all of this round, name of the one just done).
 
     On a terminal a bar; in a pipe a line every ten seconds on standard error, so that a log shows life.
     """

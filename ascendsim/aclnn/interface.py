@@ -162,10 +162,10 @@ def _resolved(profile: Profile, rules: Any, given: Mapping[str, Any]) -> Options
     """Return the operator's options, whose values are looked at before anything is planned."""
     from ascendsim.numerics.accumulation.models import AccumulationModel
     from ascendsim.ops.options.call import Options
-    from ascendsim.ops.options.keywords import require_order
+    from ascendsim.ops.options.keywords import order_given
 
     try:
-        require_order(given.get("order", "program"))
+        order_given(given.get("order", "program"))
         options = Options(profile, rules=rules, **{name: given[name] for name in given if name != "order"})
         if isinstance(options.accumulation, str):
             AccumulationModel.parse(options.accumulation)

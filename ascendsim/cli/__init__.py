@@ -50,6 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_LEFT
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            # Whoever asks whether such a path is there gets this in place of an answer.
+            name = str(error.filename)
+            print(
+                f"ascendsim: {name[:40]}... is too long for the name of a file; give another", file=sys.stderr
+            )
+            return USER_ERROR
         if error.errno not in NO_ROOM:
             raise
         # As above: what did not fit is tried again when Python flushes.

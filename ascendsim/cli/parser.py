@@ -38,6 +38,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     Raises   ConfigError, with near misses for unknown options
     """
     parser, commands = make_parser()
+    for word in words:
+        # argparse takes it for the end of the options, and gives the command a list of nothing.
+        if word.startswith("--") and word.endswith("=--"):
+            raise ConfigError(f"{word[:-3]}: '--' is no value; write one after the =")
     # argparse would list all commands, and print its usage before; the nearest one is what helps.
     if words and not words[0].startswith("-") and words[0] not in commands:
         known = [name for name in commands if " " not in name]

@@ -28,9 +28,12 @@ def add_probe(choices: Any) -> dict[str, Any]:
     made.add_argument(
         "--simulate",
         metavar="MODEL",
-        help="answer with the simulator under this accumulation model, as a device would",
+        help="also write outputs.npz, as a device would: the simulator's answers under this accumulation "
+        "model, such as block:16:RNE, for who has no device at hand and wants to try `identify`",
     )
-    made.add_argument("--product", default="910B", metavar="NAME", help="product to simulate (910B)")
+    made.add_argument(
+        "--product", default="910B", metavar="NAME", help="with --simulate, the product that answers (910B)"
+    )
     made.set_defaults(command=probe)
     read = choices.add_parser(
         "identify",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 
@@ -58,6 +59,17 @@ def natural(text: str) -> int:
     number = _whole(text)
     if number is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return number
+
+
+def finite(text: str) -> float:
+    """Read a number that is neither infinite nor NaN."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
     return number
 
 

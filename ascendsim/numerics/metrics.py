@@ -112,7 +112,11 @@ def error_metrics(
 
 
 def _float64(what: str, given: npt.NDArray[Any], shape: tuple[int, ...]) -> Float64Array:
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except (MemoryError, ValueError):
+        got = type(given).__name__
+        raise UnsupportedError(f"error_metrics: the {what} is a {got}; it must be an array") from None
     if array.dtype != np.float64:
         raise UnsupportedError(f"error_metrics: the {what} must be float64, got {array.dtype.name}")
     if array.shape != shape:
@@ -123,6 +127,9 @@ def _float64(what: str, given: npt.NDArray[Any], shape: tuple[int, ...]) -> Floa
 def _carrier(actual: "npt.NDArray[Any] | HiFloat8Array", fmt: DType) -> Float32Array:
     if isinstance(actual, np.ndarray) and actual.dtype == np.float32:
         return actual
+    if not isinstance(actual, np.ndarray | HiFloat8Array):
+        got = type(actual).__name__
+        raise UnsupportedError(f"error_metrics: the result is a {got}; it must be an array")
     return decode(actual, fmt)
 
 

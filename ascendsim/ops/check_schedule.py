@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.arguments import shown, whole
 from ascendsim.errors import ConfigError, ProgramError
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
 from ascendsim.ops.lowering.lower import lower
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.profile import Profile
     from ascendsim.program.kernel import Kernel
+
+# Of orders nobody tries so many, and so many seeds there are.
+MOST = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -67,18 +71,22 @@ def check_schedule(
     kind = schedule_named(schedule)
     if kind.makes not in GRADIENTS:
         raise ConfigError(f"check_schedule: {kind.name} makes {kind.makes}; it checks gradients alone")
+    for name, number in (("orders", orders), ("seed", seed)):
+        if (count := whole(number)) is None or not 0 <= count <= MOST:
+            rule = f"a whole number from 0 to {MOST}"
+            raise ConfigError(f"check_schedule: {name} is {shown(number)}; it must be {rule}")
     given = {"deterministic": True, **keywords, "schedule": {kind.makes: schedule}}
     options = options_of("check_schedule", given)
     mask = tuple(name == kind.makes for name in GRADIENTS)
     decision, call = planned_call(problem, options, dtype, cube_math_type, mask)
     shapes = problem.grad_output, problem.input, problem.weight
-    grad_output, input, weight = _drawn(shapes, dtype, seed)
+    grad_output, input, weight = _drawn(shapes, dtype, int(seed))
     asked = (mask[0], mask[1], False)
     due = reference_gradients(call, grad_output, input, weight, mask=asked)[kind.makes]
     tensors = dict(zip(INPUTS, (grad_output, input, weight), strict=True))
     graph = lower(call, decision.wanted)
     tried: list[str] = []
-    for order in ("program", *range(orders), "arrival"):
+    for order in ("program", *range(int(orders)), "arrival"):
         made = run_graph(graph, options.profile, options.l2_start, tensors, order, timing=False)[1]
         _require_same(kind.name, kind.makes, made[kind.makes], due, name_of(order), tried)
         tried.append(name_of(order))

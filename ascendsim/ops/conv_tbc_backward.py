@@ -15,7 +15,7 @@ from ascendsim.ops.lowering.lower import append_gradients, append_view_copies
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand
 from ascendsim.ops.options.call import Options, options_of
-from ascendsim.ops.options.keywords import CallOptions, require_order
+from ascendsim.ops.options.keywords import CallOptions, order_given
 from ascendsim.ops.options.output_strides import output_views, strides_in_order
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.views import View
@@ -65,7 +65,7 @@ def conv_tbc_backward(
     Source   operator page of aclnnConvTbcBackward; positions as torch's conv_tbc_backward
     """
     options = options_of("conv_tbc_backward", keywords)
-    require_order(order)
+    order = order_given(order)
     given = zip((*INPUTS, "bias"), (grad_output, input, weight, bias), strict=True)
     operands = {name: Operand.of(value, name) for name, value in given}
     described = (operand.described for operand in operands.values())

@@ -26,7 +26,7 @@ from ascendsim.ops.options.asked import (
     without_bias,
 )
 from ascendsim.ops.options.call import Options, options_of
-from ascendsim.ops.options.keywords import CallOptions, require_order
+from ascendsim.ops.options.keywords import CallOptions, order_given
 from ascendsim.ops.options.output_strides import output_views
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -47,6 +47,9 @@ from ascendsim.rules import ConvolutionBackwardCall, Decision
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Tensors
     from ascendsim.ops.options.asked import Format
+
+# The engine counts in 64 bits; a call of so many cycles nobody waits for.
+MOST_CYCLES = 2**62
 
 
 def convolution_backward(
@@ -87,7 +90,7 @@ def convolution_backward(
     Source   operator page of aclnnConvolutionBackward; positions as torch.ops.aten.convolution_backward
     """
     options = options_of("convolution_backward", keywords)
-    require_order(order)
+    order = order_given(order)
     given = zip(INPUTS, (grad_output, input, weight), strict=True)
     operands = {name: Operand.of(value, name) for name, value in given}
     attributes = stride, padding, dilation, transposed, output_padding, groups
@@ -163,7 +166,8 @@ def estimate(
     decision, call = planned_call(problem, options, dtype, cube_math_type, output_mask, strides)
     machine = options.profile, options.l2_start, options.engine
     graph = lower(call, decision.wanted)
-    results = time_graph(graph, *machine, stop_above=None if stop_above is None else stop)
+    bound = None if stop_above is None or stop > MOST_CYCLES else stop
+    results = time_graph(graph, *machine, stop_above=bound)
     return Estimate(**common_fields(options, decision, str(call.accumulation), results, call.plans))
 
 

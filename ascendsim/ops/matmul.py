@@ -17,7 +17,7 @@ from ascendsim.ops.lowering.cube import product_kernel
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.options.call import Options, options_of
-from ascendsim.ops.options.keywords import ProductOptions, require_order
+from ascendsim.ops.options.keywords import ProductOptions, order_given
 from ascendsim.ops.problems.hf32 import full_name, stored_name
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, problem_of
 from ascendsim.ops.results import Estimate
@@ -61,7 +61,7 @@ def matmul(
     """
     from ascendsim.ops.operands import Operand
 
-    require_order(order)
+    order = order_given(order)
     left, right = Operand.of(a, "a"), Operand.of(b, "b")
     problem = problem_of(left.view.shape, right.view.shape, transpose_a=transpose_a, transpose_b=transpose_b)
     options = options_of("matmul", keywords, ProductOptions)

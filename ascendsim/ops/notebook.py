@@ -27,7 +27,7 @@ def _cells(record: dict[str, Any]) -> tuple[str, ...]:
     """Return what is shown of a record of `KernelResult.to_record`."""
     cycles = max(record["cycles"], 1)
     busy = record[f"busy_{record['bound_by']}"] / cycles if record["bound_by"] else 0.0
-    plan = f"{record['schedule']} ({record['chosen_by'] or 'user'})" if record["schedule"] else ""
+    plan = f"{record['schedule']} ({record['chosen_by']})" if record["schedule"] else ""
     return (
         record["kernel"],
         f"{record['cycles']:,}",

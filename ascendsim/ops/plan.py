@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
@@ -30,6 +30,8 @@ WHOLE = (
     *("al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers"),
 )
 UNCUT = ("single_core_k", "depth_dim", "strip_w", "pixel_dim", *GRID)
+# Who chose a plan that no strategy did.
+USER = "user"
 
 
 @dataclass(frozen=True)
@@ -188,10 +190,13 @@ class Plan:
 
     schedule   name of a schedule (`ops/schedules/catalogue.py`), or a `Schedule` class of the user's own
     tiling     its tiling
-    chosen_by  "product" or "search", the strategy that chose it; "": the user gave it. Plans that say the
-               same are equal, whoever chose them
+    chosen_by  of a plan that a call follows: "product" or "search", the strategy that chose it; "user", who
+               gave it; "user, rest product" or "user, rest search" of one given in part, its nest or some
+               fields. Plans that say the same are equal, whoever chose them
     instead    of a search: why the product's own plan was not taken, where that is known
     file       the file of plans that it was read from; "": none
+
+    Raises     ConfigError for a schedule or a tiling that is none
     """
 
     schedule: str | type
@@ -199,6 +204,31 @@ class Plan:
     chosen_by: str = field(default="", compare=False)
     instead: str = field(default="", compare=False)
     file: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no schedule and no tiling."""
+        if not isinstance(self.schedule, str | type):
+            raise ConfigError(f"plan: schedule is {shown(self.schedule)}; it must be a name or a class")
+        if not isinstance(self.tiling, Tiling):
+            raise ConfigError(
+                f"plan: tiling is {shown(self.tiling)}; it must be a Tiling; a plan that leaves some of its "
+                "fields open may be passed as a dict"
+            )
+
+    @property
+    def nest(self) -> str:
+        """The name of the schedule, that of a class among them."""
+        nest = self.schedule
+        return nest if isinstance(nest, str) else str(getattr(nest, "name", nest.__name__))
+
+    @property
+    def by_rule(self) -> bool:
+        """Whether a strategy chose all of it, and the user nothing."""
+        return self.chosen_by in ("product", "search")
+
+    def given_in_part(self) -> Plan:
+        """Return the same, of which the user has given some and who chose it the rest."""
+        return replace(self, chosen_by=f"{USER}, rest {self.chosen_by}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values: its schedule, what every nest reads, and what else is set.
@@ -220,6 +250,9 @@ class Plan:
         Raises   ConfigError for an unknown field, with the nearest name, and for one that every nest reads
                  and that is missing
         """
+        if not isinstance(values, Mapping):
+            rule = 'its fields by name, such as {"schedule": "dgrad", "base_m": 64, ...}'
+            raise ConfigError(f"plan: values is {shown(values)}; it must be {rule}")
         fields = dict(values)
         schedule = fields.pop("schedule", None)
         lacking = [name for name in ("schedule", *WHOLE) if name not in values]

@@ -107,15 +107,9 @@ class KernelResult:
             "cube_utilisation": self.cube_utilisation,
             **{f"bytes_{source}": self.bytes.get(source, 0) for source in SOURCES},
             **{f"busy_{pipe}": float(self.busy.get(pipe, 0)) for pipe in PIPES},
-            "schedule": _schedule_name(self.plan),
+            "schedule": self.plan.nest if self.plan else "",
             "chosen_by": self.plan.chosen_by if self.plan else "",
         }
-
-
-def _schedule_name(plan: Plan | None) -> str:
-    if plan is None:
-        return ""
-    return plan.schedule if isinstance(plan.schedule, str) else plan.schedule.__name__
 
 
 @dataclass(frozen=True, slots=True)

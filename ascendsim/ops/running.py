@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ascendsim.arguments import whole
+from ascendsim.arguments import is_bool, shown, whole
 from ascendsim.errors import ConfigError
 from ascendsim.native.freed_memory import keep_freed_memory
 from ascendsim.ops.graph_times import GraphTimes
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Call, Mask, Tensors
     from ascendsim.ops.operands import Operand
     from ascendsim.timing.l2.account import Start
+
+# More than any machine has cores; each takes memory.
+MOST_THREADS = 1024
 
 
 class Done(NamedTuple):
@@ -78,10 +81,11 @@ def run_graph(
     """Execute the kernels of a call; return their cycles, and the tensors that they make.
 
     Tensors  the call's names -> carriers, row after row
+    Order    "program", "arrival" or a seed
     Timing   without it no cycles, but where the order of execution is that of arrival
-    Raises   ConfigError for an order without a meaning
     """
-    seed = _seed_of(order)
+    # Any seed must give the same bits, unless parts are added atomically: that is what it is there to show.
+    seed = whole(order)
     gm = {tensor.name: given[name].reshape(tensor.shape) for name, tensor in graph.inputs.items()}
     # Arrivals are those of single cores; folded, equal cores are timed as one, in equal cycles.
     times = GraphTimes(profile, l2_start, engine, folded=order != "arrival")
@@ -111,12 +115,10 @@ def make_gradients(
 
     Tensors  the call's names -> carriers, row after row; those of binary16 may be as they are stored, and
              then gradients in binary16 are so too
-    Raises   ConfigError for an order without a meaning
     """
     from ascendsim.numerics.quick_casts import as_carrier
     from ascendsim.ops.gradients.call import Gradients
 
-    _seed_of(order)
     gradients = Gradients(call, given, order, threads)
     possible = gradients.possible(wanted)
     made = gradients.make(possible)
@@ -131,28 +133,17 @@ def make_gradients(
 def thread_count(threads: Any, *, timing: bool) -> int:
     """Return how many threads share the products of a call.
 
-    Raises   ConfigError unless it is a positive whole number; and with timing, where one thread runs all
+    Raises   ConfigError unless it is a whole number up to MOST_THREADS; and with timing, which is true or
+             false, where one thread runs all
     """
+    if not is_bool(timing):
+        raise ConfigError(f"timing is {shown(timing)}; it must be true or false")
     count = whole(threads)
-    if count is None or count < 1:
-        raise ConfigError(f"threads is {threads!r}; it must be a whole number of 1 or more")
+    if count is None or not 1 <= count <= MOST_THREADS:
+        raise ConfigError(f"threads is {shown(threads)}; it must be a whole number from 1 to {MOST_THREADS}")
     if timing and count > 1:
         raise ConfigError(f"threads is {count}, but only a call with timing=False shares its work")
     return count
-
-
-def _seed_of(order: str | int) -> int | None:
-    """Return the seed that an order of execution is, if it is one.
-
-    Raises   ConfigError for an order without a meaning
-    """
-    # Any seed must give the same bits, unless parts are added atomically: that is what it is there to show.
-    seed = whole(order)
-    if order not in ("program", "arrival") and (seed is None or seed < 0):
-        raise ConfigError(
-            f'order is {order!r}; it must be "program", "arrival" or a whole number of 0 or more, the seed'
-        )
-    return seed
 
 
 def execute(

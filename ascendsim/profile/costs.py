@@ -6,6 +6,7 @@ import ast
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf, isfinite
 from typing import Any
 
 from ascendsim.errors import ConfigError
@@ -37,12 +38,20 @@ class Cost:
     def of(self, profile: Profile) -> float:
         """Return the cost of a product.
 
-        Raises   ConfigError for a path that is no figure or no number, and a division by 0
+        Raises   ConfigError for a path that is no figure or no number, a division by 0, and a cost that is
+                 no finite number
         """
         try:
-            return float(self._value(self._tree(), profile))
+            cost = float(self._value(self._tree(), profile))
         except ZeroDivisionError:
             raise ConfigError(f"cost {self.text!r}: divides by 0 on {profile.variant}") from None
+        except OverflowError:
+            cost = inf
+        if not isfinite(cost):
+            raise ConfigError(
+                f"cost {self.text!r}: is {cost} on {profile.variant}; it must be a finite number"
+            )
+        return cost
 
     def _tree(self) -> ast.expr:
         try:

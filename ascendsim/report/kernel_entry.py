@@ -53,9 +53,8 @@ def kernel_entry(kernel: KernelResult, profile: Profile) -> Entry:
 
 def plan_entry(plan: Plan) -> Entry:
     """Describe a plan by its schedule, its fields, and who chose it."""
-    # A class of the user's own goes by the name that it gives itself: a report is read, not run.
-    named = schedule if isinstance(schedule := plan.schedule, str) else getattr(schedule, "name", "own")
-    return {**replace(plan, schedule=named).to_dict(), "chosen_by": plan.chosen_by or "user"}
+    # A class of the user's own goes by its name: a report is read, not run.
+    return {**replace(plan, schedule=plan.nest).to_dict(), "chosen_by": plan.chosen_by}
 
 
 def occupation_entry(times: KernelTimes) -> Entry:

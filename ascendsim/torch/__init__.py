@@ -11,13 +11,16 @@ Conv1d .. ConvTranspose3d
 read_network           the convolutions of a model as a network of `ascendsim run --network`
 record                 some training steps of a model: tensors of each layer's backward in .npz files
 
-docs/torch.md explains them. PyTorch is an extra: pip install 'ascendsim[torch]'.
+docs/torch.md explains them. PyTorch is an extra: pip install 'ascendsim[torch]', in a checkout
+pip install -e '.[torch]'.
 """
+
+from ascendsim.errors import install_hint as _install_hint
 
 try:
     import torch as _torch  # noqa: F401
 except ImportError as error:
-    raise ImportError("ascendsim.torch needs PyTorch: pip install 'ascendsim[torch]'") from error
+    raise ImportError(f"ascendsim.torch needs PyTorch: {_install_hint('torch')}") from error
 
 from ascendsim.torch.autograd import convolution
 from ascendsim.torch.mode import Simulation

@@ -6,7 +6,7 @@ plain convolution, and the other way round. The same kernels make both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from ascendsim.errors import ShapeError, UnsupportedError
 from ascendsim.numerics.formats.casts import decode, encode, round_to
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.ops.convolution_backward import convolution_backward, estimate
-from ascendsim.ops.lowering.call import Mask, vector_overflow
+from ascendsim.ops.lowering.call import GRADIENTS, Mask, vector_overflow
 from ascendsim.ops.problems.convolution import ConvProblem
 
 if TYPE_CHECKING:
@@ -112,11 +112,25 @@ def costs(parts: Sequence[Part], setting: Setting) -> Estimate:
             output_mask=part.mask,
             output_dtypes=(None, part.grad_weight, None),
             product=setting.product,
-            **setting.options,
+            **_options(part, setting),
         )
         for part in parts
     ]
     return reduce(lambda first, more: replace(first, kernels=first.kernels + more.kernels), found)
+
+
+def _options(part: Part, setting: Setting) -> dict[str, Any]:
+    """Return the options of a call: of plans and nests by gradient those that it makes.
+
+    A setting serves all layers, and the first one of a network has no grad_input.
+    """
+    made = {name for name, wanted in zip(GRADIENTS, part.mask, strict=True) if wanted}
+    options = dict(setting.options)
+    for name in ("tiling", "schedule"):
+        given = options.get(name)
+        if isinstance(given, Mapping) and given.keys() <= set(GRADIENTS):
+            options[name] = {gradient: given[gradient] for gradient in given if gradient in made} or None
+    return options
 
 
 def run(part: Part, grad_output: Any, input: Any, weight: Any, setting: Setting) -> ConvolutionBackwardResult:
@@ -124,7 +138,7 @@ def run(part: Part, grad_output: Any, input: Any, weight: Any, setting: Setting)
 
     Raises   as `convolution_backward`
     """
-    p, options = part.problem, dict(setting.options)
+    p, options = part.problem, _options(part, setting)
     given = (grad_output, input, weight)
     stored = [as_stored(values, name, setting) for values, name in zip(given, part.dtypes, strict=True)]
     return convolution_backward(

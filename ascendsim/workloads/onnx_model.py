@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, install_hint
 from ascendsim.workloads.records import Layer, Workload, merged
 
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
@@ -45,7 +45,7 @@ def _graph(path: Path) -> Any:
     try:
         import onnx
     except ImportError as error:
-        raise ConfigError(f"{path}: reading ONNX models needs onnx: pip install 'ascendsim[onnx]'") from error
+        raise ConfigError(f"{path}: reading ONNX models needs onnx: {install_hint('onnx')}") from error
     try:
         model = onnx.load(path, load_external_data=False)
         return onnx.shape_inference.infer_shapes(model).graph

@@ -36,7 +36,7 @@ def test_gradients_follow_the_plans_of_a_file_too(record, tmp_path):
     made = record(*CALL[1:-1], "--tiling", str(file), "--mask", "weight")
     plan = kernels(made)["grad_weight"]["plan"]
     assert (plan["k_split"], plan["base_m"], plan["base_n"]) == (2, 32, 48)
-    assert plan["chosen_by"] == "product in part"
+    assert plan["chosen_by"] == "user, rest product"
     assert made["products"][0]["gradients"]
 
 

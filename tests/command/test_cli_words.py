@@ -91,6 +91,7 @@ def test_the_product_is_the_default_only_where_none_is_named():
         (["run", "--bath", "2"], "did you mean --batch"),
         (["run", "--xyzzy"], "`ascendsim run --help` lists what there is"),
         (["profiles", "910B", "910"], "does not know '910'"),
+        (["run", "--product=--"], "--product: '--' is no value; write one after the ="),
         (["fly"], "there is run, profiles, check, validate"),
         (["run", "--batch"], "expected one argument; `ascendsim run --help` shows how it is used"),
     ],
@@ -98,6 +99,19 @@ def test_the_product_is_the_default_only_where_none_is_named():
 def test_a_slip_is_told_with_what_helps(words, says):
     with pytest.raises(ConfigError, match=says):
         parse(words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--input", "1,16,6,6", "--weight", "16,16,3,3", "--out"),
+        ("validate", "--class", "primitives", "--out"),
+        ("probe", "--dtype", "float16", "--out"),
+        ("study", "precision", "--npz"),
+    ],
+)
+def test_a_name_that_is_too_long_for_a_file_is_told(refusal, words):
+    assert "aaa... is too long for the name of a file" in refusal(*words, "a" * 500)
 
 
 def test_products_and_rule_sets_may_be_repeated():

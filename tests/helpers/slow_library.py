@@ -90,6 +90,21 @@ def window_bytes(gemm, grid, n, rows):
     return channels * height * s.image_size[1] * s.c0 * s.itemsize
 
 
+def wgrad_step(cells, grid, tiles):
+    """The step of the first number of parts that fits, one number after the other."""
+    s, cell = cells.gemm.sliding, cells.of(grid)
+    width, l1 = s.out_size[1], cells.profile.buffers["L1"].capacity_bytes
+    pixels = cell.rows * width
+    for parts in range(1, -(-pixels // tiles.pixels) + 1):
+        step = -(-pixels // (tiles.pixels * parts))
+        run = step * tiles.pixels
+        high = min(cell.rows, -(-run // width) + (run % width > 0))
+        right = cells.window_bytes(cell._replace(rows=high), tiles.n, run)
+        if 2 * (run * tiles.m * 16 * s.itemsize + right) <= l1:
+            return step
+    return 0
+
+
 def even(total, most):
     """The largest parts of the even cuts of a number, found by cutting it into every number of parts."""
     return sorted({-(-total // parts) for parts in range(1, total + 1)} & set(range(1, most + 1)))[::-1]

@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "frozen": set(),
     "progress": set(),
     "parallel": {"arguments", "errors"},
-    "arguments": set(),
+    "arguments": {"errors"},
     "native": {"errors"},
     "numerics": {"errors", "native"},
     "profile": {"arguments", "errors", "frozen"},
@@ -97,8 +97,8 @@ MAY_IMPORT = {
     "ops/conv_tbc_backward": CALL,
     "ops/matmul": CALL | {"native", "ops/schedules"},
     "ops/transdata": CALL | {"ops/schedules"},
-    "precision": {"numerics", "studies"},
-    "studies": {"errors", "numerics", "parallel", "profile", "rules", "timing"}
+    "precision": {"arguments", "numerics", "studies"},
+    "studies": {"arguments", "errors", "numerics", "parallel", "profile", "rules", "timing"}
     | {"ops/convolution_backward", "ops/sequences", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
     | {"frozen", "ops/reference", "ops/results", "ops/schedules", "ops/tiling"},
     "validate": LOOPS

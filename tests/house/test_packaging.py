@@ -4,9 +4,13 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from ascendsim.errors import install_hint
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,3 +64,24 @@ def test_a_wheel_works_from_any_directory(tmp_path):
             check=True,
         )
         assert expected in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("told", "hint"),
+    [
+        ("", "pip install 'ascendsim[torch]'"),
+        (None, "pip install 'ascendsim[torch]'"),
+        ('{"url": "file:///a", "dir_info": {"editable": true}}', "pip install -e '.[torch]' in /a"),
+        ('{"url": "file:///a", "dir_info": {}}', "pip install '.[torch]' in /a"),
+        ("not installed", "pip install -e '.[torch]' in its checkout"),
+    ],
+)
+def test_an_extra_is_installed_from_where_the_package_came_from(monkeypatch, told, hint):
+    # By its name on an index another copy would come beside the one at hand, or none.
+    def found(name):
+        if told == "not installed":
+            raise metadata.PackageNotFoundError(name)
+        return SimpleNamespace(read_text={"direct_url.json": told}.get)
+
+    monkeypatch.setattr(metadata, "distribution", found)
+    assert install_hint("torch") == hint

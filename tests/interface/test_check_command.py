@@ -273,7 +273,10 @@ def test_a_mistake_in_a_file_is_told_with_its_place(refusal, file, content, mess
     [
         ((), "--input is missing"),
         (("--input", "1,2,3"), "--weight is missing"),
-        (("missing.json",), "missing.json: cannot be read"),
+        (
+            ("s3b1_3x3",),
+            "s3b1_3x3: cannot be read (No such file or directory); name a file of calls in JSON, or",
+        ),
         ((*WORDS, "--product", "920"), "unknown product '920'"),
         ((*WORDS, "--rules", "shiped"), "did you mean shipped?"),
         ((*WORDS, "--pad", "1"), "--pad goes with --tbc"),

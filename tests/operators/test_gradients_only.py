@@ -204,7 +204,7 @@ def test_threads_share_the_work_and_change_no_bit():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"threads": 0}, "threads is 0; it must be a whole number of 1 or more"),
+        ({"threads": 0}, "threads is 0; it must be a whole number from 1 to 1024"),
         ({"threads": 1.5}, "threads is 1.5; it must be"),
         ({"threads": 2, "timing": True}, "threads is 2, but only a call with timing=False"),
     ],

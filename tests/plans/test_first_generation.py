@@ -131,7 +131,7 @@ def test_a_deterministic_3d_gradient_streams_instead_of_keeping_every_image_apar
 def test_a_tiling_without_a_nest_is_for_the_usual_one():
     tiling = Tiling(16, 16, 16, k_split=2, used_cores=2)
     given = plans_of(tiling={"grad_weight": tiling})["grad_weight"]
-    assert (given.schedule, given.tiling, given.chosen_by) == ("wgrad", tiling, "")
+    assert (given.schedule, given.tiling, given.chosen_by) == ("wgrad", tiling, "user")
 
 
 # --- schedules

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from csv import DictReader
 from dataclasses import replace
+from itertools import islice
 from statistics import median
 
 import pytest
@@ -21,7 +22,7 @@ from ascendsim.ops.tiling.search.rates import Rates
 from ascendsim.ops.tiling.vendor.library.dgrad import _best_tiles, library_dgrad
 from ascendsim.ops.tiling.vendor.library.dgrad import _grids as _dgrad_grids
 from ascendsim.ops.tiling.vendor.library.plans import library_plan
-from ascendsim.ops.tiling.vendor.library.wgrad import _grids, _step
+from ascendsim.ops.tiling.vendor.library.wgrad import _grids, _step, library_wgrad
 from ascendsim.ops.tiling.vendor.library.wgrad_cells import Grid, GridCells, Tiles
 from ascendsim.ops.tiling.vendor.product import product_plan
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
@@ -309,6 +310,31 @@ def test_blocks_of_grad_weight_are_ranked_as_one_by_one_to_the_last_bit(problem,
     grids = tuple(_grids(gemm, profile))
     found = [(grid, tuple(tiles)) for grid, tiles in GridCells(gemm, profile).ranked(grids)]
     assert found == slow_library.ranked_wgrad_tiles(gemm, profile, grids)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(), COMPUTED, CHANGED, st.integers(1, 200))
+@example(ConvProblem((2, 32, 9, 400), (16, 32, 5, 16), 1, 0), "float32", changed(24, 1, 1), 1)
+def test_the_step_of_grad_weight_is_the_first_of_all_that_fits(problem, compute, profile, less):
+    gemm = WgradGemm.of(problem, compute)
+    cells = GridCells(gemm, load_profile(profile.variant, {"buffers.L1.capacity_bytes": 2**19 // less}))
+    for grid, tiles in islice(cells.ranked(tuple(_grids(gemm, profile))), 40):
+        assert _step(cells, grid, tiles) == slow_library.wgrad_step(cells, grid, tiles)
+
+
+def test_a_layer_of_which_nothing_fits_is_told_without_a_look_at_every_run(monkeypatch):
+    # Lines of 2,000 pixels under 5 x 16 taps of float32: five of them are 320,000 bytes of a channel group,
+    # in two copies more than L1 has. Each of some 900 blocks could be cut into thousands of runs.
+    gemm = WgradGemm.of(ConvProblem((100, 2048, 60, 2000), (48, 2048, 5, 16), 1, 0), "float32")
+    looks, plain = [], GridCells.window_bytes
+    monkeypatch.setattr(
+        GridCells, "window_bytes", lambda self, *given: looks.append(given) or plain(self, *given)
+    )
+    assert library_wgrad(gemm, B2) is None
+    # Two for all blocks at once, then one each.
+    blocks = sum(1 for _ in GridCells(gemm, B2).ranked(tuple(_grids(gemm, B2))))
+    assert len(looks) == 2 + blocks + 2
+    assert blocks > 500
 
 
 def test_half_of_the_cores_get_twice_the_work():

@@ -173,10 +173,10 @@ def test_a_matrix_product_takes_a_part_too():
 
 
 def test_who_chose_the_rest_is_said():
-    assert plan("grad_input", {"base_m": 64}, GROUPED).chosen_by == "search in part"
-    assert plan("grad_input", {"base_m": 64}, profile=OLD).chosen_by == "product in part"
+    assert plan("grad_input", {"base_m": 64}, GROUPED).chosen_by == "user, rest search"
+    assert plan("grad_input", {"base_m": 64}, profile=OLD).chosen_by == "user, rest product"
     told = estimate(GROUPED, tiling={"grad_input": {"base_m": 64}}).notes
-    assert "Tilings of grad_input are given in part, the rest by this simulator's search." in told
+    assert "Plans of grad_input are given in part, the rest by this simulator's search." in told
 
 
 def test_one_table_of_fields_is_for_the_one_gradient():
@@ -192,7 +192,7 @@ def test_one_table_of_fields_is_for_the_one_gradient():
 def test_what_says_all_is_a_whole_plan_that_nothing_is_chosen_for():
     whole = Plan("dgrad", Tiling(64, 64, 32, used_cores=3))
     assert plan("grad_input", whole.to_dict()) == whole
-    assert plan("grad_input", whole.to_dict()).chosen_by == ""
+    assert plan("grad_input", whole.to_dict()).chosen_by == "user"
 
 
 def test_a_part_can_be_made_once_and_used_for_many():

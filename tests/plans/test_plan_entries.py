@@ -173,7 +173,7 @@ def test_the_command_takes_a_file_of_entries_and_refuses_one_of_other_layers(ans
     write_entries(tmp_path / "kb.json", [entry("grad_weight")])
     sizes = ("--input", "4,64,14,14", "--weight", "96,64,3,3", "--padding", "1", "--mask", "weight")
     words = ("run", *sizes, "--product", PRODUCT, "--cycles-only", "--tiling", str(tmp_path / "kb.json"))
-    assert "product in part" in answer(*words)
+    assert "user, rest product" in answer(*words)
     other = ("run", "s3b1_3x3", "--product", PRODUCT, "--cycles-only", *words[-2:])
     assert "none of its 1 entries is for what is run" in refusal(*other)
 

@@ -111,7 +111,7 @@ def test_a_part_of_a_plan_in_a_file_is_filled_in(tmp_path):
     # Changes of layout, which the call runs besides, have no plan.
     [made] = [kernel for kernel in kernels if kernel.plan]
     assert made.plan.tiling.base_m == 64
-    assert made.plan.chosen_by == "product in part"
+    assert made.plan.chosen_by == "user, rest product"
 
 
 def test_a_layer_of_a_network_has_plans_of_its_own(tmp_path):
@@ -194,7 +194,7 @@ def test_a_kernel_split_by_the_stride_has_its_nest_and_multiplies_no_zeros(tmp_p
     only = {"output_mask": (True, False, False), "product": "950PR_9589", "dtype": "float32"}
     split = estimate(SPLIT_LAYER, tiling=file, **only).kernels[-1]
     # The product's own plan here cuts the sum over 25 taps into segments; that of a split kernel is whole.
-    assert (split.plan.tiling.k_split, split.plan.chosen_by) == (1, "product in part")
+    assert (split.plan.tiling.k_split, split.plan.chosen_by) == (1, "user, rest product")
     # A task makes 256 pixels of each phase: one task an image, two for each core. Each pixel of grad_output
     # meets its 25 taps once; zeros between the pixels make it four times as many.
     whole = estimate(SPLIT_LAYER, tiling="search", **only).kernels[-1]

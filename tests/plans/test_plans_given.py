@@ -57,6 +57,22 @@ def test_a_tiling_for_the_one_product_in_every_form(form):
     assert plans(form, products=BOTH[:1]) == {"grad_input": Plan("dgrad", SMALL)}
 
 
+@pytest.mark.parametrize(
+    ("what", "named"), [("tiling", SMALL), ("tiling", {"base_m": 16}), ("schedule", "wgrad")]
+)
+def test_a_plan_of_a_gradient_that_is_not_computed_is_refused(what, named):
+    message = f"{what} is given for grad_weight, but the call computes grad_input; leave it out, or ask for"
+    with pytest.raises(ConfigError, match=message):
+        estimate(PROBLEM, output_mask=(True, False, False), **{what: {"grad_weight": named}})
+
+
+def test_a_file_of_plans_may_say_more_than_a_call_computes(tmp_path):
+    file = tmp_path / "plans.toml"
+    file.write_text("[grad_input]\nbase_m = 16\n[grad_weight]\nbase_m = 16\n")
+    result = estimate(PROBLEM, output_mask=(True, False, False), tiling=file)
+    assert result.plans["grad_input"].tiling.base_m == 16
+
+
 def test_a_tiling_for_one_of_two_products_leaves_the_other_to_the_choice():
     assert plans({"grad_weight": SMALL}) == {
         "grad_input": chosen("grad_input"),

@@ -8,6 +8,7 @@ import pytest
 from ascendsim import ConvProblem, Tiling, check_schedule, load_profile
 from ascendsim.errors import AclnnError, ConfigError, ProgramError
 from ascendsim.ops.schedules import Dgrad
+from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.program.builder import HAZARDS
 from tests.schedules.test_own_schedule import ImagesTogether, WeightsStay
 from tests.schedules.test_own_wgrad import Forgetful
@@ -19,10 +20,8 @@ FLAT = ConvProblem((3, 16, 8, 8), (16, 16, 1, 1))
 
 @pytest.mark.parametrize("name", ["dgrad", "dgrad_columns_outer", "wgrad", WeightsStay, Forgetful])
 def test_what_is_right_passes(name):
-    tiling = {
-        "grad_input": Tiling(32, 16, 16, 2, 3, used_cores=2),
-        "grad_weight": Tiling(16, 32, 16, 2, 2, k_split=2, used_cores=2),
-    }
+    to_input, to_weight = Tiling(32, 16, 16, 2, 3, used_cores=2), Tiling(16, 32, 16, 2, 2, used_cores=2)
+    tiling = replace(to_weight, k_split=2) if schedule_named(name).makes == "grad_weight" else to_input
     found = check_schedule(name, SMALL, product=FEW, tiling=tiling, orders=2)
     assert found.orders == ("program", "seed 0", "seed 1", "arrival")
     assert found.plan.schedule is name

@@ -26,6 +26,7 @@ from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
 from ascendsim.ops.schedules.writeback import Writeback
 from ascendsim.program.builder import ProgramBuilder
+from ascendsim.report.kernel_entry import plan_entry
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of
 from tests.helpers.toy_profiles import toy_split, toy_unified
@@ -273,11 +274,36 @@ def test_any_other_walk_over_all_tasks_is_taken():
     assert own["grad_input"] > 0
 
 
+class NamedByItsClass(Dgrad):
+    """The usual loops, and no name of their own."""
+
+
+@pytest.mark.parametrize(
+    ("given", "nest", "chosen_by"),
+    [
+        ({}, "dgrad", "product"),
+        ({"schedule": NamedByItsClass}, "NamedByItsClass", "user, rest product"),
+        ({"schedule": WeightsStay}, "weights_stay", "user, rest product"),
+        ({"schedule": NamedByItsClass, "tiling": "search"}, "NamedByItsClass", "user, rest search"),
+        ({"schedule": NamedByItsClass, "tiling": {"base_m": 32}}, "NamedByItsClass", "user, rest product"),
+        ({"tiling": Tiling(32, 16, 16)}, "dgrad", "user"),
+        ({"tiling": {"grad_input": Plan(NamedByItsClass, Tiling(32, 16, 16))}}, "NamedByItsClass", "user"),
+    ],
+)
+def test_a_result_says_whose_nest_and_tiling_it_has(given, nest, chosen_by):
+    result = estimate(PROBLEMS[0], output_mask=ONLY_INPUT, **given)
+    kernel = product_of(result)
+    for said in (kernel.to_record(), plan_entry(kernel.plan)):
+        assert (said["schedule"], said["chosen_by"]) == (nest, chosen_by)
+    # The plan of somebody else is told as such, the user's own needs no words.
+    assert any("the rest by" in note for note in result.notes) == chosen_by.startswith("user, rest")
+
+
 def test_a_class_that_says_too_little_is_refused():
     class Nothing(Schedule):
         pass
 
-    with pytest.raises(ConfigError, match="schedule Nothing says no name and no makes"):
+    with pytest.raises(ConfigError, match="schedule Nothing does not say what it makes; give it makes = "):
         cycles(schedule=Nothing)
 
 

@@ -245,7 +245,7 @@ def test_a_pipe_gets_a_line_now_and_then_on_standard_error(capsys, monkeypatch):
         # After 9 seconds nothing, after 10 a line, a second later nothing.
         for done in (1, 2, 3):
             tell(done, 3, f"point {done}")
-    said = "2 of 3 points of this stage, 2 computed in all: point 2\n"
+    said = "2 of 3 calls of this round, 2 in all rounds so far: point 2\n"
     assert capsys.readouterr() == ("", said)
 
 
@@ -257,8 +257,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_bar_and_lines_tell_the_same_counts_over_all_stages(capsys, monkeypatch):
-    """Two stages, of 3 and of 2 points: both ways count the second stage anew, and the whole on."""
+def test_a_bar_and_lines_tell_the_same_counts_over_all_rounds(capsys, monkeypatch):
+    """Two rounds, of 3 and of 2 calls: both ways count the second round anew, and the whole on."""
     steps = [(1, 3, "a"), (2, 3, "b"), (3, 3, "c"), (1, 2, "d"), (2, 2, "e")]
     monkeypatch.setattr(progress._LineNowAndThen, "SECONDS", 0)
     with progress.counted() as tell:
@@ -266,8 +266,8 @@ def test_a_bar_and_lines_tell_the_same_counts_over_all_stages(capsys, monkeypatc
             tell(*step)
     lines = capsys.readouterr().err.splitlines()
     assert lines[-2:] == [
-        "1 of 2 points of this stage, 4 computed in all: d",
-        "2 of 2 points of this stage, 5 computed in all: e",
+        "1 of 2 calls of this round, 4 in all rounds so far: d",
+        "2 of 2 calls of this round, 5 in all rounds so far: e",
     ]
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)

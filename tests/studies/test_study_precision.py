@@ -143,6 +143,7 @@ def test_codes_of_other_libraries_are_read(ask, tmp_path):
         (("--cube-math-type", "4"), ConfigError, "must be 0, 1, 2 or 3"),
         (("--loss-scale", "0"), ConfigError, "above 0"),
         (("--limit", "-1"), ConfigError, "above 0"),
+        (("--seed", "-1"), ConfigError, "'-1' is not a whole number of 0 or more"),
         (("--data", "norml"), ConfigError, "normal or long-tailed"),
         (("--codes", "bfloat16"), ConfigError, "goes with --npz"),
         (("--loss-scale", "1,x"), ConfigError, "numbers with commas"),

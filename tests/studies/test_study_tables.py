@@ -1,11 +1,12 @@
 """Do answers become tables as they are, whoever made them?"""
 
 import csv
+import re
 
 import pytest
 
 from ascendsim import estimate
-from ascendsim.errors import ConfigError, UnsupportedError
+from ascendsim.errors import ConfigError, UnsupportedError, install_hint
 from ascendsim.studies.engine.measure import measure
 from ascendsim.studies.engine.point import Point
 from ascendsim.studies.engine.run import Engine
@@ -81,7 +82,7 @@ def test_parquet_holds_the_rows(rows, tmp_path):
 
 def test_parquet_without_pyarrow_says_what_to_install(rows, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(UnsupportedError, match=r"ascendsim\[parquet\]"):
+    with pytest.raises(UnsupportedError, match=re.escape(install_hint("parquet"))):
         write_table(rows, tmp_path / "table.parquet")
 
 
@@ -95,7 +96,7 @@ def test_another_ending_is_refused(rows, tmp_path):
 
 def test_without_dask_the_scheduler_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
-    with pytest.raises(UnsupportedError, match=r"ascendsim\[dask\]"):
+    with pytest.raises(UnsupportedError, match=re.escape(install_hint("dask"))):
         Engine(Store(), scheduler="tcp://127.0.0.1:1").answer(points(1))
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ascendsim.errors import AclnnError, ShapeError
+from ascendsim.errors import AclnnError, ShapeError, install_hint
 from tests.helpers.torch_samples import KINDS, door, normal, ones_and_zeros, same_bits, torch
 
 
@@ -159,4 +159,4 @@ def test_the_door_says_what_it_needs_where_torch_is_missing():
     code = "import sys; sys.modules['torch'] = None; import ascendsim.torch"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr.strip().endswith("ascendsim.torch needs PyTorch: pip install 'ascendsim[torch]'")
+    assert done.stderr.strip().endswith(f"ascendsim.torch needs PyTorch: {install_hint('torch')}")

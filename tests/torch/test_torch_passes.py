@@ -143,6 +143,20 @@ def test_a_pass_costs_what_its_calls_cost():
     assert both.cycles == products.cycles + bias.cycles
 
 
+def test_a_setting_has_plans_of_gradients_that_some_layers_do_not_need():
+    # The first layer of a network has no grad_input; a call of its own would refuse the plan of it.
+    problem, kinds = ConvProblem((1, 16, 6, 6), (16, 16, 3, 3), 1, 1), ("float16",) * 3
+    plans = {"grad_input": {"base_m": 16}, "grad_weight": {"base_m": 16}}
+    setting = Setting("910B", tiling=plans, schedule={"grad_input": "dgrad"})
+    mask = (False, True, False)
+    passed = door.passes.backward_parts(problem, kinds, mask, setting)
+    found = door.passes.costs(passed, setting)
+    assert {name: plan.tiling.base_m for name, plan in found.plans.items()} == {"grad_weight": 16}
+    x, w, dy = (ones_and_zeros(shape) for shape in (problem.input, problem.weight, problem.grad_output))
+    made = door.passes.run(passed[0], *(encode(each, "float16") for each in (dy, x, w)), setting)
+    assert (made.grad_input, made.grad_weight.shape) == (None, problem.weight)
+
+
 def test_an_output_padding_that_no_kernel_leaves_over_is_refused():
     # torch takes output_padding below the stride or the dilation; a forward kernel reaches the last pixels.
     problem = ConvProblem((1, 1, 4), (1, 1, 2), 1, 0, 2, True, 1)

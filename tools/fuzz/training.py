@@ -27,7 +27,7 @@ def gradients_only(pick):
     shapes = (problem.grad_output, problem.input, problem.weight)
     held = [random_array(shape, dtype, pick.randrange(10**6)) for shape in shapes]
     attributes = [getattr(call, name) for name in ATTRIBUTES]
-    options = any_options(pick)
+    options = any_options(pick, call.output_mask)
     if pick.random() < 0.3:
         options["accumulation"] = pick.choice(MODELS)
     where = {"product": product, "rules": rules, "timing": False, **options}

@@ -59,14 +59,14 @@ def definition(pick):
     return "ran"
 
 
-def any_options(pick):
-    """Return options that change bits, cycles, or neither."""
+def any_options(pick, mask):
+    """Return options that change bits, cycles, or neither; a plan of grad_weight only where it is made."""
     options = {}
     if pick.random() < 0.2:
         options["accumulation"] = pick.choice(("seq:RNE", "block:8:RNE", "tree:8:adjacent:RNE"))
     if pick.random() < 0.3:
         options["order"] = pick.choice(("arrival", 1, 2, "program"))
-    if pick.random() < 0.2:
+    if pick.random() < 0.2 and mask[1]:
         options["tiling"] = {"grad_weight": Tiling(16, 16, 16, k_split=pick.choice((2, 4)), used_cores=4)}
     options["l2_start"] = pick.choice(("warm", "cold", "handed"))
     options["deterministic"] = pick.choice((None, False, True))
@@ -79,7 +79,7 @@ def two_phases(pick):
     product, rules = pick.choice(PLACES)
     dtype = pick.choice(("float32", "float16", "bfloat16"))
     call = described(problem, dtype, some_mask(pick), pick.randrange(4))
-    given, options = arguments_of(call), any_options(pick)
+    given, options = arguments_of(call), any_options(pick, call.output_mask)
     try:
         size, executor = first_phase(call, given, product=product, rules=rules, options=options)
     except AclnnError as error:

@@ -93,7 +93,10 @@ def calls_in_file(path: Path) -> list[AskedCall]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror or error}); name a file of calls in JSON, or give one "
+            "call by --input and --weight"
+        ) from None
     except (UnicodeDecodeError, RecursionError):
         raise DataError(f"{path}: is not JSON text") from None
     except json.JSONDecodeError as error:

@@ -33,7 +33,12 @@ def add_check(choices: Any) -> Any:
         allow_abbrev=False,
     )
     check.add_argument(
-        "file", nargs="?", type=Path, metavar="FILE", help="calls as JSON (see docs/interface.md)"
+        "file",
+        nargs="?",
+        type=Path,
+        metavar="FILE",
+        help="a file of calls in JSON (docs/interface.md has its form); a layer of a network has no name "
+        "here: give its sizes by --input and --weight",
     )
     _add_call(check.add_argument_group("or one call in words"))
     where = check.add_argument_group("where, and by whom")

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, install_hint
 
 SHELLS = ("bash", "zsh", "tcsh")
 
@@ -44,8 +44,7 @@ def script(shell: str, parser: argparse.ArgumentParser, commands: Mapping[str, A
         import shtab
     except ImportError:
         raise ConfigError(
-            "`ascendsim completion` needs shtab, which is not installed; python -m pip install shtab "
-            "installs it"
+            f"`ascendsim completion` needs shtab, which is not installed; {install_hint('completion')}"
         ) from None
     from ascendsim.profile import list_products
     from ascendsim.workloads import workload_names

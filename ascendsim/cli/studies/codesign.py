@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.studies.words import add_kind, add_layers, layers_of, one_of, products_of, starts_of
-from ascendsim.cli.values import positive
+from ascendsim.cli.values import finite, positive
 from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def add_codesign(kinds: Any) -> Any:
     what.add_argument(
         "--cost", required=True, metavar="FORMULA", help="of figures by their paths, + - * / ( )"
     )
-    what.add_argument("--budget", type=float, metavar="COST", help="time no design that costs more")
+    what.add_argument("--budget", type=finite, metavar="COST", help="time no design that costs more")
     what.add_argument(
         "--tilings", type=positive, default=20, metavar="N", help="plans tried for each gradient (20)"
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ascendsim.cli.studies.precision_cases import cases_of
 from ascendsim.cli.studies.words import add_products, products_of
+from ascendsim.cli.values import natural
 from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _add_axes(axes: Any) -> None:
         "--loss-scale", type=_numbers(float), default=(1.0,), metavar="X", help="factors of grad_output (1)"
     )
     axes.add_argument("--data", type=_words, help="of tensors that are drawn: normal, long-tailed (normal)")
-    axes.add_argument("--seed", type=int, default=0, help="of tensors that are drawn (0)")
+    axes.add_argument("--seed", type=natural, default=0, help="of tensors that are drawn (0)")
     axes.add_argument("--codes", metavar="FORMAT", help="format of the codes in --npz, such as bfloat16")
     axes.add_argument(
         "--limit", type=float, default=LIMIT, help="largest error with which a mode passes (2^-10)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.cli.studies.beside import beside
 from ascendsim.cli.studies.tiling_files import (
     add_file_options,
     check_file_options,
@@ -24,6 +25,7 @@ _EXAMPLES = """\
 examples:
   ascendsim study tiling s3b1_3x3 --batch 32 --gradient input
   ascendsim study tiling s4b0_3x3 --batch 32 --gradient weight --tilings 500 --write-plan best.toml
+  ascendsim study tiling s3b1_3x3 --batch 32 --gradient input --plan mine.toml
 """
 
 
@@ -65,6 +67,19 @@ def add_tiling(kinds: Any) -> Any:
     what.add_argument(
         "--write-plan", type=Path, metavar="FILE", help="write the best plan: a name in .toml or .json"
     )
+    own = command.add_argument_group("a plan of your own beside the usual one, instead of a search")
+    own.add_argument(
+        "--plan",
+        type=Path,
+        metavar="FILE",
+        help="a file of plans as `ascendsim run --tiling` takes it: time its plan of the gradient, show what "
+        "differs, and the cycles, waits and bytes of both",
+    )
+    own.add_argument(
+        "--schedule",
+        metavar="NAME",
+        help="a loop nest by name or, your own, as FILE.py:CLASS; alone or with --plan",
+    )
     add_file_options(command)
     command.set_defaults(command=tiling)
     return command
@@ -84,6 +99,8 @@ def tiling(arguments: Any) -> int:
         require_file(arguments.write_plan)
     check_file_options(arguments)
     questions = _questions(arguments)
+    if arguments.plan is not None or arguments.schedule is not None:
+        return beside(arguments, questions)
     for option in ("write_plan", "export_top", "measured"):
         if getattr(arguments, option) is not None:
             why = f"--{option.replace('_', '-')} is of the plans of one call"

@@ -60,7 +60,7 @@ def by_winograd(schedule: Schedule) -> str:
 def narrow_blocks(call: Call, gradient: str, schedule: Schedule) -> str:
     """Say that L1 has no room for the base blocks of a user's plan of grad_weight, so they are narrower."""
     plan = call.plans[gradient]
-    if not isinstance(schedule, Wgrad) or plan.chosen_by in ("product", "search"):
+    if not isinstance(schedule, Wgrad) or plan.by_rule:
         return ""
     t, tasks = plan.tiling, schedule.tasks
     columns = narrowed_to(schedule.gemm, t, tasks.column_blocks)
@@ -80,7 +80,7 @@ def padded_rows(call: Call, gradient: str) -> str:
     plan, rows = call.plans[gradient], call.profile.cube.m0
     base, more = plan.tiling.base_m, -plan.tiling.base_m % rows
     # Of grad_weight it is refused; a block of all pixels has nothing to take instead.
-    if gradient != "grad_input" or not more or plan.chosen_by in ("product", "search"):
+    if gradient != "grad_input" or not more or plan.by_rule:
         return ""
     if base >= prod(call.problem_of(gradient).input[2:]):
         return ""
@@ -93,7 +93,7 @@ def padded_rows(call: Call, gradient: str) -> str:
 def oversized_blocks(call: Call, gradient: str, schedule: Schedule) -> str:
     """Say that base blocks of a user's plan are larger than what they cut, if they are."""
     plan, gemm = call.plans[gradient], schedule.gemm
-    if not isinstance(schedule, Dgrad | Wgrad) or plan.chosen_by in ("product", "search"):
+    if not isinstance(schedule, Dgrad | Wgrad) or plan.by_rule:
         return ""
     if isinstance(gemm, WgradGemm):
         rows, columns, what = gemm.rows, gemm.all_taps.groups * gemm.sliding.c0, "rows"

@@ -8,13 +8,13 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ascendsim.arguments import items, shown, truth
+from ascendsim.arguments import items, refusal, shown, truth
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, AccumulationModel
 from ascendsim.numerics.formats.controls import FIXPIPE_PRESETS
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.lowering.call import GRADIENTS, Call, leaves_in
-from ascendsim.ops.options.keywords import CallOptions, Product, Schedules, Tilings, refusal, require_known
+from ascendsim.ops.options.keywords import CallOptions, Product, Schedules, Tilings, require_known
 from ascendsim.ops.options.notes import L2_NOTES, ROWS_NOTE, STRIDED_NOTE, UNTIMED_NOTE, whose_tilings
 from ascendsim.ops.options.output_strides import strides_of
 from ascendsim.ops.plan import Plan, Tiling

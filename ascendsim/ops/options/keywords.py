@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ascendsim.arguments import shown, whole
-from ascendsim.errors import ConfigError, did_you_mean
+from ascendsim.arguments import refusal, whole
+from ascendsim.errors import did_you_mean
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.tiling.partial import PartialPlan
@@ -77,18 +77,14 @@ def require_known(function: str, given: Iterable[str], names: Sequence[str]) -> 
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; {hint}")
 
 
-def require_order(order: Any) -> None:
-    """Refuse an order of execution without a meaning, before anything is computed.
+def order_given(order: Any) -> str | int:
+    """Return an order of execution as its name or its seed, before anything is computed.
 
-    Raises   ConfigError
+    Raises   ConfigError for one without a meaning
     """
     if isinstance(order, str) and order in ("program", "arrival"):
-        return
+        return order
     seed = None if isinstance(order, str) else whole(order)
     if seed is None or seed < 0:
         raise refusal("order", order, '"program", "arrival" or a whole number of 0 or more, the seed')
-
-
-def refusal(name: str, given: object, rule: str) -> ConfigError:
-    """Return the error for a value without a meaning."""
-    return ConfigError(f"{name} is {shown(given)}; it must be {rule}")
+    return seed

@@ -14,8 +14,8 @@ CHOSEN_NOTES = {
     "product": "follow the rules of the product's operators as far as they are public; their tables of tuned "
     "shapes are not.",
     "search": "are this simulator's own; the product's operators choose their own.",
-    "product in part": "are given in part, the rest by the rules of the product's operators.",
-    "search in part": "are given in part, the rest by this simulator's search.",
+    "user, rest product": "are given in part, the rest by the rules of the product's operators.",
+    "user, rest search": "are given in part, the rest by this simulator's search.",
 }
 L2_NOTES = {
     "warm": "L2 is warm, as a run of the same kernel leaves it: a kernel whose tensors fit misses nothing.",
@@ -37,7 +37,9 @@ def whose_tilings(plans: Mapping[str, Plan]) -> list[str]:
     for strategy, note in CHOSEN_NOTES.items():
         names = [name for name, plan in plans.items() if plan.chosen_by == strategy]
         if names:
-            which = "Tilings" if len(names) == len(plans) else f"Tilings of {' and '.join(names)}"
+            # What is given in part may be the nest alone.
+            what = "Tilings" if strategy in ("product", "search") else "Plans"
+            which = what if len(names) == len(plans) else f"{what} of {' and '.join(names)}"
             found.append(f"{which} {note}")
     # A reason begins with whose plan it is and of which gradient: "product's plan of grad_input on ...".
     reasons = dict.fromkeys(plan.instead for plan in plans.values() if plan.instead)

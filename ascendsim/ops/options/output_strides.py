@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ascendsim.arguments import items, shown
+from ascendsim.arguments import items, refusal, shown
 from ascendsim.errors import ConfigError, ShapeError
 from ascendsim.ops.lowering.call import GRADIENTS
-from ascendsim.ops.options.keywords import refusal
 from ascendsim.ops.problems.views import View
 
 

@@ -36,7 +36,7 @@ class Schedule(ABC):
     sums     one of `SUMS`
     hazards  the classes of waits that its programs get; all, but in tests of what a missing class does
 
-    name     under which a plan calls it
+    name     under which a plan calls it; a class that says none goes by its own, not by that of its base
     makes    "grad_input", "grad_weight" or "matmul"
     reads    the fields of a tiling that it obeys
     fixed    those of them that have one value here; another nest means something else by its sizes
@@ -57,8 +57,12 @@ class Schedule(ABC):
     fixed: ClassVar[Mapping[str, int]] = {}
 
     def __init_subclass__(cls) -> None:
-        """Leave an inherited signature, which told of another program, to the class that it was made for."""
+        """Leave a name and a signature that are inherited to the class that they were made for."""
         super().__init_subclass__()
+        # Reports would call another nest's cycles those of the base.
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
+        # It told of another program.
         if "program" in vars(cls) and "signature" not in vars(cls):
             cls.signature = Schedule.signature  # type: ignore[method-assign]
 

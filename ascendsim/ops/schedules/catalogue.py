@@ -35,9 +35,11 @@ def schedule_named(name: str | type) -> type[Schedule]:
     """
     # A class needs no entry: a user's own nest is passed as it is, and no registry has to know it.
     if isinstance(name, type) and issubclass(name, Schedule):
-        lacking = [what for what in ("name", "makes") if not hasattr(name, what)]
-        if lacking:
-            raise ConfigError(f"schedule {name.__name__} says no {' and no '.join(lacking)}")
+        if not hasattr(name, "makes"):
+            raise ConfigError(
+                f'schedule {name.__name__} does not say what it makes; give it makes = "grad_input", '
+                "or derive it from Dgrad or Wgrad"
+            )
         return name
     if isinstance(name, str) and name in SCHEDULES:
         return _imported(name)

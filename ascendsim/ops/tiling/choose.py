@@ -7,10 +7,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from ascendsim.errors import ConfigError
+from ascendsim.arguments import refusal
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dilated import kernel_problem
+from ascendsim.ops.tiling.asked import require_asked, require_merge, require_multiplied, require_switches
 from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layouts
 from ascendsim.ops.tiling.vendor.product import product_plan
 from ascendsim.profile import Profile
@@ -51,10 +52,20 @@ def choose_tiling(
     group_merge  groups that are computed as one; 0: as many as the product's operator takes, whichever the
                  strategy
 
-    Raises     CapacityError if no tile fits into the buffers; ConfigError for an unknown strategy
+    Raises     CapacityError if no tile fits into the buffers; UnsupportedError for a format that the cube
+               does not multiply; ConfigError for another argument without a meaning
     """
-    if strategy not in STRATEGIES:
-        raise ConfigError(f"strategy is {strategy!r}; it must be one of {', '.join(STRATEGIES)}")
+    where = "choose_tiling"
+    require_asked(where, problem, gradient, dtype, profile)
+    require_switches(where, hf32=hf32, deterministic=deterministic, transposed_forward=transposed_forward)
+    if not isinstance(strategy, str) or strategy not in STRATEGIES:
+        raise refusal(f"{where}: strategy", strategy, f"one of {', '.join(STRATEGIES)}")
+    if not isinstance(layouts, Layouts | None):
+        raise refusal(f"{where}: layouts", layouts, "Layouts(...), or None")
+    if not isinstance(out_dtype, str | None):
+        raise refusal(f"{where}: out_dtype", out_dtype, "the name of a format, or None")
+    require_multiplied(where, dtype, profile, hf32=hf32)
+    group_merge = require_merge(where, group_merge)
     if isinstance(problem, ConvProblem):
         problem = kernel_problem(problem, gradient, dtype, profile)
     machine = _Machine(profile.told, ref(profile))

@@ -38,15 +38,15 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
     """
     base = _base(partial, filling)
     kind = schedule_named(partial.schedule or base.schedule)
-    by = f"{base.chosen_by} in part"
     tiling = replace(_taken_over(base, kind, filling), **partial.fields)
     tiling = on_grid(tiling, kind, partial, filling)
     # One tile of each operand serves the same pixels: a step that is given alone is that of both.
     given = [partial.fields[step] for step in STEPS if step in partial.fields]
     if kind.makes == "grad_weight" and len(given) == 1:
         tiling = replace(tiling, step_ka=given[0], step_kb=given[0])
+    made = Plan(partial.schedule or base.schedule, tiling, base.chosen_by).given_in_part()
     if tiling == base.tiling and kind is schedule_named(base.schedule):
-        return Plan(partial.schedule or base.schedule, tiling, by)
+        return made
     if issubclass(kind, WgradStream) and not partial.fields.keys() & {"k_split", "stream_axis"}:
         whole = fitted(replace(tiling, k_split=1, stream_axis=""), kind, partial, filling)
         tiling = _streamed(whole, kind, filling)
@@ -59,7 +59,7 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
         # What is gained in cores can be lost in loads, and in parts of a sum that are added: both are timed.
         both = tiling, fitted(again, kind, partial, filling)
         tiling = fastest_of_few(kind, filling.gemm, filling.profile, both, filling.sums)
-    return Plan(partial.schedule or base.schedule, tiling, by)
+    return replace(made, tiling=tiling)
 
 
 def _taken_over(base: Plan, kind: type[Schedule], filling: Filling) -> Tiling:

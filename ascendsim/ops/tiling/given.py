@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.ops.plan import Plan, Tiling
+from ascendsim.ops.plan import USER, Plan, Tiling
 from ascendsim.ops.plan_text import saying_whose
 from ascendsim.ops.problems.as_product import gradient_product
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -143,10 +143,10 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
         tiling = tiling.of(problem, wanted.compute_dtype) if isinstance(problem, ConvProblem) else None
     strategy = tiling if isinstance(tiling, str) else "product"
     if isinstance(tiling, Plan):
-        return replace(tiling, schedule=schedule or tiling.schedule, chosen_by="", instead="")
+        return replace(tiling, schedule=schedule or tiling.schedule, chosen_by=USER, instead="")
     # A tiling without a nest is for the usual one: those of the products read fields of their own.
     if isinstance(tiling, Tiling):
-        return Plan(schedule or USUAL[wanted.gradient], tiling)
+        return Plan(schedule or USUAL[wanted.gradient], tiling, chosen_by=USER)
     partial = isinstance(tiling, PartialPlan)
     # A nest that the user names is one of convolution kernels.
     by_rule = strategy == "product" and not partial and not schedule
@@ -172,7 +172,7 @@ def _plan(tiling: Any, schedule: Any, wanted: _Wanted, profile: Profile) -> Plan
         wanted = wanted._replace(group_merge=tiling.fields.get("group_merge", 0))
         return completed(tiling, Filling(wanted.gemm(profile), profile, sums, wanted.choose))
     assert chosen is not None
-    return replace(chosen, schedule=schedule or chosen.schedule)
+    return replace(chosen, schedule=schedule).given_in_part() if schedule else chosen
 
 
 def _knows(schedule: str | type, tiling: Tiling) -> bool:
@@ -199,8 +199,8 @@ def tilings_given(tiling: Any, gradients: Sequence[str]) -> dict[str, Any]:
     """Return the user's tilings by gradient; a text is the strategy by which to choose one.
 
     A mapping is read as plans by gradient, or, with fields of a tiling for keys, as one partial plan.
-    Raises   ConfigError where one tiling stands for several gradients, a key is none, or a field has no
-             meaning
+    Raises   ConfigError where one tiling stands for several gradients, a key is none that is computed, or a
+             field has no meaning
     """
     if tiling is None:
         return {}
@@ -271,8 +271,21 @@ def _require_makes(schedule: str | type, gradient: str) -> None:
 
 
 def _require_keys(what: str, given: Given, gradients: Sequence[str]) -> None:
-    """Refuse keys that no call of this kind has; a gradient that is masked in this one may be named."""
+    """Refuse keys that no call of this kind has, and gradients that this one does not compute."""
     known = ("matmul",) if "matmul" in gradients else ("grad_input", "grad_weight")
     unknown = set(given) - set(known)
     if unknown:
         raise ConfigError(f"{what} has keys {sorted(unknown, key=repr)}; it takes {' and '.join(known)}")
+    # A file of plans may serve several calls; who names a gradient in the call itself wants it obeyed.
+    idle = sorted(name for name in given if name not in gradients and not _of_file(given[name]))
+    if idle:
+        raise ConfigError(
+            f"{what} is given for {' and '.join(idle)}, but the call computes "
+            f"{' and '.join(gradients) or 'nothing on the cube'}; leave it out, or ask for the gradient "
+            "(output_mask)"
+        )
+
+
+def _of_file(plan: Any) -> bool:
+    """Tell whether a plan was read from a file."""
+    return isinstance(plan, LayerPlans) or (isinstance(plan, Plan | PartialPlan) and bool(plan.file))

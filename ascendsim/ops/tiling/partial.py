@@ -41,6 +41,15 @@ class PartialPlan:
 
     def __post_init__(self) -> None:
         """Refuse what no tiling takes."""
+        if not isinstance(self.fields, Mapping):
+            rule = 'fields of a tiling by name, such as {"base_m": 64}'
+            raise ConfigError(f"tiling: fields is {shown(self.fields)}; it must be {rule}")
+        require_fields("tiling", self.fields)
+        blocks = whole(self.block_dim)
+        if blocks is None or blocks < 0:
+            raise ConfigError(
+                f"tiling: block_dim is {shown(self.block_dim)}; it must be a whole number, 0 for all cores"
+            )
         # What a field may be, a tiling says itself: here of one whose other fields do not matter.
         made = Tiling(**{**_ANY, **self.fields})
         object.__setattr__(self, "fields", FrozenMap({name: getattr(made, name) for name in self.fields}))

@@ -48,7 +48,7 @@ def read_plans(path: Path | str) -> PlanFile:
 
     Raises   DataError if the file cannot be read as text, ConfigError naming file, table and field
     """
-    path = Path(path)
+    path = _path(path)
     content = _content(path)
     entries = entries_in(content, path)
     if entries is not None:
@@ -84,12 +84,18 @@ def write_plans(path: Path | str, plans: Mapping[str, Plan], *, about: str = "",
     Raises   ConfigError for another ending, or a schedule that is a class; UnsupportedError where the vendor
              has no names; DataError if it cannot be written
     """
+    path = _path(path)
     form = form_of(path)
+    if not isinstance(plans, Mapping) or not all(isinstance(plan, Plan) for plan in plans.values()):
+        rule = 'plans by what they make, such as {"grad_input": Plan(...)}, or the plans of a result'
+        raise ConfigError(f"{path}: plans is {shown(plans)}; it must be {rule}")
+    if not isinstance(about, str):
+        raise ConfigError(f"{path}: about is {shown(about)}; it must be a text")
     values = {
         made: named_fields(made, plan, names) | {"chosen_by": plan.chosen_by} for made, plan in plans.items()
     }
     try:
-        Path(path).write_text(plans_text({"": values}, form, about), encoding="utf-8")
+        path.write_text(plans_text({"": values}, form, about), encoding="utf-8")
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror or error}); name another file") from None
 
@@ -99,9 +105,19 @@ def named_fields(made: str, plan: Plan, names: str = "ours") -> dict[str, Any]:
 
     Raises   as `write_plans`
     """
-    if names not in ("ours", "vendor"):
+    if not isinstance(names, str) or names not in ("ours", "vendor"):
         raise ConfigError(f"names is {shown(names)}; it must be ours or vendor")
     return to_vendor(made, plan) if names == "vendor" else plan.to_dict()
+
+
+def _path(path: Any) -> Path:
+    """Return the path of a file of plans.
+
+    Raises   ConfigError for what is no path
+    """
+    if not isinstance(path, str | Path) or not str(path):
+        raise ConfigError(f"path is {shown(path)}; it must name a file of plans, such as 'plans.toml'")
+    return Path(path)
 
 
 def _content(path: Path) -> Any:

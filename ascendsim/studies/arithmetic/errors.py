@@ -19,6 +19,7 @@ from ascendsim.studies.arithmetic.math import (
     checked,
     operands_of,
     require_gradients,
+    require_maths,
 )
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def spread(
     Raises     ShapeError for tensors that do not fit the problem, ConfigError for another gradient
     """
     require_gradients(gradients)
+    require_maths(maths)
     given, judged = checked(problem, tensors), []
     for gradient in gradients:
         exact = _float64(problem, given, gradient)
@@ -98,6 +100,7 @@ def attribute(
     Raises   as `spread`
     """
     require_gradients(gradients)
+    require_maths((math,))
     given, parts = checked(problem, tensors), []
     for gradient in gradients:
         exact = _float64(problem, given, gradient)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ascendsim.arguments import refusal, whole
 from ascendsim.errors import ConfigError
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.numerics.formats.dtypes import dtype
@@ -63,12 +64,18 @@ class StudyFormat:
         return self.text
 
 
-@lru_cache
 def format_of(text: str) -> StudyFormat:
     """Return a format by its name.
 
     Raises   ConfigError for a text without a meaning, UnsupportedError for an unknown name
     """
+    if not isinstance(text, str):
+        raise refusal("format", text, "a name, such as float16, e4m3 or mx(e4m3)")
+    return _format_of(text)
+
+
+@lru_cache
+def _format_of(text: str) -> StudyFormat:
     inner = re.fullmatch(r"(mx|scaled)\((.+)\)", text)
     if inner:
         e = format_of(inner[2])
@@ -99,8 +106,14 @@ def quantise(
     Special    NaN stays NaN; Inf is an overflow, as for any value beyond the largest
     Raises     ConfigError for another rounding, or a stochastic one of hifloat8
     """
-    if rounding not in ROUNDINGS:
-        raise ConfigError(f"rounding is {rounding!r}; it must be one of {', '.join(ROUNDINGS)}")
+    require_rounding(rounding, seed)
+    if not isinstance(fmt, StudyFormat):
+        raise refusal("quantise: fmt", fmt, 'a format, such as format_of("e4m3")')
+    if not isinstance(values, np.ndarray) or values.dtype != np.float64:
+        raise refusal("quantise: values", values, "an array of float64")
+    place = whole(axis)
+    if place is None or not -values.ndim <= place < max(1, values.ndim):
+        raise refusal("quantise: axis", axis, f"one of the {values.ndim} axes of values")
     if fmt.product and rounding == "nearest":
         return _cast(values, fmt)
     if fmt.text == "hifloat8":
@@ -110,6 +123,18 @@ def quantise(
     rounded = _rounded(np.abs(values) / scale, fmt, noise)
     rounded = np.where(rounded > fmt.max_finite, fmt.overflow, rounded) * scale
     return np.copysign(rounded, values).astype(np.float32)
+
+
+def require_rounding(rounding: str, seed: int) -> None:
+    """Refuse a rounding without a name, and a seed that is no whole number of 0 or more.
+
+    Raises   ConfigError
+    """
+    if not isinstance(rounding, str) or rounding not in ROUNDINGS:
+        raise refusal("rounding", rounding, f"one of {', '.join(ROUNDINGS)}")
+    number = whole(seed)
+    if number is None or number < 0:
+        raise refusal("seed", seed, "a whole number of 0 or more")
 
 
 def _cast(values: Float64, fmt: StudyFormat) -> Floats:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ascendsim.arguments import items, refusal
 from ascendsim.errors import ConfigError, ShapeError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.ordered import ordered_dgrad, reduction_of
 from ascendsim.ops.reference.ordered_wgrad import ordered_wgrad
 from ascendsim.ops.schedules.order import DgradOrder, WgradOrder
-from ascendsim.studies.arithmetic.formats import ROUNDINGS, StudyFormat, format_of, quantise
+from ascendsim.studies.arithmetic.formats import StudyFormat, format_of, quantise, require_rounding
 from ascendsim.studies.arithmetic.gpus import GPUS
 
 if TYPE_CHECKING:
@@ -47,8 +48,10 @@ class Math:
 
     def __post_init__(self) -> None:
         """Refuse values without a meaning."""
-        if self.rounding not in ROUNDINGS:
-            raise ConfigError(f"rounding is {self.rounding!r}; it must be one of {', '.join(ROUNDINGS)}")
+        require_rounding(self.rounding, self.seed)
+        if not isinstance(self.accumulation, str):
+            rule = "the text of a model, such as block:16:RNE, or the name of a GPU"
+            raise refusal("accumulation", self.accumulation, rule)
         _ = self.model, self.operand_format, self.output_format
 
     @property
@@ -133,17 +136,31 @@ def accumulators(problem: ConvProblem, gradient: str, operands: tuple[Floats, Fl
 def checked(problem: ConvProblem, tensors: Mapping[str, NDArray[np.float64]]) -> dict[str, Float64]:
     """Return grad_output, input and weight in float64.
 
-    Raises   ShapeError for one that is missing or of another shape
+    Raises   ShapeError for one that is missing or of another shape, ConfigError for what is no problem, no
+             tensors by name, or no numbers
     """
+    if not isinstance(problem, ConvProblem):
+        raise refusal("precision: problem", problem, "ConvProblem(input=..., weight=...)")
+    if not isinstance(tensors, Mapping):
+        rule = '{"grad_output": ..., "input": ..., "weight": ...}'
+        raise refusal("precision: tensors", tensors, rule)
     found = {}
     for name in ("grad_output", "input", "weight"):
         want = getattr(problem, name)
         given = tensors.get(name)
-        if given is None or np.shape(given) != want:
-            got = "missing" if given is None else f"of shape {np.shape(given)}"
+        found[name] = _float64(given, f"precision: {name}")
+        if given is None or found[name].shape != want:
+            got = "missing" if given is None else f"of shape {found[name].shape}"
             raise ShapeError(f"precision: {name} is {got}; the problem needs {want}")
-        found[name] = np.asarray(given, np.float64)
     return found
+
+
+def _float64(given: object, what: str) -> Float64:
+    """Return numbers of any kind in float64."""
+    try:
+        return np.asarray(given, np.float64)
+    except (MemoryError, TypeError, ValueError):
+        raise refusal(what, given, "an array of numbers") from None
 
 
 def require_gradients(gradients: Sequence[str]) -> None:
@@ -151,8 +168,16 @@ def require_gradients(gradients: Sequence[str]) -> None:
 
     Raises   ConfigError
     """
-    for name in [gradients] if isinstance(gradients, str) else gradients:
-        if isinstance(gradients, str) or name not in GRADIENTS:
-            raise ConfigError(
-                f"precision: gradients has {name!r}; it must be a list of some of {', '.join(GRADIENTS)}"
-            )
+    named = items(gradients)
+    if named is None or not all(isinstance(name, str) and name in GRADIENTS for name in named):
+        raise refusal("precision: gradients", gradients, f"a list of some of {', '.join(GRADIENTS)}")
+
+
+def require_maths(maths: Sequence[Math]) -> None:
+    """Refuse what is no list of arithmetics.
+
+    Raises   ConfigError
+    """
+    named = items(maths)
+    if named is None or not all(isinstance(math, Math) for math in named):
+        raise refusal("precision: maths", maths, "a list of Math(operands, accumulation, output)")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ascendsim.arguments import refusal, whole
 from ascendsim.errors import ConfigError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 
 Leaf = int | str
+MOST = 1 << 20
 Tree = Leaf | tuple["Tree", ...]
 
 
@@ -23,7 +25,13 @@ def reduction_tree(model: str | AccumulationModel, products: int, mmad: int | No
     Raises     ConfigError for a model whose block is no number yet, or for fewer than one product
     """
     model = AccumulationModel.parse(model) if isinstance(model, str) else model
+    if not isinstance(model, AccumulationModel):
+        raise refusal("reduction tree: model", model, "the text of a model, or a model")
     mmad = products if mmad is None else mmad
+    for name, number in (("products", products), ("mmad", mmad)):
+        # More leaves than anyone can look at.
+        if (count := whole(number)) is None or count > MOST:
+            raise refusal(f"reduction tree: {name}", number, f"a whole number from 1 to {MOST}")
     if not model.resolved or products < 1 or mmad < 1:
         raise ConfigError(
             f"reduction tree: model {model}, {products} products, {mmad} in an Mmad; the block of the model "

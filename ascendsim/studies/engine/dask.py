@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from ascendsim.errors import ConfigError, UnsupportedError
+from ascendsim.errors import ConfigError, UnsupportedError, install_hint
 from ascendsim.parallel import arriving
 from ascendsim.studies.engine.measure import Answer
 from ascendsim.studies.engine.point import Point, code_version
@@ -29,8 +29,8 @@ def on_dask(
         from distributed import Client
     except ImportError:
         raise UnsupportedError(
-            "--scheduler sends points to Dask, which is not installed; `pip install 'ascendsim[dask]'`, or "
-            "leave it out and give --jobs"
+            f"--scheduler sends points to Dask, which is not installed; {install_hint('dask')}, or leave it "
+            "out and give --jobs"
         ) from None
     try:
         client = Client(address, timeout=PATIENCE)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ascendsim.errors import ConfigError, UnsupportedError
+from ascendsim.errors import ConfigError, UnsupportedError, install_hint
 from ascendsim.studies.engine.run import Outcome
 
 FORMATS = (".csv", ".parquet")
@@ -75,6 +75,6 @@ def _write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     except ImportError:
         raise UnsupportedError(
             f"{path}: Parquet is written by pyarrow, which is not installed; "
-            "`pip install 'ascendsim[parquet]'`, or end the name in .csv"
+            f"{install_hint('parquet')}, or end the name in .csv"
         ) from None
     write_parquet(Table.from_pylist(list(rows)), path)

@@ -45,7 +45,7 @@ class Asking:
         outcome = self.engine.answer(list(points.values()), self.budget)
         if outcome.left:
             raise ConfigError(
-                f"time or trials are used up with {outcome.left} of {len(points)} points of this stage left; "
+                f"time or trials are used up with {outcome.left} of {len(points)} calls of this round left; "
                 "what was computed is kept: run the same command again to go on"
             )
         return dict(zip(points, _answers(outcome), strict=True))

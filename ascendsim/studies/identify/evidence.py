@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ascendsim.arguments import items, refusal
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.formats.casts import hf32
@@ -73,9 +74,13 @@ def rank_by_public_figures(models: Sequence[str] = MODELS) -> tuple[Ranked, ...]
 
     Order   distances are taken to the precision of the figures; models that these cannot tell apart stay in
             the order given, of which the usual one begins with the fewest assumptions
+    Raises  ConfigError for what is no list of models
     """
+    named = items(models)
+    if named is None or not all(isinstance(name, str) for name in named):
+        raise refusal("models", models, "a list of texts of models, such as block:16:RNE")
     ranked = []
-    for name in models:
+    for name in named:
         bits = tuple(effective_bits(name, figure.work) for figure in FLOAT32)
         off = max(abs(own - figure.bits) for own, figure in zip(bits, FLOAT32, strict=True))
         ranked.append(Ranked(name, bits, off, off <= TOLERANCE))

@@ -190,3 +190,33 @@ class TilingAnswer:
     def _leads(self) -> bool:
         sure = all(self.saved(start) > self.question.margin for start in self.question.starts)
         return not self.keeps and sure and not self.lost
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Both plans under one start of L2; a `Part` has what the usual one takes before the given one.
+
+    times_us   with launches, of the kernels on which a plan has a say
+    busy       cycles by pipe of the product, averaged over the cores that use it
+    moved      bytes of the product by pipe, over all cores (`bytes_by_pipe`), then those that L2 did not hold
+    """
+
+    start: str
+    times_us: tuple[float, float]
+    waits: Waits
+    course: Course
+    busy: tuple[Part, ...]
+    moved: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The answer: both plans, and what each takes under every start of L2."""
+
+    question: TilingQuestion
+    variant: str
+    digest: str
+    assumed: int
+    usual: Plan
+    given: Plan
+    starts: tuple[Started, ...]

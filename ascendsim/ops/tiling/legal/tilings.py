@@ -12,6 +12,7 @@ from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.ops.tiling.asked import require_asked, require_multiplied, require_switches
 from ascendsim.ops.tiling.legal.gradients import space_of
 from ascendsim.ops.tiling.legal.space import COPIES, NO_GRID, Base, Cut, Footprint, Grid, Space
 from ascendsim.profile import Profile, load_profile
@@ -36,14 +37,13 @@ def legal_tilings(
 
     Raises     ConfigError for another gradient, UnsupportedError for a format that the cube does not multiply
     """
+    profile = profile if isinstance(profile, Profile) else load_profile(profile)
+    require_asked("legal_tilings", problem, gradient, dtype, profile)
     if not isinstance(problem, ConvProblem):
         raise ConfigError(f"legal_tilings: problem is {shown(problem)}; it must be a ConvProblem")
-    if not isinstance(gradient, str) or gradient not in ("grad_input", "grad_weight"):
-        what = shown(gradient)
-        raise ConfigError(f"legal_tilings: gradient is {what}; it must be 'grad_input' or 'grad_weight'")
-    profile = profile if isinstance(profile, Profile) else load_profile(profile)
+    require_switches("legal_tilings", hf32=hf32)
     compute_dtype = "hf32" if hf32 else dtype
-    profile.cube.rate(compute_dtype)
+    require_multiplied("legal_tilings", dtype, profile, hf32=hf32)
     return LegalTilings(space_of(problem, gradient, compute_dtype, profile))
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.merged import merged
+from ascendsim.ops.tiling.asked import require_asked
 from ascendsim.ops.tiling.vendor.arch22.dgrad_block import basic_block as dgrad_block
 from ascendsim.ops.tiling.vendor.arch22.dgrad_grid import core_grid as dgrad_grid
 from ascendsim.ops.tiling.vendor.arch22.wgrad_block import basic_block as wgrad_block
@@ -55,6 +56,7 @@ def vendor_plan(
     Source   how the host code of the public operators (ops-nn) chooses, held against the tilings that their
              unit tests expect
     """
+    require_asked("vendor_plan", problem, gradient, dtype, profile)
     if group_merge:
         problem = merged(problem, group_merge)
     layer = Layer.of(problem, dtype, hf32=hf32, transposed_forward=transposed_forward, layouts=layouts)

@@ -69,11 +69,22 @@ def _step(cells: GridCells, grid: Grid, tiles: Tiles) -> int:
     """Return the most Mmads whose pixels fit into L1 in two copies, evenly; 0 if not even one does."""
     s, cell = cells.gemm.sliding, cells.of(grid)
     pixels, capacity = cell.rows * s.out_size[1], cells.profile.buffers["L1"].capacity_bytes
-    for parts in range(1, -(-pixels // tiles.pixels) + 1):
-        step: int = -(-pixels // (tiles.pixels * parts))
+
+    def left(run: int) -> int:
+        return run * tiles.m * FRACTAL * s.itemsize
+
+    # No run is shorter than that of one Mmad. In a cell of several rows one that does not end with its row
+    # needs two at least, and one that does needs its whole width: no run needs less than one such row.
+    width = tiles.pixels if cell.rows == 1 else s.out_size[1]
+    if 2 * (left(tiles.pixels) + cells.window_bytes(cell._replace(rows=1), tiles.n, width)) > capacity:
+        return 0
+    parts, most = 1, -(-pixels // tiles.pixels)
+    while parts <= most:
+        step: int = -(-most // parts)
         run = step * tiles.pixels
         high = min(cell.rows, -(-run // s.out_size[1]) + (run % s.out_size[1] > 0))
-        left = run * tiles.m * FRACTAL * s.itemsize
-        if 2 * (left + cells.window_bytes(cell._replace(rows=high), tiles.n, run)) <= capacity:
+        if 2 * (left(run) + cells.window_bytes(cell._replace(rows=high), tiles.n, run)) <= capacity:
             return step
+        # What follows depends on the step alone: on to the next number of parts that has a smaller one.
+        parts = -(-most // (step - 1)) if step > 1 else most + 1
     return 0
