@@ -176,7 +176,7 @@ class ProgramBuilder(LoopBuilder):
         flat: tuple[Hashable, ...],
     ) -> Iterator[Any]:
         """Yield a task whose code is not known, and note that code."""
-        outer, self._frame = self._frame, Frame(self._ring_of, self._frame).of(task, flat)
+        outer, self._frame = self._frame, Frame(self._ring_of, self._frame).of(task, given)
         then = [(ring, ring.at, ring.taken) for ring in self._rings]
         try:
             yield task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from ascendsim.errors import ProgramError
@@ -28,7 +28,10 @@ class Frame:
         # Whether it is a task, whose slices are found for other tasks, too.
         self.of_task = False
         self._task: Any = None
+        # The places of its tiles, ring by ring; the number of the first one of each ring, and those of it.
         self._places: tuple[Hashable, ...] = ()
+        self._own: dict[Ring, tuple[int, tuple[Hashable, ...]]] = {}
+        self._owners: tuple[int, ...] = ()
         self.steps: list[Step] = []
         self.segments: list[Segment] = []
         self._cut = 0
@@ -46,9 +49,13 @@ class Frame:
         # How some read a tile, each with the number of instructions before it.
         self._views: list[tuple[int, View]] = []
 
-    def of(self, task: Any, places: tuple[Hashable, ...]) -> Frame:
+    def of(self, task: Any, given: Mapping[Ring, tuple[Hashable, ...]]) -> Frame:
         """Let it be that of a task whose tiles have these places; return it."""
-        self.of_task, self._task, self._places = True, task, places
+        self.of_task, self._task = True, task
+        for ring, own in given.items():
+            self._own[ring] = len(self._places), own
+            self._places += own
+            self._owners += (ring.first,) * len(own)
         return self
 
     def __len__(self) -> int:
@@ -106,7 +113,10 @@ class Frame:
         for slot in slots:
             ring = self._rings.get(slot.index)
             if ring is not None and (held := ring.held_by(slot)) is not None:
-                return place_in(held, self._places)
+                # Another ring may have an equal place for tiles of another tensor.
+                begin, own = self._own.get(ring, (0, ()))
+                number = place_in(held, own)
+                return begin + number if number >= 0 else -1
         return -1
 
     def close(self) -> None:
@@ -115,7 +125,8 @@ class Frame:
             self.append(Step(self._finished(), self._task, 0, self._places))
 
     def _finished(self) -> Unit:
-        unit = Unit(tuple(self._open), self._whole_aims(), self._posts, self._uses, self._views_by_user())
+        aims, views = self._whole_aims(), self._views_by_user()
+        unit = Unit(tuple(self._open), aims, self._posts, self._uses, views, self._owners)
         if self.of_task and {len(self._aims), len(self._fills)} != {len(unit.on_gm)}:
             raise ProgramError(
                 f"a unit of code has {len(unit.on_gm)} instructions on global memory, of which "
@@ -184,4 +195,4 @@ class Frame:
         [(unit, task, *_, turns), *others] = self.steps
         if not others and task == Part() and turns is None and self.segments == [Segment(0, 1)]:
             return unit
-        return Nest(tuple(self.steps), tuple(self.segments), self._places)
+        return Nest(tuple(self.steps), tuple(self.segments), self._places, self._owners)

@@ -44,7 +44,8 @@ class Unit:
     `aims` says how slices follow from a task, one for each instruction on GM, in order; without, they are as
     written, but for their laps. `views` and `posts` are those of the instructions that have one, by their
     place; `names` are the pipes of all, `uses` the slots that they read and write; `touched` are all of
-    those, `written` the ones that are written.
+    those, `written` the ones that are written. `rings` has for each place of its task the ring that the tile
+    belongs to, by the number of its first slot: equal places of two rings may tell different tiles.
     """
 
     __slots__ = (
@@ -57,6 +58,7 @@ class Unit:
             "on_gm",
             "pipes",
             "posts",
+            "rings",
             "touched",
             "uses",
             "views",
@@ -71,8 +73,10 @@ class Unit:
         posts: Mapping[int, Post] | None = None,
         uses: Uses | None = None,
         views: Mapping[int, View] | None = None,
+        rings: tuple[int, ...] = (),
     ) -> None:
         self.instructions = instructions
+        self.rings = rings
         self.views = views or {}
         self._views_checked = not self.views
         self.posts = posts or {}
@@ -246,14 +250,20 @@ def _plain(*parts: Any) -> tuple[Any, ...]:
 class Nest:
     """The steps and loops of a task, which recur as a whole; compared by identity.
 
-    The tasks of its steps are parts of its own. `places` are those for which it was written down.
+    The tasks of its steps are parts of its own. `places` are those for which it was written down, `rings`
+    those that their tiles belong to, as of a unit.
     """
 
-    __slots__ = ("_count", "places", "segments", "steps", "written")
+    __slots__ = ("_count", "places", "rings", "segments", "steps", "written")
 
     def __init__(
-        self, steps: tuple[Step, ...], segments: tuple[Segment, ...], places: tuple[Hashable, ...] = ()
+        self,
+        steps: tuple[Step, ...],
+        segments: tuple[Segment, ...],
+        places: tuple[Hashable, ...] = (),
+        rings: tuple[int, ...] = (),
     ) -> None:
+        self.rings = rings
         self.steps = steps
         self.segments = segments
         self.places = places

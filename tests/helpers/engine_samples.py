@@ -49,6 +49,33 @@ def matmul_kernels(problem, product, **options):
     return [result.kernel for result in made.kernels]
 
 
+def random_matmul(rng):
+    """The kernels of a random matrix product, most cores of which make several tiles, and its product."""
+    while True:
+        base_m, base_n = rng.choice((16, 32, 48)), rng.choice((16, 32, 64))
+        m, k, n = (
+            base_m * rng.randint(2, 7) - rng.choice((0, 5)),
+            rng.choice((64, 130, 256)),
+            base_n * rng.randint(2, 7),
+        )
+        problem = MatmulProblem(m, k, n, rng.choice((1, 1, 3)), rng.random() < 0.5, rng.random() < 0.5)
+        tiling = Tiling(
+            *(base_m, base_n, rng.choice((16, 32, 64)), rng.choice((1, 2)), rng.choice((1, 2))),
+            al1_buffers=rng.choice((1, 2)),
+            bl1_buffers=rng.choice((1, 2)),
+            used_cores=rng.choice((1, 2, 3, 5, 8)),
+            swizzle=rng.choice((1, 2, 3)),
+            panels=rng.choice(("rows", "columns")),
+            reuse_l1=rng.random() < 0.7,
+        )
+        try:
+            product = rng.choice(PRODUCTS)
+            return matmul_kernels(problem, product, tiling=tiling), load_profile(product)
+        except AscendSimError:
+            # A tiling that this product has no room for.
+            continue
+
+
 def random_problem(rng):
     """Draw a convolution of any rank, with groups, transposed or not."""
     rank = rng.choice((1, 2, 2, 2, 3))

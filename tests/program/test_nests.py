@@ -249,6 +249,35 @@ def test_places_that_the_outer_task_does_not_tell_are_kept_apart():
     assert_numbered([b.build()])
 
 
+def row_of(task):
+    block = task[0] if isinstance(task[0], tuple) else task
+    return block[0], 0, slice(0, 8)
+
+
+def column_of(task):
+    block = task[0] if isinstance(task[0], tuple) else task
+    return block[1], 1, slice(0, 8)
+
+
+@pytest.mark.parametrize("parts", [False, True])
+def test_equal_places_of_two_rings_tell_the_tiles_of_each(parts):
+    # Row and column of the second block are equal numbers, and its code is that of all that follow, of which no
+    # ring holds a tile. Row 5 comes again with another column.
+    b = ProgramBuilder(TOY)
+    rings = b.ring("UB", 32, "l", 2), b.ring("UB", 32, "r", 2)
+    for block in ((1, 2), (0, 0), (5, 6), (7, 8), (9, 1), (5, 3)):
+        for task in b.once(block, "block", {ring: ((at,),) for ring, at in zip(rings, block, strict=True)}):
+            places, made = [(at,) for at in task], iter((task,))
+            if parts:
+                places = [(place, 4) for place in places]
+                own = {ring: (place,) for ring, place in zip(rings, places, strict=True)}
+                made = b.once((task, "part"), "part", own)
+            for part in made:
+                for ring, place, find in zip(rings, places, (row_of, column_of), strict=True):
+                    b.add(CopyGmToUb(ring.next(place), b.gm(ROWS, find, part), 32, (8,)))
+    assert_numbered([b.build()])
+
+
 def of_row_7(task, _part):
     return 7, task[0], slice(0, 8)
 

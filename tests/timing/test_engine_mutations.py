@@ -147,6 +147,7 @@ TABLES = [
     Mutation("laid", "begin += len(program.steps)", "pass"),
     Mutation("layouts", "[lap + by for by in part.shifts()", "[lap for by in part.shifts()"),
     Mutation("layouts", "laps.append(lap + step.shift + by)", "laps.append(by)"),
+    Mutation("layouts", "own[at] if at >= 0 else TASK", "place_in(place, nest.places)", "test_nests"),
     Mutation("layouts", "setdefault((outer == TASK, rest),", "setdefault(outer == TASK,"),
     Mutation("lanes", "(numbers[slices] * most + by)[laid.at]", "numbers[slices][laid.at]"),
     Mutation("lanes", "type(index[axis]) is Lap, None", "True, None"),

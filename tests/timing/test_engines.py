@@ -21,6 +21,7 @@ from tests.helpers.engine_samples import (
     layer_kernels,
     matmul_kernels,
     random_call,
+    random_matmul,
     random_tiling,
 )
 from tests.helpers.fake_machine import Fake, FakeProfile, kernel, program
@@ -55,6 +56,13 @@ def test_matrix_products(case):
     kernels = matmul_kernels(problem, product, **options)
     start = options.get("l2_start", "warm")
     assert_engines_agree(kernels, load_profile(product), start, folded=(True, False))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_matrix_products(seed):
+    # A tile whose row and column are equal numbers must not lend its name to tiles of the other operand.
+    kernels, profile = random_matmul(random.Random(seed))
+    assert_engines_agree(kernels, profile, ("warm", "cold", "handed")[seed % 3])
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -59,6 +59,8 @@ class Ring:
         """
         self.slots = slots
         self.numbers = frozenset([slot.index for slot in slots])
+        # Which ring it is.
+        self.first = slots[0].index
         self._all_lost: Fills = tuple([(number, LOST) for number in range(len(slots))])
         self._told = told
         # What a turn makes the slot: unused, if that counts.

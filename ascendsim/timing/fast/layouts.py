@@ -102,7 +102,11 @@ def _follows(nest: Nest, step: Step, source: int) -> tuple[int, tuple[Any, ...],
         outer, rest = TASK, (*part, ())
     else:
         place: Any = step.places[source]
-        outer = place_in(place, nest.places)
+        # Among the places of the same ring: another one may have an equal place for other tiles.
+        ring = step.unit.rings[source]
+        own = [number for number, of in enumerate(nest.rings) if of == ring]
+        at = place_in(place, tuple([nest.places[number] for number in own]))
+        outer = own[at] if at >= 0 else TASK
         # A place that none of the nest's begins: what it names is known for this step of this task alone.
         rest = (*part, place) if outer == TASK else () if place == nest.places[outer] else place[1:]
     return (outer, *told_apart(rest)) if rest else (outer, rest, 0)
