@@ -261,8 +261,8 @@ def column_of(task):
 
 @pytest.mark.parametrize("parts", [False, True])
 def test_equal_places_of_two_rings_tell_the_tiles_of_each(parts):
-    # Row and column of the second block are equal numbers, and its code is that of all that follow, of which no
-    # ring holds a tile. Row 5 comes again with another column.
+    # Row and column of the second block are equal numbers, and its code is that of all that follow, of
+    # which no ring holds a tile. Row 5 comes again with another column.
     b = ProgramBuilder(TOY)
     rings = b.ring("UB", 32, "l", 2), b.ring("UB", 32, "r", 2)
     for block in ((1, 2), (0, 0), (5, 6), (7, 8), (9, 1), (5, 3)):
