@@ -39,6 +39,30 @@ def test_every_format_is_checked_by_its_own_definition():
 # --- what is wrong
 
 
+class Backwards(Dgrad):
+    """The blocks from the last one to the first."""
+
+    def sequence(self):
+        return self.tasks.tasks[::-1]
+
+
+class Forgotten(Dgrad):
+    """All blocks but one."""
+
+    def sequence(self):
+        return self.tasks.tasks[1:]
+
+
+@pytest.mark.parametrize("product", ["910B", "310P", "910_95"])
+def test_an_order_of_ones_own_is_followed_where_the_product_would_choose_a_grid(product):
+    # The cells of a grid have their own order, so such a nest is given none.
+    assert not check_schedule(Backwards, SMALL, product=product, orders=1).plan.tiling.has_grid
+    with pytest.raises(
+        ConfigError, match=r"schedule Forgotten must deal each of its \d+ tasks once; it leaves out 1"
+    ):
+        check_schedule(Forgotten, SMALL, product=product, orders=1)
+
+
 @dataclass(frozen=True)
 class Hasty(Dgrad):
     """Claims to add its products in two parts, which it does not."""

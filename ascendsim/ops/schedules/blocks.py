@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from ascendsim.cube.fixpipe import FRACTAL_COLUMNS
 from ascendsim.errors import ConfigError
-from ascendsim.ops.plan import shares
+from ascendsim.ops.plan import GRID, shares
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.ranges import looped
 from ascendsim.ops.schedules.tiles import Sizes, tile_rings
@@ -69,6 +69,12 @@ class BlockProgram(ABC):
 class BlockSchedule(Schedule):
     """A schedule whose tasks are base blocks, dealt to the cores in contiguous ranges."""
 
+    def __init_subclass__(cls) -> None:
+        """Let a nest with a `sequence` of its own obey no grid, unless it says so: cells have their order."""
+        super().__init_subclass__()
+        if "sequence" in vars(cls) and not {"reads", "dealt"} & vars(cls).keys():
+            cls.reads = cls.reads - {*GRID, "pixel_dim"}
+
     def __post_init__(self) -> None:
         """Refuse a tiling that would be obeyed in part, or that no program can follow."""
         super().__post_init__()
@@ -85,7 +91,10 @@ class BlockSchedule(Schedule):
         """Return what emits the programs of all cores that reserve so much."""
 
     def sequence(self) -> Sequence[Any]:
-        """Return all tasks in the order in which they are dealt; neighbours share tiles in L1."""
+        """Return all tasks in the order in which they are dealt; neighbours share tiles in L1.
+
+        A nest that overrides it is given no grid, whose cells would be dealt in an order of their own.
+        """
         tasks: Sequence[Any] = self.tasks.tasks
         return tasks
 
