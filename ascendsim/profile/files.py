@@ -55,15 +55,18 @@ class _Choice(NamedTuple):
         """What is wrong with what the files say beside their figures."""
         return [problem for file, _ in self.files for problem in file.problems]
 
-    def profile(self, tree: Mapping[str, Any]) -> Profile:
-        """Return the profile of a checked tree of figures."""
+    def profile(self, tree: Mapping[str, Any], *, overridden: bool = False) -> Profile:
+        """Return the profile of a checked tree of figures, some of which may be `overridden`."""
         sources = {key: text for file, _ in self.files for key, text in file.sources.items()}
-        return build_profile(dict(self.names) | {"evidence": self._evidence(tree)}, tree, sources)
+        return build_profile(dict(self.names) | {"evidence": self._evidence(tree, overridden)}, tree, sources)
 
-    def _evidence(self, tree: Mapping[str, Any]) -> str:
-        """Return the evidence, and of which product it is where files above that one change figures."""
+    def _evidence(self, tree: Mapping[str, Any], overridden: bool) -> str:
+        """Return the evidence, and of which product it is where figures of that one are changed.
+
+        By files above its own, or by overrides.
+        """
         text = dict(self.names).get("evidence", "")
-        if self.measured is None or self.measured.files == len(self.files):
+        if self.measured is None or (self.measured.files == len(self.files) and not overridden):
             return text
         below = dict(leaves(merge(_Choice(self.files[: self.measured.files], ()).layers)))
         changed = [
@@ -92,7 +95,7 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
         return _built(choice)
     below = merge(choice.layers)
     tree = check([*choice.layers, override_layer(below, overrides)], choice.problems)
-    return mark_overridden(choice.profile(tree), below, overrides)
+    return mark_overridden(choice.profile(tree, overridden=True), below, overrides)
 
 
 # An estimate of a small layer takes little longer than to check and build its product. Bounded, because a

@@ -23,9 +23,7 @@ def mark_overridden(profile: Profile, below: Mapping[str, Any], overrides: Mappi
         # The replaced value stays readable in every report of the run.
         source = f"given by the caller; {profile.variant} has {old['value']} ({old['source']})"
         figures[path] = Figure(figures[path].value, source, "override")
-    changed = [path for path, old in replaced.items() if figures[path].value != old["value"]]
-    evidence = evidence_of(profile.variant, profile.evidence, changed)
-    return replace(profile, figures=FrozenMap(figures), evidence=evidence)
+    return replace(profile, figures=FrozenMap(figures))
 
 
 def evidence_of(variant: str, evidence: str, changed: Sequence[str]) -> str:

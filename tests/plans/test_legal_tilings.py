@@ -249,3 +249,14 @@ def test_where_nothing_fits_nothing_is_drawn():
     assert list(legal) == []
     with pytest.raises(CapacityError, match="no tiling of schedule wgrad fits into the buffers of toy_split"):
         legal.sample(1)
+
+
+@pytest.mark.parametrize(
+    ("count", "seed"), [(None, 0), (2.5, 0), (-1, 0), ([3], 0), (3, None), (3, "a"), (True, 0)]
+)
+def test_a_count_or_a_seed_that_is_no_number_is_refused(count, seed):
+    legal = legal_tilings(ConvProblem((1, 48, 8, 8), (48, 48, 1, 1)), "grad_input", "910B2")
+    with pytest.raises(
+        ConfigError, match=r"^LegalTilings\.sample: (count|seed) is .*; it must be a whole number from 0 on$"
+    ):
+        legal.sample(count, seed)

@@ -369,6 +369,10 @@ def test_what_was_measured_is_said_to_be_of_the_product_without_changes(tmp_path
     told = "of 910B2 as it is, without the change of links.memory.efficiency: "
     assert load_profile("910B", {"links.memory.efficiency": 0.8}).evidence == told + b2.evidence
     assert load_profile("910B", {"links.memory.efficiency": 0.9}).evidence == b2.evidence
+    # Overrides on a file of one's own are changes of what was measured, as nothing was of the file itself.
+    told = f"of 910B3 as it is, {changed}: {b3.evidence}"
+    assert load_profile(mine, {"cores.cube": 12}).evidence == told
+    assert load_profile(mine, {"cores.cube": 20}).evidence == b3.evidence
     many = {f"buffers.{name}.capacity_bytes": 98304 for name in ("L1", "L0A", "L0B", "L0C")}
     told = load_profile("910B", many | {"clock.cube_mhz": 1000}).evidence
     assert " and 1 more: cube, paths" in told

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ascendsim import ConvProblem, convolution_backward, estimate, load_profile
+from ascendsim import ConvProblem, Tiling, convolution_backward, estimate, load_profile
 from ascendsim.cube.mmad import Mmad
 from ascendsim.ops.schedules.dgrad import program
 from ascendsim.program.frames import Frame
@@ -48,6 +48,22 @@ def test_times_do_not_depend_on_it(problem, product, start, many):
     assert found[0] == found[1]
 
 
+# A last block of fewer columns; parts of the reduction, in which a tile of L1 serves several blocks.
+RAGGED = Tiling(32, 32, 16, 4, 4, used_cores=6)
+PARTS = Tiling(32, 16, 16, 49, 49, al1_buffers=2, bl1_buffers=2, k_split=2, used_cores=6)
+
+
+@pytest.mark.parametrize("tiling", [RAGGED, PARTS], ids=["ragged", "parts"])
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_times_under_a_given_plan_do_not_depend_on_it(product, tiling, many):
+    problem = ConvProblem((3, 40, 25, 26), (32, 40, 7, 7), padding=3)
+    found = []
+    for count in (1, NEVER):
+        many(count)
+        found.append(times(problem, product, l2_start="cold", tiling={"grad_input": tiling}))
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_instructions_do_not_depend_on_it(problem, many):
     found = []
@@ -76,7 +92,7 @@ def test_bits_do_not_depend_on_it(problem, many):
         many(count)
         p, own = problem, (False, 0, problem.groups, (True, False, False), 0)
         made = convolution_backward(
-            *given, None, p.stride, p.padding, p.dilation, *own, product="910B2", order=3, timing=False
+            *given, None, p.stride, p.padding, p.dilation, *own, product="910B2", order=3
         )
         found.append(made.grad_input.tobytes())
     assert found[0] == found[1]

@@ -101,10 +101,9 @@ def _row(what: str, part: Part) -> tuple[str, ...]:
     return what, f"{part.before:,}", f"{part.after:,}", f"{part.after - part.before:+,}"
 
 
-def beside_notes(answer: Beside) -> list[str]:
+def beside_notes(_answer: Beside) -> list[str]:
     """Return what a reader of the tables must know."""
     names = "stages", "last M", "mean busy", "bytes", "counted"
-    del answer
     return [f"{name}: {DEFINITIONS[name]}" for name in names]
 
 

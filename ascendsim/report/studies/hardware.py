@@ -46,7 +46,8 @@ DEFINITIONS = {
     "between": "What the change itself saves with assumed figures at the ends of their ranges: each alone, "
     "then all that lower it and all that raise it together.",
     UNCLEAR: "0 lies in that interval: whether the change helps is not known.",
-    NOTHING: "Not one cycle of any layer changes, wherever assumed figures lie.",
+    NOTHING: "No layer is faster or slower for it, wherever assumed figures lie: what the change adds is "
+    "left unused where using it would cost time, as the times under the same plan then show.",
     ONLY_PLAN: "All that is saved is saved by a new plan, on the unchanged product as well.",
     f"{NEEDS}, {PARTLY}": "At least half, or a tenth, of what the change itself saves comes of new plans "
     "that do not fit the unchanged product, or save less there: with the same plans it is that much less.",

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ascendsim.timing.timeline import Timeline
 
 
-# Of all pipes of a program, those of its first core first.
 EMPTY: Mapping[int, PhaseAlone] = {}
+# Of all pipes of a program, those of its first core first.
 _NAMES = tuple([pipe_on(core, pipe) for core in range(1 + VECTOR_CORES) for pipe in PIPES])
 
 

@@ -40,13 +40,12 @@ class Slice(NamedTuple):
 
 
 class _Keys(NamedTuple):
-    """By number what tells places and tasks apart.
+    """What tells places and tasks apart, by numbers: equal ones are the same but for their laps.
 
     For each step `numbers` has those of its places, then that of its task; `laps` are by how much they are
     moved, and `begins` says where those of each step begin.
     """
 
-    keys: list[Hashable]
     numbers: Numbers
     laps: Numbers
     begins: Numbers
@@ -194,4 +193,4 @@ def _keys(laid: Laid, *, tasks: bool) -> _Keys:
             numbers.append(known.setdefault(key, len(known)))
             laps.append(lap)
     begins = np.cumsum([0, *[1 + len(step.places) for step in laid.steps]])
-    return _Keys(list(known), np.array(numbers, np.int64), np.array(laps, np.int64), begins)
+    return _Keys(np.array(numbers, np.int64), np.array(laps, np.int64), begins)

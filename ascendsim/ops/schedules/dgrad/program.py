@@ -84,10 +84,12 @@ class DgradProgram(BlockProgram):
     def _products_apart(self) -> bool:
         """Whether the products of a segment are a task of their own.
 
-        Those of all segments or of none, so that a tile has one name in all segments that share it.
+        Those of all segments or of none, so that a tile has one name in all segments that share it. Of none
+        where the reduction has parts: these are tasks themselves, whose places would have to be told two
+        levels deep, and tiles that wait in L1 would be loaded again.
         """
         counts = [len(segment.slices) for part in self.cut.parts for segment in part]
-        return sum(counts) >= MANY_PRODUCTS * len(counts)
+        return len(self.cut.parts) == 1 and sum(counts) >= MANY_PRODUCTS * len(counts)
 
     @cached_property
     def _patterns(self) -> list[tuple[int, list[tuple[Taps, Taps]]]]:

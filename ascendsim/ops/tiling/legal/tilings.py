@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import product
 from random import Random
 
-from ascendsim.arguments import shown
+from ascendsim.arguments import refusal, shown, whole
 from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -132,9 +132,12 @@ class LegalTilings:
         is drawn anew as a whole. So fields are uniform where buffers do not decide, and large blocks are as
         rare as they fit.
 
-        Raises   CapacityError if nothing fits
+        Raises   CapacityError if nothing fits; ConfigError for a count or a seed that is none
         """
-        rng = Random(seed)
+        for name, given in (("count", count), ("seed", seed)):
+            if (number := whole(given)) is None or number < 0:
+                raise refusal(f"LegalTilings.sample: {name}", given, "a whole number from 0 on")
+        rng = Random(whole(seed))
         found: list[Tiling] = []
         missed = 0
         while len(found) < count:
