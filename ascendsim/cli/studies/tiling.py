@@ -67,7 +67,11 @@ def add_tiling(kinds: Any) -> Any:
     what.add_argument(
         "--write-plan", type=Path, metavar="FILE", help="write the best plan: a name in .toml or .json"
     )
-    own = command.add_argument_group("a plan of your own beside the usual one, instead of a search")
+    own = command.add_argument_group(
+        "a plan of your own beside the usual one",
+        "Instead of a search: what says how to search (--tilings, --nests, --seed, --score, --margin, "
+        "--no-interval) is left out.",
+    )
     own.add_argument(
         "--plan",
         type=Path,
