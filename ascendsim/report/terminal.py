@@ -191,21 +191,19 @@ def print_table(out: Console, table: TextTable) -> None:
     # escape(): a cell such as "[ulp]" is text, not a style of rich.
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="", show_edge=False)
     least = [_least_width(table, index) for index in range(len(table.headings))]
+    # Where all are as narrow as they may be, rich would cut off what is too long; behind each are two blanks.
+    needed = sum(least) + 2 * len(least)
+    width = max(out.width, PLAIN_WIDTH, needed) if out.is_terminal else UNBOUNDED
+    widths = _widths(table, least, width - needed)
     for index, heading in enumerate(table.headings):
         left = index in table.left
         shown.add_column(
-            escape(heading),
-            justify="left" if left else "right",
-            no_wrap=not left,
-            min_width=least[index],
+            escape(heading), justify="left" if left else "right", no_wrap=not left, width=widths[index]
         )
     for index, row in enumerate(table.rows):
         if table.total and index == len(table.rows) - 1:
             shown.add_section()
         shown.add_row(*(escape(cell) for cell in row))
-    # Where all are as narrow as they may be, rich would cut off what is too long; behind each are two blanks.
-    needed = sum(least) + 2 * len(least)
-    width = max(out.width, PLAIN_WIDTH, needed) if out.is_terminal else UNBOUNDED
     options = out.options.update(width=width)
     # rich fills every line with blanks to the full width, which would wrap in a narrower window.
     lines = ["".join(part.text for part in line).rstrip() for line in out.render_lines(shown, options)]
@@ -213,6 +211,20 @@ def print_table(out: Console, table: TextTable) -> None:
     if table.title:
         out.print(Text(f"{table.title}:"))
     out.out("\n".join(lines), highlight=False)
+
+
+def _widths(table: TextTable, least: Sequence[int], spare: int) -> list[int]:
+    """Return the widths of columns: each as its longest cell, or wider than its least by what is to spare.
+
+    rich would take from the widest texts first, below their least width too, and cut off what is behind.
+    """
+    most = [max(map(len, column)) for column in zip(table.headings, *table.rows, strict=True)]
+    widths = list(least)
+    while spare > 0 and (narrow := [index for index, width in enumerate(widths) if width < most[index]]):
+        for index in narrow[:spare]:
+            widths[index] += 1
+        spare -= len(narrow)
+    return widths
 
 
 def _least_width(table: TextTable, index: int) -> int:

@@ -1,9 +1,12 @@
 """Does a terminal show what hand-made documents hold, whatever its width? No call is run."""
 
 import io
+import itertools
+import random
 import sys
 from types import SimpleNamespace
 
+import pytest
 from rich.console import Console
 
 from ascendsim.profile import Figure, Product
@@ -55,6 +58,25 @@ def test_brackets_are_text_and_no_style():
     out = printed(lambda console: print_table(console, table))
     assert "[bold]" in out
     assert "[/red] ulp [g]" in out
+
+
+@pytest.mark.parametrize("width", [60, 100, 140])
+@pytest.mark.parametrize("seed", range(30))
+def test_no_word_of_a_random_table_is_cut_off(seed, width):
+    # rich takes from the widest text first, also what its longest word needs, and cuts off what is behind.
+    rng = random.Random(seed)
+    columns = rng.randint(2, 6)
+    left = frozenset(index for index in range(columns) if rng.random() < 0.6)
+    words = itertools.count()
+
+    def cell(index):
+        count = rng.randint(1, 5) if index in left else 1
+        return " ".join(f"{'w' * rng.randint(1, 40)}{next(words)}" for _ in range(count))
+
+    rows = tuple(tuple(cell(index) for index in range(columns)) for _ in range(3))
+    table = TextTable("", tuple(f"head{index}" for index in range(columns)), left, rows)
+    shown = printed(lambda console: print_table(console, table), width=width, terminal=True).split()
+    assert {word for row in rows for words in row for word in words.split()} <= set(shown)
 
 
 def test_numbers_are_never_cut_off_on_a_narrow_terminal():
