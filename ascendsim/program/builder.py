@@ -16,7 +16,8 @@ from ascendsim.program.loops.turns import Turns, turned_on
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.posts import VECTOR_CORES, Post
 from ascendsim.program.program import Program
-from ascendsim.program.units import Aim, Index, Nest, Step, Unit, View
+from ascendsim.program.units import Aim, Index, Nest, Step, Unit
+from ascendsim.program.views import View
 from ascendsim.program.waits import HAZARDS
 
 if TYPE_CHECKING:

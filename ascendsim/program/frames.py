@@ -11,8 +11,9 @@ from ascendsim.program.loops.labels import place_in
 from ascendsim.program.loops.rings import Ring
 from ascendsim.program.places import Slot
 from ascendsim.program.posts import Post
-from ascendsim.program.units import Aim, Nest, Part, Segment, Step, Unit, View, count, has, wrong_views
+from ascendsim.program.units import Aim, Nest, Part, Segment, Step, Unit, count
 from ascendsim.program.uses import Uses
+from ascendsim.program.views import View, has, wrong_views
 
 
 class Frame:

@@ -13,6 +13,7 @@ from ascendsim.program.loops.turns import Turns, joined, turned_instruction
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.posts import Post, pipe_on
 from ascendsim.program.uses import Uses
+from ascendsim.program.views import View, require_once
 
 Index = tuple[Any, ...]
 
@@ -27,14 +28,6 @@ class Aim(NamedTuple):
     find: Callable[..., Index]
     args: tuple[Any, ...]
     place: int = -1
-
-
-class View(NamedTuple):
-    """How an instruction lays out or reads a tile: find(task, *args), `written` for the first task."""
-
-    find: Callable[..., Any]
-    args: tuple[Any, ...]
-    written: Any
 
 
 class Unit:
@@ -142,41 +135,13 @@ class Unit:
             fields = [Gm(tensor, index) if isinstance(field, Gm) else field for field in old]
             made[at] = type(old)(*fields)
         if not self._views_checked:
-            self._require_views_once()
+            # When somebody runs them, and once: who only asks what they cost has no views to find.
+            require_once(self.views.values(), self.instructions)
+            self._views_checked = True
         for at, (find, args, written) in self.views.items():
             view, old = find(task, *args), made[at]
             made[at] = type(old)(*[view if field is written else field for field in old])
         return made
-
-    def _require_views_once(self) -> None:
-        """Refuse a view that two instructions have: only one of them would be found anew.
-
-        Raises   ProgramError
-        """
-        # When somebody runs them, and once: who only asks what they cost has no views to find.
-        wanted = {id(view.written) for view in self.views.values()}
-        if sum(map(wanted.__contains__, map(id, chain.from_iterable(self.instructions)))) != len(self.views):  # type: ignore[arg-type]
-            raise wrong_views([*self.views.values()], self.instructions)
-        self._views_checked = True
-
-
-def has(instruction: Any, view: View) -> bool:
-    """Tell whether an instruction has a view."""
-    # By hand: a generator for each instruction would be what is slow.
-    for field in instruction:  # noqa: SIM110
-        if field is view.written:
-            return True
-    return False
-
-
-def wrong_views(views: Sequence[View], instructions: Sequence[Instruction]) -> ProgramError:
-    """Return the error of views of which not each is had by one instruction."""
-    count = sum([has(made, view) for made in instructions for view in views])
-    names = ", ".join(sorted({view.find.__name__ for view in views}))
-    return ProgramError(
-        f"a unit of code finds {len(views)} views by {names}, and {count} of its "
-        "instructions have one; hand each view as it is to one instruction, the next one"
-    )
 
 
 class Step(NamedTuple):

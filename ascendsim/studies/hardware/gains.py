@@ -194,12 +194,23 @@ def _change(
     less = left_unused(values, load_profile(question.product))
     spared = {place: replace(point, changes=less) for place, point in better.items()} if less else {}
     there, more = without_change(new, spared, points, base, asking)
+    return _told_apart(_Changed(gains, better, {}, [*timed, *more]), there, points, base)
+
+
+def _told_apart(
+    changed: _Changed,
+    there: Mapping[Place, tuple[Point, float]],
+    points: Mapping[Place, Point],
+    base: Mapping[Place, Answer],
+) -> _Changed:
+    """Add what the unchanged product makes of the new plans: `there` has the points and their times."""
+    gains = dict(changed.gains)
     unchanged = {place: under(point, base[place].plans) for place, point in points.items()}
     for place, (point, time_us) in there.items():
         gains[place] = replace(gains[place], plan_us=time_us)
         if time_us < base[place].time_us:
             unchanged[place] = point
-    return _Changed(gains, better, unchanged, [*timed, *more])
+    return replace(changed, gains=gains, unchanged=unchanged)
 
 
 def _with_cores_idle(
