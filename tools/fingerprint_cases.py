@@ -72,7 +72,7 @@ def layers() -> Iterator[Case]:
     """Yield layers of ResNet-50, under the plans that the product's operators choose."""
     names = [name for name in LAYERS if name.startswith(("conv1", "s"))]
     for product, name in pairs(PRODUCTS, names):
-        for batch in (1, 8) if name != "conv1" else (1,):
+        for batch in (1, 8, 32) if name != "conv1" else (1,):
             yield estimated("layers", product, f"{name} batch {batch}", layer(name, batch))
     for product in PRODUCTS:
         yield estimated("layers", product, "s3b1_3x3 batch 256", layer("s3b1_3x3", 256), output_mask=BOTH)
@@ -124,16 +124,23 @@ def shapes() -> Iterator[Case]:
         "one tap": conv((8, 1000, 1, 1), (256, 1000, 1, 1)),
     }
     for product, (name, problem) in pairs(PRODUCTS, own.items()):
-        yield estimated("shapes", product, name, problem)
+        if fits(product, problem):
+            yield estimated("shapes", product, name, problem)
     for number in range(60):
         product = PRODUCTS[number % len(PRODUCTS)]
-        yield estimated("drawn", product, f"{number:02}", drawn_problem(f"shape {number}", most=40, sizes=33))
+        problem = drawn_problem(f"shape {number}", product, most=40, sizes=33)
+        yield estimated("drawn", product, f"{number:02}", problem)
 
 
-def drawn_problem(seed: str, most: int, sizes: int) -> dict[str, Any]:
+def fits(product: str, problem: Mapping[str, Any]) -> bool:
+    """Tell whether a product has convolutions of so many axes."""
+    return product not in OLD or len(problem["input"]) < 5
+
+
+def drawn_problem(seed: str, product: str, most: int, sizes: int) -> dict[str, Any]:
     """Draw a convolution; `most` bounds the channels of a group, `sizes` the image."""
     pick = Random(seed)
-    rank = pick.choice((1, 2, 2, 2, 3))
+    rank = pick.choice((1, 2, 2) if product in OLD else (1, 2, 2, 2, 3))
     transposed, groups = pick.random() < 0.3, pick.choice((1, 1, 1, 2, 3))
     taps = [pick.choice((1, 2, 3, 3, 5)) for _ in range(rank)]
     dilation = [pick.choice((1, 1, 2)) for _ in range(rank)]
@@ -155,8 +162,9 @@ def options() -> Iterator[Case]:
     """Yield orders of addition, starts of L2, views and the formats of outputs."""
     for product, name, fixed in pairs(PRODUCTS, ("s4b1_3x3", "s3b0_proj", "volume"), (True, False)):
         words = "fixed" if fixed else "any"
-        problem = layer(name, 2)
-        yield estimated("order", product, f"{words} {name}", problem, output_mask=WEIGHT, deterministic=fixed)
+        asks = {"output_mask": WEIGHT, "deterministic": fixed}
+        if fits(product, LAYERS[name]):
+            yield estimated("order", product, f"{words} {name}", layer(name, 2), **asks)
     starts = ("warm", "cold", "handed", "chained")
     for product, name, start in pairs(PRODUCTS, ("s2b0_3x3", "s5b1_3x3"), starts):
         yield estimated("l2", product, f"{start} {name}", layer(name, 4), l2_start=start)
@@ -167,9 +175,10 @@ def options() -> Iterator[Case]:
     back = {"grad_input": turned["input"]}
     for product in PRODUCTS:
         yield estimated("views", product, "channels last", layer("small"), strides=turned)
-        yield estimated("views", product, "output channels last", layer("small"), output_strides=back)
-        outputs = ("float32", "float32", "float16")
-        yield estimated("views", product, "float32 gradients", layer("small"), output_dtypes=outputs)
+        asks = {"output_strides": back, "rules": "shipped"}
+        yield estimated("views", product, "output channels last", layer("small"), **asks)
+        outputs = ("float16", "float32", "float16")
+        yield estimated("views", product, "float32 grad_weight", layer("small"), output_dtypes=outputs)
 
 
 # Plans of one's own: in part, by a search, other nests.
@@ -182,7 +191,7 @@ OWN_PLANS: Mapping[str, Mapping[str, Any]] = {
 }
 NESTS = {
     "grad_input": ("dgrad", "dgrad_columns_outer", "dgrad_shares", "dgrad_split", "dgrad_passes"),
-    "grad_weight": ("wgrad", "wgrad_shares", "wgrad_stream", "wgrad_taps", "wgrad_winograd"),
+    "grad_weight": ("wgrad", "wgrad_shares", "wgrad_stream", "wgrad_taps"),
 }
 # Layers for which the operators of 910_95 choose special nests.
 SPECIAL = {
@@ -205,8 +214,7 @@ FIELDS = {
     "even parts": ("grad_input", {"pixel_dim": 6, "n_dim": 2}),
     "parts of k": ("grad_input", {"k_split": 2, "used_cores": 4}),
     "grid": ("grad_weight", {"batch_dim": 2, "m_dim": 2, "n_dim": 3, "k_dim": 1}),
-    "parts of pixels": ("grad_weight", {"k_split": 5, "used_cores": 20}),
-    "unit flag": ("grad_weight", {"unit_flag": True}),
+    "parts of pixels": ("grad_weight", {"k_split": 5}),
     "two in L0C": ("grad_input", {"cl0_buffers": 2}),
 }
 BLOCK = {"base_m": 64, "base_n": 32, "base_k": 32, "used_cores": 8}
@@ -238,7 +246,7 @@ def plans() -> Iterator[Case]:
 def tilings() -> Iterator[Case]:
     """Yield legal tilings, each drawn with its own seed."""
     names = ("s3b1_3x3", "s3b0_3x3", "s4b0_1x1b", "volume", "line", "small")
-    for product, gradient, number in pairs(PRODUCTS, GRADIENTS, range(12)):
+    for product, gradient, number in pairs(PRODUCTS, GRADIENTS, range(20)):
         name = [each for each in names if each != "volume" or product in SPLIT][number % 5]
         asks = {"draws": gradient, "seed": number, "output_mask": GRADIENTS[gradient]}
         what = f"{gradient} {name} {number:02}"
@@ -286,7 +294,7 @@ def simpy() -> Iterator[Case]:
     tiny = {name: layer(name) for name in names} | {"odd": conv((1, 20, 9, 9), (12, 20, 3, 3), 2, 1)}
     tiny["volume"] = conv((1, 16, 3, 6, 6), (16, 16, 3, 3, 3), 1, 1)
     for product, (name, problem) in pairs(PRODUCTS, tiny.items()):
-        if name != "volume" or product in SPLIT:
+        if fits(product, problem):
             yield estimated("simpy", product, name, problem, engine="simpy")
     for product, start in pairs(("910B", "910_95"), ("cold", "handed", "chained")):
         yield estimated("simpy", product, start, layer("small"), engine="simpy", l2_start=start)
@@ -303,13 +311,13 @@ def simpy() -> Iterator[Case]:
 
 def bits() -> Iterator[Case]:
     """Yield small calls with tensors: their bits, with and without timing, in several orders."""
-    for number in range(90):
+    for number in range(100):
         product = PRODUCTS[number % len(PRODUCTS)]
         pick = Random(f"bits {number}")
         modes = [("float16", 0), ("bfloat16", 0), *(("float32", each) for each in range(4))]
         dtype, math = pick.choice(modes if product in SPLIT else [("float16", 0), ("float32", 2)])
         asks = {
-            "problem": drawn_problem(f"bits {number}", most=17, sizes=8),
+            "problem": drawn_problem(f"bits {number}", product, most=17, sizes=8),
             "dtype": dtype,
             "cube_math_type": math,
             "deterministic": pick.choice((None, True, False)),
@@ -332,12 +340,22 @@ def bits() -> Iterator[Case]:
     for name in ("winograd", "split h", "four channels"):
         special, asks = SPECIAL[name]
         yield gradients("bits", "910_95", name, special, **asks)
-    for product, number in pairs(PRODUCTS, range(2)):
-        asks = {"time": 9, "batch": 2, "channels": (20, 18), "taps": 3, "pad": number, "timing": number == 0}
+    # Other products do not have it.
+    for product, number in pairs(("910B", "910_93"), range(5)):
+        asks = {
+            "time": 9,
+            "batch": 2,
+            "channels": (20, 18),
+            "taps": 3,
+            "pad": number % 3,
+            "timing": number < 4,
+        }
         yield Case(f"bits/{product}/tbc {number}", "conv_tbc_backward", {"product": product, **asks})
     sizes = {"m": 70, "k": 45, "n": 33}
-    for product, dtype in pairs(PRODUCTS, ("float16", "float32", "int8", "bfloat16")):
-        yield Case(f"bits/{product}/matmul {dtype}", "matmul", {"product": product, **sizes, "dtype": dtype})
+    for product, dtype in pairs(PRODUCTS, ("float16", "int8", "float32", "bfloat16")):
+        if product in SPLIT or dtype in ("float16", "int8"):
+            asks = {"product": product, **sizes, "dtype": dtype}
+            yield Case(f"bits/{product}/matmul {dtype}", "matmul", asks)
 
 
 def gradients(kind: str, product: str, what: str, problem: Mapping[str, Any], **asks: Any) -> Case:
@@ -356,6 +374,30 @@ WIDE = """base = "910B2"
 variant = "wide"
 [cores]
 cube = { value = 30, source = "a study", confidence = "assumed", range = [24, 30] }
+"""
+CHANGES = ("NCHW->NC1HWC0", "NC1HWC0->NCHW", "NCHW->FRACTAL_Z", "FRACTAL_Z->NCHW")
+MEASURED = (
+    "id,variant,kernel,source,compute_dtype,input_shape,weight_shape,padding,change,measured_us\n"
+    + "".join(
+        f"{variant} {number},{variant},{columns}\n"
+        for variant in ("910B2", "910A", "310P3", "910_9391")
+        for number, columns in enumerate(
+            (
+                *(f"transdata,a table,float16,4x100x30x20,,,{change},9" for change in CHANGES),
+                *(f"transdata,a table,float32,16x3x64x64,,,{change},9" for change in CHANGES),
+                *(
+                    f"{name},a table,float16,2x32x12x10,48x32x3x3,1x1x1x1,,20"
+                    for name in ("grad_input", "grad_weight")
+                ),
+                "forward,a table,float16,2x32x12x10,48x32x3x3,1x1x1x1,,20",
+                "grad_bias,a table,float16,2x32x12x10,,,,6",
+                "grad_weight_call,a table,float16,2x32x12x10,48x32x3x3,1x1x1x1,,20",
+            )
+        )
+    )
+)
+PROFILE = """Op Name,OP Type,Task Duration(us),Block Dim,Input Shapes,Input Data Types,Output Shapes
+mine,MatMulV2,10.0,20,"512,512;512,512",FLOAT16;FLOAT16,"512,512"
 """
 STUDIED = "--jobs 1 --store kept --out page"
 # Lines of a case are commands, run one after the other in one folder.
@@ -392,8 +434,10 @@ COMMANDS = {
     "check": "check --input 2,16,14,14 --weight 32,16,3,3 --padding 1 --dtype bfloat16 --cube-math-type 2\n"
     "check --input 8,16,9,9 --weight 16,32,3,3 --transposed --stride 2 --product 910_95 --rules shipped\n"
     "check --tbc --input 20,4,8 --weight 3,8,16 --pad 1 --rules all --json",
-    "validate": "validate --class primitives\nvalidate --class convolution --class layouts --rows all",
-    "validate json": "validate --class matmul --json",
+    "validate": "validate\nvalidate --class matmul --json\nvalidate --class primitives --rows all",
+    "validate data": "validate --data measured.csv --rows all\n"
+    "validate --data measured.csv --json --out page",
+    "validate msprof": "validate --msprof profile.csv --product 910B3",
     "probe": "probe --out probe --dtype float16 --simulate block:16:RZ\n"
     "identify probe\nidentify probe --json",
     "study tiling": f"study tiling s5b1_3x3 --gradient weight --tilings 8 --no-interval {STUDIED}\n"
@@ -420,9 +464,10 @@ COMMANDS = {
 
 def commands() -> Iterator[Case]:
     """Yield commands with what they print and write."""
-    files = {"two.toml": TWO, "wide.toml": WIDE}
+    files = {"two.toml": TWO, "wide.toml": WIDE, "measured.csv": MEASURED, "profile.csv": PROFILE}
     for name, words in COMMANDS.items():
-        yield Case(f"command/any/{name}", "command", {"words": words.split("\n"), "files": files})
+        asks = {"words": words.split("\n"), "files": {file: files[file] for file in files if file in words}}
+        yield Case(f"command/any/{name}", "command", asks)
 
 
 def cases() -> list[Case]:
