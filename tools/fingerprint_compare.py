@@ -10,6 +10,9 @@ Record = Mapping[str, Any]
 Key = tuple[str, str]
 WORST = 5
 MOST = 20  # names in a list
+WIDTH = 160
+# What follows from other fields, and is named behind them.
+FOLLOWS = ("cube_utilisation", "time_us", "every_core", "phase_0", "phase_1", "phase_2")
 
 
 class Moved(NamedTuple):
@@ -25,7 +28,7 @@ class Moved(NamedTuple):
         return after / before - 1 if before else 0.0
 
     def __str__(self) -> str:
-        first = sorted(self.fields, key=lambda name: (name != "cycles", name))[:6]
+        first = sorted(self.fields, key=lambda name: (name != "cycles", name in FOLLOWS, name))[:6]
         parts = [
             f"{name} {_short(before)} -> {_short(after)}"
             for name in first
@@ -72,7 +75,14 @@ def _sort(record: Record) -> str:
 
 def _short(value: Any) -> str:
     text = f"{value:,}" if isinstance(value, int | float) else str(value)
-    return text if len(text) <= 160 else text[:157] + "..."
+    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
+
+
+def _around(line: str, other: str) -> str:
+    """Return a line; of a long one what stands where it begins to differ from another."""
+    same = next((at for at, (a, b) in enumerate(zip(line, other, strict=False)) if a != b), 0)
+    begin = max(0, same - WIDTH // 2) if len(line) > WIDTH else 0
+    return ("..." if begin else "") + _short(line[begin:])
 
 
 def _listed(title: str, names: Sequence[str]) -> list[str]:
@@ -107,7 +117,8 @@ def _figures(moved: Sequence[Moved], new: Mapping[Key, Record]) -> list[str]:
     for group, own in sorted(groups.items()):
         changes = [each.change for each in own]
         fields = Counter(name for each in own for name in each.fields)
-        names = ", ".join(f"{name} {count}" for name, count in fields.most_common(6))
+        first = sorted(fields, key=lambda name: (name in FOLLOWS, -fields[name], name))[:6]
+        names = ", ".join(f"{name} {fields[name]}" for name in first)
         names += f", and {len(fields) - 6} more" if len(fields) > 6 else ""
         worst = max(changes, key=abs)
         rows.append(
@@ -143,5 +154,5 @@ def _texts(moved: Sequence[Moved]) -> list[str]:
         differing = [(at, *pair) for at, pair in pairs if pair[0] != pair[1]]
         lines.append(f"  {' '.join(each.key)}: {len(differing)} of {max(len(before), len(after))} lines")
         for at, old, new in differing[:3]:
-            lines += [f"    line {at}: - {_short(old)}", f"    line {at}: + {_short(new)}"]
+            lines += [f"    line {at}: - {_around(old, new)}", f"    line {at}: + {_around(new, old)}"]
     return lines
