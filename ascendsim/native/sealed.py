@@ -12,7 +12,7 @@ import logging
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -84,11 +84,14 @@ def write_sealed(path: Path, content: bytes) -> bool:
 
 def make_own(folder: Path) -> None:
     """Make a folder and the one around it, if need be; StrangerError if others may write to one of them."""
-    folder.parent.parent.mkdir(parents=True, exist_ok=True)
-    for path in (folder.parent, folder):
-        path.mkdir(mode=0o700, exist_ok=True)
-    if _HAS_OWNERS:
-        with _opened(folder):
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _HAS_OWNERS:
+        folder.mkdir(exist_ok=True)
+        return
+    with _around(folder) as around:
+        with suppress(FileExistsError):
+            os.mkdir(folder.name, mode=0o700, dir_fd=around)
+        with _entered(folder, around, os.O_DIRECTORY):
             pass
 
 
@@ -120,7 +123,8 @@ def _read(path: Path) -> bytes:
     # Not to wait for a writer, if it is a pipe that somebody has put there.
     flags = os.O_NOFOLLOW | os.O_NONBLOCK
     with (
-        _opened(path.parent) as folder,
+        _around(path.parent) as around,
+        _entered(path.parent, around, os.O_DIRECTORY) as folder,
         _entered(path, folder, flags) as handle,
         os.fdopen(handle, "rb", closefd=False) as file,
     ):
@@ -128,16 +132,17 @@ def _read(path: Path) -> bytes:
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    """Open a folder while this lasts; it and the one around it must be this user's own."""
-    with ExitStack() as stack:
-        # Where caches are is the user's choice, which may be a place for all users, such as /tmp.
-        place = os.open(folder.parent.parent, os.O_RDONLY | os.O_DIRECTORY)
-        stack.callback(os.close, place)
+def _around(folder: Path) -> Iterator[int]:
+    """Open the folder around one while this lasts; StrangerError if it is not this user's own."""
+    # Where caches are is the user's choice, which may be a place for all users, such as /tmp.
+    place = os.open(folder.parent.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
         # A link is followed where only this user can have put it.
         link = os.O_NOFOLLOW if _fault(os.fstat(place)) else 0
-        around = stack.enter_context(_entered(folder.parent, place, os.O_DIRECTORY | link))
-        yield stack.enter_context(_entered(folder, around, os.O_DIRECTORY))
+        with _entered(folder.parent, place, os.O_DIRECTORY | link) as around:
+            yield around
+    finally:
+        os.close(place)
 
 
 @contextmanager
