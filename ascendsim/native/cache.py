@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable
 from functools import cache
-from importlib.util import source_hash
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Final
@@ -13,6 +12,7 @@ import numpy as np
 from ascendsim.native.folder import folder_of, mark_used, remove_unused
 from ascendsim.native.identity import identity
 from ascendsim.native.object_code import ObjectCode
+from ascendsim.native.sealed import digest_of, read_sealed, write_sealed
 
 # What code can have copied into it.
 _CONSTANT: Final = bool | int | float | str | tuple | np.generic | np.ndarray
@@ -41,16 +41,15 @@ def file_of(name: str, told: Iterable[bytes]) -> Path | None:
     folder = folder_of("native", os.environ.get("NUMBA_CACHE_DIR", ""))
     if folder is None:
         return None
-    # By what Python tells its own compiled sources: to import a cryptographic hash takes 3 ms.
-    digest = source_hash(b"\0".join([_own_sources(), *told, identity().encode()]))
+    # What is in the name is in the checksum, too: `sealed.py`.
+    digest = digest_of(_own_sources(), *told, identity().encode())
     return folder / f"{name}-{digest.hex()}"
 
 
 @cache
 def _own_sources() -> bytes:
     """Return a digest of the sources of this room: how it compiles."""
-    sources = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
-    return source_hash(b"\0".join(sources))
+    return digest_of(*(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
 
 
 def kept(path: Path | None, make: Callable[[], ObjectCode]) -> ObjectCode:
@@ -65,13 +64,11 @@ def kept(path: Path | None, make: Callable[[], ObjectCode]) -> ObjectCode:
 
 def read(path: Path) -> ObjectCode | None:
     """Return what `write` has put into a file; None if there is no file, or it is not whole."""
-    try:
-        digest, symbol, code = path.read_bytes().split(b"\n", 2)
-    except (OSError, ValueError):
-        return None
-    if digest != _digest(symbol, code):
+    found = read_sealed(path)
+    if found is None:
         return None
     mark_used(path)
+    symbol, code = found.split(b"\n", 1)
     return ObjectCode(symbol.decode(), code)
 
 
@@ -80,28 +77,9 @@ def write(path: Path, object_code: ObjectCode) -> None:
 
     Files of the same name, made of other sources, that nobody has used for a day are removed.
     """
-    symbol = object_code.symbol.encode()
-    # Imported here: it takes longer than to find code that is there.
-    import tempfile
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=path.parent)
-    except OSError:
-        return
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(b"\n".join((_digest(symbol, object_code.code), symbol, object_code.code)))
-        # Others read the old file or the new one, never a part of it.
-        Path(part).replace(path)
-    except OSError:
-        Path(part).unlink(missing_ok=True)
-    name, _, _ = path.name.rpartition("-")
-    remove_unused(other for other in path.parent.glob(f"{name}-*") if other != path)
-
-
-def _digest(symbol: bytes, code: bytes) -> bytes:
-    return source_hash(symbol + b"\n" + code).hex().encode()
+    if write_sealed(path, object_code.symbol.encode() + b"\n" + object_code.code):
+        name, _, _ = path.name.rpartition("-")
+        remove_unused(other for other in path.parent.glob(f"{name}-*") if other != path)
 
 
 class _Constants:

@@ -8,7 +8,7 @@ Source   System V Application Binary Interface, chapter 4; its supplement for AM
 
 from collections.abc import Sequence
 from functools import cached_property
-from struct import unpack_from
+from struct import error, unpack_from
 from typing import Final, NamedTuple
 
 # 64 bits, least byte first; a relocatable file, for x86-64.
@@ -18,6 +18,8 @@ _WRITTEN, _LOADED = 1, 2  # flags of sections
 _OUTSIDE, _COMMON, _LAST = 0, 0xFFF2, 0xFF00  # sections of symbols; numbers from the last on are no sections
 _ADDRESS: Final = 1  # the relocation that writes the address of a symbol, and a number added to it
 PAGE: Final = 4096
+# More than any code that is kept takes; an image of more is a mistake in a size.
+_LARGEST: Final = 1 << 26
 
 
 class Patch(NamedTuple):
@@ -65,15 +67,21 @@ class _Symbol(NamedTuple):
 
 
 def image_of(code: bytes) -> Image | None:
-    """Lay out object code; None if it is of another kind, or takes more than writing addresses of 64 bits."""
-    if code[: len(_MAGIC)] != _MAGIC or unpack_from("<HH", code, 16) != _KIND:
+    """Lay out object code.
+
+    None if it is of another kind, takes more than writing addresses of 64 bits, or names a place outside it.
+    """
+    try:
+        if code[: len(_MAGIC)] != _MAGIC or unpack_from("<HH", code, 16) != _KIND:
+            return None
+        layout = _Layout(code)
+        patches = layout.patches()
+        if patches is None or not layout.is_plain:
+            return None
+        symbols = {symbol.name: symbol.offset for symbol in layout.symbols if symbol.offset is not None}
+        return Image(layout.content(), layout.fixed, patches, symbols)
+    except (error, IndexError, OverflowError, ValueError):
         return None
-    layout = _Layout(code)
-    patches = layout.patches()
-    if patches is None or not layout.is_plain:
-        return None
-    symbols = {symbol.name: symbol.offset for symbol in layout.symbols if symbol.offset is not None}
-    return Image(layout.content(), layout.fixed, patches, symbols)
 
 
 class _Layout:
@@ -94,8 +102,12 @@ class _Layout:
 
     @property
     def is_plain(self) -> bool:
-        """Tell whether all that is loaded is bytes of the file, or zeros."""
-        return all(section.kind in (_BITS, _ZEROS) for section in self._loaded.values())
+        """Tell whether all that is loaded is bytes of the file, or zeros, and can lie in pages."""
+        return all(
+            section.align <= PAGE
+            and (section.kind == _ZEROS or (section.kind == _BITS and self._holds(section)))
+            for section in self._loaded.values()
+        )
 
     def content(self) -> bytes:
         """Return the bytes of the image."""
@@ -119,8 +131,10 @@ class _Layout:
                 place = self._places.get(section)
                 if section == _COMMON:
                     offset: int | None = self._take(size, value)
+                elif place is None:
+                    offset = None
                 else:
-                    offset = None if place is None else place + value
+                    offset = place + _within(value, self._loaded[section].size)
                 found.append(_Symbol(text, section, offset))
         return found
 
@@ -131,24 +145,35 @@ class _Layout:
             place = self._places.get(table.info)
             if place is None:
                 continue  # of what is not loaded, such as notes for debuggers
+            last = self._loaded[table.info].size - 8
             for entry in range(table.offset, table.offset + table.size, 24):
                 offset, kind, number, add = unpack_from("<QIIq", self._code, entry)
+                where = place + _within(offset, last)
                 symbol = self.symbols[number]
                 # Without a name it is the symbol that stands for none, and the number added is the address.
                 is_outside = symbol.section == _OUTSIDE and symbol.name
                 if kind != _ADDRESS or (symbol.offset is None and not is_outside):
                     return None
                 if symbol.offset is None:
-                    found.append(Patch(place + offset, symbol.name, add))
+                    found.append(Patch(where, symbol.name, add))
                 else:
-                    found.append(Patch(place + offset, "", symbol.offset + add))
+                    found.append(Patch(where, "", symbol.offset + add))
         return tuple(found)
 
     def _take(self, size: int, align: int) -> int:
         """Return a place for so many bytes behind all others."""
         begin = -(-self._end // max(1, align)) * max(1, align)
-        self._end = begin + size
+        self._end = _within(begin + size, _LARGEST)
         return begin
+
+    def _holds(self, section: _Section) -> bool:
+        return section.offset + section.size <= len(self._code)
 
     def _of_kind(self, kind: int) -> list[_Section]:
         return [section for section in self._sections if section.kind == kind]
+
+
+def _within(place: int, last: int) -> int:
+    if place > last:
+        raise ValueError(f"{place} lies behind {last}")
+    return place

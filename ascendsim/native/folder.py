@@ -8,12 +8,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from ascendsim.native.sealed import StrangerError, make_own, say
+
 # Who goes back and forth between two versions within a day compiles neither twice.
 UNUSED_SECONDS: Final = 24 * 3600
 
 
 def usable_folder(name: str, chosen: str) -> Path | None:
-    """Return a folder of this name that takes files, made if need be; None if there is no place for one.
+    """Return a folder of this name for this user alone, made if need be; None if there is no place for one.
+
+    A warning names a folder that others may write to.
 
     chosen   what the user has told numba about the place of its caches, empty if nothing
     """
@@ -24,11 +28,14 @@ def usable_folder(name: str, chosen: str) -> Path | None:
     if folder is None:
         return None
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_own(folder)
         with tempfile.TemporaryFile(dir=folder):
             return folder
+    except StrangerError as error:
+        say(str(error))
     except OSError:
-        return None
+        pass
+    return None
 
 
 def folder_of(name: str, chosen: str) -> Path | None:
@@ -36,18 +43,32 @@ def folder_of(name: str, chosen: str) -> Path | None:
 
     chosen   as `usable_folder` takes it
     """
+    place = _place(chosen)
+    return place / _own_name(place) / name if place else None
+
+
+def _place(chosen: str) -> Path | None:
     # What the user has told the compiler counts first, then the desktop's standard, then the system's habit.
-    if chosen:
-        return Path(chosen) / "ascendsim" / name
-    if os.environ.get("XDG_CACHE_HOME"):
-        return Path(os.environ["XDG_CACHE_HOME"]) / "ascendsim" / name
+    if chosen or os.environ.get("XDG_CACHE_HOME"):
+        return Path(chosen or os.environ["XDG_CACHE_HOME"])
     try:
         home = Path.home()
     except RuntimeError:  # an account without a home: no folder is its own
         return None
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", home)) / "ascendsim" / "cache" / name
-    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "ascendsim" / name
+        return Path(os.environ.get("LOCALAPPDATA", home))
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+
+
+def _own_name(place: Path) -> str:
+    """Return the name of this user's folder there: each user has another one where several share a place."""
+    if sys.platform == "win32":
+        return "ascendsim"
+    try:
+        is_own = place.stat().st_uid == os.geteuid()
+    except OSError:  # it is not there yet: who makes it owns it
+        is_own = True
+    return "ascendsim" if is_own else f"ascendsim-{os.geteuid()}"
 
 
 def mark_used(path: Path) -> None:

@@ -2,10 +2,12 @@
 
 import ctypes
 import platform
+import random
 import re
 import sys
 from math import floor
 from pathlib import Path
+from struct import unpack_from
 
 import numpy as np
 import pytest
@@ -186,12 +188,41 @@ def test_an_address_of_no_symbol_is_left_to_the_generator():
     assert image_of(changed(tables[0].offset + 12, bytes(4))) is None
 
 
+def test_whatever_bits_have_changed_no_place_lies_outside_of_the_image():
+    whole, drawn = code().code, random.Random(3)
+    taken = refused = 0
+    for _ in range(3000):
+        made = bytearray(whole)
+        # Half of the changes meet the tables of sections at the end, where places and sizes are.
+        begin = drawn.choice((0, len(whole) - 64 * unpack_from("<H", whole, 60)[0]))
+        place = drawn.randrange(begin, len(whole))
+        made[place] = drawn.choice((0, 1, 0x7F, 0x80, 0xFF, made[place] ^ 1 << drawn.randrange(8)))
+        image = image_of(bytes(made))
+        if image is None:
+            refused += 1
+            continue
+        taken += 1
+        end = len(image.content)
+        assert end <= 1 << 26
+        assert 0 <= image.fixed <= -(-end // PAGE) * PAGE
+        assert all(0 <= patch.offset <= end - 8 for patch in image.patches)
+        assert all(0 <= place <= end for place in image.symbols.values())
+    assert min(taken, refused) > 100
+    assert [image_of(whole[:length]) for length in range(0, len(whole), 7)].count(None) == -(-len(whole) // 7)
+
+
 def test_tables_for_unwinding_the_stack_are_left_to_the_generator():
     # A function that may be unwound has such tables, whose relocations are relative.
     made = emit("one", "define i64 @one() uwtable {\n  ret i64 1\n}\n")
     assert image_of(made.code) is None
     loaded = loading.load(made)
     assert ctypes.CFUNCTYPE(ctypes.c_int64)(loaded.address("one"))() == 1
+
+
+def test_what_pages_do_not_align_is_left_to_the_generator():
+    made = emit("one", "@wide = global i64 1, align 8192\ndefine ptr @one() nounwind {\n  ret ptr @wide\n}\n")
+    assert image_of(made.code) is None
+    assert has_engine(loading.load(made))
 
 
 # --- when the system refuses

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from shutil import get_terminal_size
 
 HELP = "say on standard error what is compiled, timed and computed"
@@ -21,19 +21,21 @@ CLEAR = "\r\x1b[K"
 def told(*, wanted: bool) -> Iterator[None]:
     """Write the messages of the package to standard error as long as this lasts, if that is wanted.
 
-    If not, a terminal is told one thing: that code is compiled, since that makes a first run long. What is
-    compiled at the moment stands in one line, which goes when that is done.
+    If not, standard error has the warnings about a cache that others may write, or that is broken. A terminal
+    is told one thing more: that code is compiled, since that makes a first run long. What is compiled at the
+    moment stands in one line, which goes when that is done.
     """
     # Made here and not at the top: standard error may be another one for each command, as in tests.
-    if wanted:
-        handler: logging.Handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(relativeCreated)8.0f ms  %(name)s: %(message)s"))
-        with _heard("ascendsim", handler, logging.DEBUG):
-            yield
-    elif sys.stderr.isatty():
-        with _heard("ascendsim.native.telling", _Compiling(), logging.DEBUG):
-            yield
-    else:
+    handler: logging.Handler = logging.StreamHandler()
+    with ExitStack() as heard:
+        if wanted:
+            handler.setFormatter(logging.Formatter("%(relativeCreated)8.0f ms  %(name)s: %(message)s"))
+            heard.enter_context(_heard("ascendsim", handler, logging.DEBUG))
+        else:
+            handler.setFormatter(logging.Formatter("ascendsim: %(message)s"))
+            heard.enter_context(_heard("ascendsim.native.sealed", handler, logging.WARNING))
+            if sys.stderr.isatty():
+                heard.enter_context(_heard("ascendsim.native.telling", _Compiling(), logging.DEBUG))
         yield
 
 

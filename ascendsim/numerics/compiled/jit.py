@@ -4,22 +4,29 @@ The compiler's own cache key covers the file of a kernel but not the files of th
 folder is named after a hash of every source of `numerics` and `native`: one changed character gives an empty
 folder. The sources of `compiled` and what it imports would do today, but a constant imported from a neighbour
 would then go stale.
+
+The compiler's own files are pickles without a checksum, loaded whoever has written them. So what is kept goes
+through `native/sealed.py` instead: a file for each function and the types of its arguments.
 """
 
-import atexit
 import hashlib
-import shutil
-import tempfile
+import pickle
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Final, TypeVar
 
 import numba
+from numba.core import caching
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
 
 from ascendsim import native, numerics
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.folder import mark_used, remove_unused, usable_folder
+from ascendsim.native.sealed import digest_of, read_sealed, write_sealed
 from ascendsim.native.telling import tell_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -30,6 +37,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _OPTIONS: Final = {"error_model": "numpy", "_nrt": False}
 _njit: Any = numba.njit
 _config: Any = numba.config
+_dumps: Any = dumps
+_Cache: Any = caching._Cache
+_CompileResult: Any = CompileResult
 tell_of(numerics.__name__)
 
 
@@ -40,13 +50,9 @@ def kernel(function: Function) -> Function:
     subnormals. It must not make or slice arrays, nor be called by compiled code. Others who use the compiler
     in this process keep the cache folder that they have set.
     """
-    # The compiler reads its folder when a function is decorated, and has one setting for the whole process.
-    theirs = _config.CACHE_DIR
-    _config.CACHE_DIR = str(cache_folder())
-    try:
-        compiled = _njit(function, cache=True, nogil=True, **_OPTIONS)
-    finally:
-        _config.CACHE_DIR = theirs
+    compiled = _njit(function, nogil=True, **_OPTIONS)
+    # As `cache=True` does, with another class of cache.
+    compiled._cache = _Kept(compiled.py_func)
     return default_arithmetic(compiled)  # type: ignore[return-value]
 
 
@@ -60,9 +66,62 @@ def called(function: Function) -> Function:
     return _njit(function, **_OPTIONS)  # type: ignore[no-any-return]
 
 
+class _Kept(_Cache):  # type: ignore[misc]  # numba has no types for type checkers
+    """Keeps machine code of a function for the compiler, which asks before it makes any."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self._function = function
+        self._is_enabled = True
+
+    def load_overload(self, types: object, target: Any) -> Any:
+        """Return what is kept for some types of arguments; None if nothing is."""
+        target.refresh()
+        path = self._path(types, target.codegen())
+        found = read_sealed(path) if path else None
+        return None if found is None else _CompileResult._rebuild(target, *pickle.loads(found))
+
+    def save_overload(self, types: object, result: Any) -> None:
+        """Keep what was compiled for some types of arguments, unless it holds addresses of this process."""
+        path = self._path(types, result.codegen)
+        if path and not result.library.has_dynamic_globals:
+            write_sealed(path, _dumps(result._reduce()))
+
+    @property
+    def cache_path(self) -> str:
+        """The folder, for the compiler's statistics."""
+        return str(cache_folder())
+
+    def enable(self) -> None:
+        """Keep and find code from now on."""
+        self._is_enabled = True
+
+    def disable(self) -> None:
+        """Neither keep nor find code from now on."""
+        self._is_enabled = False
+
+    def flush(self) -> None:
+        """Remove what is kept of this function, for any types."""
+        folder = cache_folder()
+        for path in folder.glob(f"{self._name}-*") if folder else ():
+            path.unlink(missing_ok=True)
+
+    def _path(self, types: object, generator: Any) -> Path | None:
+        folder = cache_folder() if self._is_enabled else None
+        source = Path(self._function.__code__.co_filename)
+        # Closed-over values become part of the code, and are in no file.
+        if folder is None or not source.is_file() or self._function.__closure__:
+            return None
+        told = numba.__version__, sys.version, types, generator.magic_tuple()
+        return folder / f"{self._name}-{digest_of(source.read_bytes(), repr(told).encode()).hex()}"
+
+    @property
+    def _name(self) -> str:
+        return f"{self._function.__name__}-{self._function.__code__.co_firstlineno}"
+
+
 @cache
-def cache_folder() -> Path:
-    """Return a folder for machine code of exactly these sources, readable and writable by this user alone.
+def cache_folder() -> Path | None:
+    """Return a folder for machine code of exactly these sources, this user's alone; None: no place for one.
 
     The folders of other sources that nobody has used for a day are removed.
     """
@@ -73,10 +132,6 @@ def cache_folder() -> Path:
         # Also what a process has left that ended while it removed one.
         others = {*folder.parent.glob("numba-*"), *folder.parent.glob("removed-*")} - {folder}
         remove_unused(others)
-        return folder
-    # Nowhere to keep it: compile for this process, and leave nothing behind.
-    folder = Path(tempfile.mkdtemp(prefix="ascendsim-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 

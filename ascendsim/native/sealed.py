@@ -1,0 +1,177 @@
+"""Files of machine code that nobody but this user can have written, each with a checksum in front.
+
+Whoever writes such a file decides what this process executes. So a file is read only if the file, its folder
+and the folder around that belong to this user, and neither group nor others may write to them. Each is
+checked when it is open, and the next is opened through it: nobody can exchange one after the check.
+
+The checksum covers the name of a file and its content. It finds accidents: a part of a file, a changed bit, a
+file under the name of another one. It is all there is on Windows, where files have no such owners and modes.
+"""
+
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+try:
+    # To import all of hashlib takes 2 ms.
+    from _blake2 import blake2b
+except ImportError:  # Python promises hashlib alone
+    from hashlib import blake2b
+
+_log = logging.getLogger(__name__)
+_DIGEST_BYTES: Final = 16
+_HAS_OWNERS: Final = hasattr(os, "geteuid")
+_MEND_FOLDER: Final = (
+    "nothing is read from it or kept in it, and code is compiled for this process alone; allow nobody else "
+    "to write there (chmod go-w), or name another place by XDG_CACHE_HOME"
+)
+_MEND_FILE: Final = "it is compiled anew"
+
+
+class StrangerError(PermissionError):
+    """A file or folder that somebody else may have written."""
+
+
+def digest_of(*parts: bytes) -> bytes:
+    """Return a digest of some parts, 16 bytes."""
+    digest = blake2b(digest_size=_DIGEST_BYTES)
+    for part in parts:
+        # Its length too: what moves from one part to the next gives another digest.
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.digest()
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """Return what `write_sealed` has put into a file; None if there is no such file.
+
+    A file that others may have written, or that is not what was written under this name, counts as none, and
+    a warning says so.
+    """
+    try:
+        content = _read(path) if _HAS_OWNERS else path.read_bytes()
+    except StrangerError as error:
+        say(str(error))
+        return None
+    except OSError:
+        return None
+    sealed = content[_DIGEST_BYTES:]
+    if content[:_DIGEST_BYTES] != _seal(path, sealed):
+        say(f"{path} is not what was written under this name: {_MEND_FILE}")
+        return None
+    return sealed
+
+
+def write_sealed(path: Path, content: bytes) -> bool:
+    """Write a file for this user alone, and its folder if need be; return whether it is there now.
+
+    Where that fails nothing is left behind. A warning names a folder that others may write to.
+    """
+    try:
+        make_own(path.parent)
+        _replace(path, _seal(path, content) + content)
+    except StrangerError as error:
+        say(str(error))
+        return False
+    except OSError:
+        return False
+    return True
+
+
+def make_own(folder: Path) -> None:
+    """Make a folder and the one around it, if need be; StrangerError if others may write to one of them."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _HAS_OWNERS:
+        folder.mkdir(exist_ok=True)
+        return
+    with _around(folder) as around:
+        with suppress(FileExistsError):
+            os.mkdir(folder.name, mode=0o700, dir_fd=around)
+        with _entered(folder, around, os.O_DIRECTORY):
+            pass
+
+
+@cache
+def say(words: str) -> None:
+    """Say something through logging, once in this process."""
+    _log.warning("%s", words)
+
+
+def _seal(path: Path, content: bytes) -> bytes:
+    return digest_of(path.name.encode(), content)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file at once: others read the old one or the new one, never a part."""
+    part = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    try:
+        with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
+            file.write(content)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a file that is this user's own."""
+    # Not to wait for a writer, if it is a pipe that somebody has put there.
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK
+    with (
+        _around(path.parent) as around,
+        _entered(path.parent, around, os.O_DIRECTORY) as folder,
+        _entered(path, folder, flags) as handle,
+        os.fdopen(handle, "rb", closefd=False) as file,
+    ):
+        return file.read()
+
+
+@contextmanager
+def _around(folder: Path) -> Iterator[int]:
+    """Open the folder around one while this lasts; StrangerError if it is not this user's own."""
+    # Where caches are is the user's choice, which may be a place for all users, such as /tmp.
+    place = os.open(folder.parent.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # A link is followed where only this user can have put it.
+        link = os.O_NOFOLLOW if _fault(os.fstat(place)) else 0
+        with _entered(folder.parent, place, os.O_DIRECTORY | link) as around:
+            yield around
+    finally:
+        os.close(place)
+
+
+@contextmanager
+def _entered(path: Path, around: int, flags: int) -> Iterator[int]:
+    """Open a file or folder through the open folder around it while this lasts; StrangerError if not own."""
+    mend = _MEND_FOLDER if flags & os.O_DIRECTORY else _MEND_FILE
+    try:
+        handle = os.open(path.name, os.O_RDONLY | flags, dir_fd=around)
+    except OSError:
+        fault = _fault(os.stat(path.name, dir_fd=around, follow_symlinks=False))
+        if not fault:
+            raise
+        raise StrangerError(f"{path} {fault}: {mend}") from None
+    try:
+        fault = _fault(os.fstat(handle))
+        if fault:
+            raise StrangerError(f"{path} {fault}: {mend}")
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _fault(status: os.stat_result) -> str:
+    """Say why a file or folder is not this user's own, in words that follow its name; nothing if it is."""
+    own = os.geteuid()
+    if status.st_uid != own:
+        return f"belongs to user {status.st_uid}, not to you (user {own})"
+    if stat.S_ISLNK(status.st_mode):
+        return "is a link"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"may be written by others than you (mode {stat.S_IMODE(status.st_mode):04o})"
+    return ""
