@@ -4,7 +4,7 @@ import os
 from array import array
 from ctypes import addressof, c_char
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from operator import index
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ascendsim.errors import AscendSimError, ProgramError
+from ascendsim.frozen import cached_property
 from ascendsim.native.default_arithmetic import default_arithmetic
 
 if TYPE_CHECKING:
