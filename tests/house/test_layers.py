@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import ascendsim
+from ascendsim.native.forks import AWAITED
 
 ROOT = Path(ascendsim.__file__).parent
 
@@ -309,6 +310,14 @@ def test_a_library_has_one_home(library):
 def test_attributes_that_are_worked_out_once_take_no_lock():
     # That of functools, one for all objects, is held for ever in a child forked while a thread has it.
     assert not [path for path in FILES if {"functools", "functools.cached_property"} & set(imports(path))]
+
+
+def test_forks_wait_for_all_that_is_imported_by_whoever_computes():
+    # The package's own file names all doors, for type checkers.
+    files = reached_from(ROOT / "__init__.py")
+    later = {name for path in files for name in Counter(imports(path)) - Counter(imports(path, at_load=True))}
+    # Type checkers alone import from `collections` later.
+    assert {name.split(".")[0] for name in later} - {"collections"} == AWAITED
 
 
 def test_only_the_store_knows_sqlite():
