@@ -1,16 +1,48 @@
-"""A mapping that nobody can change, and that pickles and copies, which `types.MappingProxyType` does not."""
+"""What frozen objects are made of: mappings that nobody can change, attributes that are worked out once."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, NoReturn, Self, TypeVar, overload
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+Found = TypeVar("Found")
+
+
+class cached_property(Generic[Found]):  # noqa: N801 - named as the one of functools, for which it stands
+    """A method as an attribute, worked out when it is first read and then kept in the object.
+
+    It has no lock. That of functools has one for all objects until Python 3.12: a process that is forked
+    while another thread works any of them out would wait for it for ever. Two threads that read one for the
+    first time at once may both work it out: all that read it get what was kept first.
+    """
+
+    def __init__(self, function: Callable[[Any], Found]) -> None:
+        self._function, self._name = function, function.__name__
+        self.__doc__ = function.__doc__
+
+    @overload
+    def __get__(self, made: None, kind: type) -> Self: ...
+    @overload
+    def __get__(self, made: object, kind: type) -> Found: ...
+    def __get__(self, made: object, kind: type) -> Self | Found:
+        """Work the attribute out and keep it, so that Python finds it in the object from then on."""
+        if made is None:
+            return self
+        found = self._function(made)
+        # Asked for by `super()`, it is not what the object has under this name.
+        if getattr(kind, self._name) is not self:
+            return found
+        kept: Found = made.__dict__.setdefault(self._name, found)
+        return kept
 
 
 # A dict inside, so that reading costs what reading a dict costs: pricing an instruction does it often.
 class FrozenMap(dict[Key, Value]):
     """A read-only copy of a mapping, equal to any dict of the same items.
+
+    It pickles and copies, which `types.MappingProxyType` does not.
 
     Raises   TypeError whoever tries to change it
     """

@@ -7,7 +7,6 @@ Source   System V Application Binary Interface, chapter 4; its supplement for AM
 """
 
 from collections.abc import Sequence
-from functools import cached_property
 from struct import error, unpack_from
 from typing import Final, NamedTuple
 
@@ -99,6 +98,8 @@ class _Layout:
             for number, section in self._loaded.items():
                 if bool(section.flags & _WRITTEN) == written:
                     self._places[number] = self._take(section.size, section.align)
+        # All symbols, in the order of the file.
+        self.symbols = self._placed_symbols()
 
     @property
     def is_plain(self) -> bool:
@@ -118,9 +119,8 @@ class _Layout:
                 content[place : place + size] = self._code[offset : offset + size]
         return bytes(content)
 
-    @cached_property
-    def symbols(self) -> Sequence[_Symbol]:
-        """All symbols, in the order of the file. Some have no place yet, and are given one."""
+    def _placed_symbols(self) -> Sequence[_Symbol]:
+        """Return all symbols; those that have no place yet are given one."""
         found = []
         for table in self._of_kind(_SYMBOLS):
             names = self._sections[table.link].offset

@@ -4,7 +4,7 @@ import os
 from array import array
 from ctypes import addressof, c_char
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from operator import index
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ascendsim.errors import AscendSimError, ProgramError
+from ascendsim.frozen import cached_property
 from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.native.forks import COMPILING
 
 if TYPE_CHECKING:
     from ascendsim.native.loading import Loaded
@@ -131,7 +133,9 @@ class Native:
 
         bounds = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
         path = cache_file(self.functions, (*self.arguments, *_names(self.inline)), bounds)
-        return load(kept(path, partial(self._build, bounds)))
+        # Threads that call it for the first time at once would each compile it.
+        with COMPILING:
+            return load(kept(path, partial(self._build, bounds)))
 
     def _build(self, bounds: bool) -> "ObjectCode":
         from ascendsim.native.build import build

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import ceil
 from typing import NamedTuple, TypeAlias
+
+from ascendsim.frozen import cached_property
 
 Exact: TypeAlias = int | Fraction
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from ascendsim.errors import UnsupportedError
+from ascendsim.frozen import cached_property
 from ascendsim.profile.generation import Generation
 from ascendsim.profile.memory import L2, DataPath, Exact, LinkFigures
 from ascendsim.profile.units import (

@@ -12,8 +12,8 @@ two steps, and one segment: steps 0 to 2, five times, every time two images furt
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 
+from ascendsim.frozen import cached_property
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.loops.turns import Turns, turned_post
 from ascendsim.program.places import Slot

@@ -1,13 +1,16 @@
-"""Does a frozen mapping stay as it is, and does it travel?"""
+"""Does a frozen mapping stay as it is, does it travel, and is an attribute worked out once?"""
 
 import contextlib
 import copy
 import json
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Barrier
 
 import pytest
 
-from ascendsim.frozen import FrozenMap
+from ascendsim.frozen import FrozenMap, cached_property
 
 MADE = FrozenMap({"b": 2, "a": 1})
 CHANGES = {
@@ -92,3 +95,76 @@ def test_equal_maps_have_one_hash_whatever_their_order():
 def test_a_map_of_what_has_no_hash_has_none():
     with pytest.raises(TypeError, match="unhashable"):
         hash(FrozenMap({"a": [1]}))
+
+
+@dataclass(frozen=True)
+class Line:
+    """Notes what it has in the moment in which its length is worked out."""
+
+    begin: int
+    end: int
+    noted: list = field(default_factory=list, compare=False)
+
+    @cached_property
+    def length(self):
+        """The length."""
+        self.noted.append(set(vars(self)))
+        return self.end - self.begin
+
+
+class Closed(Line):
+    @cached_property
+    def length(self):
+        shorter = super().length
+        self.noted.append(set(vars(self)))
+        return shorter + 1
+
+
+def test_an_attribute_is_worked_out_once_for_each_object():
+    one, other = Line(2, 5), Line(2, 9)
+    assert (one.length, other.length, one.length, other.length) == (3, 7, 3, 7)
+    assert len(one.noted) == len(other.noted) == 1
+    assert one == Line(2, 5)
+    assert Line.length.__doc__ == "The length."
+
+
+def test_nobody_sees_what_an_attribute_would_be_without_an_override():
+    line = Closed(2, 5)
+    assert (line.length, line.length) == (4, 4)
+    assert line.noted == [{"begin", "end", "noted"}] * 2
+
+
+def test_threads_that_work_an_attribute_out_at_once_get_one_object():
+    meeting = Barrier(2)
+
+    class Held:
+        @cached_property
+        def known(self):
+            meeting.wait(30)
+            return {}
+
+    held = Held()
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(lambda _: held.known, range(2))
+    assert first is second is held.known
+
+
+def test_an_attribute_that_cannot_be_worked_out_is_tried_again():
+    class Late:
+        tries = 0
+
+        @cached_property
+        def answer(self):
+            self.tries += 1
+            return 6 // (self.tries - 1)
+
+    late = Late()
+    with pytest.raises(ZeroDivisionError):
+        _ = late.answer
+    assert late.answer == 6
+
+
+def test_an_attribute_travels_with_its_object():
+    line = Line(2, 5)
+    assert line.length == 3
+    assert vars(pickle.loads(pickle.dumps(line)))["length"] == 3

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ascendsim.frozen import cached_property
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.quick_casts import HALF
 from ascendsim.ops.gradients.bias import bias_gradient

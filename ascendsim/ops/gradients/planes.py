@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ascendsim.frozen import cached_property
 from ascendsim.numerics.compiled.gathered.factor import Values
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.compiled.gathered.turned import turn_to, turned

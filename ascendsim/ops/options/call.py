@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ascendsim.arguments import items, refusal, shown, truth
 from ascendsim.errors import ConfigError, UnsupportedError
+from ascendsim.frozen import cached_property
 from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, AccumulationModel
 from ascendsim.numerics.formats.controls import FIXPIPE_PRESETS
 from ascendsim.numerics.formats.dtypes import dtype

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from ascendsim.arguments import items, shown, truth, whole
 from ascendsim.errors import ShapeError
+from ascendsim.frozen import cached_property
 
 Pair = tuple[int, int]
 Triple = tuple[int, int, int]

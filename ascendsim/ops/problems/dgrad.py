@@ -9,9 +9,9 @@ same loop nest makes both, and both are called dgrad here.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from ascendsim.errors import ConfigError
+from ascendsim.frozen import cached_property
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.problems.convolution import ConvProblem, pairs_by_depth
 from ascendsim.ops.problems.hf32 import stored_name

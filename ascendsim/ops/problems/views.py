@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
+
+from ascendsim.frozen import cached_property
 
 # To compare places one by one; where that would take longer, memory that looks shared counts as shared.
 MOST_COMPARED = 2**24

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from ascendsim.cube.tile_reads import round_up
+from ascendsim.frozen import cached_property
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.ops.problems.convolution import ConvProblem, pairs_by_depth
 from ascendsim.ops.problems.hf32 import stored_name

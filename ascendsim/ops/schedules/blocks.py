@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
 from ascendsim.cube.fixpipe import FRACTAL_COLUMNS
 from ascendsim.errors import ConfigError
+from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import GRID, shares
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.ranges import looped

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from ascendsim.errors import AscendSimError, StoppedError
+from ascendsim.frozen import cached_property
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate, KernelResult

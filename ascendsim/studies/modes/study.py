@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
+from ascendsim.frozen import cached_property
 from ascendsim.studies.modes.choice import ModeSummary, cheapest, more_exact, nearest, summaries
 from ascendsim.studies.modes.records import CaseErrors, Share
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import count
 
 from ascendsim.cube.load3d import row_spans
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
+from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import Tiling, shares
 from ascendsim.ops.plan_checks import require_whole_units
 from ascendsim.ops.problems.dgrad import DgradGemm

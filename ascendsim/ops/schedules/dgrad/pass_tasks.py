@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, count, product
 
 from ascendsim.errors import ConfigError
+from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment, Taps, cut_taps
 from ascendsim.ops.schedules.dgrad.pieces import Task

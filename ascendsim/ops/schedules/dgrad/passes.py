@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar, NamedTuple
 
+from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.taps import Segment
 from ascendsim.ops.schedules.dgrad.pass_tasks import PassTasks
 from ascendsim.ops.schedules.dgrad.pieces import Task

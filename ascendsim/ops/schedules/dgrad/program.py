@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from functools import cached_property
 
+from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.schedules.blocks import BlockProgram
 from ascendsim.ops.schedules.dgrad.part_tiles import Part, PartTiles, Products

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar
 
+from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.schedules.base import TILES
 from ascendsim.ops.schedules.blocks import BlockSchedule

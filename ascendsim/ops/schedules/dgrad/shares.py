@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 from ascendsim.errors import ConfigError
+from ascendsim.frozen import cached_property
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad

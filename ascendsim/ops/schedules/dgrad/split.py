@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar
 
+from ascendsim.frozen import cached_property
 from ascendsim.ops.schedules.blocks import BlockProgram
 from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.shares import DgradShares

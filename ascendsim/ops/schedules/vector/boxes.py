@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 
+from ascendsim.frozen import cached_property
 from ascendsim.ops.schedules.vector.relayout import Box, Relayout
 
 # Cores get whole planes if that uses so much of their rounds; else parts of planes, so many for each. Where

@@ -16,9 +16,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
+from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.packed import C0_BYTES, groups_of
 from ascendsim.program.places import GmTensor
 from ascendsim.vector.relayout import AnyTurn, Turn

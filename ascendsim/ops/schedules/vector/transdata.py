@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from math import prod
 from weakref import WeakValueDictionary
 
+from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import shares
 from ascendsim.ops.problems.packed import C0_BYTES
 from ascendsim.ops.schedules.vector.at_once import change_layout

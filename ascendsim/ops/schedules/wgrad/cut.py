@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
 from ascendsim.cube.load3d import FRACTAL_ROWS
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
+from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.plan_checks import require_whole_units
 from ascendsim.ops.problems.sliding import ImageTile, Sliding

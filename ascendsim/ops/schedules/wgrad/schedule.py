@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 from typing import ClassVar
 
+from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.base import TILES
 from ascendsim.ops.schedules.blocks import BlockSchedule

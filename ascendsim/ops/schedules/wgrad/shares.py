@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 from ascendsim.errors import ConfigError
+from ascendsim.frozen import cached_property
 from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, numbered
 from ascendsim.ops.schedules.order import WgradOrder
 from ascendsim.ops.schedules.ranges import TaskRange

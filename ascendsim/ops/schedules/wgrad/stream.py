@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar
 
+from ascendsim.frozen import cached_property
 from ascendsim.ops.schedules.numbering import cut_within, deal
 from ascendsim.ops.schedules.order import StreamOrder, WgradOrder
 from ascendsim.ops.schedules.tiles import Sizes

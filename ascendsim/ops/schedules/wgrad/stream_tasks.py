@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import count
 from typing import Any
 
 from ascendsim.errors import ConfigError
+from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.problems.strips import Strips
 from ascendsim.ops.problems.wgrad import WgradGemm

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import count, product
 from typing import Any
 
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
+from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.single_taps import Line, lines_of, tap_tile
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Taps

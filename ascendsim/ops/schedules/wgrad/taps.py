@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar
 
 from ascendsim.cube.movers import CopyGmToL1, FillL1
+from ascendsim.frozen import cached_property
 from ascendsim.ops.schedules.tiles import Index, Sizes
 from ascendsim.ops.schedules.wgrad.pieces import Task
 from ascendsim.ops.schedules.wgrad.slices import Load, WgradSlices

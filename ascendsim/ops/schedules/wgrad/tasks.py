@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from functools import cached_property
 from itertools import count
 
 from ascendsim.cube.tile_reads import round_up
+from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import chunks
 from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.ops.schedules.tiles import Sizes

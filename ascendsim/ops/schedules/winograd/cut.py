@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import count
 from typing import Any, Final
 
 from ascendsim.errors import ConfigError, UnsupportedError
+from ascendsim.frozen import cached_property
 from ascendsim.numerics.winograd import PIXELS, TAPS
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.plan_checks import require_whole_units

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import ClassVar
 
+from ascendsim.frozen import cached_property
 from ascendsim.numerics.winograd import TAPS
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.wgrad import WgradGemm

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from itertools import product
 from random import Random
 
 from ascendsim.arguments import refusal, shown, whole
 from ascendsim.errors import CapacityError, ConfigError
+from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.schedules.catalogue import schedule_named

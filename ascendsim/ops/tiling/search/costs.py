@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ascendsim.cube.load3d import FRACTAL_BYTES, FRACTAL_ROWS
 from ascendsim.cube.tile_reads import round_up
+from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import even_parts
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.tiling.search.rates import Rates

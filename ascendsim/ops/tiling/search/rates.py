@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
@@ -17,6 +16,7 @@ from ascendsim.cube.mmad import Mmad, spacing_needed
 from ascendsim.cube.movers import LoadL0A, LoadL0B
 from ascendsim.cube.tile_reads import TileRead, round_up
 from ascendsim.errors import CapacityError
+from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.profile import Profile

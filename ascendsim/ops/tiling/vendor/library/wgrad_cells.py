@@ -11,12 +11,13 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ascendsim.cube.load3d import row_spans
+from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.tiling.vendor.library.room import Room
 from ascendsim.profile import Profile
