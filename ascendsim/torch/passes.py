@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ascendsim.errors import ShapeError, UnsupportedError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import decode, encode, round_to
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.ops.convolution_backward import convolution_backward, estimate
@@ -99,6 +100,7 @@ def backward_parts(
     return tuple(part for part in (products, bias) if any(part.mask))
 
 
+@default_arithmetic
 def costs(parts: Sequence[Part], setting: Setting) -> Estimate:
     """Estimate the cycles of a pass.
 
@@ -168,6 +170,7 @@ def as_stored(values: Any, name: str, setting: Setting) -> Any:
     return encode(round_to(carrier, name, overflow=vector_overflow(setting.product, name)), name)
 
 
+@default_arithmetic
 def run_forward(
     problem: ConvProblem, input: NDArray[Any], weight: NDArray[Any], bias: Any, setting: Setting
 ) -> ConvolutionBackwardResult:
@@ -194,6 +197,7 @@ def run_forward(
     return replace(result, grad_input=as_stored(made, own, setting))
 
 
+@default_arithmetic
 def run_backward(
     problem: ConvProblem,
     grad_output: NDArray[Any],
