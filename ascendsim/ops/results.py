@@ -40,7 +40,6 @@ class Retimed:
         return Retimed(self._make)
 
     @property
-    @default_arithmetic
     def timeline(self) -> Timeline:
         """The timeline, which is kept once somebody has looked at it."""
         if self._made is None:

@@ -41,7 +41,6 @@ def judged_forward(
     return (replace(output, name="output"),)
 
 
-@default_arithmetic
 def judged_backward(
     problem: ConvProblem,
     given: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],

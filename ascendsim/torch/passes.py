@@ -100,7 +100,6 @@ def backward_parts(
     return tuple(part for part in (products, bias) if any(part.mask))
 
 
-@default_arithmetic
 def costs(parts: Sequence[Part], setting: Setting) -> Estimate:
     """Estimate the cycles of a pass.
 
@@ -197,7 +196,6 @@ def run_forward(
     return replace(result, grad_input=as_stored(made, own, setting))
 
 
-@default_arithmetic
 def run_backward(
     problem: ConvProblem,
     grad_output: NDArray[Any],

@@ -2,6 +2,8 @@
 
 import csv
 from functools import cache
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 
@@ -37,6 +39,7 @@ from ascendsim.validate.msprof import read_msprof
 from ascendsim.validate.plans.measured import MeasuredPlan, measured_times, ranked_anew
 from ascendsim.validate.quoted import quoted_rows
 from ascendsim.validate.ranking import ranking_noise, rankings
+from ascendsim.validate.reading import read_rows
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.schema import Row
 from ascendsim.validate.targets import reached
@@ -163,11 +166,12 @@ def read(folder):
         for time in (12.1, 11.7):
             table.writerow(["mm", "MatMulV3", time, 20, '"512,256;384,256"', "DT_BF16;DT_BF16", '"512,384"'])
     profile = read_msprof(path, PRODUCT)
+    quoted = read_rows(QUOTED)[:40], quoted_rows()[:40]
     times = folder / "kernel_details.csv"
     times.write_text("Type,Duration(us),Input Shapes\n" + "Conv3DBackpropFilterV2,0.1,1\n" * 3)
     with times.open("a") as file:
         file.write("Conv3DBackpropFilterV2,0.3,1\n")
-    return profile, measured_times([times], "grad_weight", 2), quoted_rows()[:40]
+    return profile, measured_times([times], "grad_weight", 2), quoted
 
 
 MEASURED = [MeasuredPlan(str(at), 10 + at / 7, 9 + at / 3) for at in range(4)]
@@ -187,6 +191,7 @@ def reported():
     return product, roofline(points_of(product), roof_of(product, profile))
 
 
+QUOTED = Path(str(files("ascendsim.validate") / "quoted.csv"))
 PROBED, TUNED, READ = in_folder(probed), in_folder(tuned), in_folder(read)
 STUDIES = {
     "report.calls.pictures.points_of": [reported],

@@ -23,6 +23,7 @@ from ascendsim import Item, estimate_many, precision
 from ascendsim.native import default_arithmetic as guard
 from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+from ascendsim.profile import list_products, load_profile
 from ascendsim.studies.identify import judge
 from ascendsim.studies.identify.cases import Case
 from ascendsim.validate import quoted
@@ -255,6 +256,15 @@ def test_estimates_of_other_processes_are_the_same():
     expected = [bits(told(one)) for one in estimate_many(items, workers=1)]
     with mode("up"):
         assert [bits(told(one)) for one in estimate_many(items, workers=2)] == expected
+
+
+@pytest.mark.parametrize("kind", MODES)
+def test_product_files_that_were_listed_under_a_mode_are_read_well(kind):
+    expected = load_profile(PRODUCT).told
+    forget(memories())
+    with mode(kind):
+        list_products()
+    assert load_profile(PRODUCT).told == expected
 
 
 def test_a_generator_is_not_guarded_in_vain():

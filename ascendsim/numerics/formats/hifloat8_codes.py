@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ascendsim.native.default_arithmetic import default_arithmetic
-
 NAN_CODE = 0x80
 INFINITY_CODE = 0x6F
 # (dot field, its width, exponent width), in the order in which the prefix is read
@@ -67,7 +65,6 @@ def fraction_bits(exponent: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 @lru_cache
-@default_arithmetic
 def positive_values() -> tuple[float, ...]:
     """Return the 126 positive finite values in rising order; rank r is element r - 1."""
     return tuple(sorted(value_of_code(code) for code in range(1, 128) if code != INFINITY_CODE))
