@@ -16,6 +16,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ascendsim.arguments import refusal
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.metrics import ErrorMetrics, error_metrics
 from ascendsim.studies.arithmetic.errors import Attribution, Judged, attribute, spread
 from ascendsim.studies.arithmetic.formats import format_of, quantise
@@ -47,6 +48,7 @@ __all__ = [
 ]
 
 
+@default_arithmetic
 def identify(folder: str | Path) -> tuple[Identification, ...]:
     """Return what the answers in a folder of `ascendsim probe` say, format by format.
 

@@ -13,6 +13,7 @@ from ascendsim.aclnn.tensor import AclTensor, describe, memory_of, values_of, wr
 from ascendsim.arguments import shown
 from ascendsim.errors import AclnnError, AscendSimError
 from ascendsim.frozen import FrozenMap
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
 from ascendsim.rules.typed import typed
 
@@ -53,6 +54,7 @@ class Executor:
     strict: bool = False
     state: ExecutorState = field(default_factory=ExecutorState, compare=False, repr=False)
 
+    @default_arithmetic
     def run(self, workspace_size: int) -> ConvolutionBackwardResult:
         """Compute the gradients, write them into outputs that have arrays, and return them with the cycles.
 

@@ -12,6 +12,7 @@ from ascendsim.aclnn.workspace import workspace_bytes
 from ascendsim.arguments import shown
 from ascendsim.errors import AclnnError, AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.profile import is_file_name
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, resolve
 from ascendsim.rules.typed import CHECK, typed
@@ -115,6 +116,7 @@ def conv_tbc_backward_get_workspace_size(
     return first_phase(call, given, product, rules, options, strict=strict)
 
 
+@default_arithmetic
 def first_phase(
     call: ConvolutionBackwardCall | ConvTbcBackwardCall,
     tensors: dict[str, AclTensor | None],

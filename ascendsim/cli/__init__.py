@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ascendsim.cli.parser import parse
 from ascendsim.cli.shell.verbose import told
 from ascendsim.errors import AscendSimError
+from ascendsim.native.default_arithmetic import default_floats
 
 __all__ = ["main"]
 
@@ -19,6 +20,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 READER_LEFT = 141  # as a shell reports a process that was ended by a closed pipe: 128 + 13
 
 
+@default_floats
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status.
 

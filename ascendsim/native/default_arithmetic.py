@@ -2,10 +2,12 @@
 
 Flush to zero, denormals are zero and rounding modes other than to nearest change the results of numpy, of
 Python and of compiled code without a word. They belong to a thread: so a function that promises bits takes
-the default for the time of its call, in the thread that calls it, and gives back what was set.
+the default for the time of its call, in the thread that calls it, and gives back what was set. Threads that
+it starts begin with what it has.
 """
 
 import ctypes
+import inspect
 import platform
 from collections.abc import Callable
 from functools import cache, partial, wraps
@@ -18,13 +20,24 @@ from ascendsim.native.object_code import ObjectCode
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+ONE, HALF, SMALLEST = 1.0, 2.0**-53, 5e-324  # of float64, as `is_default` takes them
+YIELDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
 
 def default_arithmetic(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Make a function run under the default arithmetic: nearest, ties to even, subnormals kept.
 
     The control word of the calling thread is as before when the function returns or raises. On a processor
     whose control word is not known the call raises UnsupportedError if the arithmetic is not the default.
+
+    Raises   TypeError for a generator, whose body would run after the call has returned
     """
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_flags & YIELDS:
+        raise TypeError(
+            f"default_arithmetic: {function.__qualname__} is a generator, whose body would run under what "
+            "its reader has set; return a list, or guard what it calls"
+        )
 
     @wraps(function)
     def under_default(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -39,6 +52,21 @@ def default_arithmetic(function: Callable[Parameters, Result]) -> Callable[Param
             access.write(found)
 
     return under_default
+
+
+def default_floats(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Do the same for a function of Python's floats alone, such as one that reads them from a text.
+
+    It loads machine code only where the floats show that another mode is set: so what needs no numpy, as to
+    load a product, does not load it for this.
+    """
+    guarded = default_arithmetic(function)
+
+    @wraps(function)
+    def on_floats(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        return (function if is_default(ONE, HALF, SMALLEST) else guarded)(*args, **kwargs)
+
+    return on_floats
 
 
 class _Access(NamedTuple):
@@ -76,7 +104,7 @@ def _emitted(word: ControlWord) -> ObjectCode:
 
 def _checked_default() -> int:
     """Return 0 if the arithmetic of Python's floats is the default one, for want of a word to read."""
-    if not is_default(1.0, 2.0**-53, 5e-324):
+    if not is_default(ONE, HALF, SMALLEST):
         raise UnsupportedError(
             "arithmetic: this thread rounds in another way than to nearest, or takes subnormal numbers for "
             f"zero, and ascendsim cannot change that on this processor ({platform.machine()}): set the "

@@ -78,6 +78,7 @@ class Native:
         # Where the code lies means nothing to another process.
         return Native, (self.functions, self.arguments, self.inline)
 
+    @default_arithmetic
     def load(self) -> None:
         """Get the code ready before the first call: load it from the cache, or compile and keep it."""
         _ = self._loaded

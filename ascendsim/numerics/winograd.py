@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from ascendsim.native.default_arithmetic import default_arithmetic
+
 # Points along one axis, pixels of a tile on the small side, pixels of it on the big side, and taps.
 POINTS: Final = 4
 PIXELS: Final = 2
@@ -24,22 +26,26 @@ TAPS: Final = 3
 Line = Callable[..., tuple[Any, ...]]
 
 
+@default_arithmetic
 def small_line(s0: Any, s1: Any) -> tuple[Any, ...]:
     """Bring two pixels of the small side to four points."""
     return s0, s0 + s1, s0 - s1, -s1
 
 
+@default_arithmetic
 def big_line(s0: Any, s1: Any, s2: Any, s3: Any) -> tuple[Any, ...]:
     """Bring four pixels of the big side to four points."""
     return s0 - s2, s1 + s2, s2 - s1, s1 - s3
 
 
+@default_arithmetic
 def taps_line(s0: Any, s1: Any, s2: Any, s3: Any) -> tuple[Any, ...]:
     """Make three taps of the sums at four points."""
     half = (s1 + s2) / 2
     return s0 + half, (s1 - s2) / 2, half + s3
 
 
+@default_arithmetic
 def in_plane(line: Line, tile: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """Return a tile, row by row, taken through a line down its columns, then along its rows.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.arguments import shown, whole
 from ascendsim.errors import ConfigError, ProgramError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.options.asked import planned_call
@@ -48,6 +49,7 @@ class ScheduleCheck:
     cycles: int
 
 
+@default_arithmetic
 def check_schedule(
     schedule: str | type,
     problem: ConvProblem,

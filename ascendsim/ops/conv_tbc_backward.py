@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.arguments import whole
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
@@ -40,6 +41,7 @@ ACTIVATION_IN, ACTIVATION_OUT = (1, 2, 0), (2, 0, 1)  # (T, B, C) <-> (B, C, T)
 WEIGHT = (2, 1, 0)  # (K, Cin, Cout) <-> (Cout, Cin, K), its own inverse
 
 
+@default_arithmetic
 def conv_tbc_backward(
     grad_output: Any,
     input: Any,

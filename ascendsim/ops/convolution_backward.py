@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ascendsim.arguments import shown, whole
 from ascendsim.errors import ConfigError
 from ascendsim.native.collector import collector_paused
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.ops.lowering.call import INPUTS, Call
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 MOST_CYCLES = 2**62
 
 
+@default_arithmetic
 def convolution_backward(
     grad_output: Any,
     input: Any,
@@ -136,6 +138,7 @@ def _done(
     return Done(results, made, str(call.accumulation), call.plans)
 
 
+@default_arithmetic
 @collector_paused()
 def estimate(
     problem: ConvProblem,
@@ -171,6 +174,7 @@ def estimate(
     return Estimate(**common_fields(options, decision, str(call.accumulation), results, call.plans))
 
 
+@default_arithmetic
 def plans_of_call(
     problem: ConvProblem,
     dtype: Format | Sequence[Format] = "float16",

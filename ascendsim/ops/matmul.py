@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.native.collector import collector_paused
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation.integers import IntegerSum
 from ascendsim.numerics.accumulation.settings import Accumulation, MathSettings
 from ascendsim.numerics.formats.dtypes import INT8
@@ -37,6 +38,7 @@ class MatmulResult(Estimate):
     order: str
 
 
+@default_arithmetic
 def matmul(
     a: Any,
     b: Any,
@@ -74,6 +76,7 @@ def matmul(
     return MatmulResult(**said, kernels=tuple(results), output=stored, order=name_of(order))
 
 
+@default_arithmetic
 @collector_paused()
 def estimate_matmul(
     problem: MatmulProblem,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from ascendsim.errors import ConfigError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.plan import Plan
 from ascendsim.program.instruction import PIPES
 from ascendsim.program.kernel import Kernel
@@ -132,6 +133,7 @@ class Estimate:
         return sum(kernel.cycles for kernel in self._timed("cycles"))
 
     @property
+    @default_arithmetic
     def time_us(self) -> float:
         """Microseconds of all kernels, launches included."""
         return sum(kernel.time_us for kernel in self._timed("time_us"))
@@ -165,6 +167,7 @@ class Estimate:
         """Return what a notebook shows: the time, a row for each kernel, and the notes to unfold."""
         return self._html()
 
+    @default_arithmetic
     def _html(self, *more: str, timing: bool = True) -> str:
         title = self.variant
         if timing:

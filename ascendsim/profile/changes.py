@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
+from ascendsim.native.default_arithmetic import default_floats
 from ascendsim.profile.change_values import value_on
 from ascendsim.profile.check import problem_lines
 from ascendsim.profile.consistency import vector_cores_beside
@@ -29,6 +30,7 @@ class Change(NamedTuple):
     name: str
     figures: Mapping[str, Any]
 
+    @default_floats
     def on(self, profile: Profile) -> FrozenMap[str, Any]:
         """Return the values on a product: dotted path -> value, whole where the product's is whole.
 
@@ -50,6 +52,7 @@ def _following(values: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
     return {} if beside in (None, profile.cores.vector) else {"cores.vector": beside}
 
 
+@default_floats
 def parse_changes(text: str) -> tuple[Change, ...]:
     """Read the changes of one option: "buffers.L0C.capacity_bytes=x2", "cores.cube=20,24,28", "a=x2+b=x2".
 
@@ -100,6 +103,7 @@ def _said(value: str) -> Any:
     return value
 
 
+@default_floats
 def read_changes(path: Path) -> tuple[Change, ...]:
     """Read the changes of a TOML file, one table each.
 

@@ -10,6 +10,7 @@ from math import inf, isfinite
 from typing import Any
 
 from ascendsim.errors import ConfigError
+from ascendsim.native.default_arithmetic import default_floats
 from ascendsim.profile.check import hint
 from ascendsim.profile.records import Profile
 
@@ -35,6 +36,7 @@ class Cost:
         """Refuse what cannot be read."""
         self._tree()
 
+    @default_floats
     def of(self, profile: Profile) -> float:
         """Return the cost of a product.
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
+from ascendsim.native.default_arithmetic import default_floats
 from ascendsim.profile.build import build_profile
 from ascendsim.profile.check import Layer, check, hint, merge, nearest, problems_text
 from ascendsim.profile.overrides import evidence_of, mark_overridden, override_layer
@@ -75,6 +76,7 @@ class _Choice(NamedTuple):
         return evidence_of(self.measured.variant, text, changed)
 
 
+@default_floats
 def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -> Profile:
     """Load a product by its name, a variant's, a vendor's, or the path of a file of one's own.
 
@@ -105,6 +107,7 @@ def _built(choice: _Choice) -> Profile:
     return choice.profile(check(choice.layers, choice.problems))
 
 
+@default_floats
 def profile_from_tree(tree: Mapping[str, Any], product: str) -> Profile:
     """Make a Profile of figures given in code, under the same rules as those of a file."""
     names = (("product", product), ("variant", product), ("evidence", "figures given in code"))

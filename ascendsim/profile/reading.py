@@ -10,6 +10,7 @@ from typing import Any
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
+from ascendsim.native.default_arithmetic import default_floats
 from ascendsim.profile.check import problems_text
 from ascendsim.profile.schema import ABOUT_TABLES, ABOUT_TEXTS
 
@@ -69,6 +70,7 @@ def read_product(path: Path, table: str = "") -> ProductFile:
 
 
 @lru_cache(maxsize=32)
+@default_floats
 def _parsed(path: Path, written: bytes, table: str) -> ProductFile:
     """Parse one file and part what it says about itself from its figures; nobody may change the result."""
     # Messages about shipped files stay short; a file of one's own is told with the path it was given by.

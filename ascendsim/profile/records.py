@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.frozen import cached_property
+from ascendsim.native.default_arithmetic import default_floats
 from ascendsim.profile.generation import Generation
 from ascendsim.profile.memory import L2, DataPath, Exact, LinkFigures
 from ascendsim.profile.units import (
@@ -107,6 +108,7 @@ class Profile:
             names = ", ".join(name.replace("_", "->") for name in self.paths)
             raise UnsupportedError(f"{self.variant} has no path {source}->{target}; it has {names}") from None
 
+    @default_floats
     def launch_us(self, cores: int) -> float:
         """Return the microseconds to start a kernel on this many cores; its entry is in its cycles."""
         return self.launch.base_us + self.launch.per_core_us * cores

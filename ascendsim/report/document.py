@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from ascendsim import __version__
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.report.calls.notes import notes_of_layers
 from ascendsim.report.columns import CALL, ERRORS, GRADIENT, KERNEL, LAYER, TIME_PARTS, Entry, definitions
 from ascendsim.report.kernel_entry import kernel_entry
@@ -36,6 +37,7 @@ class Run:
     interval: Interval | None = None
 
 
+@default_arithmetic
 def run_document(
     title: str, problem: Mapping[str, Any], runs: Sequence[Run], command: Sequence[str]
 ) -> Entry:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.studies.records import Interval
 from ascendsim.studies.sweep import Advance, Sweep, TimedCall
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.results import Estimate
 
 
+@default_arithmetic
 def interval(
     product: str | Path,
     call: TimedCall,

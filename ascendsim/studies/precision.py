@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import decode
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.metrics import error_metrics
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.results import ConvolutionBackwardResult
 
 
+@default_arithmetic
 def float64_references(
     problem: ConvProblem, grad_output: Any, input: Any, weight: Any, output_mask: tuple[bool, bool, bool]
 ) -> dict[str, Any]:
@@ -28,6 +30,7 @@ def float64_references(
     return dict(zip(GRADIENTS, made, strict=True))
 
 
+@default_arithmetic
 def judge(result: ConvolutionBackwardResult, references: Mapping[str, Any]) -> tuple[JudgedGradient, ...]:
     """Measure each gradient of a result against the one of the same name; a masked one is left out."""
     found = ((name, getattr(result, name)) for name in GRADIENTS)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.native.default_arithmetic import default_arithmetic
+
 if TYPE_CHECKING:
     from ascendsim.numerics.metrics import ErrorMetrics
 
@@ -41,17 +43,20 @@ class FigureEffect:
         return max(self._times, key=itemgetter(0))
 
     @property
+    @default_arithmetic
     def span_us(self) -> float:
         """Microseconds between the shortest and the longest call; 0 for a figure that moves nothing."""
         return self.longest[0] - self.shortest[0]
 
     @property
+    @default_arithmetic
     def changes(self) -> tuple[float | None, float | None]:
         """Relative changes of the time at the low and at the high end; None as for the times."""
         low, high = (None if us is None else us / self.usual_us - 1 for us in (self.low_us, self.high_us))
         return low, high
 
     @property
+    @default_arithmetic
     def largest_change(self) -> float:
         """The larger of the two changes without its sign."""
         return max(abs(change or 0.0) for change in self.changes)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.errors import ConfigError, StoppedError
 from ascendsim.native.collector import collector_paused
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.l2.account import Start
 from ascendsim.timing.teams import teams_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ENGINES = ("simpy", "compiled")
 
 
+@default_arithmetic
 def time_kernel(
     kernel: Kernel,
     profile: Profile,
@@ -49,6 +51,7 @@ def time_kernel(
         return _simpy(kernel, profile, folded, l2_start)
 
 
+@default_arithmetic
 def measure_kernel(
     kernel: Kernel,
     profile: Profile,

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ascendsim.errors import ShapeError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.torch.passes import run_backward, run_forward
 from ascendsim.torch.setting import Setting
@@ -16,6 +17,7 @@ from ascendsim.torch.tensors import array_of, gradients_of, output_of
 Sizes = int | Sequence[int]
 
 
+@default_arithmetic
 def convolution(
     input: torch.Tensor,
     weight: torch.Tensor,

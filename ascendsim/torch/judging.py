@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import decode
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.studies.precision import float64_references, judge
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ascendsim.studies.records import JudgedGradient
 
 
+@default_arithmetic
 def judged_forward(
     problem: ConvProblem,
     input: NDArray[Any],

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.options.call import Options
 from ascendsim.ops.options.keywords import Product
 from ascendsim.torch.dispatch import ByTorch, ConvolutionMode
@@ -66,6 +67,7 @@ class Simulation(ConvolutionMode):
         """What has run so far, in the order in which the layers first ran; estimated when it is asked for."""
         return self._ledger.records()
 
+    @default_arithmetic
     def table(self) -> str:
         """Return the records as lines of text, and which patterns fit no layer that ran."""
         return "\n".join([table(self.records), *self._unfitting()])

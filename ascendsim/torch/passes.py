@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ascendsim.errors import ShapeError, UnsupportedError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import decode, encode, round_to
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.ops.convolution_backward import convolution_backward, estimate
@@ -168,6 +169,7 @@ def as_stored(values: Any, name: str, setting: Setting) -> Any:
     return encode(round_to(carrier, name, overflow=vector_overflow(setting.product, name)), name)
 
 
+@default_arithmetic
 def run_forward(
     problem: ConvProblem, input: NDArray[Any], weight: NDArray[Any], bias: Any, setting: Setting
 ) -> ConvolutionBackwardResult:

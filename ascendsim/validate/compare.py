@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.validate.schema import CLASSES, Row
 
 # Two pipes whose busy times are within this share of each other both count as the bound.
@@ -52,6 +53,7 @@ class Case:
     row: Row | None = field(default=None, repr=False)
 
     @property
+    @default_arithmetic
     def error(self) -> float:
         """Relative error of the estimate."""
         return self.estimated / self.measured - 1
@@ -98,6 +100,7 @@ class Group(NamedTuple):
     summary: Summary
 
 
+@default_arithmetic
 def grouped(cases: Sequence[Case]) -> list[Group]:
     """Return the cases by class and group, groups in the order in which they came."""
     found: dict[tuple[str, str], list[Case]] = {}
@@ -106,6 +109,7 @@ def grouped(cases: Sequence[Case]) -> list[Group]:
     return [Group(kind, name, tuple(own), summarise(own)) for (kind, name), own in found.items()]
 
 
+@default_arithmetic
 def summarise(cases: Sequence[Case]) -> Summary:
     """Return the statistics of at least one case."""
     errors = sorted(abs(case.error) for case in cases)

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.validate.compare import Case, Summary, busiest, quantile, summarise
 from ascendsim.validate.schema import Row
 
@@ -96,6 +97,7 @@ def _median(values: Sequence[float]) -> float:
     return quantile(sorted(values), 0.5)
 
 
+@default_arithmetic
 def slices(cases: Sequence[Case]) -> list[Slice]:
     """Return the statistics of all kernels by network, gradient and kind of layer, with totals.
 
@@ -128,6 +130,7 @@ def _slice(network: str, gradient: str, layers: str, cases: Sequence[Case]) -> S
     return Slice(network, gradient, layers, tuple(cases), summarise(cases), dict(bounds.most_common()))
 
 
+@default_arithmetic
 def pipe_errors(cases: Sequence[Case]) -> list[PipeErrors]:
     """Return the errors of the busy times of the pipes, by network and gradient, where they were counted."""
     found: dict[tuple[str, str, str], list[float]] = {}

@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any
 
 from ascendsim.errors import DataError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.validate.profiles.listed_shapes import gradient_sizes
 from ascendsim.validate.reading import Unusable, read_lines
 from ascendsim.validate.schema import Row
@@ -56,6 +57,7 @@ STEP = "L2 taken to hold the first input alone, as in a step of a network"
 Shape = tuple[int, ...]
 
 
+@default_arithmetic
 def read_msprof(path: Path, product: str) -> list[Row | Unusable]:
     """Read a profile of a run on a product, as rows of the same kind as a table of cases has.
 

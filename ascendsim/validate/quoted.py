@@ -6,18 +6,21 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.validate.ranking import Noise, ranking_noise, rankings
 from ascendsim.validate.reading import Unusable, read_rows
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.schema import Row
 
 
+@default_arithmetic
 def quoted_rows() -> list[Row | Unusable]:
     """Return the rows that the project quotes."""
     return read_rows(Path(str(files("ascendsim.validate") / "quoted.csv")))
 
 
 @lru_cache(maxsize=1)
+@default_arithmetic
 def tuning_noise() -> Noise:
     """Return how far ratios of two tilings' times are off, by the quoted problems with several tilings.
 

@@ -10,6 +10,7 @@ from itertools import combinations
 from math import exp, log
 from typing import NamedTuple
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.validate.compare import Case, quantile, rank_correlation
 from ascendsim.validate.schema import PLAN, Row
 
@@ -58,6 +59,7 @@ class Noise(NamedTuple):
     p90: float
 
 
+@default_arithmetic
 def rankings(cases: Sequence[Case]) -> list[Ranking]:
     """Return the ranking of every problem that was measured under two tilings or more."""
     found: dict[Hashable, dict[Hashable, Case]] = {}
@@ -106,6 +108,7 @@ def _words(row: Row) -> str:
     return f"{row.kernel} of {' and '.join(shapes)} {row.compute_dtype} on {row.variant}"
 
 
+@default_arithmetic
 def ranking_noise(found: Sequence[Ranking]) -> Noise | None:
     """Return how far ratios of two tilings' times are off; None where no problem has two tilings."""
     errors = sorted(error for ranking in found for error in ranking.noise)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ascendsim.errors import DataError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.profile.check import hint
 from ascendsim.validate.schema import COLUMNS, KERNELS, Row
 
@@ -29,6 +30,7 @@ class Unusable:
     kind: str = ""
 
 
+@default_arithmetic
 def read_rows(path: Path) -> list[Row | Unusable]:
     """Read a table of measured cases; a row with a wrong value costs that row alone.
 

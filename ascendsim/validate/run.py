@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ascendsim.errors import AscendSimError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.profile import Profile, load_profile
 from ascendsim.validate.compare import Case, Estimate, bounds_of
 from ascendsim.validate.coverage import NOTHING, Coverage, coverage
@@ -47,6 +48,7 @@ class Validation:
     covered: Coverage = NOTHING
 
 
+@default_arithmetic
 def compare_rows(
     rows: Sequence[Row | Unusable],
     classes: Iterable[str] = CLASSES,
@@ -76,6 +78,7 @@ def compare_rows(
     return Validation(tuple(cases), tuple(unusable), coverage(rows))
 
 
+@default_arithmetic
 def compare(row: Row, overrides: Overrides = (), *, grid_from_row: bool = False) -> Case | Unusable:
     """Return the measurement of a row beside its estimate, or why there is none."""
     run = RUNS[row.kernel]

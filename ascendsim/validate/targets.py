@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.validate.compare import Case, summarise
 
 REPORTED = "report"  # the role of rows that no aim counts
@@ -64,6 +65,7 @@ TARGETS = (
 )
 
 
+@default_arithmetic
 def reached(cases: Sequence[Case]) -> list[Reached]:
     """Return what becomes of every target that has a row among the cases."""
     found = []

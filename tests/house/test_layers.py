@@ -21,7 +21,15 @@ ROOT = Path(ascendsim.__file__).parent
 MACHINE = {"errors", "numerics", "profile", "program"}
 LOOPS = MACHINE | {"cube", "vector", "arguments", "frozen", "ops/plan", "ops/plan_text", "ops/problems"}
 NESTS = LOOPS | {"ops/plan_checks"}
-CALL = LOOPS | {"ops/lowering", "ops/operands", "ops/options", "ops/results", "ops/running", "rules"}
+CALL = LOOPS | {
+    "native",
+    "ops/lowering",
+    "ops/operands",
+    "ops/options",
+    "ops/results",
+    "ops/running",
+    "rules",
+}
 MAY_IMPORT = {
     "": {
         "errors",
@@ -41,7 +49,7 @@ MAY_IMPORT = {
     "arguments": {"errors"},
     "native": {"errors", "frozen"},
     "numerics": {"errors", "native"},
-    "profile": {"arguments", "errors", "frozen"},
+    "profile": {"arguments", "errors", "frozen", "native"},
     "rules": {"arguments", "errors", "frozen", "profile"},
     "workloads": {"errors"},
     "program": {"errors", "frozen", "numerics", "profile"},
@@ -56,11 +64,11 @@ MAY_IMPORT = {
     "ops/matmul_tiling": {"ops/plan"},
     "ops/problems": MACHINE | {"arguments", "cube", "frozen"},
     "ops/schedules": NESTS,
-    "ops/tiling": LOOPS | {"ops/schedules", "timing"},
+    "ops/tiling": LOOPS | {"native", "ops/schedules", "timing"},
     "ops/lowering": LOOPS | {"ops/operands", "ops/schedules"},
     "ops/operands": {"arguments", "errors", "numerics", "rules", "ops/problems"},
     "ops/notebook": set(),
-    "ops/results": {"errors", "ops/notebook", "ops/plan", "program", "timing"},
+    "ops/results": {"errors", "native", "ops/notebook", "ops/plan", "program", "timing"},
     "ops/summary": {"profile", "program", "timing", "ops/results"},
     "ops/options": LOOPS | {"rules", "timing", "ops/lowering", "ops/operands", "ops/tiling"},
     "ops/graph_times": {
@@ -81,7 +89,7 @@ MAY_IMPORT = {
     | {"ops/graph_times", "ops/options", "ops/results"},
     "ops/reference": LOOPS | {"native", "ops/lowering", "ops/schedules"},
     "ops/gradients": LOOPS | {"ops/lowering", "ops/operands", "ops/reference", "ops/schedules"},
-    "ops/convolution_backward": CALL | {"native"},
+    "ops/convolution_backward": CALL,
     "ops/sequences": CALL | {"ops/graph_times"},
     "ops/check_schedule": CALL | {"ops/reference", "ops/schedules", "timing"},
     "ops/many": {
@@ -96,18 +104,27 @@ MAY_IMPORT = {
     }
     | {"ops/options", "ops/problems", "ops/results"},
     "ops/conv_tbc_backward": CALL,
-    "ops/matmul": CALL | {"native", "ops/schedules"},
+    "ops/matmul": CALL | {"ops/schedules"},
     "ops/transdata": CALL | {"ops/schedules"},
-    "precision": {"arguments", "numerics", "studies"},
-    "studies": {"arguments", "errors", "numerics", "parallel", "profile", "rules", "timing"}
+    "precision": {"arguments", "native", "numerics", "studies"},
+    "studies": {"arguments", "errors", "native", "numerics", "parallel", "profile", "rules", "timing"}
     | {"ops/convolution_backward", "ops/sequences", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
     | {"frozen", "ops/reference", "ops/results", "ops/schedules", "ops/tiling"},
     "validate": LOOPS
-    | {"timing", "ops/convolution_backward", "ops/matmul", "ops/results", "ops/tiling", "ops/transdata"},
+    | {
+        "native",
+        "timing",
+        "ops/convolution_backward",
+        "ops/matmul",
+        "ops/results",
+        "ops/tiling",
+        "ops/transdata",
+    },
     "torch": {"arguments", "errors", "frozen", "numerics", "profile", "rules", "studies", "workloads"}
-    | {"ops/convolution_backward", "ops/lowering", "ops/options", "ops/problems", "ops/results"},
+    | {"native", "ops/convolution_backward", "ops/lowering", "ops/options", "ops/problems", "ops/results"},
     "aclnn": CALL | {"ops/tiling", "ops/convolution_backward", "ops/conv_tbc_backward"},
-    "report": MACHINE | {"", "timing", "studies", "validate", "ops/plan", "ops/plan_text", "ops/results"},
+    "report": MACHINE
+    | {"", "native", "timing", "studies", "validate", "ops/plan", "ops/plan_text", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
     | {
         "native",
@@ -247,7 +264,7 @@ RECORDS = {
     *("timing/critical_path.py", "timing/stages.py", "timing/tiles.py"),
     *("timing/timeline.py", "timing/times.py"),
 }
-LEAVES = {"errors", "numerics", "profile", "report", "validate"}
+LEAVES = {"errors", "native", "numerics", "profile", "report", "validate"}
 EXECUTORS = {"functional.py", "ops/graph_times.py", "ops/running.py", "timing/kernel.py"}
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ascendsim.errors import UnsupportedError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.dtypes import HIFLOAT8, DType
 from ascendsim.numerics.formats.format_rounding import Float32Array, require_float32
 from ascendsim.numerics.formats.hifloat8_codes import NAN_CODE, positive_values
@@ -37,6 +38,7 @@ class HiFloat8Array:
         self.codes: Codes = array
 
     @classmethod
+    @default_arithmetic
     def from_float32(
         cls, values: npt.ArrayLike, rounding: str = "ROUND", overflow: str = "ieee"
     ) -> "HiFloat8Array":
@@ -111,6 +113,7 @@ class HiFloat8Array:
         return f"HiFloat8Array({values}, shape={self.shape},\n  codes={codes})"
 
 
+@default_arithmetic
 def value_ranks(codes: npt.ArrayLike) -> npt.NDArray[np.int16]:
     """Return each code's place in value order: 0 for zero, 1..126 rising, 127 for Inf, negative below zero.
 

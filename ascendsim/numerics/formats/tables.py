@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.dtypes import DType
 from ascendsim.numerics.formats.format_rounding import INFINITY, MAGNITUDE, QUIET, SIGN, Float32Array
 from ascendsim.numerics.formats.hifloat8_codes import value_of_code
@@ -45,6 +46,7 @@ def field_value(code: int, fmt: DType) -> float:
 
 
 @lru_cache
+@default_arithmetic
 def code_table(fmt: DType) -> CodeTable:
     """Return the tables of an eight-bit format, made from its definition.
 

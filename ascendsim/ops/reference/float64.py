@@ -1,7 +1,8 @@
 """The gradients in float64, quickly: what errors are measured against.
 
 One matrix product per kernel tap and chunk of images, so no im2col matrix is ever held. This is not the
-definition of anything bit for bit: the order of additions is the linear-algebra library's own.
+definition of anything bit for bit: the order of additions is the linear-algebra library's own, and so is the
+rounding of its threads, which keep the mode that was set when numpy was imported.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ascendsim.native.default_arithmetic import default_arithmetic
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -46,6 +48,7 @@ def add_as_tree(parts: Floats) -> Floats:
     return total
 
 
+@default_arithmetic
 def bias_gradient(grad_output: Floats, parts: int) -> Floats:
     """Return grad_bias in float32, before the conversion to its format.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.report.columns import Entry
 from ascendsim.report.numbers import microseconds, percent
 from ascendsim.report.page.charts import Stack, stacked
@@ -62,6 +63,7 @@ def _parts(product: Entry) -> Iterator[tuple[str, float]]:
     yield from sorted(found.items(), key=lambda part: part[0] == "other kernels")
 
 
+@default_arithmetic
 def roof_of(product: Entry, profile: Profile) -> Roof | None:
     """Return what the product can do in the format of the call; None where nothing is multiplied."""
     for _, kernel in kernels_of(product):
@@ -73,6 +75,7 @@ def roof_of(product: Entry, profile: Profile) -> Roof | None:
     return None
 
 
+@default_arithmetic
 def points_of(product: Entry) -> list[Point]:
     """Return the kernels that multiply and read bytes, by their core time: without launch and entry."""
     return [

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import ceil, floor, log10
 from typing import NamedTuple
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.report.page.labels import labels
 from ascendsim.report.page.shapes import WIDTH, circle, line, svg, text
 
@@ -62,6 +63,7 @@ class _Decades:
         return [10.0**power for power in range(self.low, self.high + 1)]
 
 
+@default_arithmetic
 def roofline(points: Sequence[Point], roof: Roof) -> str:
     """Draw kernels below the roof of a product, both axes by powers of ten."""
     across = _Decades([roof.ridge, *(point.intensity for point in points)], LEFT, RIGHT)

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.results import KernelResult
 from ascendsim.report.files import replacing
 from ascendsim.report.trace.cores import Context, Drawn, core_events, kinds_of
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
 
+@default_arithmetic
 def write_trace(path: Path, kernels: Iterable[KernelResult], profile: Profile, max_spans: int) -> int:
     """Write trace.json and return how many instructions were left out for size.
 

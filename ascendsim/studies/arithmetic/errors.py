@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.metrics import ErrorMetrics, error_metrics
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.float64 import gradients_float64
@@ -62,6 +63,7 @@ class Attribution:
     of_terms: float
 
 
+@default_arithmetic
 def spread(
     problem: ConvProblem,
     tensors: Mapping[str, Any],
@@ -90,6 +92,7 @@ def spread(
     return tuple(judged)
 
 
+@default_arithmetic
 def attribute(
     problem: ConvProblem, tensors: Mapping[str, Any], math: Math, gradients: Sequence[str] = GRADIENTS
 ) -> tuple[Attribution, ...]:

@@ -22,6 +22,7 @@ import numpy as np
 
 from ascendsim.arguments import refusal, whole
 from ascendsim.errors import ConfigError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.numerics.formats.format_rounding import narrow_to_odd
@@ -95,6 +96,7 @@ def _format_of(text: str) -> StudyFormat:
     return StudyFormat(k.name, k.min_exponent, k.mantissa_bits, k.max_finite, overflow, product=True)
 
 
+@default_arithmetic
 def quantise(
     values: Float64, fmt: StudyFormat, axis: int = 0, rounding: str = "nearest", seed: int = 0
 ) -> Floats:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.profile import Change, Profile, contradiction, load_profile
 from ascendsim.studies.codesign.records import OVER_BUDGET, Design, DesignAnswer, DesignQuestion
 from ascendsim.studies.engine.run import Budget, Engine
@@ -21,6 +22,7 @@ GRADIENTS = ("grad_input", "grad_weight")
 NO_CHANGE = "as it is"
 
 
+@default_arithmetic
 def study_codesign(question: DesignQuestion, engine: Engine, budget: Budget) -> DesignAnswer:
     """Answer which designs are worth their cost.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ascendsim.errors import AscendSimError, StoppedError
 from ascendsim.frozen import cached_property
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate, KernelResult
@@ -32,6 +33,7 @@ class Answer:
     text: str
 
     @cached_property
+    @default_arithmetic
     def _read(self) -> dict[str, Any]:
         read: dict[str, Any] = json.loads(self.text)
         return read
@@ -68,11 +70,13 @@ class Answer:
         return sum(record["cycles"] for record in self.records)
 
     @property
+    @default_arithmetic
     def time_us(self) -> float:
         """Microseconds of all kernels, launches included."""
         return float(sum(record["time_us"] for record in self.records))
 
     @property
+    @default_arithmetic
     def planned_us(self) -> float:
         """Microseconds with launches, of the kernels on which a plan has a say: no changes of layout."""
         layouts = self._read.get("layouts", [])
@@ -87,6 +91,7 @@ def planned(result: Estimate) -> tuple[KernelResult, ...]:
     return tuple(kernel for kernel in result.kernels if kernel.kernel.op_type != "TransData")
 
 
+@default_arithmetic
 def measure(point: Point) -> Answer:
     """Time a point; a mistake of the user's, or a plan that does not fit, is the reason of its answer."""
     call = point.problem, point.dtype, point.cube_math_type

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.parallel import as_done, for_a_start, usable_cores
 from ascendsim.studies.engine.measure import Answer, measure
 from ascendsim.studies.engine.point import Point
@@ -100,6 +101,7 @@ class Engine:
     advance: Advance = lambda *_: None
     compute: Compute = measure
 
+    @default_arithmetic
     def answer(self, points: Sequence[Point], budget: Budget | None = None) -> Outcome:
         """Answer points; equal ones are computed once, and what is kept not at all.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ascendsim.frozen import FrozenMap
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.profile import Change, Profile
 
 # Figures of size and number, of which more is better. The two clocks of a product are one oscillator.
@@ -21,6 +22,7 @@ _NOT_SPEEDS = ("m0", "n0", "same_l0c_spacing_cycles", "hf32_mantissa_bits", "fra
 _FOLLOWS = ("total_bytes_per_cycle", "barrier_cycles", "start_cycles", "macs_per_cycle")
 
 
+@default_arithmetic
 def enlargings(profile: Profile) -> tuple[Change, ...]:
     """Return a change for each figure that can be better: half the time, twice the rate, size or number.
 

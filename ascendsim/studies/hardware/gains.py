@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.plan import Plan
 from ascendsim.profile import Change, Profile, contradiction, load_profile
 from ascendsim.studies.engine.measure import Answer
@@ -55,6 +56,7 @@ def _answers(outcome: Outcome) -> list[Answer]:
     return [answer for _, answer in outcome if answer is not None]
 
 
+@default_arithmetic
 def study_hardware(question: Question, engine: Engine, budget: Budget) -> tuple[HardwareAnswer, list[Point]]:
     """Answer what changes buy, and return the points that were timed for it, for a table.
 

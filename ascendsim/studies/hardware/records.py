@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Change
 
@@ -77,11 +78,13 @@ class LayerGain:
     misfit: str = ""
 
     @property
+    @default_arithmetic
     def unchanged_us(self) -> float:
         """What the unchanged product takes at best, under its own plans or as `plan_us` says."""
         return self.base_us if self.plan_us is None else min(self.base_us, self.plan_us)
 
     @property
+    @default_arithmetic
     def share(self) -> float:
         """The part of the time that change and plans save; below 0 where they cost."""
         return 1 - self.better_us / self.base_us
@@ -115,11 +118,13 @@ class Gain:
     doubt: Doubt | None = None
 
     @property
+    @default_arithmetic
     def base_us(self) -> float:
         """Microseconds on the unchanged product."""
         return sum(layer.count * layer.base_us for layer in self.layers)
 
     @property
+    @default_arithmetic
     def same_us(self) -> float | None:
         """Microseconds under the plans of the unchanged product; None where one does not fit."""
         times = [layer.same_us for layer in self.layers]
@@ -128,16 +133,19 @@ class Gain:
         return sum(layer.count * (layer.same_us or 0.0) for layer in self.layers)
 
     @property
+    @default_arithmetic
     def anew_us(self) -> float:
         """Microseconds planned anew."""
         return sum(layer.count * layer.anew_us for layer in self.layers)
 
     @property
+    @default_arithmetic
     def better_us(self) -> float:
         """Microseconds with each gradient of each layer under the better of its two plans."""
         return sum(layer.count * layer.better_us for layer in self.layers)
 
     @property
+    @default_arithmetic
     def tuned_us(self) -> tuple[float, float] | None:
         """Microseconds before and after the change with tuned plans; None where they were not asked for."""
         each = [(layer.count, *layer.tuned_us) for layer in self.layers if layer.tuned_us]
@@ -146,26 +154,31 @@ class Gain:
         return sum(count * us for count, us, _ in each), sum(count * us for count, _, us in each)
 
     @property
+    @default_arithmetic
     def unchanged_us(self) -> float:
         """Microseconds on the unchanged product, which may follow the plans of the better time as well."""
         return sum(layer.count * layer.unchanged_us for layer in self.layers)
 
     @property
+    @default_arithmetic
     def share(self) -> float:
         """The part of the time that change and plans save; below 0 where they cost."""
         return self.plan_share + self.own_share
 
     @property
+    @default_arithmetic
     def plan_share(self) -> float:
         """The part that is saved by plans alone: the unchanged product saves it if it follows them."""
         return (self.base_us - self.unchanged_us) / self.base_us
 
     @property
+    @default_arithmetic
     def own_share(self) -> float:
         """The part that the change itself saves, below 0 where it costs: the rest, which needs the change."""
         return (self.unchanged_us - self.better_us) / self.base_us
 
     @property
+    @default_arithmetic
     def needing_share(self) -> float | None:
         """The part of it that also needs new plans: under the old ones the change saves so much less.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ascendsim.errors import ConfigError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import decode, encode
 from ascendsim.numerics.formats.dtypes import DType, dtype
 from ascendsim.ops.convolution_backward import convolution_backward
@@ -75,6 +76,7 @@ def _with_zeros(image: Floats) -> Floats:
     return np.concatenate([image, np.zeros_like(image)])
 
 
+@default_arithmetic
 def simulated(case: Case, product: Any, accumulation: str | None = None, **options: Any) -> Floats:
     """Return what the simulator answers to a case: float32 carriers (m, n).
 

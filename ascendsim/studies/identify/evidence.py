@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from ascendsim.arguments import items, refusal
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.formats.casts import hf32
@@ -69,6 +70,7 @@ class Ranked:
     fits: bool
 
 
+@default_arithmetic
 def rank_by_public_figures(models: Sequence[str] = MODELS) -> tuple[Ranked, ...]:
     """Return models by their distance from the published figures of float32, the nearest first.
 

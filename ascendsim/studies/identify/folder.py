@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ascendsim.errors import ConfigError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import encode
 from ascendsim.studies.identify.cases import Case, cases_of, operands
 
@@ -64,6 +65,7 @@ np.savez("outputs.npz", **outputs)
 '''
 
 
+@default_arithmetic
 def write_probe(folder: Path, formats: tuple[str, ...]) -> tuple[Case, ...]:
     """Write the calls of some formats, and the script that runs them, into a folder; return the calls.
 
@@ -111,6 +113,7 @@ def _bits(stored: Any) -> NDArray[Any]:
     return np.ascontiguousarray(stored).view(np.int32 if stored.itemsize == 4 else np.int16)
 
 
+@default_arithmetic
 def write_outputs(folder: Path, outputs: Mapping[Case, Floats]) -> None:
     """Write answers (m, n) as the script writes them."""
     made = {}
@@ -124,6 +127,7 @@ def write_outputs(folder: Path, outputs: Mapping[Case, Floats]) -> None:
     np.savez(folder / OUTPUTS, **made)  # type: ignore[arg-type]
 
 
+@default_arithmetic
 def read_outputs(folder: Path) -> dict[Case, Floats]:
     """Return the answers in a folder: float32 carriers (m, n), by call.
 

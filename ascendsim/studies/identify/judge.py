@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ascendsim.frozen import FrozenMap
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.formats.casts import round_to
@@ -42,6 +43,7 @@ class _Agreement:
     shares: dict[str, float] = field(default_factory=dict)
 
 
+@default_arithmetic
 def identify_outputs(outputs: Mapping[Case, Floats]) -> tuple[Identification, ...]:
     """Return what answers say, format by format: float32 carriers (m, n), by case."""
     formats = dict.fromkeys(case.format for case in outputs)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.dtypes import DType
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class _Rows:
         self.rows.append(row)
 
 
+@default_arithmetic
 def vectors_of(fmt: DType, seed: int = 0) -> Vectors:
     """Return the sums whose operands lie on the grid of a format.
 

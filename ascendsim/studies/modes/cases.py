@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.problems.convolution import ConvProblem
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Drawn:
     kind: str
     seed: int
 
+    @default_arithmetic
     def __call__(self) -> Tensors:
         """Draw grad_output, input and weight."""
         random = np.random.default_rng(self.seed)

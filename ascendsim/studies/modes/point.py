@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 from ascendsim.errors import AscendSimError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.studies.engine.measure import Answer
 from ascendsim.studies.engine.point import code_version
 from ascendsim.studies.modes.cases import Case
@@ -37,6 +38,7 @@ class PrecisionPoint:
         return sha256(repr((code_version(), "precision", machine, varied, asked)).encode()).hexdigest()
 
 
+@default_arithmetic
 def answer(point: PrecisionPoint) -> Answer:
     """Measure a point; a mistake of the user's is the reason of its answer."""
     try:
@@ -46,6 +48,7 @@ def answer(point: PrecisionPoint) -> Answer:
     return Answer(json.dumps(asdict(found), separators=(",", ":")))
 
 
+@default_arithmetic
 def case_errors(text: str) -> CaseErrors:
     """Return what `answer` made the text of."""
     read: dict[str, Any] = json.loads(text)

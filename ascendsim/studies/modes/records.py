@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ascendsim.native.default_arithmetic import default_arithmetic
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -76,6 +78,7 @@ class GradientError:
     failed: tuple[tuple[str, str], ...]
 
     @property
+    @default_arithmetic
     def parts(self) -> dict[str, float]:
         """The parts of the error by the words that reports have for them."""
         return {"storage": self.storage, "cast": self.cast, "output": self.output, "sums": self.accumulation}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.frozen import cached_property
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.studies.modes.choice import ModeSummary, cheapest, more_exact, nearest, summaries
 from ascendsim.studies.modes.records import CaseErrors, Share
 
@@ -30,6 +31,7 @@ class PrecisionStudy:
     margin: float = 0.0
 
     @cached_property
+    @default_arithmetic
     def rows(self) -> tuple[ModeSummary, ...]:
         """The modes over all cases."""
         return summaries(self.cases)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.results import Estimate, KernelResult
 from ascendsim.profile import Profile, load_profile
@@ -16,6 +17,7 @@ from ascendsim.studies.tuning.waits import waits_of
 from ascendsim.timing.moved import bytes_by_pipe
 
 
+@default_arithmetic
 def set_beside(question: TilingQuestion, tiling: Any = None, schedule: str | type | None = None) -> Beside:
     """Time a plan of the user's, whole or in part, beside the usual one.
 

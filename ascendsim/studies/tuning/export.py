@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ascendsim.errors import AscendSimError, ConfigError, DataError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.tiling.entries.entry import entry_values
 from ascendsim.ops.tiling.entries.files import write_entries
@@ -40,6 +41,7 @@ def top(tuner: Tuner, count: int) -> list[Trial]:
     return sorted(filter(lambda trial: tuner.allowed(trial.plan), full), key=tuner.score)[:count]
 
 
+@default_arithmetic
 def export(folder: Path, tuner: Tuner, count: int) -> list[Exported]:
     """Write the best plans: a file of each, the vendor's entry of those that have one, and an index.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ascendsim.frozen import FrozenMap
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.studies.engine.point import Before
@@ -167,6 +168,7 @@ class TilingAnswer:
     cut: bool = False
     untried: int = 0
 
+    @default_arithmetic
     def saved(self, start: str) -> float:
         """Return the part of the usual plan's time that the best saves under a start."""
         return 1 - self.best.times_us[start] / self.usual.times_us[start]

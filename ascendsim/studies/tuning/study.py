@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ascendsim.frozen import FrozenMap
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate
@@ -18,6 +19,7 @@ from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of
 from ascendsim.studies.tuning.waits import waits_of
 
 
+@default_arithmetic
 def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tuple[TilingAnswer, Tuner]:
     """Answer what beats the product's plan; the tuner holds every plan that was tried.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan
 from ascendsim.profile import Profile, load_profile
@@ -132,6 +133,7 @@ class Tuner:
                     if self.question.score == "worst" and answer.planned_us >= best:
                         alive.pop(plan)
 
+    @default_arithmetic
     def least_us(self, plan: Plan) -> float:
         """Return a time below which no plan with so many cores and such blocks comes.
 
@@ -145,6 +147,7 @@ class Tuner:
         cycles = macs / cube.rate(self.compute_dtype).macs_per_cycle + products * cube.mmad_head_cycles
         return float(cycles / t.used_cores) / self.profile.clock.cube_mhz + self.profile.launch.base_us
 
+    @default_arithmetic
     def score(self, trial: Trial) -> float:
         """Return the microseconds that count; infinite where they are not all known."""
         times = [trial.times_us.get(start, float("inf")) for start in self.question.starts]

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from ascendsim.errors import DataError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.validate.compare import rank_correlation
 from ascendsim.validate.reading import read_lines
 
@@ -27,6 +28,7 @@ class MeasuredPlan(NamedTuple):
     estimated_us: float
 
     @property
+    @default_arithmetic
     def error(self) -> float:
         """The model's signed error, as a share of what was measured."""
         return self.estimated_us / self.measured_us - 1
@@ -49,6 +51,7 @@ class MeasuredRanking(NamedTuple):
     noise: float
 
 
+@default_arithmetic
 def measured_times(paths: Sequence[Path], gradient: str, count: int) -> list[float]:
     """Return the measured microseconds of so many plans of one layer, in the order in which they ran.
 
@@ -103,6 +106,7 @@ def _number(row: Mapping[str, Any], column: str, path: Path, *, positive: bool =
     return value
 
 
+@default_arithmetic
 def ranked_anew(plans: Sequence[MeasuredPlan]) -> MeasuredRanking:
     """Rank plans by what was measured, and tell what the model made of them."""
     ordered = sorted(plans, key=lambda plan: plan.measured_us)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ascendsim.errors import CapacityError, UnsupportedError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.merged import merged
 from ascendsim.ops.tiling.asked import require_asked
@@ -28,6 +29,7 @@ EIGHT_BITS = ("hifloat8",)
 MOST_STRIDE = 63
 
 
+@default_arithmetic
 def vendor_plan(
     problem: ConvProblem,
     gradient: str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ascendsim.errors import UnsupportedError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.dtypes import dtype as dtype_named
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -26,6 +27,7 @@ AXES = {
 }
 
 
+@default_arithmetic
 def product_tiling(
     problem: ConvProblem,
     gradient: str,
